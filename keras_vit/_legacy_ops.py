@@ -1,0 +1,38 @@
+"""The part of `keras.ops` that this library uses, on TensorFlow, for tf_keras models."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+reshape = tf.reshape
+transpose = tf.transpose
+broadcast_to = tf.broadcast_to
+shape = tf.shape
+cast = tf.cast
+
+
+def concatenate(tensors, axis=-1):
+    """As `keras.ops.concatenate`."""
+    return tf.concat(tensors, axis)
+
+
+def mean(x, axis=None, keepdims=False):
+    """As `keras.ops.mean`."""
+    return tf.reduce_mean(x, axis, keepdims)
+
+
+def einsum(equation, *operands):
+    """As `keras.ops.einsum`."""
+    return tf.einsum(equation, *operands)
+
+
+def softmax(x, axis=-1):
+    """As `keras.ops.softmax`."""
+    return tf.nn.softmax(x, axis)
+
+
+def dot_product_attention(query, key, value, scale):
+    """As `keras.ops.dot_product_attention`; tensors are (batch, tokens, heads, head_dim)."""
+    logits = einsum("bqhd,bkhd->bhqk", query * tf.cast(scale, query.dtype), key)
+    weights = tf.cast(softmax(tf.cast(logits, tf.float32)), value.dtype)
+    return einsum("bhqk,bkhd->bqhd", weights, value)

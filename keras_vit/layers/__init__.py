@@ -1,0 +1,22 @@
+"""The layers that Vision Transformers are made of, one idea a file."""
+
+from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.patch_encoder import PatchEncoder
+from keras_vit.layers.patches import Patches
+from keras_vit.layers.pooling import AveragePooling, MAPPooling, TokenPooling
+from keras_vit.layers.stochastic_depth import StochasticDepth
+from keras_vit.layers.transformer_block import AttentionWeights, TransformerBlock
+
+__all__ = [
+    "MLP",
+    "AttentionWeights",
+    "AveragePooling",
+    "MAPPooling",
+    "MultiHeadAttention",
+    "PatchEncoder",
+    "Patches",
+    "StochasticDepth",
+    "TokenPooling",
+    "TransformerBlock",
+]

@@ -1,0 +1,65 @@
+"""The two-layer perceptron of a transformer block."""
+
+from __future__ import annotations
+
+from keras_vit._keras import keras, register
+
+
+@register
+class MLP(keras.layers.Layer):
+    """Dense, GELU, dropout, Dense, dropout: (..., hidden_dim) to the same shape.
+
+    The layers are the official `MlpBlock`'s Dense_0 and Dense_1: kernels Xavier uniform, biases
+    N(0, 1e-6).
+
+    Args:
+        mlp_dim: width of the hidden layer.
+        gelu: "tanh", the approximation of the official models, or "erf", the exact function.
+        dropout: rate after each Dense.
+    """
+
+    def __init__(self, mlp_dim: int, gelu: str = "tanh", dropout: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.mlp_dim = mlp_dim
+        self.gelu = gelu
+        self.dropout = dropout
+        self.drop_hidden = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.drop_output = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.dense_0 = self.dense_1 = None
+
+    def build(self, input_shape):
+        """Makes both Dense layers."""
+        width = input_shape[-1]
+        self.dense_0 = self._dense(self.mlp_dim, "dense_0", width)
+        self.dense_1 = self._dense(width, "dense_1", self.mlp_dim)
+        self.built = True
+
+    def call(self, x, training=None):
+        """Transforms `x` (..., hidden_dim), each position on its own."""
+        x = keras.activations.gelu(self.dense_0(x), approximate=self.gelu == "tanh")
+        x = self.dense_1(self.drop_hidden(x, training=training))
+        return self.drop_output(x, training=training)
+
+    def compute_output_shape(self, input_shape):
+        """The shape of the input."""
+        return tuple(input_shape)
+
+    def get_config(self):
+        """The arguments that build this layer again."""
+        return {
+            **super().get_config(),
+            "mlp_dim": self.mlp_dim,
+            "gelu": self.gelu,
+            "dropout": self.dropout,
+        }
+
+    def _dense(self, units: int, name: str, width: int):
+        dense = keras.layers.Dense(
+            units,
+            kernel_initializer="glorot_uniform",
+            bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        dense.build((None, width))
+        return dense

@@ -1,0 +1,55 @@
+"""Images to sequences of flattened patches (paper, section 3.1)."""
+
+from __future__ import annotations
+
+from keras_vit._errors import UsageError
+from keras_vit._keras import keras, ops, register
+
+
+@register
+class Patches(keras.layers.Layer):
+    """Cuts images into square patches: (batch, height, width, channels) to (batch, n, p*p*channels).
+
+    Patches follow in raster order; within a patch the pixels do too, channels last, so that a
+    convolution kernel (p, p, channels, hidden_dim) reshapes to the Dense kernel of the projection.
+
+    Args:
+        patch_size: p, in pixels; must divide height and width, which must be known.
+    """
+
+    def __init__(self, patch_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.patch_size = patch_size
+
+    def call(self, images):
+        """Cuts `images` (batch, height, width, channels) into (batch, patches, pixels) values."""
+        rows, columns = self._grid(images.shape)
+        p, channels = self.patch_size, images.shape[-1]
+        if p == 1:
+            return ops.reshape(images, (-1, rows * columns, channels))  # (batch, n, channels)
+        x = ops.reshape(images, (-1, rows, p, columns, p, channels))
+        x = ops.transpose(x, (0, 1, 3, 2, 4, 5))  # (batch, rows, columns, p, p, channels)
+        return ops.reshape(x, (-1, rows * columns, p * p * channels))  # (batch, n, p*p*channels)
+
+    def compute_output_shape(self, input_shape):
+        """(batch, patches, pixels of a patch)."""
+        rows, columns = self._grid(input_shape)
+        return input_shape[0], rows * columns, self.patch_size**2 * input_shape[-1]
+
+    def get_config(self):
+        """The arguments that build this layer again."""
+        return {**super().get_config(), "patch_size": self.patch_size}
+
+    def _grid(self, shape) -> tuple[int, int]:
+        if len(shape) != 4 or None in tuple(shape)[1:]:
+            raise UsageError(
+                "Patches needs images (batch, height, width, channels) of known size. "
+                f"Received: shape={tuple(shape)}."
+            )
+        height, width = shape[1], shape[2]
+        if height % self.patch_size or width % self.patch_size:
+            raise UsageError(
+                f"patch_size={self.patch_size} does not divide the image. "
+                f"Received: {height} x {width} pixels."
+            )
+        return height // self.patch_size, width // self.patch_size

@@ -1,0 +1,104 @@
+"""The pre-norm transformer encoder block (paper, equations 2 and 3)."""
+
+from __future__ import annotations
+
+from keras_vit._keras import keras, register
+from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.stochastic_depth import StochasticDepth
+
+
+@register
+class TransformerBlock(keras.layers.Layer):
+    """x + attention(norm(x)), then x + mlp(norm(x)): (batch, tokens, hidden_dim) to the same shape.
+
+    Dropout and stochastic depth sit where the official `Encoder1DBlock` and AugReg put them:
+    after the attention's output projection and inside the MLP; stochastic depth on both branches.
+
+    Args:
+        num_heads: attention heads.
+        mlp_dim: width of the MLP's hidden layer.
+        gelu: "tanh" or "erf".
+        layer_norm_eps: added to the variance in both LayerNorms.
+        dropout: rate on both branches.
+        attention_dropout: rate on the attention weights.
+        drop_path: chance that an example skips a branch.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        mlp_dim: int,
+        gelu: str = "tanh",
+        layer_norm_eps: float = 1e-6,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        policy = self.dtype_policy
+        self.layer_norm_eps = layer_norm_eps
+        self.dropout = dropout
+        self.drop_path = drop_path
+        self.norm_attention = keras.layers.LayerNormalization(
+            epsilon=layer_norm_eps, dtype=policy, name="norm_attention"
+        )
+        self.attention = MultiHeadAttention(
+            num_heads, attention_dropout, dtype=policy, name="attention"
+        )
+        self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
+        self.skip_attention = StochasticDepth(drop_path, dtype=policy)
+        self.norm_mlp = keras.layers.LayerNormalization(
+            epsilon=layer_norm_eps, dtype=policy, name="norm_mlp"
+        )
+        self.mlp = MLP(mlp_dim, gelu, dropout, dtype=policy, name="mlp")
+        self.skip_mlp = StochasticDepth(drop_path, dtype=policy)
+
+    def build(self, input_shape):
+        """Builds both norms, the attention and the MLP."""
+        for layer in (self.norm_attention, self.attention, self.norm_mlp, self.mlp):
+            if not layer.built:
+                layer.build(input_shape)
+        self.built = True
+
+    def call(self, x, training=None):
+        """Encodes `x` (batch, tokens, hidden_dim)."""
+        y = self.attention(self.norm_attention(x), training=training)
+        y = self.drop_attention(y, training=training)
+        x = x + self.skip_attention(y, training=training)
+        y = self.mlp(self.norm_mlp(x), training=training)
+        return x + self.skip_mlp(y, training=training)
+
+    def compute_output_shape(self, input_shape):
+        """The shape of the input."""
+        return tuple(input_shape)
+
+    def get_config(self):
+        """The arguments that build this layer again."""
+        return {
+            **super().get_config(),
+            "num_heads": self.attention.num_heads,
+            "mlp_dim": self.mlp.mlp_dim,
+            "gelu": self.mlp.gelu,
+            "layer_norm_eps": self.layer_norm_eps,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention.dropout,
+            "drop_path": self.drop_path,
+        }
+
+
+class AttentionWeights(keras.layers.Layer):
+    """The attention weights of a block, (batch, heads, tokens, tokens), from the block's input.
+
+    It shares the block's weights and has none of its own: for looking at models.
+    """
+
+    def __init__(self, block: TransformerBlock, **kwargs):
+        super().__init__(**kwargs)
+        self.block = block
+
+    def call(self, x):
+        """The weights for `x` (batch, tokens, hidden_dim)."""
+        y = self.block.norm_attention(x)
+        return self.block.attention(y, training=False, return_attention_weights=True)[1]

@@ -1,0 +1,27 @@
+"""Packaging. Floors live here; the versions that are tested are pinned in requirements.lock."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+EXTRAS = {
+    "tensorflow": ["tensorflow>=2.18", "tf_keras>=2.18"],
+    "train": ["tyro>=0.9", "scikit-learn>=1.5", "matplotlib>=3.9"],
+    "export": ["ai-edge-litert>=2.1"],
+    "jax": ["jax>=0.6"],
+    "test": ["pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12"],
+}
+EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
+
+setup(
+    name="keras_vit",
+    version="0.1.0",
+    description="Vision Transformers for Keras, from pre-training to the phone",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=["keras_vit", "keras_vit.*"]),
+    install_requires=["keras>=3.9", "numpy>=1.26", "pillow>=10.4"],
+    extras_require=EXTRAS,
+)
