@@ -1,0 +1,104 @@
+"""Batches for `fit` and `predict`.
+
+The order of training is a pure function of the seed and the step, so that a run repeats to the
+last digit whatever the threads do, and can start at any step.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from keras_vit.data.augmentation import AUGMENTATIONS
+from keras_vit.data.preprocessing import normalise, preprocess_image
+from keras_vit.data.sources import Source
+from keras_vit.specs import Preprocessing
+
+
+def training_batches(
+    source: Source,
+    indices: np.ndarray,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    steps: int,
+    augment: str = "none",
+    seed: int = 0,
+    first_step: int = 0,
+) -> Any:
+    """A `tf.data.Dataset` of `steps` batches: float32 (b, height, width, 3), int64 (b,).
+
+    Each epoch is a fresh permutation; batches run across the border of epochs, so all are full.
+
+    Args:
+        source: the images.
+        indices: which of them train.
+        preprocessing: size and scale of the model's input.
+        batch_size: b.
+        steps: number of batches.
+        augment: a name in `AUGMENTATIONS`.
+        seed: of the order and the distortions.
+        first_step: where in training to begin.
+    """
+    distort = AUGMENTATIONS[augment]
+
+    def example(position: int) -> tuple[np.ndarray, int]:
+        index = indices[_order(seed, len(indices), position // len(indices))[position % len(indices)]]
+        rng = np.random.default_rng([seed, position])
+        image = distort(Image.fromarray(source.image(index)), preprocessing, rng)
+        return normalise(image, preprocessing), source.targets[index]
+
+    def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
+        first = int(step) * batch_size
+        return _stack([example(position) for position in range(first, first + batch_size)])
+
+    return _dataset(batch, range(first_step, first_step + steps), preprocessing, batch_size)
+
+
+def evaluation_batches(
+    source: Source, indices: np.ndarray, preprocessing: Preprocessing, batch_size: int
+) -> Any:
+    """A `tf.data.Dataset` over `indices` in order, once; the last batch may be smaller."""
+
+    def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
+        chosen = indices[int(step) * batch_size : (int(step) + 1) * batch_size]
+        return _stack(
+            [(preprocess_image(source.image(i), preprocessing), source.targets[i]) for i in chosen]
+        )
+
+    return _dataset(batch, range(-(-len(indices) // batch_size)), preprocessing, None)
+
+
+@functools.lru_cache(maxsize=4)
+def _order(seed: int, count: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, count, epoch]).permutation(count)
+
+
+def _stack(examples: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray]:
+    images, targets = zip(*examples, strict=True)
+    return np.stack(images), np.array(targets, np.int64)
+
+
+def _dataset(
+    batch: Callable[[int], tuple[np.ndarray, np.ndarray]],
+    steps: range,
+    preprocessing: Preprocessing,
+    batch_size: int | None,
+) -> Any:
+    import tensorflow as tf
+
+    shape = (batch_size, preprocessing.height, preprocessing.width, 3)
+
+    def load(step):
+        images, targets = tf.numpy_function(batch, [step], (tf.float32, tf.int64))
+        return tf.ensure_shape(images, shape), tf.ensure_shape(targets, (batch_size,))
+
+    return (
+        tf.data.Dataset.range(steps.start, steps.stop)
+        .map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .apply(tf.data.experimental.assert_cardinality(len(steps)))
+        .prefetch(tf.data.AUTOTUNE)
+    )

@@ -1,0 +1,120 @@
+"""Where labelled images come from, behind one interface: an index in, a uint8 RGB image out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit._errors import UsageError
+from keras_vit.data.decoding import check_image, decode_image
+
+EXTENSIONS = (".jpg", ".jpeg", ".png")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Labelled images with random access.
+
+    Attributes:
+        name: what it is called: "digits", or a folder's path.
+        labels: the classes' names, in the order of the logits.
+        ids: a stable name for each example.
+        targets: each example's class, int64 (n,).
+        image: the image at an index, uint8 (height, width, 3); called from many threads.
+        skipped: what was left out, each with the reason.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    ids: tuple[str, ...]
+    targets: np.ndarray
+    image: Callable[[int], np.ndarray]
+    skipped: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
+    """The source that `data` names: "digits", or a folder with one subfolder a class."""
+    return digits() if str(data) == "digits" else image_folder(data, strict)
+
+
+def digits() -> Source:
+    """scikit-learn's handwritten digits: 1,797 images of 8 x 8 pixels, ten classes, no network.
+
+    Source: UCI "Optical Recognition of Handwritten Digits", test set. The 17 grey levels become
+    0 to 255.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ImportError("the digits need scikit-learn: pip install 'keras_vit[train]'") from None
+    data = load_digits()
+    grey = np.rint(data.images * (255 / 16)).astype(np.uint8)  # (n, 8, 8)
+    images = np.repeat(grey[..., None], 3, axis=-1)  # (n, 8, 8, 3)
+    return Source(
+        name="digits",
+        labels=tuple(str(name) for name in data.target_names),
+        ids=tuple(f"digits/{i:04d}" for i in range(len(images))),
+        targets=data.target.astype(np.int64),
+        image=images.__getitem__,
+    )
+
+
+def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
+    """A folder with one subfolder a class, each with JPEG or PNG images of any size and mode.
+
+    Classes are the subfolders in alphabetical order. Every image is decoded once to find the
+    corrupt ones; hidden files and files of other kinds are passed over.
+
+    Args:
+        path: the folder.
+        strict: raise for the first unreadable image instead of skipping it.
+
+    Raises:
+        UsageError: the folder is absent or has no subfolder, a class has no readable image, or,
+            if strict, an image cannot be read.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise UsageError(f"{path}: expected a folder with one subfolder a class; there is none.")
+    folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if not folders:
+        raise UsageError(
+            f"{path} has no subfolder; put each class's images into a subfolder of its name."
+        )
+    files = [(target, file) for target, folder in enumerate(folders) for file in _images(folder)]
+    with ThreadPoolExecutor() as pool:
+        faults = list(pool.map(check_image, [file for _, file in files]))
+    skipped = tuple(f"{f}: {fault}" for (_, f), fault in zip(files, faults, strict=True) if fault)
+    if strict and skipped:
+        raise UsageError(f"{skipped[0]} ({len(skipped)} unreadable in all).")
+    good = [entry for entry, fault in zip(files, faults, strict=True) if not fault]
+    for target, folder in enumerate(folders):
+        if not any(t == target for t, _ in good):
+            raise UsageError(
+                f"{folder} holds no readable image ({', '.join(EXTENSIONS)}); "
+                "put some there or remove the folder."
+            )
+    return Source(
+        name=str(path),
+        labels=tuple(folder.name for folder in folders),
+        ids=tuple(file.relative_to(path).as_posix() for _, file in good),
+        targets=np.array([target for target, _ in good], np.int64),
+        image=lambda i: decode_image(good[i][1]),
+        skipped=skipped,
+    )
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in EXTENSIONS and not file.name.startswith(".") and file.is_file()
+    )

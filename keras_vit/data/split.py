@@ -1,0 +1,47 @@
+"""A stratified split by a fixed rule, so that every machine and every day holds out the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+import numpy as np
+
+from keras_vit._errors import UsageError
+from keras_vit.data.sources import Source
+
+RULE = "in each class, the fraction of examples whose sha256 of the id is smallest is held out"
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Indices into a source: what trains, and what only evaluates. Both are sorted."""
+
+    train: np.ndarray
+    held_out: np.ndarray
+
+
+def split_source(source: Source, fraction: float = 0.2) -> Split:
+    """Holds out `fraction` of each class, at least one image of it and never all.
+
+    The rule reads each example's id (its path in the folder) and nothing else: pictures that are
+    added later leave most of the split as it was.
+
+    Raises:
+        UsageError: a class has fewer than two images, or the fraction is not in (0, 1).
+    """
+    if not 0 < fraction < 1:
+        raise UsageError(f"the held-out fraction must lie in (0, 1). Received: {fraction}.")
+    held_out = []
+    for target, label in enumerate(source.labels):
+        members = np.flatnonzero(source.targets == target)
+        if len(members) < 2:
+            raise UsageError(
+                f"{source.name}: class {label!r} needs at least 2 readable images, one to train "
+                f"and one to hold out. Received: {len(members)}."
+            )
+        ranked = sorted(members, key=lambda i: hashlib.sha256(source.ids[i].encode()).digest())
+        count = min(max(round(fraction * len(members)), 1), len(members) - 1)
+        held_out += ranked[:count]
+    held_out = np.sort(np.array(held_out, np.int64))
+    return Split(np.setdiff1d(np.arange(len(source.ids)), held_out), held_out)

@@ -1,0 +1,178 @@
+"""The run folder: what training writes and everything else reads.
+
+spec.json, weights.npz, labels.txt, recipe.json, split.json, metrics.jsonl, report/. Each file is
+replaced whole; a folder is loadable from the moment training starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import _files
+from keras_vit._errors import UsageError
+from keras_vit.data.sources import Source, open_source
+from keras_vit.data.split import RULE, Split
+from keras_vit.models.vit import ViT
+from keras_vit.specs import Preprocessing, ViTSpec
+from keras_vit.weights.npz import load_weights, save_weights
+
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """An opened run folder.
+
+    Attributes:
+        path: the folder.
+        spec: the content of spec.json.
+        labels: the classes' names, in the order of the logits.
+        recipe: the content of recipe.json.
+    """
+
+    path: Path
+    spec: dict[str, Any]
+    labels: tuple[str, ...]
+    recipe: dict[str, Any]
+
+    def model(self) -> ViT:
+        """The trained model."""
+        model = ViT(
+            ViTSpec.from_dict(self.spec["spec"]),
+            num_classes=len(self.labels),
+            image_size=tuple(self.spec["image_size"]),
+            preprocessing=Preprocessing.from_dict(self.spec["preprocessing"]),
+        )
+        load_weights(model, self.path / "weights.npz")
+        return model
+
+    def source(self) -> Source:
+        """The images that the run was trained on, as they are on disk now."""
+        return open_source(self.recipe["data"])
+
+    def split(self, source: Source) -> Split:
+        """The split that training used, as indices into `source`.
+
+        Raises:
+            UsageError: images of the split are gone.
+        """
+        ids = _files.read_json(self.path / "split.json", format=FORMAT)
+        index = {name: i for i, name in enumerate(source.ids)}
+        gone = [i for part in ("train", "held_out") for i in ids[part] if i not in index]
+        if gone:
+            raise UsageError(
+                f"{source.name}: {len(gone)} images of the run's split are gone or unreadable, "
+                f"the first is {gone[0]}; put them back or train again."
+            )
+        return Split(*(np.array([index[i] for i in ids[p]], int) for p in ("train", "held_out")))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """A record for each finished epoch, oldest first."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def create_run(
+    path: str | os.PathLike,
+    model: ViT,
+    source: Source,
+    split: Split,
+    recipe: dict[str, Any],
+    origin: str,
+    overwrite: bool = False,
+) -> Path:
+    """Starts a run folder with everything but metrics; its weights are the model's present ones.
+
+    Args:
+        path: the folder, made if absent.
+        model: the model that will be trained.
+        source: the images; their labels and name are kept.
+        split: what trains and what is held out.
+        recipe: all settings, JSON values.
+        origin: where the weights come from, in words or a file's name.
+        overwrite: replace a run that is there.
+
+    Raises:
+        UsageError: the folder holds something already.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; choose another --out.")
+    if path.is_dir() and any(path.iterdir()):
+        if not (path / "spec.json").is_file():
+            raise UsageError(f"{path} is not empty and holds no run; choose another --out.")
+        if not overwrite:
+            raise UsageError(f"{path} holds a run already; choose another --out or --overwrite it.")
+    with _files.replacing_folder(path) as folder:
+        _files.write_json(
+            folder / "spec.json",
+            {
+                "format": FORMAT,
+                "model": model.name,
+                "spec": model.spec.to_dict(),
+                "num_classes": model.num_classes,
+                "image_size": model.image_size,
+                "preprocessing": model.preprocessing.to_dict(),
+                "weights": origin,
+            },
+        )
+        _files.write_text(folder / "labels.txt", "".join(f"{x}\n" for x in source.labels))
+        data = source.name if source.name == "digits" else str(Path(source.name).resolve())
+        _files.write_json(folder / "recipe.json", {"format": FORMAT, "data": data, **recipe})
+        ids = np.array(source.ids)
+        _files.write_json(
+            folder / "split.json",
+            {
+                "format": FORMAT,
+                "rule": RULE,
+                "train": ids[split.train].tolist(),
+                "held_out": ids[split.held_out].tolist(),
+            },
+        )
+        save_weights(model, folder / "weights.npz")
+    return path
+
+
+def open_run(path: str | os.PathLike) -> Run:
+    """Opens a run folder; the model itself is read later.
+
+    Raises:
+        UsageError: the folder or one of its files is missing, or is of a newer format.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise UsageError(f"{path}: expected a run folder; there is none. train/fit.py makes one.")
+    files = ("spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json")
+    missing = [name for name in files if not (path / name).is_file()]
+    if missing:
+        raise UsageError(f"{path} is not a whole run folder: {', '.join(missing)} missing.")
+    spec = _files.read_json(path / "spec.json", format=FORMAT)
+    labels = tuple((path / "labels.txt").read_text(encoding="utf-8").splitlines())
+    if len(labels) != spec.get("num_classes"):
+        raise UsageError(
+            f"{path}: expected {spec.get('num_classes')} labels, as spec.json says. "
+            f"Received: {len(labels)} in labels.txt."
+        )
+    return Run(path, spec, labels, _files.read_json(path / "recipe.json", format=FORMAT))
+
+
+def newest_run(folder: str | os.PathLike = "runs") -> Path:
+    """The run under `folder` that was last written to.
+
+    Raises:
+        UsageError: there is none.
+    """
+    runs = [file.parent for file in Path(folder).glob("*/spec.json")]
+    if not runs:
+        raise UsageError(
+            f"no run under {Path(folder).resolve()}; make one with: "
+            "python train/fit.py --data digits --out runs/digits"
+        )
+    return max(runs, key=lambda run: (run / "weights.npz").stat().st_mtime_ns)

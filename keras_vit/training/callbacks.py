@@ -1,0 +1,50 @@
+"""What happens beside the loop: the log of metrics, the weights on disk, the last step."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from keras_vit._keras import keras
+from keras_vit.weights.npz import save_weights
+
+
+class RunWriter(keras.callbacks.Callback):
+    """Keeps a run folder current: a line in metrics.jsonl and the weights after each epoch."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.folder = folder
+        self.started = time.monotonic()
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Appends the epoch's metrics, then replaces the weights."""
+        record = {"epoch": epoch + 1, "step": int(self.model.optimizer.iterations)}
+        record["seconds"] = round(time.monotonic() - self.started, 3)
+        record |= {name: float(value) for name, value in (logs or {}).items()}
+        record["learning_rate"] = _learning_rate(self.model.optimizer)
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
+        save_weights(self.model, self.folder / "weights.npz")
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Ends training after a number of steps, also in the middle of an epoch."""
+
+    def __init__(self, steps: int):
+        super().__init__()
+        self.left = steps
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Counts one step."""
+        self.left -= 1
+        if self.left <= 0:
+            self.model.stop_training = True
+
+
+def _learning_rate(optimizer) -> float:
+    rate = optimizer.learning_rate
+    if callable(rate):  # tf_keras hands out the schedule itself
+        rate = rate(optimizer.iterations)
+    return float(rate)

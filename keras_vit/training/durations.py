@@ -1,0 +1,43 @@
+"""Durations in any unit, to steps: "60 epochs", "500 steps", "1e6 examples", "5%"."""
+
+from __future__ import annotations
+
+from keras_vit._errors import UsageError
+
+
+def to_steps(
+    duration: str, *, batch_size: int, num_examples: int, total_steps: int | None = None
+) -> int:
+    """How many training steps a duration is, to the nearest whole number.
+
+    Args:
+        duration: a number and its unit: epochs, steps, examples, or % of `total_steps`.
+        batch_size: examples a step.
+        num_examples: examples an epoch.
+        total_steps: what a percentage is of; None where a percentage makes no sense.
+
+    Raises:
+        UsageError: it cannot be read, or is negative.
+    """
+    units = {
+        "epoch": num_examples / batch_size,
+        "step": 1.0,
+        "example": 1.0 / batch_size,
+    }
+    if total_steps is not None:
+        units["%"] = total_steps / 100
+    text = duration.strip()
+    for unit, steps in units.items():
+        for ending in (unit, f"{unit}s"):
+            if text.endswith(ending):
+                try:
+                    amount = float(text.removesuffix(ending))
+                except ValueError:
+                    continue
+                if 0 <= amount < float("inf"):
+                    return round(amount * steps)
+    raise UsageError(
+        "a duration is a number and a unit, such as "
+        + ", ".join(repr(f"5{'' if u == '%' else ' '}{u}{'' if u == '%' else 's'}") for u in units)
+        + f". Received: {duration!r}."
+    )

@@ -1,0 +1,145 @@
+"""The training of a run: from images and a recipe to a run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from keras_vit import runs
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.data import Source, evaluation_batches, split_source, training_batches
+from keras_vit.models import create_model
+from keras_vit.training.callbacks import RunWriter, StopAfter
+from keras_vit.training.durations import to_steps
+from keras_vit.training.optimisers import optimizer
+from keras_vit.training.recipes import Recipe
+
+
+def train(
+    source: Source,
+    recipe: Recipe,
+    model_name: str,
+    out: str | os.PathLike,
+    weights: str | os.PathLike | None = None,
+    overwrite: bool = False,
+    tensorboard: bool = False,
+    verbose: int = 0,
+) -> runs.Run:
+    """Trains a model and leaves a run folder, which is loadable at every moment.
+
+    The weights kept are the last ones: picking the best epoch by its held-out accuracy would
+    make that accuracy too good to be true.
+
+    Args:
+        source: the images.
+        recipe: the settings.
+        model_name: see `list_models`.
+        out: the run folder.
+        weights: a `.npz` file to start from; its head is dropped if the classes differ in number.
+        overwrite: replace a run that is at `out`.
+        tensorboard: also write TensorBoard's event files to out/tensorboard.
+        verbose: of Keras' `fit`.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UsageError: settings that do not go together, or a folder that holds something.
+        KeyboardInterrupt: after the weights so far have been saved.
+    """
+    split = split_source(source, recipe.held_out)
+    total_steps, warmup_steps, epoch_steps = _steps(recipe, len(split.train))
+    keras.utils.set_random_seed(recipe.seed)
+    with _policy(recipe.precision):
+        model = create_model(
+            model_name,
+            num_classes=len(source.labels),
+            image_size=recipe.image_size,
+            weights=weights,
+            dropout=recipe.dropout,
+            drop_path=recipe.drop_path,
+        )
+    model.compile(
+        optimizer=optimizer(recipe, model, total_steps, warmup_steps),
+        loss=keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=recipe.label_smoothing
+        ),
+        metrics=["accuracy"],
+        jit_compile=recipe.jit,
+    )
+    settings = {
+        "model": model_name,
+        "recipe": dataclasses.asdict(recipe),
+        "weights": None if weights is None else str(weights),
+        "versions": versions(),
+    }
+    origin = "fresh" if weights is None else Path(weights).name
+    folder = runs.create_run(out, model, source, split, settings, origin, overwrite)
+    data = training_batches(
+        source,
+        split.train,
+        model.preprocessing,
+        recipe.batch_size,
+        total_steps,
+        recipe.augment,
+        recipe.seed,
+    )
+    held_out = evaluation_batches(source, split.held_out, model.preprocessing, recipe.batch_size)
+    callbacks = [StopAfter(total_steps), RunWriter(folder)]
+    if tensorboard:
+        callbacks.append(keras.callbacks.TensorBoard(str(folder / "tensorboard")))
+    try:
+        model.fit(
+            _one_hot(data, len(source.labels)),
+            epochs=-(-total_steps // epoch_steps),
+            steps_per_epoch=epoch_steps,
+            validation_data=_one_hot(held_out, len(source.labels)),
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+    except KeyboardInterrupt:
+        runs.save_weights(model, folder / "weights.npz")
+        raise
+    return runs.open_run(folder)
+
+
+def versions() -> dict[str, str]:
+    """Of everything that shapes the result."""
+    found = {"python": platform.python_version(), "keras_flavour": "tf_keras" if LEGACY else "keras"}
+    for package in ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "numpy", "pillow"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found | {"backend": backend()}
+
+
+def _steps(recipe: Recipe, num_examples: int) -> tuple[int, int, int]:
+    counts = {"batch_size": recipe.batch_size, "num_examples": num_examples}
+    total = to_steps(recipe.duration, **counts)
+    if total < 1:
+        raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
+    warmup = to_steps(recipe.warmup, total_steps=total, **counts)
+    return total, warmup, min(max(num_examples // recipe.batch_size, 1), total)
+
+
+def _one_hot(batches, num_classes: int):
+    import tensorflow as tf
+
+    return batches.map(lambda images, targets: (images, tf.one_hot(targets, num_classes)))
+
+
+@contextmanager
+def _policy(name: str) -> Iterator[None]:
+    before = keras.mixed_precision.global_policy() if LEGACY else keras.config.dtype_policy()
+    keras.mixed_precision.set_global_policy(name)
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
