@@ -5,39 +5,37 @@ The one place in the package that parses arguments and prints.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import RefusedError, UsageError
 
 
-def run(command: Callable[[Any], int | None], arguments: type | Any, default: Any = None) -> None:
+def run(command: Callable[[Any], None], arguments: type | Any, default: Any = None) -> None:
     """Reads the command line into a dataclass, runs `command` on it and exits.
 
-    Exit codes: 0 done, 2 a mistake in what was asked for (one line on standard error), 130
-    interrupted, otherwise what `command` returns.
+    Exit codes: 0 done, 2 a mistake in what was asked for, 3 a result that misses its budget (each
+    one line on standard error), 130 interrupted.
     """
     try:
         import tyro
     except ImportError:
         _fail("the commands need tyro: pip install 'keras_vit[train]'")
-    parsed = tyro.cli(
-        arguments,
-        default=default,
-        description=(sys.modules["__main__"].__doc__ or "").strip(),
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff)
-    )
     try:
-        code = command(parsed)
-    except UsageError as error:
+        parsed = _parse(tyro, arguments, default)
+        command(parsed)
+    except (UsageError, OSError, ImportError) as error:
         _fail(str(error))
-    except (OSError, ImportError) as error:
-        _fail(str(error))
+    except RefusedError as error:
+        _fail(str(error), code=3)
     except KeyboardInterrupt:
         print("\ninterrupted.", file=sys.stderr)
         sys.exit(130)
-    sys.exit(code or 0)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -45,12 +43,34 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [list(header), *(list(row) for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     lines = [
-        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            c.ljust(w) if i == 0 else c.rjust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        )
         for row in cells
     ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
-def _fail(message: str) -> None:
-    print(f"{sys.argv[0].rsplit('/', 1)[-1]}: {message}", file=sys.stderr)
-    sys.exit(2)
+def _parse(tyro: Any, arguments: type, default: Any) -> Any:
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            return tyro.cli(
+                arguments,
+                default=default,
+                description=(sys.modules["__main__"].__doc__ or "").strip(),
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        # tyro frames its errors and adds help; the first paragraph in the frame says it all.
+        lines = [line.strip("│ ") for line in told.getvalue().splitlines()[1:]]
+        first = itertools.takewhile(lambda line: not line.startswith("─"), lines)
+        raise UsageError(f"{' '.join(first)}; --help lists the options.") from None
+
+
+def _fail(message: str, code: int = 2) -> None:
+    print(f"{Path(sys.argv[0]).name}: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -13,12 +14,23 @@ class UsageError(ValueError):
     """
 
 
+class RefusedError(RuntimeError):
+    """A result that misses its budget. Commands print its one line and exit with 3."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A suggestion for a mistyped name: the nearest known ones, or all of them if none is near.
 
     >>> did_you_mean("ViT-B_61", ["ViT-B_16", "ViT-H_14"])
     'did you mean ViT-B_16?'
     """
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.7)
-    return f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(known)}."
+    spelled = {squeeze(word): word for word in known}
+    near = difflib.get_close_matches(squeeze(name), spelled, n=3, cutoff=0.75)
+    if near:
+        return f"did you mean {' or '.join(spelled[word] for word in near)}?"
+    return f"choose one of {', '.join(spelled.values())}."
+
+
+def squeeze(name: str) -> str:
+    """A name without case and punctuation: "ViT-B_16" and "vit-b/16" are both "vitb16"."""
+    return re.sub(r"[^a-z0-9+]", "", name.lower())

@@ -6,49 +6,24 @@ TF_USE_LEGACY_KERAS=1 (TensorFlow's own switch), tf_keras with the few `ops` thi
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
-import tempfile
-from collections.abc import Iterator
+
+from keras_vit._quiet import quiet
 
 LEGACY: bool = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
 
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps TensorFlow's greetings off standard error, unless the user set its log level.
-
-    While it is being imported, TensorFlow ignores TF_CPP_MIN_LOG_LEVEL (its issue 100442) and
-    writes to the descriptor itself. Should the import fail, what it wrote is shown.
-    """
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
-        yield
-        return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    standard_error = os.dup(2)
-    with tempfile.TemporaryFile() as held_back:
-        os.dup2(held_back.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            held_back.seek(0)
-            os.write(standard_error, held_back.read())
-            raise
-        finally:
-            os.dup2(standard_error, 2)
-            os.close(standard_error)
-
-
 if LEGACY:
     if importlib.util.find_spec("tf_keras") is None:
-        raise ImportError("TF_USE_LEGACY_KERAS=1 needs tf_keras: pip install 'keras_vit[tensorflow]'")
-    with _quiet():
+        raise ImportError(
+            "TF_USE_LEGACY_KERAS=1 needs tf_keras: pip install 'keras_vit[tensorflow]'"
+        )
+    with quiet():
         import tf_keras as keras
 
         from keras_vit import _legacy_ops as ops
 else:
-    with _quiet():
+    with quiet():
         import keras
         from keras import ops
 

@@ -48,6 +48,7 @@ class Run:
             num_classes=len(self.labels),
             image_size=tuple(self.spec["image_size"]),
             preprocessing=Preprocessing.from_dict(self.spec["preprocessing"]),
+            name=self.spec["model"],
         )
         load_weights(model, self.path / "weights.npz")
         return model

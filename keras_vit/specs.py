@@ -7,10 +7,10 @@ big_vision `models/vit.py`.
 from __future__ import annotations
 
 import dataclasses
-import re
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args
 
-from keras_vit._errors import UsageError, did_you_mean
+from keras_vit._checks import number, positive_integer, share
+from keras_vit._errors import UsageError, did_you_mean, squeeze
 
 Pooling = Literal["token", "gap", "map", "none"]
 PositionEmbedding = Literal["learned", "none"]
@@ -61,9 +61,9 @@ class ViTSpec:
 
     def __post_init__(self):
         for field in ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim"):
-            _check_positive_integer(field, getattr(self, field))
+            positive_integer(field, getattr(self, field))
         if self.representation_dim is not None:
-            _check_positive_integer("representation_dim", self.representation_dim)
+            positive_integer("representation_dim", self.representation_dim)
         for field, choices in (
             ("pooling", Pooling),
             ("position_embedding", PositionEmbedding),
@@ -75,11 +75,8 @@ class ViTSpec:
                     f"Received: {field}={getattr(self, field)!r}."
                 )
         for field in ("dropout", "attention_dropout", "drop_path"):
-            if not 0 <= _number(field, getattr(self, field)) < 1:
-                raise UsageError(
-                    f"{field} must lie in [0, 1). Received: {field}={getattr(self, field)!r}."
-                )
-        if not _number("layer_norm_eps", self.layer_norm_eps) > 0:
+            share(field, getattr(self, field))
+        if not number("layer_norm_eps", self.layer_norm_eps) > 0:
             raise UsageError(
                 f"layer_norm_eps must be positive. Received: layer_norm_eps={self.layer_norm_eps}."
             )
@@ -151,17 +148,17 @@ class Preprocessing:
     scale: float = 127.5
 
     def __post_init__(self):
-        _check_positive_integer("height", self.height)
-        _check_positive_integer("width", self.width)
-        if self.crop is not None and not 0 < _number("crop", self.crop) <= 1:
+        positive_integer("height", self.height)
+        positive_integer("width", self.width)
+        if self.crop is not None and not 0 < number("crop", self.crop) <= 1:
             raise UsageError(f"crop must be None or lie in (0, 1]. Received: crop={self.crop!r}.")
         if self.interpolation not in ("nearest", "bilinear", "bicubic"):
             raise UsageError(
                 "interpolation must be nearest, bilinear or bicubic. "
                 f"Received: interpolation={self.interpolation!r}."
             )
-        _number("mean", self.mean)
-        if not _number("scale", self.scale) > 0:
+        number("mean", self.mean)
+        if not number("scale", self.scale) > 0:
             raise UsageError(f"scale must be positive. Received: scale={self.scale!r}.")
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,7 +177,7 @@ def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
     if len(pair) != 2:
         raise UsageError(f"image_size must be one number or two. Received: {image_size!r}.")
     for side in pair:
-        _check_positive_integer("image_size", side)
+        positive_integer("image_size", side)
     return pair
 
 
@@ -190,7 +187,7 @@ def find_variant(name: str) -> str:
     Raises:
         UsageError: there is no such variant; the message names the nearest.
     """
-    found = {_squeeze(known): known for known in VARIANTS}.get(_squeeze(name))
+    found = {squeeze(known): known for known in VARIANTS}.get(squeeze(name))
     if found is None:
         raise UsageError(f"unknown model {name!r}; {did_you_mean(name, VARIANTS)}")
     return found
@@ -209,23 +206,7 @@ def from_fields(cls: type, fields: dict[str, Any]) -> Any:
     )
     if unknown or missing:
         raise UsageError(f"{cls.__name__}: unknown fields {unknown}, missing fields {missing}.")
-    hints = get_type_hints(cls)
-    return cls(**{k: tuple(v) if "tuple" in str(hints[k]) and v else v for k, v in fields.items()})
-
-
-def _squeeze(name: str) -> str:
-    return re.sub(r"[^a-z0-9+]", "", name.lower())
-
-
-def _number(field: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UsageError(f"{field} must be a number. Received: {field}={value!r}.")
-    return value
-
-
-def _check_positive_integer(field: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"{field} must be a positive integer. Received: {field}={value!r}.")
+    return cls(**fields)
 
 
 def _or(values: list[int]) -> str:
@@ -251,7 +232,13 @@ _DROPOUT = {"L_16": 0.1, "H_14": 0.1}
 def _variant(size: str, patch: int, pooling: Pooling = "token") -> ViTSpec:
     hidden_dim, depth, num_heads, mlp_dim = _SIZES[size]
     return ViTSpec(
-        patch, hidden_dim, depth, num_heads, mlp_dim, pooling, dropout=_DROPOUT.get(f"{size}_{patch}", 0.0)
+        patch,
+        hidden_dim,
+        depth,
+        num_heads,
+        mlp_dim,
+        pooling,
+        dropout=_DROPOUT.get(f"{size}_{patch}", 0.0),
     )
 
 

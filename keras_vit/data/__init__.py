@@ -1,7 +1,7 @@
 """Images in: sources, preprocessing, augmentation, and the pipeline that feeds `fit`."""
 
 from keras_vit.data.augmentation import AUGMENTATIONS
-from keras_vit.data.pipeline import evaluation_batches, training_batches
+from keras_vit.data.pipeline import evaluation_batches, load, training_batches
 from keras_vit.data.preprocessing import preprocess, preprocess_image
 from keras_vit.data.sources import Source, digits, image_folder, open_source
 from keras_vit.data.split import Split, split_source
@@ -13,6 +13,7 @@ __all__ = [
     "digits",
     "evaluation_batches",
     "image_folder",
+    "load",
     "open_source",
     "preprocess",
     "preprocess_image",

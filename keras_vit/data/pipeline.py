@@ -46,14 +46,17 @@ def training_batches(
     distort = AUGMENTATIONS[augment]
 
     def example(position: int) -> tuple[np.ndarray, int]:
-        index = indices[_order(seed, len(indices), position // len(indices))[position % len(indices)]]
+        index = indices[
+            _order(seed, len(indices), position // len(indices))[position % len(indices)]
+        ]
         rng = np.random.default_rng([seed, position])
         image = distort(Image.fromarray(source.image(index)), preprocessing, rng)
         return normalise(image, preprocessing), source.targets[index]
 
     def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
         first = int(step) * batch_size
-        return _stack([example(position) for position in range(first, first + batch_size)])
+        images, targets = zip(*map(example, range(first, first + batch_size)), strict=True)
+        return np.stack(images), np.array(targets, np.int64)
 
     return _dataset(batch, range(first_step, first_step + steps), preprocessing, batch_size)
 
@@ -65,21 +68,22 @@ def evaluation_batches(
 
     def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
         chosen = indices[int(step) * batch_size : (int(step) + 1) * batch_size]
-        return _stack(
-            [(preprocess_image(source.image(i), preprocessing), source.targets[i]) for i in chosen]
-        )
+        return load(source, chosen, preprocessing)
 
     return _dataset(batch, range(-(-len(indices) // batch_size)), preprocessing, None)
+
+
+def load(
+    source: Source, indices: np.ndarray, preprocessing: Preprocessing
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs float32 (n, height, width, 3) and targets int64 (n,) of `indices`, in memory."""
+    images = [preprocess_image(source.image(int(i)), preprocessing) for i in indices]
+    return np.stack(images), source.targets[indices]
 
 
 @functools.lru_cache(maxsize=4)
 def _order(seed: int, count: int, epoch: int) -> np.ndarray:
     return np.random.default_rng([seed, count, epoch]).permutation(count)
-
-
-def _stack(examples: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray]:
-    images, targets = zip(*examples, strict=True)
-    return np.stack(images), np.array(targets, np.int64)
 
 
 def _dataset(

@@ -39,7 +39,7 @@ def preprocess(images: np.ndarray | Sequence[np.ndarray], model: Any) -> np.ndar
     how = model if isinstance(model, Preprocessing) else getattr(model, "preprocessing", None)
     if how is None:
         raise UsageError(
-            "expected a keras_vit model or a Preprocessing. " f"Received: {type(model).__name__}."
+            f"expected a keras_vit model or a Preprocessing. Received: {type(model).__name__}."
         )
     if isinstance(images, np.ndarray) and images.ndim == 3:
         images = [images]

@@ -8,7 +8,7 @@ from keras_vit._keras import keras, ops, register
 
 @register
 class Patches(keras.layers.Layer):
-    """Cuts images into square patches: (batch, height, width, channels) to (batch, n, p*p*channels).
+    """Square patches: (batch, height, width, channels) to (batch, n, p*p*channels).
 
     Patches follow in raster order; within a patch the pixels do too, channels last, so that a
     convolution kernel (p, p, channels, hidden_dim) reshapes to the Dense kernel of the projection.

@@ -78,9 +78,7 @@ class MAPPooling(keras.layers.Layer):
 
     def call(self, x):
         """Pools `x` (batch, tokens, hidden_dim)."""
-        probe = ops.broadcast_to(
-            ops.cast(self.probe, x.dtype), (ops.shape(x)[0], 1, x.shape[-1])
-        )
+        probe = ops.broadcast_to(ops.cast(self.probe, x.dtype), (ops.shape(x)[0], 1, x.shape[-1]))
         y = self.attention(probe, x)  # (batch, 1, hidden_dim)
         return (y + self.mlp(self.norm(y)))[:, 0]
 

@@ -32,11 +32,12 @@ def create_model(
     Raises:
         UsageError: an unknown name or field, or a file that is not this model's.
     """
-    spec = with_overrides(VARIANTS[find_variant(name)], overrides)
+    name = find_variant(name)
+    spec = with_overrides(VARIANTS[name], overrides)
     in_file = None if weights is None else num_classes_of(weights)
     if num_classes is None:
         num_classes = 1000 if in_file is None else in_file
-    model = ViT(spec, num_classes, image_size, preprocessing)
+    model = ViT(spec, num_classes, image_size, preprocessing, name=name)
     if weights is not None:
         load_weights(model, weights, head="keep" if num_classes == in_file else "reset")
     return model

@@ -13,14 +13,14 @@ def to_steps(
     Args:
         duration: a number and its unit: epochs, steps, examples, or % of `total_steps`.
         batch_size: examples a step.
-        num_examples: examples an epoch.
+        num_examples: examples an epoch, which is as many whole batches as they fill.
         total_steps: what a percentage is of; None where a percentage makes no sense.
 
     Raises:
         UsageError: it cannot be read, or is negative.
     """
     units = {
-        "epoch": num_examples / batch_size,
+        "epoch": max(num_examples // batch_size, 1),
         "step": 1.0,
         "example": 1.0 / batch_size,
     }

@@ -62,8 +62,8 @@ def train(
             num_classes=len(source.labels),
             image_size=recipe.image_size,
             weights=weights,
-            dropout=recipe.dropout,
             drop_path=recipe.drop_path,
+            **({} if recipe.dropout is None else {"dropout": recipe.dropout}),
         )
     model.compile(
         optimizer=optimizer(recipe, model, total_steps, warmup_steps),
@@ -102,6 +102,7 @@ def train(
             validation_data=_one_hot(held_out, len(source.labels)),
             callbacks=callbacks,
             verbose=verbose,
+            shuffle=False,
         )
     except KeyboardInterrupt:
         runs.save_weights(model, folder / "weights.npz")
@@ -111,7 +112,10 @@ def train(
 
 def versions() -> dict[str, str]:
     """Of everything that shapes the result."""
-    found = {"python": platform.python_version(), "keras_flavour": "tf_keras" if LEGACY else "keras"}
+    found = {
+        "python": platform.python_version(),
+        "keras_flavour": "tf_keras" if LEGACY else "keras",
+    }
     for package in ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "numpy", "pillow"):
         try:
             found[package] = importlib.metadata.version(package)
@@ -126,7 +130,7 @@ def _steps(recipe: Recipe, num_examples: int) -> tuple[int, int, int]:
     if total < 1:
         raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
     warmup = to_steps(recipe.warmup, total_steps=total, **counts)
-    return total, warmup, min(max(num_examples // recipe.batch_size, 1), total)
+    return total, warmup, min(to_steps("1 epoch", **counts), total)
 
 
 def _one_hot(batches, num_classes: int):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from keras_vit._checks import not_negative, positive_integer, share
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -17,7 +19,7 @@ class Recipe:
     batch_size: int = 64
     """Images a step."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
-    """AdamW, or SGD with Nesterov-free momentum."""
+    """AdamW, or SGD with momentum."""
     learning_rate: float = 1e-3
     """Peak of the schedule: linear warmup, then a cosine to zero."""
     warmup: str = "5%"
@@ -32,8 +34,8 @@ class Recipe:
     """Share of each target spread over all classes."""
     augment: Literal["none", "shift", "mild_crop_flip", "crop_flip"] = "crop_flip"
     """Random distortions: keras_vit/data/augmentation.py says what each does."""
-    dropout: float = 0.0
-    """Rate after the positions, the attention and both MLP layers."""
+    dropout: float | None = None
+    """Rate after the positions, the attention and both MLP layers; None: the model's own."""
     drop_path: float = 0.0
     """Stochastic depth: the last block's rate, rising linearly from the first."""
     held_out: float = 0.2
@@ -44,6 +46,16 @@ class Recipe:
     """Compile the training step with XLA."""
     seed: int = 0
     """Of the weights, the order and the distortions."""
+
+    def __post_init__(self):
+        positive_integer("image_size", self.image_size)
+        positive_integer("batch_size", self.batch_size)
+        for field in ("learning_rate", "weight_decay", "momentum", "clip_norm", "seed"):
+            not_negative(field, getattr(self, field))
+        for field in ("label_smoothing", "drop_path", "held_out"):
+            share(field, getattr(self, field))
+        if self.dropout is not None:
+            share("dropout", self.dropout)
 
 
 # Found by measuring: `make demo` prints what it reaches.

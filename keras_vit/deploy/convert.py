@@ -1,0 +1,81 @@
+"""A Keras model to the bytes of a `.tflite` file."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY, backend
+
+# What `quantize` may be, and the precision that the file then has.
+PRECISIONS = {"none": "float32", "float16": "float16", "int8": "int8"}
+
+
+def precision_of(quantize: str | None) -> str:
+    """The precision that `quantize` gives: "float32", "float16" or "int8".
+
+    Raises:
+        UsageError: an unknown `quantize`.
+    """
+    found = PRECISIONS.get(quantize or "none")
+    if found is None:
+        raise UsageError(
+            f"quantize must be one of {', '.join(PRECISIONS)}. Received: {quantize!r}."
+        )
+    return found
+
+
+def to_tflite(model: Any, quantize: str | None = None) -> bytes:
+    """Converts a model of one image input to a flatbuffer of static batch 1.
+
+    Only TFLite's own operators are allowed, so that a model that would need TensorFlow's (Flex)
+    fails here and not on the phone.
+
+    Args:
+        model: a `keras.Model` on the TensorFlow backend; its input's size must be known.
+        quantize: None or "none": float32. "float16": weights in half precision. "int8": dynamic
+            range, weights in int8 per channel, activations quantised on the fly.
+
+    Raises:
+        UsageError: the backend is not TensorFlow, or the input's size is unknown.
+    """
+    precision = precision_of(quantize)
+    shape = input_shape(model)
+    if backend() != "tensorflow":
+        raise UsageError(
+            "TFLite export needs Keras on TensorFlow. "
+            f"Received: KERAS_BACKEND={backend()}; save the weights, then export with "
+            "KERAS_BACKEND=tensorflow."
+        )
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="images")])
+    def serve(images):
+        return {"logits": tf.cast(model(images, training=False), tf.float32)}
+
+    module = tf.Module()
+    module.serve = serve
+    # Listed one by one: a Keras 3 model alone is saved without its variables, and so is a
+    # concrete function; either converts, silently, to a file without weights.
+    module.weights = [v if LEGACY else v.value for v in model.variables]
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures=serve.get_concrete_function())
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if precision != "float32":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if precision == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        return converter.convert()
+
+
+def input_shape(model: Any) -> tuple[int, int, int, int]:
+    """(1, height, width, channels) of the model's one input."""
+    shape = tuple(model.inputs[0].shape)[1:] if len(model.inputs) == 1 else ()
+    if len(shape) != 3 or None in shape:
+        raise UsageError(
+            "expected a model of one image input (height, width, channels) of known size. "
+            f"Received: {[tuple(x.shape) for x in model.inputs]}."
+        )
+    return (1, *shape)

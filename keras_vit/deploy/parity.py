@@ -1,0 +1,91 @@
+"""Does the exported file say what the Keras model says? Measured on images, judged by a budget."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from keras_vit._errors import RefusedError
+
+# For each precision: the least share of images on which both must name the same class, and the
+# largest difference of any score, as a share of the largest score.
+BUDGETS = {"float32": (1.0, 1e-4), "float16": (0.99, 2e-2), "int8": (0.97, 2e-1)}
+# Below this share of the largest score two classes are a tie, which either may win.
+_TIE = 1e-5
+
+
+class ParityError(RefusedError):
+    """An exported file that differs from its model by more than its precision explains."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How an exported model compares with Keras on the same inputs.
+
+    Attributes:
+        precision: "float32", "float16" or "int8".
+        images: how many.
+        agreement: share of them on which both name the same class.
+        max_difference: largest |difference| of any score.
+        scale: largest |score| of the Keras model.
+        cosine: least cosine of the two score vectors of an image.
+        accuracy, keras_accuracy: of both, where labels are known.
+    """
+
+    precision: str
+    images: int
+    agreement: float
+    max_difference: float
+    scale: float
+    cosine: float
+    accuracy: float | None = None
+    keras_accuracy: float | None = None
+
+    def check(self) -> None:
+        """Raises `ParityError` where the budget of the precision is exceeded."""
+        agreement, difference = BUDGETS[self.precision]
+        if not np.isfinite(self.max_difference):
+            raise ParityError(f"the {self.precision} file gives scores that are not finite.")
+        if self.agreement < agreement:
+            raise ParityError(
+                f"the {self.precision} file must agree with Keras on {agreement:.1%} of "
+                f"{self.images} images. Received: {self.agreement:.1%}; nothing was written."
+            )
+        if self.max_difference > difference * self.scale:
+            raise ParityError(
+                f"the {self.precision} file's scores may differ from Keras' by "
+                f"{difference * self.scale:.3g}, {difference:g} of the largest. Received: "
+                f"{self.max_difference:.3g}; nothing was written."
+            )
+
+
+def compare(
+    precision: str, keras_scores: np.ndarray, scores: np.ndarray, targets: np.ndarray | None = None
+) -> Verdict:
+    """Compares scores (n, ..., classes) of a file with those of its model.
+
+    Args:
+        precision: of the file; decides the budget.
+        keras_scores: the model's.
+        scores: the file's, for the same inputs.
+        targets: the true classes (n,), where they are known.
+    """
+    ours = scores.reshape(-1, scores.shape[-1]).astype(np.float64)
+    theirs = keras_scores.reshape(-1, scores.shape[-1]).astype(np.float64)
+    scale = float(np.abs(theirs).max())
+    chosen = np.take_along_axis(theirs, ours.argmax(-1)[:, None], -1)[:, 0]
+    agree = chosen >= theirs.max(-1) - _TIE * scale
+    norms = np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1)
+    cosines = np.divide((ours * theirs).sum(-1), norms, out=np.ones_like(norms), where=norms > 0)
+    known = targets is not None
+    return Verdict(
+        precision=precision,
+        images=len(scores),
+        agreement=float(agree.mean()),
+        max_difference=float(np.abs(ours - theirs).max()),
+        scale=scale,
+        cosine=float(cosines.min()),
+        accuracy=float((ours.argmax(-1) == targets).mean()) if known else None,
+        keras_accuracy=float((theirs.argmax(-1) == targets).mean()) if known else None,
+    )

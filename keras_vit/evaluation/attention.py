@@ -1,0 +1,40 @@
+"""Attention rollout: which patches the class token drew on (paper, figure 6 and appendix D.8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
+    """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1]."""
+    names = [f"attention_{i}" for i in range(model.spec.depth)]
+    weights = model.inner(*names)(inputs, training=False)
+    stacked = np.stack([np.asarray(weights[name]) for name in names])  # (layers, n, heads, t, t)
+    maps = rollout(stacked, model.spec.class_token)
+    return maps.reshape(len(inputs), *model.grid)  # (n, rows, columns)
+
+
+def rollout(weights: np.ndarray, class_token: bool) -> np.ndarray:
+    """Attention multiplied through the layers (Abnar and Zuidema 2020).
+
+    The mean over heads, plus the identity for the residual, rows normalised; the product over
+    the layers; then the class token's row over the patches, or the mean row where there is no
+    class token, divided by its maximum.
+
+    Args:
+        weights: (layers, n, heads, tokens, tokens), each row summing to 1.
+        class_token: whether the first token is one.
+
+    Returns:
+        (n, patches), the largest value of each image 1.
+    """
+    layers = weights.astype(np.float64).mean(axis=2)  # (layers, n, tokens, tokens)
+    layers = layers + np.eye(layers.shape[-1])
+    layers /= layers.sum(axis=-1, keepdims=True)
+    joint = layers[0]
+    for layer in layers[1:]:
+        joint = layer @ joint
+    rows = joint[:, 0, 1:] if class_token else joint.mean(axis=1)  # (n, patches)
+    return rows / rows.max(axis=-1, keepdims=True)

@@ -1,0 +1,151 @@
+"""The report as one HTML file that needs nothing beside it. Every text is escaped."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from typing import Any
+
+from keras_vit.evaluation.classification import ClassReport
+
+_STYLE = """
+:root { color-scheme: light; --ink: #1d232b; --soft: #5c6672; --line: #e2e6eb; --accent: #2a6fbb; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 60rem; padding: 2rem 1.25rem 4rem; color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; background: #fff; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 1.5rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
+p { color: var(--soft); margin: .25rem 0 1rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.5rem; margin: 0; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+dd:first-of-type { font-weight: 700; color: var(--accent); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .9rem; text-align: right; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+thead th { color: var(--soft); font-weight: 500; }
+tfoot td { color: var(--soft); border-bottom: 0; }
+img { max-width: 100%; height: auto; display: block; }
+.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem; }
+.pairs { grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); }
+figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); overflow-wrap: anywhere; }
+figure div { display: flex; gap: 4px; } figure div img { width: calc(50% - 2px); }
+figure > img { width: 100%; }
+"""
+
+
+def document(title: str, sections: list[str]) -> str:
+    """The whole page."""
+    body = "\n".join(filter(None, sections))
+    return (
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</html>\n"
+    )
+
+
+def facts(pairs: dict[str, str]) -> str:
+    """Names and values, the first one set off."""
+    rows = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs.items())
+    return f"<dl>{rows}</dl>"
+
+
+def curves(svg: bytes) -> str:
+    """Loss and accuracy."""
+    return _section("Curves", _image(svg, "svg+xml", "loss and accuracy by epoch"))
+
+
+def classes(report: ClassReport) -> str:
+    """The per-class table with its means."""
+    names = ("precision", "recall", "f1")
+    rows = [
+        [c["label"], *(f"{c[name]:.4f}" for name in names), str(c["support"])]
+        for c in report.classes
+    ]
+    total = str(sum(c["support"] for c in report.classes))
+    means = [
+        [f"{kind} mean", *(f"{values[name]:.4f}" for name in names), total]
+        for kind, values in (("macro", report.macro), ("weighted", report.weighted))
+    ]
+    return _section("Classes", _table(["class", *names, "images"], rows, means))
+
+
+def confusion(svg: bytes) -> str:
+    """The confusion matrix."""
+    return _section("Confusion", _image(svg, "svg+xml", "confusion matrix"))
+
+
+def wrong(count: int, pictures: list[tuple[bytes, str]]) -> str:
+    """The images the model got wrong, each with what it took it for."""
+    if not count:
+        return _section("Wrong", "<p>None of the held-out images.</p>")
+    figures = "".join(
+        f"<figure>{_image(png, 'png', text)}<figcaption>{escape(text)}</figcaption></figure>"
+        for png, text in pictures
+    )
+    note = f"<p>{count} in all; the {len(pictures)} that the model was surest of, surest first.</p>"
+    return _section("Wrong", f'{note}<div class="grid">{figures}</div>')
+
+
+def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
+    """Images beside their attention rollout."""
+    figures = "".join(
+        f"<figure><div>{_image(plain, 'png', text)}{_image(laid, 'png', f'attention on {text}')}"
+        f"</div><figcaption>{escape(text)}</figcaption></figure>"
+        for plain, laid, text in pictures
+    )
+    note = (
+        "<p>Attention rolled out through all blocks, from what the head reads to the patches: "
+        "bright is attended to.</p>"
+    )
+    return _section("Attention", f'{note}<div class="grid pairs">{figures}</div>')
+
+
+def exports(record: dict[str, Any] | None) -> str:
+    """The exported files, measured when they were exported."""
+    if record is None:
+        return ""
+    header = [
+        "file",
+        "accuracy",
+        "agreement with Keras",
+        "largest difference",
+        "KiB",
+        "ms an image",
+    ]
+    rows = [
+        [
+            row["precision"],
+            f"{row['accuracy']:.2%}",
+            f"{row['agreement']:.2%}",
+            f"{row['max_difference']:.1e}",
+            f"{row['bytes'] / 1024:,.0f}",
+            f"{row['latency_ms']:.2f}",
+        ]
+        for row in record["rows"]
+    ]
+    note = f"<p>TFLite on {record['images']} held-out images; {escape(record['machine'])}.</p>"
+    return _section("Exports", note + _table(header, rows))
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _table(header: list[str], rows: list[list[str]], foot: list[list[str]] | None = None) -> str:
+    def line(cells: list[str], tag: str = "td") -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row) for row in rows)
+    end = f"<tfoot>{''.join(line(row) for row in foot)}</tfoot>" if foot else ""
+    return (
+        f'<div class="wide"><table><thead>{line(header, "th")}</thead>'
+        f"<tbody>{body}</tbody>{end}</table></div>"
+    )
+
+
+def _image(content: bytes, kind: str, text: str) -> str:
+    encoded = base64.b64encode(content).decode()
+    return f'<img alt="{escape(text)}" src="data:image/{kind};base64,{encoded}">'

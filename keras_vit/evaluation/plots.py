@@ -1,0 +1,101 @@
+"""Pictures: each function returns the bytes of an SVG or a PNG."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+_BLUE, _ORANGE, _GREY = "#2a6fbb", "#d9772b", "#8a8f98"
+
+
+def curves(metrics: list[dict[str, Any]]) -> bytes:
+    """Loss and accuracy by epoch, for training and held-out images, as SVG."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    epochs = [record["epoch"] for record in metrics]
+    marker = "o" if len(epochs) == 1 else None
+    for axis, name in zip(axes, ("loss", "accuracy"), strict=True):
+        for key, label, color in ((name, "training", _GREY), (f"val_{name}", "held out", _BLUE)):
+            axis.plot(epochs, [r[key] for r in metrics], color=color, label=label, marker=marker)
+        axis.set(xlabel="epoch", title=name)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+        axis.legend(frameon=False)
+    return _svg(figure)
+
+
+def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
+    """The confusion matrix, rows true and columns predicted, as SVG; the colour is a row's share."""
+    plt = _pyplot()
+    counts = np.array(matrix)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = min(max(3.0, 0.42 * len(labels) + 1.5), 14)
+    figure, axis = plt.subplots(figsize=(side, side), layout="constrained")
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axis.set(xlabel="predicted", ylabel="true")
+    if len(labels) <= 40:
+        names = [name if len(name) <= 18 else name[:17] + "\u2026" for name in labels]
+        turn = 0 if max(map(len, names)) <= 2 else 90
+        axis.set_xticks(range(len(labels)), names, rotation=turn)
+        axis.set_yticks(range(len(labels)), names)
+    if len(labels) <= 25:
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                color = "white" if shares[row, column] > 0.5 else "black"
+                axis.text(column, row, str(count), ha="center", va="center", color=color)
+    axis.spines[:].set_visible(False)
+    return _svg(figure)
+
+
+def picture(image: np.ndarray, side: int = 192) -> bytes:
+    """A uint8 RGB image as PNG, its long side at most `side`; tiny ones are enlarged in blocks."""
+    return _png(_fit(Image.fromarray(image), side))
+
+
+def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
+    """An image darkened where `attention` (rows, columns) in [0, 1] is low, as PNG."""
+    base = _fit(Image.fromarray(image), side)
+    mask = Image.fromarray(attention.astype(np.float32)).resize(base.size, Image.Resampling.BICUBIC)
+    light = 0.15 + 0.85 * np.clip(np.asarray(mask), 0, 1)[..., None]
+    # Where attention is low the picture sinks towards a dark blue, so that black strokes on
+    # black ground still show where the model looked.
+    ground = np.array([12, 20, 60], np.float32)
+    glow = np.array([255, 190, 70], np.float32) * 0.35 * np.clip(np.asarray(mask), 0, 1)[..., None]
+    mixed = np.asarray(base, np.float32) * light + ground * (1 - light) + glow
+    return _png(Image.fromarray(mixed.clip(0, 255).astype(np.uint8)))
+
+
+def _fit(image: Image.Image, side: int) -> Image.Image:
+    ratio = side / max(image.size)
+    size = tuple(max(round(length * ratio), 1) for length in image.size)
+    how = Image.Resampling.NEAREST if ratio > 2 else Image.Resampling.BICUBIC
+    return image.resize(size, how)
+
+
+def _png(image: Image.Image) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True)
+    return stream.getvalue()
+
+
+def _svg(figure: Any) -> bytes:
+    stream = io.BytesIO()
+    # No date and a fixed salt, so that the same figures give the same bytes.
+    figure.savefig(stream, format="svg", metadata={"Date": None})
+    _pyplot().close(figure)
+    return stream.getvalue()
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'keras_vit[train]'") from None
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "keras_vit", "font.size": 10})
+    import matplotlib.pyplot as plt
+
+    return plt

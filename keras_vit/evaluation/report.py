@@ -1,0 +1,101 @@
+"""The evaluation of a run: its figures in report.json, its page in index.html."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import _files, runs
+from keras_vit.data import evaluation_batches, load
+from keras_vit.data.sources import Source
+from keras_vit.evaluation import page, plots
+from keras_vit.evaluation.attention import attention_maps
+from keras_vit.evaluation.classification import ClassReport, classification_report
+
+_MOST_WRONG, _MOST_ATTENTION = 24, 8
+
+
+def evaluate(run: runs.Run, batch_size: int = 64) -> tuple[ClassReport, Path]:
+    """Runs the model over its held-out images and writes the folder's report/.
+
+    Args:
+        run: an opened run folder.
+        batch_size: images at a time.
+
+    Returns:
+        The figures, and the path of the page.
+    """
+    model, source = run.model(), run.source()
+    held_out = run.split(source).held_out
+    targets = source.targets[held_out]
+    batches = evaluation_batches(source, held_out, model.preprocessing, batch_size)
+    scores = np.concatenate([np.asarray(model(images, training=False)) for images, _ in batches])
+    report = classification_report(scores.argmax(-1), targets, run.labels)
+    sections = [
+        page.facts(_facts(run, source, len(held_out), report)),
+        page.curves(plots.curves(metrics)) if (metrics := run.metrics()) else "",
+        page.classes(report),
+        page.confusion(plots.confusion(report.confusion, run.labels)),
+        page.wrong(*_wrong(source, held_out, scores, run.labels)),
+        page.attention(_attention(model, source, held_out, targets, run.labels)),
+        page.exports(_exports(run.path)),
+    ]
+    with _files.replacing_folder(run.path / "report") as folder:
+        figures = {"format": 1, "images": len(held_out), **dataclasses.asdict(report)}
+        _files.write_json(folder / "report.json", figures)
+        html = page.document(f"{run.spec['model']} on {Path(source.name).name}", sections)
+        _files.write_text(folder / "index.html", html)
+    return report, run.path / "report" / "index.html"
+
+
+def _facts(run: runs.Run, source: Source, held_out: int, report: ClassReport) -> dict[str, str]:
+    height, width = run.spec["image_size"]
+    recipe = run.recipe["recipe"]
+    return {
+        "Held-out accuracy": f"{report.accuracy:.2%}",
+        "Macro f1": f"{report.macro['f1']:.4f}",
+        "Model": f"{run.spec['model']}, {height} x {width} pixels",
+        "Images": f"{len(source):,}, of them {held_out:,} held out",
+        "Training": f"{recipe['duration']}, {recipe['optimizer']}, seed {recipe['seed']}",
+    }
+
+
+def _wrong(
+    source: Source, held_out: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
+) -> tuple[int, list[tuple[bytes, str]]]:
+    # How many are wrong, and the ones that the model was surest of.
+    predicted, targets = scores.argmax(-1), source.targets[held_out]
+    sureness = np.exp(scores - scores.max(-1, keepdims=True))
+    sureness = (sureness / sureness.sum(-1, keepdims=True)).max(-1)
+    wrong = np.flatnonzero(predicted != targets)
+    chosen = wrong[np.argsort(-sureness[wrong], kind="stable")][:_MOST_WRONG]
+    return len(wrong), [
+        (
+            plots.picture(source.image(int(held_out[i]))),
+            f"{labels[targets[i]]}, taken for {labels[predicted[i]]} ({sureness[i]:.0%})",
+        )
+        for i in chosen
+    ]
+
+
+def _attention(
+    model: Any, source: Source, held_out: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
+) -> list[tuple[bytes, bytes, str]]:
+    # One image a class, the first held out.
+    firsts = np.unique(targets, return_index=True)[1][:_MOST_ATTENTION]
+    chosen = held_out[firsts]
+    maps = attention_maps(model, load(source, chosen, model.preprocessing)[0])
+    found = []
+    for index, attention in zip(chosen, maps, strict=True):
+        image = source.image(int(index))
+        caption = labels[source.targets[index]]
+        found.append((plots.picture(image), plots.overlay(image, attention), caption))
+    return found
+
+
+def _exports(run: Path) -> dict[str, Any] | None:
+    table = run / "export" / "table.json"
+    return _files.read_json(table, format=1) if table.is_file() else None

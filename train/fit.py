@@ -1,0 +1,82 @@
+"""Trains a Vision Transformer on images and writes a run folder.
+
+The recipe is chosen by --recipe, or by what is asked for: digits for the digits, finetune where
+--weights are given, otherwise scratch. Every setting of it can be given on its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Literal
+
+from keras_vit import _command
+from keras_vit.training.recipes import RECIPES, Recipe
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    data: str = "digits"
+    """'digits' (scikit-learn's, no download), or a folder with one subfolder a class."""
+    model: str = "ViT_Ti16"
+    """A name of keras_vit.list_models()."""
+    out: Path | None = None
+    """The run folder; default: runs/ and the name of the data."""
+    recipe: Literal["digits", "scratch", "finetune"] = "scratch"
+    """The settings below that are not given on their own come from here."""
+    settings: Recipe = RECIPES["scratch"]
+    weights: Path | None = None
+    """A .npz file in the official layout to start from."""
+    overwrite: bool = False
+    """Replace the run that --out holds."""
+    strict: bool = False
+    """Stop at the first unreadable picture instead of skipping it."""
+    tensorboard: bool = False
+    """Also write TensorBoard's event files into the run folder."""
+
+
+def main(arguments: Arguments) -> None:
+    from keras_vit import data, training
+
+    source = data.open_source(arguments.data, arguments.strict)
+    for line in source.skipped:
+        print(f"skipped {line}", file=sys.stderr)
+    if source.skipped:
+        print(f"skipped {len(source.skipped)} unreadable pictures", file=sys.stderr)
+    out = arguments.out or Path("runs") / Path(source.name).name
+    print(f"{len(source)} images of {len(source.labels)} classes; {arguments.model} to {out}")
+    run = training.train(
+        source,
+        arguments.settings,
+        arguments.model,
+        out,
+        arguments.weights,
+        arguments.overwrite,
+        arguments.tensorboard,
+        verbose=1 if sys.stdout.isatty() else 2,
+    )
+    last = run.metrics()[-1]
+    print(f"held-out accuracy {last['val_accuracy']:.2%} after {last['step']} steps: {run.path}")
+
+
+def _defaults(line: list[str]) -> Arguments:
+    # The recipe decides the other defaults, so it is looked for before the line is read whole.
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("--data", "--weights", "--recipe"):
+        parser.add_argument(name)
+    try:
+        given = parser.parse_known_args(line)[0]
+    except argparse.ArgumentError:
+        return Arguments()  # the full reading says what is wrong
+    is_digits = given.data in (None, "digits")
+    recipe = given.recipe or ("digits" if is_digits else "finetune" if given.weights else "scratch")
+    if recipe not in RECIPES:
+        return Arguments()
+    model = "ViT_Pico4" if recipe == "digits" else "ViT_Ti16"
+    return Arguments(model=model, recipe=recipe, settings=RECIPES[recipe])
+
+
+if __name__ == "__main__":
+    _command.run(main, Arguments, _defaults(sys.argv[1:]))
