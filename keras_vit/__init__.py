@@ -1,8 +1,36 @@
-"""Vision Transformers for Keras, from pre-training to the phone."""
+"""Vision Transformers for Keras, from pre-training to the phone.
+
+>>> import keras_vit
+>>> model = keras_vit.ViT_B16(num_classes=5)
+"""
+
+from typing import Any
 
 from keras_vit import models
+from keras_vit._errors import UsageError
+from keras_vit.data.preprocessing import preprocess
 from keras_vit.models import *  # noqa: F403
 from keras_vit.specs import Preprocessing, ViTSpec
 from keras_vit.weights import load_weights, save_weights
 
 __version__ = "0.1.0"
+
+__all__ = [
+    *models.__all__,
+    "Preprocessing",
+    "UsageError",
+    "ViTSpec",
+    "export_tflite",  # noqa: F405 (see __getattr__)
+    "load_weights",
+    "preprocess",
+    "save_weights",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Export needs TensorFlow and LiteRT, which a model on another backend does not.
+    if name == "export_tflite":
+        from keras_vit.deploy import export_tflite
+
+        return export_tflite
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

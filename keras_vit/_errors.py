@@ -1,4 +1,4 @@
-"""The error that is the user's to mend: one line with what was expected, received, and what to do."""
+"""Errors that are the user's to mend: what was expected, what was received, what to do."""
 
 from __future__ import annotations
 

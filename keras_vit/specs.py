@@ -81,11 +81,12 @@ class ViTSpec:
                 f"layer_norm_eps must be positive. Received: layer_norm_eps={self.layer_norm_eps}."
             )
         if self.hidden_dim % self.num_heads:
-            divisors = [n for n in range(2, 33) if self.hidden_dim % n == 0] or [1]
-            near = sorted(sorted(divisors, key=lambda n: abs(n - self.num_heads))[:4])
+            width, heads = self.hidden_dim, self.num_heads
+            divisors = [n for n in range(1, width + 1) if width % n == 0]
+            below = [n for n in divisors if n < heads]
+            near = below[-1:] + [n for n in divisors if n > heads][:3]
             raise UsageError(
-                f"num_heads={self.num_heads} does not divide hidden_dim={self.hidden_dim}; "
-                f"choose {_or(near)}."
+                f"num_heads={heads} does not divide hidden_dim={width}; choose {_or(near)}."
             )
 
     @property

@@ -28,7 +28,7 @@ def curves(metrics: list[dict[str, Any]]) -> bytes:
 
 
 def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
-    """The confusion matrix, rows true and columns predicted, as SVG; the colour is a row's share."""
+    """The confusion matrix, rows true and columns predicted, as SVG."""
     plt = _pyplot()
     counts = np.array(matrix)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import importlib.util
 import os
 import platform
 from collections.abc import Iterator
@@ -93,6 +94,8 @@ def train(
     held_out = evaluation_batches(source, split.held_out, model.preprocessing, recipe.batch_size)
     callbacks = [StopAfter(total_steps), RunWriter(folder)]
     if tensorboard:
+        if importlib.util.find_spec("tensorboard") is None:
+            raise ImportError("--tensorboard needs TensorBoard: pip install 'keras_vit[train]'")
         callbacks.append(keras.callbacks.TensorBoard(str(folder / "tensorboard")))
     try:
         model.fit(

@@ -1,0 +1,113 @@
+"""Shared by all tests: seeds, a small spec, folders of real image files, a trained run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit._keras import LEGACY, backend, keras
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_report_header():
+    flavour = "tf_keras" if LEGACY else "Keras 3"
+    return f"{flavour} on {backend()}, {keras.__version__}"
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    keras.utils.set_random_seed(0)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """Inputs and outputs of the reference implementation."""
+    return Path(__file__).parent / "fixtures"
+
+
+@pytest.fixture
+def small_spec():
+    """Three heads, so that heads and tokens cannot be mixed up, on 2 blocks."""
+    return keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
+
+
+@pytest.fixture
+def randomised():
+    """Gives every weight of a model values, so that zeros (head, class token) hide nothing."""
+
+    def fill(model):
+        generator = np.random.default_rng(1)
+        for variable in model.weights:
+            noise = generator.normal(0, 0.1, tuple(variable.shape)).astype(np.float32)
+            variable.assign(np.asarray(variable) + noise)
+        return model
+
+    return fill
+
+
+def make_image_folder(folder: Path, classes=("blue", "red"), count=6) -> Path:
+    """Pictures that a tiny model can tell apart: JPEG, PNG, grey, RGBA, odd sizes."""
+    generator = np.random.default_rng(0)
+    modes = ("RGB", "RGB", "RGBA", "RGB", "P", "RGB")
+    for target, label in enumerate(classes):
+        (folder / label).mkdir(parents=True)
+        for i in range(count):
+            height, width = generator.integers(20, 60, 2)
+            pixels = generator.integers(0, 60, (height, width, 3))
+            pixels[..., (2, 0, 1)[target]] += 180
+            image = Image.fromarray(pixels.astype(np.uint8)).convert(modes[i % len(modes)])
+            suffix = "png" if i % 2 or image.mode != "RGB" else "jpg"
+            image.save(folder / label / f"{i}.{suffix}")
+    return folder
+
+
+@pytest.fixture
+def image_folder(tmp_path):
+    return make_image_folder(tmp_path / "pictures")
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory):
+    """A run folder of the real loop on real files, three epochs of a tiny model on the digits."""
+    from keras_vit.data import digits
+    from keras_vit.training import RECIPES, train
+
+    recipe = dataclasses.replace(RECIPES["digits"], duration="3 epochs", image_size=16, jit=False)
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    return train(digits(), recipe, "ViT-Pico_4", out)
+
+
+@pytest.fixture
+def command():
+    """Runs a command of the project as a user does, from another folder."""
+
+    def run(script, *arguments, cwd, check=None, env=None, **options):
+        environment = {**os.environ, "MPLBACKEND": "Agg", **(env or {})}
+        result = subprocess.run(
+            [sys.executable, ROOT / script, *map(str, arguments)],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            **options,
+        )
+        if check is not None:
+            assert result.returncode == check, result.stdout + result.stderr
+        return result
+
+    return run

@@ -1,0 +1,138 @@
+"""The table of variants: names, exact sizes, constructors."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import models
+from keras_vit._keras import LEGACY
+from keras_vit.specs import VARIANTS
+from keras_vit.weights import parameter_count
+
+# At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`. Pico is
+# ours: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137 (positions) + 4 blocks + norm + head.
+PARAMETERS = {
+    "ViT-Pico_4": 402_984,
+    "ViT-Ti_16": 5_717_416,
+    "ViT-S_16": 22_050_664,
+    "ViT-S_32": 22_878_952,
+    "ViT-B_8": 86_576_872,
+    "ViT-B_16": 86_567_656,
+    "ViT-B_32": 88_224_232,
+    "ViT-L_16": 304_326_632,
+    "ViT-L_32": 306_535_400,
+    "ViT-H_14": 632_045_800,
+    "ViT-S_16-gap": 22_049_896,
+    "ViT-S_32-gap": 22_878_184,
+    "ViT-B_16-gap": 86_566_120,
+    "ViT-B_32-gap": 88_222_696,
+}
+# With a representation as wide as the model and 21,843 classes, as in imagenet21k/.
+PRETRAINED = {
+    "ViT-B_16": 103_186_515,
+    "ViT-B_32": 104_843_091,
+    "ViT-L_16": 326_740_307,
+    "ViT-L_32": 328_949_075,
+    "ViT-H_14": 660_385_363,
+}
+
+
+@contextlib.contextmanager
+def unallocated():
+    """Models built in here have shapes but no memory."""
+    if LEGACY:
+        import tensorflow as tf
+
+        with tf.Graph().as_default():
+            yield
+    else:
+        from keras import StatelessScope
+
+        with StatelessScope(initialize_variables=False):
+            yield
+
+
+def test_every_variant_has_an_expected_count():
+    assert keras_vit.list_models() == list(PARAMETERS)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_exact_parameter_count(name):
+    with unallocated():
+        model = keras_vit.create_model(name)
+        assert model.count_params() == PARAMETERS[name]
+    assert model.name == name
+    assert parameter_count(VARIANTS[name]) == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_exact_parameter_count_with_representation(name):
+    spec = models.vit.with_overrides(
+        VARIANTS[name], {"representation_dim": VARIANTS[name].hidden_dim}
+    )
+    assert parameter_count(spec, 21_843) == PRETRAINED[name]
+
+
+@pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
+def test_counting_by_names_is_counting_the_model(small_spec, pooling):
+    spec = models.vit.with_overrides(small_spec, {"pooling": pooling, "representation_dim": 20})
+    model = keras_vit.ViT(spec, 5, (16, 24))
+    assert parameter_count(spec, 5, (16, 24)) == model.count_params()
+
+
+@pytest.mark.parametrize("spelling", ["ViT_Ti16", "vit-ti/16", "ViT-Ti_16", "VITTI16"])
+def test_spellings(spelling):
+    assert keras_vit.create_model(spelling, 2, 32).spec == VARIANTS["ViT-Ti_16"]
+
+
+def test_constructors_are_the_table():
+    constructors = {n for n in models.__all__ if n.startswith("ViT_")}
+    assert len(constructors) == len(VARIANTS)
+    for name in constructors:
+        assert getattr(keras_vit, name).__name__ == name
+    assert keras_vit.ViT_Ti16(num_classes=3, image_size=32).count_params() == parameter_count(
+        VARIANTS["ViT-Ti_16"], 3, 32
+    )
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("ViT_B61", "ViT-B_16"), ("ViT-L15", "ViT-L_16")])
+def test_unknown_name_suggests_the_nearest(typo, meant):
+    with pytest.raises(keras_vit.UsageError, match=f"did you mean .*{meant}"):
+        keras_vit.create_model(typo)
+
+
+def test_unrelated_name_lists_all():
+    with pytest.raises(keras_vit.UsageError, match="choose one of ViT-Pico_4, .*ViT-B_32-gap"):
+        keras_vit.create_model("resnet50")
+
+
+def test_overrides_reach_the_spec():
+    model = keras_vit.ViT_Pico4(2, 16, pooling="gap", dropout=0.2)
+    assert (model.spec.pooling, model.spec.dropout) == ("gap", 0.2)
+    with pytest.raises(keras_vit.UsageError, match="no field 'droput'; did you mean dropout"):
+        keras_vit.ViT_Pico4(2, 16, droput=0.2)
+
+
+def test_classes_are_read_from_the_file(tmp_path, randomised):
+    model = randomised(keras_vit.ViT_Pico4(num_classes=7, image_size=16))
+    keras_vit.save_weights(model, tmp_path / "seven.npz")
+    again = keras_vit.ViT_Pico4(weights=tmp_path / "seven.npz", image_size=16)
+    images = np.ones((1, 16, 16, 3), np.float32)
+    np.testing.assert_array_equal(
+        model.predict(images, verbose=0), again.predict(images, verbose=0)
+    )
+
+
+def test_other_classes_start_from_a_zero_head(tmp_path, randomised):
+    model = randomised(keras_vit.ViT_Pico4(num_classes=7, image_size=16))
+    keras_vit.save_weights(model, tmp_path / "seven.npz")
+    again = keras_vit.ViT_Pico4(num_classes=3, weights=tmp_path / "seven.npz", image_size=16)
+    assert not np.asarray(again.get_layer("head").kernel).any()
+    np.testing.assert_array_equal(
+        np.asarray(again.get_layer("encoderblock_3").mlp.dense_1.kernel),
+        np.asarray(model.get_layer("encoderblock_3").mlp.dense_1.kernel),
+    )

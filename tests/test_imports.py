@@ -1,0 +1,141 @@
+"""Imports go down the levels, never up, never in a circle; an import is quick and silent."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
+LEVELS = {
+    "specs": 0,
+    "layers": 0,
+    "weights": 1,
+    "models": 1,
+    "data": 1,
+    "runs": 2,
+    "training": 3,
+    "evaluation": 3,
+    "deploy": 3,
+    "_command": 4,
+}
+BACKEND_FREE = {"specs", "layers", "weights", "models"}
+
+
+def room(module: str) -> str | None:
+    """The room of `keras_vit.deploy.parity` is `deploy`."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "keras_vit" and len(parts) > 1 else None
+
+
+def imports() -> dict[str, set[str]]:
+    """Each module of the package, and all that it imports, at the top or inside functions."""
+    found = {}
+    for file in sorted((ROOT / "keras_vit").rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        names = set()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}: relative import"
+                names |= {node.module} | {f"{node.module}.{a.name}" for a in node.names}
+        found[".".join(parts).removesuffix(".__init__")] = names
+    return found
+
+
+def test_every_room_has_a_level():
+    rooms = {room(module) for module in imports()} - {None}
+    assert {name for name in rooms if not name.startswith("_")} == LEVELS.keys() - {"_command"}
+
+
+def test_imports_go_down():
+    wrong = []
+    for module, names in imports().items():
+        here = room(module)
+        if here is None:
+            continue
+        for name in names:
+            there = room(name)
+            if there in (None, here) or "keras_vit." not in name:
+                continue
+            level, target = LEVELS.get(here, 0), LEVELS.get(there, 0)
+            siblings = level == target == 3
+            if target > level or siblings:
+                wrong.append(f"{module} (level {level}) imports {name} (level {target})")
+    assert not wrong
+
+
+def test_there_is_no_circle():
+    graph = imports()
+    edges = {m: {n for n in names if n in graph and n != m} for m, names in graph.items()}
+
+    def visit(module, path):
+        assert module not in path, " -> ".join([*path, module])
+        if module not in done:
+            for name in edges[module]:
+                # A package's __init__ may import its own modules, and they each other.
+                if not module.startswith(f"{name}."):
+                    visit(name, [*path, module])
+            done.add(module)
+
+    done = set()
+    for module in graph:
+        visit(module, [])
+
+
+def test_weights_never_build_a_model():
+    assert not {n for m, ns in imports().items() if room(m) == "weights" for n in ns} & {
+        "keras_vit.models",
+        "keras_vit.models.vit",
+    }
+
+
+def test_models_and_weights_know_no_tensorflow():
+    for module, names in imports().items():
+        if room(module) in BACKEND_FREE:
+            heavy = {name for name in names if name and name.split(".")[0] in ("tensorflow", "jax")}
+            assert not heavy, module
+
+
+@pytest.mark.parametrize("folder", ["train", "export"])
+def test_commands_import_the_library_alone(folder):
+    for file in (ROOT / folder).glob("*.py"):
+        assert file.stem not in sys.stdlib_module_names, f"{file} shadows a standard module"
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert node.module.split(".")[0] not in ("train", "export")
+
+
+def test_importing_is_silent_and_loads_nothing_heavy_beyond_keras():
+    program = (
+        "import json, sys; import keras; before = set(sys.modules); import keras_vit;"
+        "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
+    environment["KERAS_BACKEND"] = "jax"  # where TensorFlow would show as an import of ours
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(result.stdout))
+    assert not loaded & {"tensorflow", "matplotlib", "sklearn", "tyro", "ai_edge_litert", "scipy"}
+
+
+@pytest.mark.parametrize("legacy", ["0", "1"])
+def test_importing_prints_nothing(legacy):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
+    environment |= {"TF_USE_LEGACY_KERAS": legacy, "KERAS_BACKEND": "tensorflow"}
+    result = subprocess.run(
+        [sys.executable, "-c", "import keras_vit; keras_vit.ViT_Pico4(2, 16)"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (result.stdout, result.stderr) == ("", "")

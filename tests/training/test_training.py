@@ -1,0 +1,231 @@
+"""Training: durations, schedule, optimiser, and the real loop on real files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, runs
+from keras_vit._keras import keras
+from keras_vit.data import load, open_source, split_source
+from keras_vit.specs import VARIANTS
+from keras_vit.training import RECIPES, Recipe, train
+from keras_vit.training.durations import to_steps
+from keras_vit.training.optimisers import optimizer, schedule
+
+TINY_MODEL = "ViT-Test_8"
+TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
+
+
+@pytest.fixture(autouse=True)
+def _tiny_model(monkeypatch):
+    # One block: tracing is most of a short run's time.
+    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=2, mlp_dim=48)
+    monkeypatch.setitem(VARIANTS, TINY_MODEL, spec)
+
+
+@pytest.mark.parametrize(
+    ("duration", "steps"),
+    [
+        ("3 epochs", 30),
+        ("1 epoch", 10),
+        ("0.5 epochs", 5),
+        ("7 steps", 7),
+        ("1 step", 1),
+        ("1e3 examples", 16),
+        ("10%", 20),
+        ("2.5 %", 5),
+        (" 0 steps ", 0),
+    ],
+)
+def test_durations_become_steps(duration, steps):
+    # 10 whole batches of 64 in 680 examples
+    assert to_steps(duration, batch_size=64, num_examples=680, total_steps=200) == steps
+
+
+@pytest.mark.parametrize("duration", ["", "3", "epochs", "-1 epochs", "inf steps", "3 weeks"])
+def test_durations_that_cannot_be_read(duration):
+    with pytest.raises(UsageError, match="such as '5 epochs', '5 steps', '5 examples'"):
+        to_steps(duration, batch_size=64, num_examples=680)
+
+
+def test_a_percentage_needs_a_whole():
+    with pytest.raises(UsageError, match="a duration is a number and a unit"):
+        to_steps("5%", batch_size=64, num_examples=680)
+
+
+def test_schedule_warms_up_linearly_then_falls_as_a_cosine():
+    rate = schedule(0.4, total_steps=110, warmup_steps=10)
+    found = [float(rate(step)) for step in (0, 5, 10, 60, 110)]
+    assert found == pytest.approx([0, 0.2, 0.4, 0.2, 0], abs=1e-6)
+    assert float(schedule(0.4, 100, 0)(0)) == pytest.approx(0.4)
+
+
+def test_warmup_must_be_shorter_than_training():
+    with pytest.raises(UsageError, match="shorter than training, 10 steps. Received: 10"):
+        schedule(0.1, 10, 10)
+
+
+def test_weight_decay_acts_on_kernels_only(small_spec):
+    model = keras_vit.ViT(small_spec, 5, 16)
+    for variable in model.trainable_variables:
+        variable.assign(np.ones(variable.shape, np.float32))
+    recipe = dataclasses.replace(TINY, weight_decay=0.5, learning_rate=0.1, warmup="0 steps")
+    adamw = optimizer(recipe, model, total_steps=1000, warmup_steps=0)
+    zeros = [np.zeros(v.shape, np.float32) for v in model.trainable_variables]
+    pairs = [(_tensor(z), v) for z, v in zip(zeros, model.trainable_variables, strict=True)]
+    adamw.apply_gradients(pairs)
+    decayed = {v.name for v in model.trainable_variables if np.asarray(v).max() < 1}
+    assert all("kernel" in name for name in decayed)
+    kernels = [v for v in model.trainable_variables if "kernel" in v.name]
+    assert len(kernels) == 2 + 2 * 6
+    for kernel in kernels:
+        np.testing.assert_allclose(np.asarray(kernel), 0.95, rtol=1e-5)
+
+
+def test_the_gradient_is_clipped_by_its_global_norm(small_spec):
+    model = keras_vit.ViT(small_spec, 5, 16)
+    recipe = dataclasses.replace(
+        TINY, optimizer="sgd", weight_decay=0.0, momentum=0.0, learning_rate=1.0, clip_norm=1.0
+    )
+    sgd = optimizer(recipe, model, total_steps=10**6, warmup_steps=0)
+    before = [np.asarray(v).copy() for v in model.trainable_variables]
+    pairs = [(_tensor(np.full(b.shape, 3.0, np.float32)), v)
+             for b, v in zip(before, model.trainable_variables, strict=True)]  # fmt: skip
+    sgd.apply_gradients(pairs)
+    moved = [np.asarray(v) - b for v, b in zip(model.trainable_variables, before, strict=True)]
+    assert np.sqrt(sum((m**2).sum() for m in moved)) == pytest.approx(1, rel=1e-3)
+
+
+def test_sgd_refuses_adamws_decay(small_spec):
+    with pytest.raises(UsageError, match="with sgd pass --weight-decay 0"):
+        optimizer(
+            dataclasses.replace(TINY, optimizer="sgd"), keras_vit.ViT(small_spec, 2, 16), 9, 1
+        )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_size": 0},
+        {"image_size": -1},
+        {"learning_rate": -1.0},
+        {"label_smoothing": 1.0},
+        {"held_out": 1.0},
+        {"dropout": 1.0},
+    ],
+)
+def test_recipes_refuse(change):
+    with pytest.raises(UsageError, match=next(iter(change))):
+        Recipe(**change)
+
+
+def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
+    run = runs.open_run(trained_run.path)
+    assert run.spec["model"] == "ViT-Pico_4"
+    assert run.recipe["recipe"]["duration"] == "3 epochs"
+    assert {"keras_vit", "tensorflow", "numpy", "backend"} <= run.recipe["versions"].keys()
+    records = run.metrics()
+    assert [r["epoch"] for r in records] == [1, 2, 3]
+    assert records[-1]["step"] == 3 * (1438 // 128)
+    assert records[-1]["loss"] < records[0]["loss"]
+    assert records[-1]["learning_rate"] == pytest.approx(0, abs=1e-5)
+    source = run.source()
+    held_out = run.split(source).held_out
+    model = run.model()
+    inputs, targets = load(source, held_out, model.preprocessing)
+    accuracy = (model.predict(inputs, verbose=0).argmax(-1) == targets).mean()
+    assert accuracy == pytest.approx(records[-1]["val_accuracy"], abs=1e-6)
+
+
+def test_the_same_seed_gives_the_same_run(image_folder, tmp_path):
+    recipe = dataclasses.replace(TINY, seed=5, dropout=0.1, drop_path=0.1)
+    source = open_source(image_folder)
+    one, two = (train(source, recipe, TINY_MODEL, tmp_path / name) for name in ("one", "two"))
+    first, second = (np.load(run.path / "weights.npz") for run in (one, two))
+    for key in first.files:
+        np.testing.assert_array_equal(first[key], second[key])
+
+
+def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path):
+    pretrained = keras_vit.create_model(TINY_MODEL, num_classes=7, image_size=16)
+    keras_vit.save_weights(pretrained, tmp_path / "seven.npz")
+    recipe = dataclasses.replace(TINY, duration="1 step", learning_rate=0.0, warmup="0 steps")
+    source, out = open_source(image_folder), tmp_path / "run"
+    run = train(source, recipe, TINY_MODEL, out, weights=tmp_path / "seven.npz")
+    old, new = np.load(tmp_path / "seven.npz"), np.load(run.path / "weights.npz")
+    np.testing.assert_array_equal(old["embedding/kernel"], new["embedding/kernel"])
+    assert new["head/kernel"].shape == (32, 2)
+    assert run.spec["weights"] == "seven.npz"
+
+
+def test_every_recipe_runs(image_folder, tmp_path):
+    for name, recipe in RECIPES.items():
+        changes = {"image_size": 16, "batch_size": 4, "duration": "2 steps", "warmup": "1 step"}
+        short = dataclasses.replace(recipe, jit=False, **changes)
+        run = train(open_source(image_folder), short, TINY_MODEL, tmp_path / name)
+        assert np.isfinite(run.metrics()[-1]["val_loss"])
+        assert run.metrics()[-1]["step"] == 2
+
+
+def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path):
+    losses = []
+    for jit in (True, False):
+        recipe = dataclasses.replace(TINY, jit=jit, duration="3 steps", augment="none")
+        run = train(open_source(image_folder), recipe, TINY_MODEL, tmp_path / str(jit))
+        losses.append(run.metrics()[-1]["val_loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_mixed_precision_leaves_no_trace(image_folder, tmp_path):
+    recipe = dataclasses.replace(TINY, precision="mixed_bfloat16", duration="2 steps")
+    run = train(open_source(image_folder), recipe, TINY_MODEL, tmp_path / "run")
+    assert np.load(run.path / "weights.npz")["cls"].dtype == np.float32
+    assert keras.layers.Dense(1).compute_dtype == "float32"
+
+
+def test_tensorboard_writes_event_files(image_folder, tmp_path):
+    recipe = dataclasses.replace(TINY, duration="2 steps")
+    source = open_source(image_folder)
+    run = train(source, recipe, TINY_MODEL, tmp_path / "run", tensorboard=True)
+    assert list((run.path / "tensorboard").rglob("events.out*"))
+
+
+def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path):
+    source = open_source(image_folder)
+    model = keras_vit.create_model(TINY_MODEL, num_classes=2, image_size=16)
+
+    def create(name, overwrite=False):
+        return runs.create_run(
+            tmp_path / name, model, source, split_source(source), {}, "fresh", overwrite
+        )
+
+    create("run")
+    with pytest.raises(UsageError, match="holds a run already"):
+        create("run")
+    (tmp_path / "run" / "metrics.jsonl").write_text("{}\n")
+    create("run", overwrite=True)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="is not empty and holds no run"):
+        create("mine", overwrite=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="is a file"):
+        create("file", overwrite=True)
+
+
+def test_metrics_survive_a_torn_last_line(trained_run, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"epoch": 1}) + '\n{"epoch": 2, "lo')
+    torn = dataclasses.replace(trained_run, path=tmp_path)
+    assert torn.metrics() == [{"epoch": 1}]
+
+
+def _tensor(array):
+    import tensorflow as tf
+
+    return tf.constant(array)
