@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +14,11 @@ from PIL import Image
 
 import keras_vit
 from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.specs import VARIANTS
 
 ROOT = Path(__file__).parents[1]
+TINY_MODEL = "ViT-Test_8"
+TINY_SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=2, mlp_dim=48)
 
 
 def pytest_report_header():
@@ -82,25 +85,50 @@ def image_folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory):
-    """A run folder of the real loop on real files, three epochs of a tiny model on the digits."""
+    """A run folder of the real loop on real images, three epochs of a tiny model."""
     from keras_vit.data import digits
     from keras_vit.training import RECIPES, train
 
     recipe = dataclasses.replace(RECIPES["digits"], duration="3 epochs", image_size=16, jit=False)
     out = tmp_path_factory.mktemp("runs") / "digits"
-    return train(digits(), recipe, "ViT-Pico_4", out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(VARIANTS, TINY_MODEL, TINY_SPEC)
+        return train(digits(), recipe, TINY_MODEL, out)
+
+
+@pytest.fixture
+def tiny_model(monkeypatch):
+    """The name of a model with one block: tracing is most of a short run's time."""
+    monkeypatch.setitem(VARIANTS, TINY_MODEL, TINY_SPEC)
+    return TINY_MODEL
+
+
+@pytest.fixture
+def invoke(monkeypatch, capsys):
+    """Runs a command in this process: (exit code, standard output, standard error)."""
+
+    def run(script, *arguments, cwd):
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", [str(ROOT / script), *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            runpy.run_path(str(ROOT / script), run_name="__main__")
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture
 def command():
     """Runs a command of the project as a user does, from another folder."""
 
-    def run(script, *arguments, cwd, check=None, env=None, **options):
-        environment = {**os.environ, "MPLBACKEND": "Agg", **(env or {})}
+    def run(script, *arguments, cwd, check=None, **options):
         result = subprocess.run(
             [sys.executable, ROOT / script, *map(str, arguments)],
             cwd=cwd,
-            env=environment,
             capture_output=True,
             text=True,
             timeout=240,

@@ -60,7 +60,10 @@ def to_tflite(model: Any, quantize: str | None = None) -> bytes:
     # concrete function; either converts, silently, to a file without weights.
     module.weights = [v if LEGACY else v.value for v in model.variables]
     with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(module, folder, signatures=serve.get_concrete_function())
+        try:
+            tf.saved_model.save(module, folder, signatures=serve.get_concrete_function())
+        except tf.errors.OpError as error:  # TensorFlow's word for a full disk
+            raise OSError(f"no SavedModel could be written to {folder}: {error.message}") from error
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         if precision != "float32":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -47,7 +48,9 @@ class Verdict:
         agreement, difference = BUDGETS[self.precision]
         if not np.isfinite(self.max_difference):
             raise ParityError(f"the {self.precision} file gives scores that are not finite.")
-        if self.agreement < agreement:
+        # On few images one near tie may fall the other way, unless the file is float32.
+        allowed = math.ceil((1 - agreement) * self.images - 1e-9)
+        if round((1 - self.agreement) * self.images) > allowed:
             raise ParityError(
                 f"the {self.precision} file must agree with Keras on {agreement:.1%} of "
                 f"{self.images} images. Received: {self.agreement:.1%}; nothing was written."
@@ -77,7 +80,9 @@ def compare(
     chosen = np.take_along_axis(theirs, ours.argmax(-1)[:, None], -1)[:, 0]
     agree = chosen >= theirs.max(-1) - _TIE * scale
     norms = np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1)
-    cosines = np.divide((ours * theirs).sum(-1), norms, out=np.ones_like(norms), where=norms > 0)
+    directed = np.isfinite(norms) & (norms > 0)
+    dots = (ours * theirs).sum(-1)
+    cosines = np.divide(dots, norms, out=np.ones_like(norms), where=directed)
     known = targets is not None
     return Verdict(
         precision=precision,

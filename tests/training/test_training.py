@@ -12,20 +12,11 @@ import keras_vit
 from keras_vit import UsageError, runs
 from keras_vit._keras import keras
 from keras_vit.data import load, open_source, split_source
-from keras_vit.specs import VARIANTS
 from keras_vit.training import RECIPES, Recipe, train
 from keras_vit.training.durations import to_steps
 from keras_vit.training.optimisers import optimizer, schedule
 
-TINY_MODEL = "ViT-Test_8"
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
-
-
-@pytest.fixture(autouse=True)
-def _tiny_model(monkeypatch):
-    # One block: tracing is most of a short run's time.
-    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=2, mlp_dim=48)
-    monkeypatch.setitem(VARIANTS, TINY_MODEL, spec)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +117,7 @@ def test_recipes_refuse(change):
 
 def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
     run = runs.open_run(trained_run.path)
-    assert run.spec["model"] == "ViT-Pico_4"
+    assert run.spec["model"] == "ViT-Test_8"
     assert run.recipe["recipe"]["duration"] == "3 epochs"
     assert {"keras_vit", "tensorflow", "numpy", "backend"} <= run.recipe["versions"].keys()
     records = run.metrics()
@@ -142,62 +133,62 @@ def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
     assert accuracy == pytest.approx(records[-1]["val_accuracy"], abs=1e-6)
 
 
-def test_the_same_seed_gives_the_same_run(image_folder, tmp_path):
+def test_the_same_seed_gives_the_same_run(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, seed=5, dropout=0.1, drop_path=0.1)
     source = open_source(image_folder)
-    one, two = (train(source, recipe, TINY_MODEL, tmp_path / name) for name in ("one", "two"))
+    one, two = (train(source, recipe, tiny_model, tmp_path / name) for name in ("one", "two"))
     first, second = (np.load(run.path / "weights.npz") for run in (one, two))
     for key in first.files:
         np.testing.assert_array_equal(first[key], second[key])
 
 
-def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path):
-    pretrained = keras_vit.create_model(TINY_MODEL, num_classes=7, image_size=16)
+def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path, tiny_model):
+    pretrained = keras_vit.create_model(tiny_model, num_classes=7, image_size=16)
     keras_vit.save_weights(pretrained, tmp_path / "seven.npz")
     recipe = dataclasses.replace(TINY, duration="1 step", learning_rate=0.0, warmup="0 steps")
     source, out = open_source(image_folder), tmp_path / "run"
-    run = train(source, recipe, TINY_MODEL, out, weights=tmp_path / "seven.npz")
+    run = train(source, recipe, tiny_model, out, weights=tmp_path / "seven.npz")
     old, new = np.load(tmp_path / "seven.npz"), np.load(run.path / "weights.npz")
     np.testing.assert_array_equal(old["embedding/kernel"], new["embedding/kernel"])
     assert new["head/kernel"].shape == (32, 2)
     assert run.spec["weights"] == "seven.npz"
 
 
-def test_every_recipe_runs(image_folder, tmp_path):
+def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
     for name, recipe in RECIPES.items():
         changes = {"image_size": 16, "batch_size": 4, "duration": "2 steps", "warmup": "1 step"}
         short = dataclasses.replace(recipe, jit=False, **changes)
-        run = train(open_source(image_folder), short, TINY_MODEL, tmp_path / name)
+        run = train(open_source(image_folder), short, tiny_model, tmp_path / name)
         assert np.isfinite(run.metrics()[-1]["val_loss"])
         assert run.metrics()[-1]["step"] == 2
 
 
-def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path):
+def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_model):
     losses = []
     for jit in (True, False):
         recipe = dataclasses.replace(TINY, jit=jit, duration="3 steps", augment="none")
-        run = train(open_source(image_folder), recipe, TINY_MODEL, tmp_path / str(jit))
+        run = train(open_source(image_folder), recipe, tiny_model, tmp_path / str(jit))
         losses.append(run.metrics()[-1]["val_loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
-def test_mixed_precision_leaves_no_trace(image_folder, tmp_path):
+def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, precision="mixed_bfloat16", duration="2 steps")
-    run = train(open_source(image_folder), recipe, TINY_MODEL, tmp_path / "run")
+    run = train(open_source(image_folder), recipe, tiny_model, tmp_path / "run")
     assert np.load(run.path / "weights.npz")["cls"].dtype == np.float32
     assert keras.layers.Dense(1).compute_dtype == "float32"
 
 
-def test_tensorboard_writes_event_files(image_folder, tmp_path):
+def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, duration="2 steps")
     source = open_source(image_folder)
-    run = train(source, recipe, TINY_MODEL, tmp_path / "run", tensorboard=True)
+    run = train(source, recipe, tiny_model, tmp_path / "run", tensorboard=True)
     assert list((run.path / "tensorboard").rglob("events.out*"))
 
 
-def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path):
+def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model):
     source = open_source(image_folder)
-    model = keras_vit.create_model(TINY_MODEL, num_classes=2, image_size=16)
+    model = keras_vit.create_model(tiny_model, num_classes=2, image_size=16)
 
     def create(name, overwrite=False):
         return runs.create_run(

@@ -1,0 +1,169 @@
+"""The commands as a user runs them: other folders, real files, one-line errors, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_vit import deploy, runs
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = sorted(p.relative_to(ROOT) for d in ("train", "export") for p in (ROOT / d).glob("*.py"))
+QUICK = ("--image-size", "16", "--duration", "2 steps", "--batch-size", "4", "--no-jit")
+
+
+def one_line(code, error, expected=2):
+    """The one line of a command that refused."""
+    assert code == expected, error
+    (line,) = error.strip().splitlines()
+    return line
+
+
+@pytest.mark.parametrize("script", COMMANDS, ids=str)
+def test_help_shows_every_setting_with_its_default(invoke, script, tmp_path):
+    code, out, _ = invoke(script, "--help", cwd=tmp_path)
+    assert code == 0
+    assert out.count("(default: ") >= 3
+    assert "--run" in out or "--data" in out
+
+
+def test_help_shows_the_defaults_of_the_recipe(invoke, tmp_path):
+    _, text, _ = invoke("train/fit.py", "--recipe", "finetune", "--help", cwd=tmp_path)
+    assert "(default: '500 steps')" in text
+    assert "(default: sgd)" in text
+
+
+def test_pictures_to_bundle_to_report(command, image_folder, tmp_path):
+    (image_folder / "red" / "torn.jpg").write_bytes(b"\xff\xd8\xff")
+    (tmp_path / "runs").mkdir()
+    fitted = command(
+        "train/fit.py", "--data", image_folder, "--model", "ViT_Pico4", "--out", "runs/mine",
+        *QUICK, "--augment", "none", cwd=tmp_path, check=0,
+    )  # fmt: skip
+    assert "torn.jpg: " in fitted.stderr
+    assert "skipped 1 unreadable pictures" in fitted.stderr
+    assert "held-out accuracy" in fitted.stdout
+    exported = command(
+        "export/to_tflite.py", "--quantize", "none", "int8", cwd=tmp_path, check=0
+    )  # without --run: the newest
+    assert exported.stderr == ""
+    for precision in ("float32", "int8"):
+        description, golden = deploy.read_bundle(tmp_path / "runs/mine/export" / precision)
+        assert description["model"] == "ViT-Pico_4"
+        assert description["parity"]["images"] == 2
+        assert precision in exported.stdout
+        runner = deploy.Runner(tmp_path / "runs/mine/export" / precision / "model.tflite")
+        np.testing.assert_allclose(runner(golden["tensor"][None])[0], golden["scores"], atol=1e-4)
+    evaluated = command("train/evaluate.py", "--run", "runs/mine", cwd=tmp_path, check=0)
+    assert "macro mean" in evaluated.stdout
+    assert "Exports" in (tmp_path / "runs/mine/report/index.html").read_text()
+
+
+def test_strict_stops_at_an_unreadable_picture(invoke, image_folder, tmp_path):
+    (image_folder / "red" / "torn.jpg").write_bytes(b"\xff\xd8\xff")
+    code, _, error = invoke("train/fit.py", "--data", image_folder, "--strict", cwd=tmp_path)
+    assert "torn.jpg" in one_line(code, error)
+
+
+def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path):
+    run = shutil.copytree(trained_run.path, tmp_path / "run")
+    arguments = ("--run", run, "--min-accuracy", "0.999")
+    code, out, error = invoke("train/evaluate.py", *arguments, cwd=tmp_path)
+    assert "macro mean" in out
+    line = one_line(code, error, expected=3)
+    assert "expected a held-out accuracy of 99.90% or more. Received:" in line
+
+
+def test_no_run_is_said_in_one_line_with_the_way_to_make_one(command, tmp_path):
+    result = command("export/to_tflite.py", cwd=tmp_path)
+    line = one_line(result.returncode, result.stderr)
+    assert line.startswith("to_tflite.py: no run under ")
+    assert line.endswith("make one with: python train/fit.py --data digits --out runs/digits")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "nowhere"], "nowhere: expected a folder"),
+        (["--data", "empty"], "empty has no subfolder"),
+        (["--data", "half"], "half/without holds no readable image"),
+        (["--model", "ViT_B61"], "unknown model 'ViT_B61'; did you mean ViT-B_16?"),
+        (["--image-size", "30"], "must be a multiple of patch_size=4. Received: 30 x 30"),
+        (["--duration", "soon"], "a duration is a number and a unit"),
+        (["--batch-size", "0"], "batch_size must be a positive integer"),
+        (["--batch-size", "many"], "Error parsing --batch-size"),
+        (["--epochs", "3"], "Unrecognized options: --epochs"),
+        (["--weights", "none.npz"], "none.npz: expected a .npz file"),
+        (["--out", "half"], "half is not empty and holds no run"),
+    ],
+)
+def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, message):
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(image_folder, tmp_path / "half")
+    (tmp_path / "half" / "without").mkdir()
+    code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
+    assert message in one_line(code, error)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(command, trained_run, tmp_path):
+    run = shutil.copytree(trained_run.path, tmp_path / "run")
+    command("export/to_tflite.py", "--run", run, cwd=tmp_path, check=0)
+    bundle = run / "export" / "float32"
+    before = (bundle / "model.json").read_bytes()
+    size = (bundle / "model.tflite").stat().st_size
+    for limit in (10_000, size - 1_000):  # while converting, and while writing the bundle
+
+        def no_file_beyond(limit=limit):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        result = command(
+            "export/to_tflite.py", "--run", run, cwd=tmp_path, preexec_fn=no_file_beyond
+        )
+        assert "File too large" in one_line(result.returncode, result.stderr)
+        assert (bundle / "model.json").read_bytes() == before
+        deploy.read_bundle(bundle)
+    assert sorted(p.name for p in bundle.parent.iterdir()) == ["float32", "table.json"]
+
+
+def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "train/fit.py", "--out", "run", "--image-size", "16",
+         "--no-jit", "--duration", "1000 epochs"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ,
+    )  # fmt: skip
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not metrics.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert error.strip().splitlines()[-1] == "interrupted."
+    assert "Traceback" not in error
+    run = runs.open_run(tmp_path / "run")
+    assert len(run.metrics()) >= 1
+    head = np.asarray(run.model().get_layer("head").kernel)
+    assert head.any()  # no longer the fresh weights
+    leftovers = {p.name for p in (tmp_path / "run").iterdir() if p.name.startswith(".")}
+    assert not leftovers
+
+
+def test_a_newer_run_is_refused_by_every_command(invoke, trained_run, tmp_path):
+    run = shutil.copytree(trained_run.path, tmp_path / "run")
+    spec = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps(spec | {"format": 2}))
+    for script in ("export/to_tflite.py", "train/evaluate.py"):
+        code, _, error = invoke(script, "--run", run, cwd=tmp_path)
+        assert "upgrade keras_vit" in one_line(code, error)

@@ -1,0 +1,172 @@
+"""Evaluation: figures by hand, rollout by hand, a page that says what the figures say."""
+
+from __future__ import annotations
+
+import dataclasses
+import html.parser
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit import evaluation, runs
+from keras_vit.evaluation import page, plots
+
+
+def test_figures_by_hand():
+    targets = np.array([0, 0, 0, 1, 1, 2])
+    predicted = np.array([0, 0, 1, 1, 1, 0])
+    found = evaluation.classification_report(predicted, targets, ("a", "b", "c"))
+    assert found.accuracy == pytest.approx(4 / 6)
+    first, second, third = found.classes
+    assert first == pytest.approx(
+        {"label": "a", "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "support": 3}
+    )
+    assert (second["precision"], second["recall"]) == pytest.approx((2 / 3, 1))
+    assert (third["precision"], third["recall"], third["f1"], third["support"]) == (0, 0, 0, 1)
+    assert found.macro["recall"] == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert found.weighted["recall"] == pytest.approx(4 / 6)
+    assert found.confusion == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
+
+
+def test_rollout_of_uniform_attention_is_uniform():
+    weights = np.full((3, 2, 4, 5, 5), 0.2)
+    np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), 1)
+    np.testing.assert_allclose(evaluation.rollout(weights, class_token=False), 1)
+
+
+def test_rollout_by_hand():
+    # Two layers, one head, a class token and two patches. Layer 1 moves patch 2 into patch 1,
+    # layer 2 moves patch 1 into the class token.
+    identity = np.eye(3)
+    first, second = identity.copy(), identity.copy()
+    first[1] = [0, 0, 1]
+    second[0] = [0, 1, 0]
+    weights = np.stack([first, second])[:, None, None]
+    # Half of each layer is the residual: the class token reads patch 1, itself half patch 2.
+    np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 1]])
+    weights[0, 0, 0, 1] = [0, 1, 0]  # no longer
+    np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 0]])
+
+
+def test_attention_map_finds_what_the_class_token_reads(small_spec):
+    model = keras_vit.ViT(small_spec, 2, (16, 24))
+    for i in range(2):
+        block = model.get_layer(f"encoderblock_{i}")
+        for projection in (block.attention.query, block.attention.key):
+            projection.kernel.assign(np.eye(48, dtype=np.float32) * 3)
+    encoder = model.get_layer("patch_encoder")
+    encoder.projection.kernel.assign(np.zeros(encoder.projection.kernel.shape, np.float32))
+    positions = np.random.default_rng(0).normal(size=(1, 7, 48)).astype(np.float32)
+    positions[0, 5] = positions[0, 0]  # the class token sits where patch 4 does
+    encoder.positions.assign(positions)
+    found = evaluation.attention_maps(model, np.zeros((1, 16, 24, 3), np.float32))
+    assert found.shape == (1, 2, 3)
+    assert np.unravel_index(found[0].argmax(), (2, 3)) == (1, 1)
+    assert found.max() == 1
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained_run, tmp_path_factory):
+    folder = shutil.copytree(trained_run.path, tmp_path_factory.mktemp("evaluated") / "run")
+    return evaluation.evaluate(runs.open_run(folder))
+
+
+def test_accuracy_is_that_of_training(evaluated, trained_run):
+    report, _ = evaluated
+    assert report.accuracy == pytest.approx(trained_run.metrics()[-1]["val_accuracy"], abs=1e-6)
+    assert np.trace(report.confusion) == round(report.accuracy * 359)
+
+
+def test_figures_on_disk_are_those_returned(evaluated):
+    report, path = evaluated
+    stored = json.loads((path.parent / "report.json").read_text())
+    assert stored == {"format": 1, "images": 359, **dataclasses.asdict(report)}
+
+
+class _Page(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.images, self.text = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag == "img":
+            self.images.append(attributes)
+        if tag not in ("img", "meta", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += f" {data}"
+
+
+def test_page_is_well_formed_and_stands_alone(evaluated):
+    report, path = evaluated
+    text = path.read_text()
+    found = _Page(text)
+    assert not found.open
+    assert f"{report.accuracy:.2%}" in found.text
+    for title in ("Curves", "Classes", "Confusion", "Wrong", "Attention"):
+        assert title in found.text
+    assert all(image["src"].startswith("data:image/") for image in found.images)
+    assert all(image["alt"] for image in found.images)
+    assert "http" not in text.replace("http://www.w3.org", "")
+    wrong = 359 - np.trace(report.confusion)
+    assert f"{wrong} in all" in found.text
+    assert len(found.images) == 2 + min(wrong, 24) + 2 * 8
+
+
+def test_page_escapes_what_comes_from_folders():
+    label = '<script>alert("x")</script>'
+    report = evaluation.classification_report(np.array([0]), np.array([0]), (label,))
+    text = page.document(label, [page.classes(report), page.wrong(1, [(b"", label)])])
+    assert "<script" not in text
+    assert label in _Page(text).text
+
+
+def test_no_mistakes_are_said_to_be_none():
+    assert "None of the held-out images" in page.wrong(0, [])
+
+
+def test_exports_are_shown_where_there_are_any(evaluated):
+    row = {
+        "precision": "int8",
+        "accuracy": 0.98,
+        "agreement": 0.99,
+        "max_difference": 0.1,
+        "bytes": 2048,
+        "latency_ms": 1.5,
+    }
+    text = page.exports({"images": 5, "machine": "x86_64", "rows": [row]})
+    assert {"int8", "98.00%", "99.00%", "2", "1.50"} <= set(_Page(text).text.split())
+    assert page.exports(None) == ""
+
+
+def test_overlay_is_bright_where_attention_is():
+    image = np.full((32, 32, 3), 200, np.uint8)
+    attention = np.zeros((4, 4))
+    attention[0, 0] = 1
+    found = np.asarray(Image.open(io.BytesIO(plots.overlay(image, attention, side=64))))
+    assert found.shape == (64, 64, 3)
+    assert found[4, 4].mean() > 150 > 70 > found[60, 60].mean()
+
+
+def test_tiny_pictures_are_enlarged_in_blocks(rng):
+    image = rng.integers(0, 255, (8, 4, 3)).astype(np.uint8)
+    found = np.asarray(Image.open(io.BytesIO(plots.picture(image, side=64))))
+    np.testing.assert_array_equal(found, image.repeat(8, 0).repeat(8, 1))
+
+
+def test_plots_take_one_epoch_and_many_long_class_names():
+    record = {"epoch": 1, "loss": 1.0, "val_loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5}
+    assert plots.curves([record]).startswith(b"<?xml")
+    labels = tuple(f"a very long name of class number {i}" for i in range(60))
+    assert plots.confusion(np.eye(60, dtype=int).tolist(), labels).startswith(b"<?xml")
