@@ -19,7 +19,6 @@ setup(
     description="Vision Transformers for Keras, from pre-training to the phone",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
     install_requires=["keras>=3.9", "numpy>=1.26", "pillow>=10.4"],

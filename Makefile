@@ -1,0 +1,56 @@
+# `make demo` and `make test` set up everything they need in a virtual environment of their own.
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help demo test lint format lock clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
+	$(BIN)/python train/fit.py --data digits --out runs/demo --overwrite
+	$(BIN)/python export/to_tflite.py --run runs/demo --quantize none float16 int8
+	$(BIN)/python train/evaluate.py --run runs/demo --min-accuracy 0.975
+	@echo
+	@echo "run folder  $(CURDIR)/runs/demo"
+	@echo "bundle      $(CURDIR)/runs/demo/export/int8"
+	@echo "report      $(CURDIR)/runs/demo/report/index.html"
+	@echo
+	@echo "Next, on pictures of your own (a folder with one subfolder a class):"
+	@echo "  $(BIN)/python train/fit.py --data flower_photos --model ViT_Ti16 --out runs/flowers"
+	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
+
+test: lint ## lint, then every test on Keras 3 and again on tf_keras
+	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS)
+	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS)
+
+lint: $(INSTALLED) ## ruff's checks and its format
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+
+format: $(INSTALLED) ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# One lock for Python 3.10 to 3.13. backports-strenum 1.3 refuses Python 3.11 and newer, which uv
+# does not see while it resolves for the oldest.
+lock: $(INSTALLED) ## resolve requirements.lock anew from setup.py
+	$(BIN)/pip install --quiet uv
+	echo 'backports-strenum<1.3' | $(BIN)/uv pip compile setup.py --extra all --universal \
+		--python-version 3.10 --constraint - --output-file requirements.lock --quiet --upgrade \
+		--no-annotate --no-emit-index-url --custom-compile-command "make lock"
+
+clean: ## remove the virtual environment and caches; runs/ stays
+	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
+
+$(INSTALLED): requirements.lock setup.py
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 10) <= v <= (3, 13) or sys.exit( \
+		"Python 3.10 to 3.13 is needed. Received: %d.%d; pass PYTHON=python3.13 or so." % v)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
