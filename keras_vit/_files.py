@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +76,11 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: str | os.PathLike, *, format: int | None = None) -> Any:
-    """Reads JSON; with `format`, an object whose "format" must be that number.
+def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = ()) -> Any:
+    """Reads a JSON object whose "format" must be that number and which must have `fields`.
 
     Raises:
-        UsageError: the file is absent, not JSON, or of another format.
+        UsageError: the file is absent, not JSON, of another format or without a field.
     """
     path = Path(path)
     try:
@@ -89,12 +89,14 @@ def read_json(path: str | os.PathLike, *, format: int | None = None) -> Any:
         raise UsageError(f"{path} does not exist.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UsageError(f"{path} is not valid JSON: {error}.") from None
-    if format is not None:
-        found = value.get("format") if isinstance(value, dict) else None
-        if found != format:
-            newer = isinstance(found, int) and found > format
-            remedy = "upgrade keras_vit to read it" if newer else "write it anew"
-            raise UsageError(f"{path}: expected format {format}. Received: {found!r}; {remedy}.")
+    found = value.get("format") if isinstance(value, dict) else None
+    if found != format:
+        newer = isinstance(found, int) and found > format
+        remedy = "upgrade keras_vit to read it" if newer else "write it anew"
+        raise UsageError(f"{path}: expected format {format}. Received: {found!r}; {remedy}.")
+    missing = [field for field in fields if field not in value]
+    if missing:
+        raise UsageError(f"{path} lacks {', '.join(missing)}; write it anew.")
     return value
 
 

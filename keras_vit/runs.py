@@ -63,15 +63,16 @@ class Run:
         Raises:
             UsageError: images of the split are gone.
         """
-        ids = _files.read_json(self.path / "split.json", format=FORMAT)
+        parts = ("train", "held_out")
+        ids = _files.read_json(self.path / "split.json", format=FORMAT, fields=parts)
         index = {name: i for i, name in enumerate(source.ids)}
-        gone = [i for part in ("train", "held_out") for i in ids[part] if i not in index]
+        gone = [i for part in parts for i in ids[part] if i not in index]
         if gone:
             raise UsageError(
                 f"{source.name}: {len(gone)} images of the run's split are gone or unreadable, "
                 f"the first is {gone[0]}; put them back or train again."
             )
-        return Split(*(np.array([index[i] for i in ids[p]], int) for p in ("train", "held_out")))
+        return Split(*(np.array([index[i] for i in ids[p]], int) for p in parts))
 
     def metrics(self) -> list[dict[str, Any]]:
         """A record for each finished epoch, oldest first."""
@@ -154,14 +155,16 @@ def open_run(path: str | os.PathLike) -> Run:
     missing = [name for name in files if not (path / name).is_file()]
     if missing:
         raise UsageError(f"{path} is not a whole run folder: {', '.join(missing)} missing.")
-    spec = _files.read_json(path / "spec.json", format=FORMAT)
+    fields = ("model", "spec", "num_classes", "image_size", "preprocessing")
+    spec = _files.read_json(path / "spec.json", format=FORMAT, fields=fields)
+    recipe = _files.read_json(path / "recipe.json", format=FORMAT, fields=("data", "recipe"))
     labels = tuple((path / "labels.txt").read_text(encoding="utf-8").splitlines())
-    if len(labels) != spec.get("num_classes"):
+    if len(labels) != spec["num_classes"]:
         raise UsageError(
-            f"{path}: expected {spec.get('num_classes')} labels, as spec.json says. "
+            f"{path}: expected {spec['num_classes']} labels, as spec.json says. "
             f"Received: {len(labels)} in labels.txt."
         )
-    return Run(path, spec, labels, _files.read_json(path / "recipe.json", format=FORMAT))
+    return Run(path, spec, labels, recipe)
 
 
 def newest_run(folder: str | os.PathLike = "runs") -> Path:

@@ -97,17 +97,18 @@ def test_killed_at_random_moments_the_folder_is_one_version_or_another(tmp_path,
         ('{"format": 2}', "expected format 1. Received: 2; upgrade keras_vit"),
         ("{}", "expected format 1. Received: None"),
         ("[1]", "expected format 1. Received: None"),
+        ('{"format": 1, "spec": {}}', r"a\.json lacks labels; write it anew"),
     ],
 )
 def test_foreign_json_is_refused(tmp_path, content, message):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(UsageError, match=message):
-        _files.read_json(tmp_path / "a.json", format=1)
+        _files.read_json(tmp_path / "a.json", format=1, fields=("spec", "labels"))
 
 
 def test_absent_json_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"a\.json does not exist"):
-        _files.read_json(tmp_path / "a.json")
+        _files.read_json(tmp_path / "a.json", format=1)
 
 
 def test_nan_is_not_json(tmp_path):

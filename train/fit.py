@@ -40,13 +40,17 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     from keras_vit import data, training
 
+    print(f"reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
     for line in source.skipped:
         print(f"skipped {line}", file=sys.stderr)
     if source.skipped:
         print(f"skipped {len(source.skipped)} unreadable pictures", file=sys.stderr)
     out = arguments.out or Path("runs") / Path(source.name).name
-    print(f"{len(source)} images of {len(source.labels)} classes; {arguments.model} to {out}")
+    print(
+        f"{len(source)} images of {len(source.labels)} classes; {arguments.model} to {out}",
+        flush=True,
+    )
     run = training.train(
         source,
         arguments.settings,

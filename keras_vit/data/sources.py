@@ -78,8 +78,8 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
         strict: raise for the first unreadable image instead of skipping it.
 
     Raises:
-        UsageError: the folder is absent or has no subfolder, a class has no readable image, or,
-            if strict, an image cannot be read.
+        UsageError: the folder is absent or has no subfolder, a class has no readable image or an
+            unprintable name, or, if strict, an image cannot be read.
     """
     path = Path(path)
     if not path.is_dir():
@@ -89,6 +89,9 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
         raise UsageError(
             f"{path} has no subfolder; put each class's images into a subfolder of its name."
         )
+    odd = [folder.name for folder in folders if not folder.name.isprintable()]
+    if odd:
+        raise UsageError(f"{path}: class {odd[0]!r} has a line break or the like in its name.")
     files = [(target, file) for target, folder in enumerate(folders) for file in _images(folder)]
     with ThreadPoolExecutor() as pool:
         faults = list(pool.map(check_image, [file for _, file in files]))

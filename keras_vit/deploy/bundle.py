@@ -89,7 +89,7 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
             model.json describes.
     """
     folder = Path(folder)
-    description = _files.read_json(folder / "model.json", format=FORMAT)
+    description = _files.read_json(folder / "model.json", format=FORMAT, fields=("sha256",))
     model = folder / "model.tflite"
     if not model.is_file():
         raise UsageError(f"{folder} is not a whole bundle: model.tflite missing.")
@@ -99,8 +99,9 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
             f"{model} is not the file that model.json describes: expected sha256 "
             f"{description['sha256'][:12]}... Received: {digest[:12]}...; export it again."
         )
-    golden = _files.read_json(folder / "golden.json", format=FORMAT)
-    return description, {name: _decode(golden[name]) for name in ("image", "tensor", "scores")}
+    names = ("image", "tensor", "scores")
+    golden = _files.read_json(folder / "golden.json", format=FORMAT, fields=names)
+    return description, {name: _decode(golden[name]) for name in names}
 
 
 def operators(content: bytes) -> dict[str, int]:
@@ -152,7 +153,11 @@ def _encode(array: np.ndarray) -> dict[str, Any]:
 
 
 def _decode(entry: dict[str, Any]) -> np.ndarray:
-    if entry["dtype"] not in ("uint8", "float32"):
-        raise UsageError(f"golden.json: expected uint8 or float32. Received: {entry['dtype']!r}.")
-    raw = base64.b64decode(entry["base64"], validate=True)
-    return np.frombuffer(raw, np.dtype(entry["dtype"]).newbyteorder("<")).reshape(entry["shape"])
+    dtypes = {"uint8": np.dtype("u1"), "float32": np.dtype("<f4")}
+    try:
+        raw = base64.b64decode(entry["base64"], validate=True)
+        return np.frombuffer(raw, dtypes[entry["dtype"]]).reshape(entry["shape"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"golden.json: expected dtype, shape and base64 that fit each other: {error!r}."
+        ) from None

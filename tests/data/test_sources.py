@@ -126,6 +126,12 @@ def test_a_class_without_images_is_named(image_folder):
         open_source(image_folder)
 
 
+def test_a_class_name_with_a_line_break_is_refused(image_folder):
+    (image_folder / "two\nlines").mkdir()
+    with pytest.raises(UsageError, match="has a line break or the like in its name"):
+        open_source(image_folder)
+
+
 def test_hidden_files_and_folders_are_passed_over(image_folder):
     (image_folder / ".cache").mkdir()
     (image_folder / "blue" / ".thumb.jpg").write_bytes(b"x")

@@ -273,6 +273,19 @@ def test_a_full_disk_leaves_the_old_bundle(bundle):
     assert [path.name for path in folder.parent.iterdir()] == ["bundle"]
 
 
+@pytest.mark.parametrize(
+    "change", [{"dtype": "object"}, {"shape": [10**12]}, {"base64": "*"}, {"shape": None}]
+)
+def test_a_golden_file_that_contradicts_itself_is_refused(bundle, change):
+    write, folder = bundle
+    write()
+    golden = json.loads((folder / "golden.json").read_text())
+    golden["tensor"] |= change
+    (folder / "golden.json").write_text(json.dumps(golden))
+    with pytest.raises(UsageError, match="fit each other"):
+        deploy.read_bundle(folder)
+
+
 def test_reading_refuses_a_tampered_or_newer_bundle(bundle):
     write, folder = bundle
     write()
