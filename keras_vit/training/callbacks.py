@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from keras_vit._keras import keras
@@ -26,7 +27,27 @@ class RunWriter(keras.callbacks.Callback):
         record["learning_rate"] = _learning_rate(self.model.optimizer)
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
+        self.save()
+
+    def save(self) -> None:
+        """Replaces the run's weights by the model's present ones."""
         save_weights(self.model, self.folder / "weights.npz")
+
+
+class AfterEachStep(keras.callbacks.Callback):
+    """Calls a function after each training and evaluation step: where Ctrl-C is looked for."""
+
+    def __init__(self, function: Callable[[], None]):
+        super().__init__()
+        self.function = function
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Calls it."""
+        self.function()
+
+    def on_test_batch_end(self, batch, logs=None):
+        """Calls it."""
+        self.function()
 
 
 class StopAfter(keras.callbacks.Callback):

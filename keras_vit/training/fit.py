@@ -14,10 +14,17 @@ from pathlib import Path
 from keras_vit import runs
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY, backend, keras
-from keras_vit.data import Source, evaluation_batches, split_source, training_batches
+from keras_vit.data import (
+    Source,
+    Split,
+    evaluation_batches,
+    split_source,
+    training_batches,
+)
 from keras_vit.models import create_model
-from keras_vit.training.callbacks import RunWriter, StopAfter
+from keras_vit.training.callbacks import AfterEachStep, RunWriter, StopAfter
 from keras_vit.training.durations import to_steps
+from keras_vit.training.interrupts import deferred_interrupts
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.recipes import Recipe
 
@@ -54,26 +61,11 @@ def train(
         UsageError: settings that do not go together, or a folder that holds something.
         KeyboardInterrupt: after the weights so far have been saved.
     """
+    extra = [_tensorboard(Path(out))] if tensorboard else []
     split = split_source(source, recipe.held_out)
-    total_steps, warmup_steps, epoch_steps = _steps(recipe, len(split.train))
     keras.utils.set_random_seed(recipe.seed)
-    with _policy(recipe.precision):
-        model = create_model(
-            model_name,
-            num_classes=len(source.labels),
-            image_size=recipe.image_size,
-            weights=weights,
-            drop_path=recipe.drop_path,
-            **({} if recipe.dropout is None else {"dropout": recipe.dropout}),
-        )
-    model.compile(
-        optimizer=optimizer(recipe, model, total_steps, warmup_steps),
-        loss=keras.losses.CategoricalCrossentropy(
-            from_logits=True, label_smoothing=recipe.label_smoothing
-        ),
-        metrics=["accuracy"],
-        jit_compile=recipe.jit,
-    )
+    model = _model(recipe, model_name, len(source.labels), weights)
+    steps = _compile(model, recipe, len(split.train))
     settings = {
         "model": model_name,
         "recipe": dataclasses.asdict(recipe),
@@ -82,34 +74,7 @@ def train(
     }
     origin = "fresh" if weights is None else Path(weights).name
     folder = runs.create_run(out, model, source, split, settings, origin, overwrite)
-    data = training_batches(
-        source,
-        split.train,
-        model.preprocessing,
-        recipe.batch_size,
-        total_steps,
-        recipe.augment,
-        recipe.seed,
-    )
-    held_out = evaluation_batches(source, split.held_out, model.preprocessing, recipe.batch_size)
-    callbacks = [StopAfter(total_steps), RunWriter(folder)]
-    if tensorboard:
-        if importlib.util.find_spec("tensorboard") is None:
-            raise ImportError("--tensorboard needs TensorBoard: pip install 'keras_vit[train]'")
-        callbacks.append(keras.callbacks.TensorBoard(str(folder / "tensorboard")))
-    try:
-        model.fit(
-            _one_hot(data, len(source.labels)),
-            epochs=-(-total_steps // epoch_steps),
-            steps_per_epoch=epoch_steps,
-            validation_data=_one_hot(held_out, len(source.labels)),
-            callbacks=callbacks,
-            verbose=verbose,
-            shuffle=False,
-        )
-    except KeyboardInterrupt:
-        runs.save_weights(model, folder / "weights.npz")
-        raise
+    _fit(model, source, split, recipe, steps, RunWriter(folder), extra, verbose)
     return runs.open_run(folder)
 
 
@@ -127,13 +92,68 @@ def versions() -> dict[str, str]:
     return found | {"backend": backend()}
 
 
-def _steps(recipe: Recipe, num_examples: int) -> tuple[int, int, int]:
+def _model(
+    recipe: Recipe, name: str, num_classes: int, weights: str | os.PathLike | None
+) -> keras.Model:
+    overrides = {"drop_path": recipe.drop_path}
+    if recipe.dropout is not None:
+        overrides["dropout"] = recipe.dropout
+    with _policy(recipe.precision):
+        return create_model(name, num_classes, recipe.image_size, weights, **overrides)
+
+
+def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int, int]:
+    # How many steps there are in all, and in an epoch.
     counts = {"batch_size": recipe.batch_size, "num_examples": num_examples}
     total = to_steps(recipe.duration, **counts)
     if total < 1:
         raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
     warmup = to_steps(recipe.warmup, total_steps=total, **counts)
-    return total, warmup, min(to_steps("1 epoch", **counts), total)
+    model.compile(
+        optimizer=optimizer(recipe, model, total, warmup),
+        loss=keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=recipe.label_smoothing
+        ),
+        metrics=["accuracy"],
+        jit_compile=recipe.jit,
+    )
+    return total, min(to_steps("1 epoch", **counts), total)
+
+
+def _fit(
+    model: keras.Model,
+    source: Source,
+    split: Split,
+    recipe: Recipe,
+    steps: tuple[int, int],
+    writer: RunWriter,
+    extra: list[keras.callbacks.Callback],
+    verbose: int,
+) -> None:
+    total, epoch = steps
+    how, size = model.preprocessing, recipe.batch_size
+    training = training_batches(source, split.train, how, size, total, recipe.augment, recipe.seed)
+    held_out = evaluation_batches(source, split.held_out, how, size)
+    with deferred_interrupts() as check:
+        try:
+            model.fit(
+                _one_hot(training, len(source.labels)),
+                epochs=-(-total // epoch),
+                steps_per_epoch=epoch,
+                validation_data=_one_hot(held_out, len(source.labels)),
+                callbacks=[StopAfter(total), writer, *extra, AfterEachStep(check)],
+                verbose=verbose,
+                shuffle=False,
+            )
+        except KeyboardInterrupt:
+            writer.save()
+            raise
+
+
+def _tensorboard(out: Path) -> keras.callbacks.Callback:
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ImportError("--tensorboard needs TensorBoard: pip install 'keras_vit[train]'")
+    return keras.callbacks.TensorBoard(str(out / "tensorboard"))
 
 
 def _one_hot(batches, num_classes: int):

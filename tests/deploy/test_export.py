@@ -193,11 +193,22 @@ def test_latency_is_measured_for_each(model):
     assert all(0 < ms < 1000 for ms in found.values())
 
 
-@pytest.fixture
-def bundle(model, inputs, tmp_path, rng):
-    image = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
+@pytest.fixture(scope="module")
+def converted():
+    """A model's bytes, its verdict and the model, for all tests of the bundle."""
+    generator = np.random.default_rng(0)
+    model = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 2, 3, 112), 5, (16, 24))
+    model.get_layer("head").kernel.assign(generator.normal(size=(48, 5)).astype(np.float32))
+    inputs = generator.uniform(-1, 1, (20, 16, 24, 3)).astype(np.float32)
     content = deploy.to_tflite(model)
-    verdict = compare("float32", model.predict(inputs, verbose=0), Runner(content).predict(inputs))
+    scores = Runner(content).predict(inputs)
+    return content, compare("float32", model.predict(inputs, verbose=0), scores), model
+
+
+@pytest.fixture
+def bundle(converted, tmp_path, rng):
+    content, verdict, model = converted
+    image = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
 
     def write(folder=tmp_path / "bundle", **changes):
         arguments = {
@@ -214,7 +225,7 @@ def bundle(model, inputs, tmp_path, rng):
     return write, tmp_path / "bundle"
 
 
-def test_bundle_describes_itself(bundle, model):
+def test_bundle_describes_itself(bundle):
     write, folder = bundle
     write()
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -237,8 +248,9 @@ def test_bundle_describes_itself(bundle, model):
     assert (folder / "labels.txt").read_text() == "a\nb\nc\nd\ne\n"
 
 
-def test_golden_file_tells_a_runner_that_it_is_right(bundle, model):
+def test_golden_file_tells_a_runner_that_it_is_right(bundle, converted):
     write, folder = bundle
+    model = converted[2]
     write()
     _, golden = deploy.read_bundle(folder)
     tensor = keras_vit.preprocess(golden["image"], model)[0]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from keras_vit._keras import keras
 from keras_vit.data import load, open_source, split_source
 from keras_vit.training import RECIPES, Recipe, train
 from keras_vit.training.durations import to_steps
+from keras_vit.training.interrupts import deferred_interrupts
 from keras_vit.training.optimisers import optimizer, schedule
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
@@ -209,6 +214,25 @@ def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file"):
         create("file", overwrite=True)
+
+
+def test_an_interrupt_waits_for_a_safe_point():
+    with deferred_interrupts() as check:
+        check()
+        with contextlib.suppress(BaseException):  # as code does that calls Python back
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            check()
+        with pytest.raises(KeyboardInterrupt):  # the second raises at once
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_training_runs_outside_the_main_thread(image_folder, tmp_path, tiny_model):
+    recipe = dataclasses.replace(TINY, duration="1 step", warmup="0 steps")
+    with ThreadPoolExecutor(1) as pool:
+        arguments = (open_source(image_folder), recipe, tiny_model, tmp_path / "run")
+        assert pool.submit(train, *arguments).result().metrics()
 
 
 def test_metrics_survive_a_torn_last_line(trained_run, tmp_path):
