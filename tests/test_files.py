@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -53,41 +52,46 @@ def test_files_get_the_permissions_of_ordinary_ones(tmp_path):
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
 
 
+def test_the_new_content_arrives_whole(tmp_path):
+    for content in ("old", "new " * 100_000):
+        _files.write_text(tmp_path / "a.txt", content)
+        assert (tmp_path / "a.txt").read_text() == content
+    assert names(tmp_path) == ["a.txt"]
+
+
 _WRITER = """
-import sys
+import itertools, pathlib, sys
 from keras_vit import _files
-n = 0
-while True:
-    n += 1
-    with _files.replacing_folder(sys.argv[1]) as new:
-        for name in "abc":
-            (new / name).write_text(str(n) * 1000)
+kind, path = sys.argv[1:]
+for n in itertools.count():
+    content = str(n % 10) * 300_000
+    if kind == "file":
+        with _files.replacing(path) as new:
+            new.write_text(content)
+    else:
+        with _files.replacing_folder(path) as new:
+            for name in "abc":
+                (new / name).write_text(content)
 """
 
 
-def test_killed_at_random_moments_the_folder_is_one_version_or_another(tmp_path, rng):
-    folder = tmp_path / "bundle"
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-    writer = None
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_killed_at_random_moments_there_is_one_whole_version(tmp_path, rng, kind):
+    path = tmp_path / "written"
     for _ in range(3):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", _WRITER, str(folder)],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + 60
-        marker = folder / "a"
-        before = marker.stat().st_ino if marker.exists() else None
-        while not marker.exists() or marker.stat().st_ino == before:
+        before = path.stat().st_ino if path.exists() else None
+        writer = subprocess.Popen([sys.executable, "-c", _WRITER, kind, str(path)])
+        deadline = time.monotonic() + 120
+        while not path.exists() or path.stat().st_ino == before:
             assert time.monotonic() < deadline
+            assert writer.poll() is None
             time.sleep(0.01)
         time.sleep(rng.uniform(0.05, 0.3))
         writer.send_signal(signal.SIGKILL)
         writer.wait()
-        contents = {(folder / name).read_text() for name in "abc"}
-        assert len(contents) == 1
-        assert len(contents.pop()) >= 1000
+        files = [path] if kind == "file" else [path / name for name in "abc"]
+        (content,) = {file.read_text() for file in files}
+        assert content == content[0] * 300_000
 
 
 @pytest.mark.parametrize(

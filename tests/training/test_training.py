@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import signal
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -172,7 +173,9 @@ def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_
     losses = []
     for jit in (True, False):
         recipe = dataclasses.replace(TINY, jit=jit, duration="3 steps", augment="none")
-        run = train(open_source(image_folder), recipe, tiny_model, tmp_path / str(jit))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*ran out of data")
+            run = train(open_source(image_folder), recipe, tiny_model, tmp_path / str(jit))
         losses.append(run.metrics()[-1]["val_loss"])
         assert [r["step"] for r in run.metrics()] == [2, 3]  # the last epoch is cut short
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
