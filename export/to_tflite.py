@@ -12,7 +12,8 @@ import platform
 from pathlib import Path
 from typing import Literal
 
-from keras_vit import _command
+from keras_vit import _checks, _command, _files
+from keras_vit._errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,15 +28,23 @@ class Arguments:
     """At most this many held-out images are compared, evenly chosen."""
     threads: int = 2
     """Of the interpreter, when latency is measured."""
+    data: Path | None = None
+    """Where the run's pictures are, if not where they were."""
+
+    def __post_init__(self):
+        _checks.positive_integer("images", self.images)
+        _checks.positive_integer("threads", self.threads)
+        if not self.quantize:
+            raise UsageError("quantize needs at least one of none, float16, int8.")
 
 
 def main(arguments: Arguments) -> int | None:
-    from keras_vit import _files, data, deploy, runs
+    from keras_vit import data, deploy, runs
 
     run = runs.open_run(arguments.run or runs.newest_run())
     out = arguments.out or run.path / "export"
     print(f"exporting {run.path} ({run.spec['model']}, {len(run.labels)} classes)", flush=True)
-    model, source = run.model(), run.source()
+    model, source = run.model(), run.source(arguments.data)
     held_out = run.split(source).held_out
     chosen = held_out[:: -(-len(held_out) // arguments.images)]
     inputs, targets = data.load(source, chosen, model.preprocessing)
@@ -60,14 +69,25 @@ def main(arguments: Arguments) -> int | None:
     print(f"  latency: batch 1, {arguments.threads} threads, in turn", flush=True)
     medians = deploy.latencies(contents, arguments.threads)
     rows = [_row(d["parity"], d["bytes"], medians[name]) for name, d in descriptions.items()]
+    kept = _rows_of_others(out, descriptions)
     record = {
         "format": 1,
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, {arguments.threads} threads",
         "images": len(inputs),
-        "rows": rows,
+        "rows": kept + rows,
     }
     _files.write_json(out / "table.json", record)
     print(f"\n{_table(rows)}\n\nbundles: {', '.join(str(out / name) for name in descriptions)}")
+
+
+def _rows_of_others(out: Path, descriptions: dict) -> list[dict]:
+    # Bundles of an earlier call that still stand stay in the table of the report.
+    if not (out / "table.json").is_file():
+        return []
+    rows = _files.read_json(out / "table.json", format=1, fields=("rows",))["rows"]
+    return [
+        r for r in rows if r["precision"] not in descriptions and (out / r["precision"]).is_dir()
+    ]
 
 
 def _row(parity: dict, size: int, latency: float) -> dict:

@@ -30,7 +30,7 @@ def run(command: Callable[[Any], None], arguments: type | Any, default: Any = No
         parsed = _parse(tyro, arguments, default)
         command(parsed)
     except (UsageError, OSError, ImportError) as error:
-        _fail(str(error))
+        _fail(str(error).splitlines()[0])
     except RefusedError as error:
         _fail(str(error), code=3)
     except KeyboardInterrupt:
@@ -68,7 +68,7 @@ def _parse(tyro: Any, arguments: type, default: Any) -> Any:
         # tyro frames its errors and adds help; the first paragraph in the frame says it all.
         lines = [line.strip("│ ") for line in told.getvalue().splitlines()[1:]]
         first = itertools.takewhile(lambda line: not line.startswith("─"), lines)
-        raise UsageError(f"{' '.join(first)}; --help lists the options.") from None
+        raise UsageError(f"{' '.join(first).rstrip('.')}; --help lists the options.") from None
 
 
 def _fail(message: str, code: int = 2) -> None:

@@ -15,9 +15,10 @@ def quiet() -> Iterator[None]:
     While they start, TensorFlow (its issue 100442) and LiteRT ignore TF_CPP_MIN_LOG_LEVEL and
     write to the descriptor itself. If the body fails, what it wrote is shown.
     """
-    if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _OURS) != _OURS:
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         yield
         return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     standard_error = os.dup(2)
     with tempfile.TemporaryFile() as held_back:
         os.dup2(held_back.fileno(), 2)
@@ -30,6 +31,4 @@ def quiet() -> Iterator[None]:
         finally:
             os.dup2(standard_error, 2)
             os.close(standard_error)
-
-
-_OURS = "3"
+            del os.environ["TF_CPP_MIN_LOG_LEVEL"]  # other processes of the user's stay as they are

@@ -53,9 +53,30 @@ class Run:
         load_weights(model, self.path / "weights.npz")
         return model
 
-    def source(self) -> Source:
-        """The images that the run was trained on, as they are on disk now."""
-        return open_source(self.recipe["data"])
+    def source(self, data: str | os.PathLike | None = None) -> Source:
+        """The images that the run was trained on, as they are on disk now.
+
+        Args:
+            data: where they are, if not where they were.
+
+        Raises:
+            UsageError: they are gone, or their classes are no longer the run's.
+        """
+        data = self.recipe["data"] if data is None else data
+        if data != "digits" and not Path(data).is_dir():
+            raise UsageError(
+                f"{data} held the pictures of {self.path} and is gone; "
+                "say with --data where they are."
+            )
+        source = open_source(data)
+        if source.labels != self.labels:
+            added = sorted(set(source.labels) - set(self.labels))
+            missing = sorted(set(self.labels) - set(source.labels))
+            raise UsageError(
+                f"{source.name}: expected the {len(self.labels)} classes of {self.path}. "
+                f"Received: {len(source.labels)}, added {added}, missing {missing}."
+            )
+        return source
 
     def split(self, source: Source) -> Split:
         """The split that training used, as indices into `source`.
@@ -102,9 +123,11 @@ def create_run(
         overwrite: replace a run that is there.
 
     Raises:
-        UsageError: the folder holds something already.
+        UsageError: the folder holds something already, or lies inside the data.
     """
     path = Path(path)
+    if source.name != "digits" and Path(source.name) in [path.resolve(), *path.resolve().parents]:
+        raise UsageError(f"{path} lies inside the data, {source.name}; choose another --out.")
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file; choose another --out.")
     if path.is_dir() and any(path.iterdir()):
@@ -126,8 +149,8 @@ def create_run(
             },
         )
         _files.write_text(folder / "labels.txt", "".join(f"{x}\n" for x in source.labels))
-        data = source.name if source.name == "digits" else str(Path(source.name).resolve())
-        _files.write_json(folder / "recipe.json", {"format": FORMAT, "data": data, **recipe})
+        content = {"format": FORMAT, "data": source.name, **recipe}
+        _files.write_json(folder / "recipe.json", content)
         ids = np.array(source.ids)
         _files.write_json(
             folder / "split.json",
@@ -173,7 +196,12 @@ def newest_run(folder: str | os.PathLike = "runs") -> Path:
     Raises:
         UsageError: there is none.
     """
-    runs = [file.parent for file in Path(folder).glob("*/spec.json")]
+    # Dotted folders are what a killed process left.
+    runs = [
+        path
+        for path in Path(folder).glob("[!.]*")
+        if (path / "spec.json").is_file() and (path / "weights.npz").is_file()
+    ]
     if not runs:
         raise UsageError(
             f"no run under {Path(folder).resolve()}; make one with: "

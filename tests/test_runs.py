@@ -64,6 +64,13 @@ def test_the_newest_run_is_the_last_written(run, tmp_path):
     assert runs.newest_run(tmp_path) == other
 
 
+def test_leftovers_of_killed_processes_are_no_runs(run, tmp_path):
+    shutil.copytree(run, tmp_path / ".run.abc")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "spec.json").write_text("{}")
+    assert runs.newest_run(tmp_path) == run
+
+
 def test_no_run_says_how_to_make_one(tmp_path):
     with pytest.raises(UsageError, match="no run under .*train/fit.py --data digits"):
         runs.newest_run(tmp_path / "runs")

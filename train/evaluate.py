@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from keras_vit import _command
+from keras_vit import _checks, _command
 from keras_vit._errors import RefusedError
 
 
@@ -20,13 +20,19 @@ class Arguments:
     """Images at a time."""
     min_accuracy: float = 0.0
     """Exit with 3 where the held-out accuracy is lower, for scripts; between 0 and 1."""
+    data: Path | None = None
+    """Where the run's pictures are, if not where they were."""
+
+    def __post_init__(self):
+        _checks.positive_integer("batch_size", self.batch_size)
+        _checks.share("min_accuracy", self.min_accuracy)
 
 
 def main(arguments: Arguments) -> None:
     from keras_vit import evaluation, runs
 
     run = runs.open_run(arguments.run or runs.newest_run())
-    report, page = evaluation.evaluate(run, arguments.batch_size)
+    report, page = evaluation.evaluate(run, arguments.batch_size, arguments.data)
     names = ("precision", "recall", "f1")
     rows = [
         [c["label"], *(f"{c[name]:.4f}" for name in names), str(c["support"])]

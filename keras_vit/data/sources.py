@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +22,7 @@ class Source:
     """Labelled images with random access.
 
     Attributes:
-        name: what it is called: "digits", or a folder's path.
+        name: what it is called: "digits", or a folder's absolute path.
         labels: the classes' names, in the order of the logits.
         ids: a stable name for each example.
         targets: each example's class, int64 (n,).
@@ -78,27 +79,29 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
         strict: raise for the first unreadable image instead of skipping it.
 
     Raises:
-        UsageError: the folder is absent or has no subfolder, a class has no readable image or an
-            unprintable name, or, if strict, an image cannot be read.
+        UsageError: the folder is absent or has fewer than two subfolders, a class has no readable
+            image or a control character in its name, or, if strict, an image cannot be read.
     """
-    path = Path(path)
+    path = Path(path).resolve()
     if not path.is_dir():
         raise UsageError(f"{path}: expected a folder with one subfolder a class; there is none.")
     folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-    if not folders:
+    if len(folders) < 2:
         raise UsageError(
-            f"{path} has no subfolder; put each class's images into a subfolder of its name."
+            f"{path}: expected two subfolders or more, one a class. Received: {len(folders)}; "
+            "is it one level too high?"
         )
-    odd = [folder.name for folder in folders if not folder.name.isprintable()]
+    odd = [folder.name for folder in folders if not _is_text(folder.name)]
     if odd:
-        raise UsageError(f"{path}: class {odd[0]!r} has a line break or the like in its name.")
+        raise UsageError(f"{path}: class {odd[0]!r} has a control character in its name.")
     files = [(target, file) for target, folder in enumerate(folders) for file in _images(folder)]
     with ThreadPoolExecutor() as pool:
-        faults = list(pool.map(check_image, [file for _, file in files]))
-    skipped = tuple(f"{f}: {fault}" for (_, f), fault in zip(files, faults, strict=True) if fault)
+        faults = list(pool.map(_fault, [file for _, file in files]))
+    judged = list(zip(files, faults, strict=True))
+    skipped = tuple(f"{_shown(file)}: {fault}" for (_, file), fault in judged if fault)
     if strict and skipped:
         raise UsageError(f"{skipped[0]} ({len(skipped)} unreadable in all).")
-    good = [entry for entry, fault in zip(files, faults, strict=True) if not fault]
+    good = [entry for entry, fault in judged if not fault]
     for target, folder in enumerate(folders):
         if not any(t == target for t, _ in good):
             raise UsageError(
@@ -119,5 +122,22 @@ def _images(folder: Path) -> list[Path]:
     return sorted(
         file
         for file in folder.rglob("*")
-        if file.suffix.lower() in EXTENSIONS and not file.name.startswith(".") and file.is_file()
+        if file.suffix.lower() in EXTENSIONS
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and file.is_file()
+    )
+
+
+def _shown(file: Path) -> str:
+    return str(file).encode("utf-8", "backslashreplace").decode()
+
+
+def _fault(file: Path) -> str:
+    return check_image(file) if _is_text(file.name) else "its name is not readable text"
+
+
+def _is_text(name: str) -> bool:
+    # No control characters, and no bytes that are not UTF-8 (which Python holds as surrogates).
+    return not any(
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from keras_vit import _files
 from keras_vit._errors import UsageError
@@ -40,8 +41,8 @@ def write_bundle(
         verdict: its comparison with Keras; over its budget nothing is written.
         labels: the classes' names, in the order of the scores.
         preprocessing: how images become the input.
-        golden_image: uint8 (h, w, 3) of any size: golden.json says what tensor and scores it
-            must give, so that every runner in every language can be tested.
+        golden_image: uint8 (h, w, 3) of any size; shrunk to 320 pixels, it stands in golden.json
+            with the tensor and the scores it must give, so that any runner can be tested.
         model_name: for model.json.
         parity_images: where the images of the comparison came from, in words.
 
@@ -50,9 +51,14 @@ def write_bundle(
 
     Raises:
         ParityError: the verdict is over its budget.
+        UsageError: the folder holds something that is no bundle.
     """
+    folder = Path(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
+        raise UsageError(f"{folder} is not empty and holds no bundle; choose another --out.")
     verdict.check()
     runner = Runner(content)
+    golden_image = _bounded(golden_image)
     tensor = preprocess_image(golden_image, preprocessing)
     description = {
         "format": FORMAT,
@@ -131,6 +137,12 @@ def runtime_floor(content: bytes) -> str:
         if entry.name == b"min_runtime_version":
             return bytes(model.buffers[entry.buffer].data).rstrip(b"\0").decode()
     return "unknown"
+
+
+def _bounded(image: np.ndarray) -> np.ndarray:
+    picture = Image.fromarray(image)
+    picture.thumbnail((320, 320))
+    return np.asarray(picture)
 
 
 def _tensor(details: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,8 @@ def to_tflite(model: Any, quantize: str | None = None) -> bytes:
             range, weights in int8 per channel, activations quantised on the fly.
 
     Raises:
-        UsageError: the backend is not TensorFlow, or the input's size is unknown.
+        UsageError: the backend is not TensorFlow, the model computes in mixed precision, or the
+            input's size is unknown.
     """
     precision = precision_of(quantize)
     shape = input_shape(model)
@@ -47,6 +48,12 @@ def to_tflite(model: Any, quantize: str | None = None) -> bytes:
             "TFLite export needs Keras on TensorFlow. "
             f"Received: KERAS_BACKEND={backend()}; save the weights, then export with "
             "KERAS_BACKEND=tensorflow."
+        )
+    mixed = {layer.compute_dtype for layer in model.layers if layer.weights} - {"float32"}
+    if mixed:
+        raise UsageError(
+            f"export needs a float32 model. Received: layers that compute in {', '.join(mixed)}; "
+            "build it again without the mixed precision policy and load its weights."
         )
     import tensorflow as tf
 

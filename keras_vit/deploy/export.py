@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _files
+from keras_vit._errors import UsageError
 from keras_vit.deploy.convert import input_shape, precision_of, to_tflite
 from keras_vit.deploy.parity import Verdict, compare
 from keras_vit.deploy.runner import Runner
@@ -61,9 +62,17 @@ def _inputs(model: Any, data: Any, max_images: int) -> np.ndarray:
         return noise.astype(np.float32)
     batches, count = [], 0
     for item in [data] if isinstance(data, np.ndarray) else data:
-        batch = np.asarray(item[0] if isinstance(item, (tuple, list)) else item, np.float32)
-        batches.append(batch.reshape(-1, *shape))
-        count += len(batches[-1])
+        batch = np.asarray(item[0] if isinstance(item, (tuple, list)) else item)
+        batch = batch[None] if batch.shape == shape else batch
+        if batch.dtype.kind != "f" or batch.shape[1:] != shape:
+            raise UsageError(
+                f"representative_data must be preprocessed floats (n, *{shape}). "
+                f"Received: {batch.dtype} {batch.shape}; keras_vit.preprocess makes them."
+            )
+        batches.append(batch.astype(np.float32))
+        count += len(batch)
         if count >= max_images:
             break
+    if not count:
+        raise UsageError("representative_data holds no image.")
     return np.concatenate(batches)[:max_images]

@@ -10,9 +10,9 @@ import numpy as np
 from keras_vit._errors import RefusedError
 
 # For each precision: the least share of images on which both must name the same class, and the
-# largest difference of any score, as a share of the largest score.
+# largest difference of any score, as a share of the scores' scale.
 BUDGETS = {"float32": (1.0, 1e-4), "float16": (0.99, 2e-2), "int8": (0.97, 2e-1)}
-# Below this share of the largest score two classes are a tie, which either may win.
+# Below this share of the scale two classes are a tie, which either may win.
 _TIE = 1e-5
 
 
@@ -29,7 +29,7 @@ class Verdict:
         images: how many.
         agreement: share of them on which both name the same class.
         max_difference: largest |difference| of any score.
-        scale: largest |score| of the Keras model.
+        scale: half of what lies between the Keras model's smallest and largest score.
         cosine: least cosine of the two score vectors of an image.
         accuracy, keras_accuracy: of both, where labels are known.
     """
@@ -46,6 +46,15 @@ class Verdict:
     def check(self) -> None:
         """Raises `ParityError` where the budget of the precision is exceeded."""
         agreement, difference = BUDGETS[self.precision]
+        if not np.isfinite(self.scale):
+            raise ParityError(
+                "Keras' own scores are not finite; the model has not been trained well."
+            )
+        if self.scale == 0:
+            raise ParityError(
+                "Keras' scores are the same for all images and classes, so nothing can be compared "
+                "(is the head still zero?); train the model first. Nothing was written."
+            )
         if not np.isfinite(self.max_difference):
             raise ParityError(f"the {self.precision} file gives scores that are not finite.")
         # On few images one near tie may fall the other way, unless the file is float32.
@@ -58,7 +67,7 @@ class Verdict:
         if self.max_difference > difference * self.scale:
             raise ParityError(
                 f"the {self.precision} file's scores may differ from Keras' by "
-                f"{difference * self.scale:.3g}, {difference:g} of the largest. Received: "
+                f"{difference * self.scale:.3g}, {difference:g} of their scale. Received: "
                 f"{self.max_difference:.3g}; nothing was written."
             )
 
@@ -76,7 +85,7 @@ def compare(
     """
     ours = scores.reshape(-1, scores.shape[-1]).astype(np.float64)
     theirs = keras_scores.reshape(-1, scores.shape[-1]).astype(np.float64)
-    scale = float(np.abs(theirs).max())
+    scale = float(theirs.max() - theirs.min()) / 2
     chosen = np.take_along_axis(theirs, ours.argmax(-1)[:, None], -1)[:, 0]
     agree = chosen >= theirs.max(-1) - _TIE * scale
     norms = np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import logging
+import warnings
 from typing import Any
 
 import numpy as np
@@ -84,7 +86,10 @@ def _png(image: Image.Image) -> bytes:
 def _svg(figure: Any) -> bytes:
     stream = io.BytesIO()
     # No date and a fixed salt, so that the same figures give the same bytes.
-    figure.savefig(stream, format="svg", metadata={"Date": None})
+    with warnings.catch_warnings():
+        # Where this machine has no font for a name, the browser has.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(stream, format="svg", metadata={"Date": None})
     _pyplot().close(figure)
     return stream.getvalue()
 
@@ -95,7 +100,17 @@ def _pyplot() -> Any:
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "keras_vit", "font.size": 10})
+    # Text stays text: the browser has fonts for every script, and a $ is no formula.
+    matplotlib.rcParams.update(
+        {
+            "svg.hashsalt": "keras_vit",
+            "svg.fonttype": "none",
+            "text.parse_math": False,
+            "font.family": "sans-serif",
+            "font.size": 10,
+        }
+    )
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     import matplotlib.pyplot as plt
 
     return plt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,20 @@ from keras_vit.evaluation.classification import ClassReport, classification_repo
 _MOST_WRONG, _MOST_ATTENTION = 24, 8
 
 
-def evaluate(run: runs.Run, batch_size: int = 64) -> tuple[ClassReport, Path]:
+def evaluate(
+    run: runs.Run, batch_size: int = 64, data: str | os.PathLike | None = None
+) -> tuple[ClassReport, Path]:
     """Runs the model over its held-out images and writes the folder's report/.
 
     Args:
         run: an opened run folder.
         batch_size: images at a time.
+        data: where the run's images are, if not where they were.
 
     Returns:
         The figures, and the path of the page.
     """
-    model, source = run.model(), run.source()
+    model, source = run.model(), run.source(data)
     held_out = run.split(source).held_out
     targets = source.targets[held_out]
     batches = evaluation_batches(source, held_out, model.preprocessing, batch_size)

@@ -44,7 +44,7 @@ def create_model(
 
 
 def list_models() -> list[str]:
-    """The names that `create_model` takes, smallest model first."""
+    """The names that `create_model` takes."""
     return list(VARIANTS)
 
 

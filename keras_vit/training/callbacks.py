@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.weights.npz import save_weights
 
@@ -20,7 +22,16 @@ class RunWriter(keras.callbacks.Callback):
         self.started = time.monotonic()
 
     def on_epoch_end(self, epoch, logs=None):
-        """Appends the epoch's metrics, then replaces the weights."""
+        """Appends the epoch's metrics, then replaces the weights.
+
+        Raises:
+            RefusedError: the loss is no longer a number; the weights of the epoch before stay.
+        """
+        if not math.isfinite((logs or {}).get("loss", 0.0)):
+            raise RefusedError(
+                f"training diverged in epoch {epoch + 1}: the loss is {logs['loss']}; lower "
+                "--learning-rate. The run keeps the weights of the epoch before."
+            )
         record = {"epoch": epoch + 1, "step": int(self.model.optimizer.iterations)}
         record["seconds"] = round(time.monotonic() - self.started, 3)
         record |= {name: float(value) for name, value in (logs or {}).items()}

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,9 @@ from keras_vit.training.durations import to_steps
 from keras_vit.training.interrupts import deferred_interrupts
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.recipes import Recipe
+
+# Between two evaluations, which also save the weights: an epoch may be a step or two.
+_FEWEST_STEPS = 10
 
 
 def train(
@@ -117,7 +121,7 @@ def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int
         metrics=["accuracy"],
         jit_compile=recipe.jit,
     )
-    return total, min(to_steps("1 epoch", **counts), total)
+    return total, min(max(to_steps("1 epoch", **counts), _FEWEST_STEPS), total)
 
 
 def _fit(
@@ -130,6 +134,8 @@ def _fit(
     extra: list[keras.callbacks.Callback],
     verbose: int,
 ) -> None:
+    import tensorflow as tf
+
     total, epoch = steps
     how, size = model.preprocessing, recipe.batch_size
     training = training_batches(source, split.train, how, size, total, recipe.augment, recipe.seed)
@@ -148,6 +154,11 @@ def _fit(
         except KeyboardInterrupt:
             writer.save()
             raise
+        except tf.errors.OpError as error:
+            # Mostly a picture that went away: Python's own error stands within TensorFlow's.
+            found = re.search(r"\w+Error: .*", error.message)
+            reason = found[0] if found else error.message.splitlines()[0]
+            raise UsageError(f"training stopped after the last saved epoch: {reason}") from error
 
 
 def _tensorboard(out: Path) -> keras.callbacks.Callback:

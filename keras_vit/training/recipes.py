@@ -6,6 +6,7 @@ import dataclasses
 from typing import Literal
 
 from keras_vit._checks import not_negative, positive_integer, share
+from keras_vit._errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,19 +44,21 @@ class Recipe:
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras' dtype policy."""
     jit: bool = True
-    """Compile the training step with XLA."""
+    """XLA compiles the training step; --no-jit turns that off."""
     seed: int = 0
     """Of the weights, the order and the distortions."""
 
     def __post_init__(self):
         positive_integer("image_size", self.image_size)
         positive_integer("batch_size", self.batch_size)
-        for field in ("learning_rate", "weight_decay", "momentum", "clip_norm", "seed"):
+        for field in ("learning_rate", "weight_decay", "clip_norm", "seed"):
             not_negative(field, getattr(self, field))
-        for field in ("label_smoothing", "drop_path", "held_out"):
+        for field in ("label_smoothing", "drop_path", "held_out", "momentum"):
             share(field, getattr(self, field))
         if self.dropout is not None:
             share("dropout", self.dropout)
+        if self.seed >= 2**32:
+            raise UsageError(f"seed must be below 2**32. Received: seed={self.seed}.")
 
 
 # Found by measuring: `make demo` prints what it reaches.

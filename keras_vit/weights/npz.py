@@ -40,7 +40,7 @@ def load_weights(
         model: a built `keras_vit.ViT` of the file's shape and image size.
         path: the file.
         head: "keep" reads the head too; "reset" leaves the model's as it is and ignores the
-            file's, to fine-tune on other classes.
+            file's, to fine-tune on other classes; a pre_logits that the model lacks goes with it.
 
     Raises:
         UsageError: the file is absent or not a `.npz`, or its keys and shapes are not the
@@ -54,7 +54,9 @@ def load_weights(
         keys = set(file.files)
         if head == "reset":
             names = {key: name for key, name in names.items() if not key.startswith("head/")}
-            keys = {key for key in keys if not key.startswith("head/")}
+            # The pre-training representation goes with its head (paper, section 3.1.1).
+            dropped = ("head/",) if model.spec.representation_dim else ("head/", "pre_logits/")
+            keys = {key for key in keys if not key.startswith(dropped)}
         shapes = {key: _header(file, path, key) for key in sorted(keys & names.keys())}
         _check(names, keys, shapes, path)
         arrays = {key: _array(file, path, key) for key in names}
@@ -69,7 +71,12 @@ def num_classes_of(path: str | os.PathLike) -> int:
     Only the array's header is read.
     """
     with _open(path) as file:
-        return _header(file, path, "head/bias")[-1] if "head/bias" in file.files else 0
+        if "head/bias" not in file.files:
+            return 0
+        shape = _header(file, path, "head/bias")
+    if len(shape) != 1:
+        raise UsageError(f"{path}: head/bias must have one dimension. Received: shape={shape}.")
+    return shape[0]
 
 
 def _names(model: Any) -> list[WeightName]:
@@ -132,8 +139,8 @@ def _check(
     ]
     if lines:
         raise UsageError(
-            f"{path} does not fit the model (- missing, + unexpected, ! other shape):\n"
-            + "\n".join(lines)
+            f"{path} does not fit the model in {len(lines)} weights (- missing, + unexpected, "
+            f"! other shape), the first: {lines[0].strip()}\n" + "\n".join(lines)
         )
 
 

@@ -95,7 +95,7 @@ def test_no_run_is_said_in_one_line_with_the_way_to_make_one(command, tmp_path):
     ("arguments", "message"),
     [
         (["--data", "nowhere"], "nowhere: expected a folder"),
-        (["--data", "empty"], "empty has no subfolder"),
+        (["--data", "empty"], "empty: expected two subfolders or more"),
         (["--data", "half"], "half/without holds no readable image"),
         (["--model", "ViT_B61"], "unknown model 'ViT_B61'; did you mean ViT-B_16?"),
         (["--image-size", "30"], "must be a multiple of patch_size=4. Received: 30 x 30"),
@@ -105,6 +105,8 @@ def test_no_run_is_said_in_one_line_with_the_way_to_make_one(command, tmp_path):
         (["--epochs", "3"], "Unrecognized options: --epochs"),
         (["--weights", "none.npz"], "none.npz: expected a .npz file"),
         (["--out", "half"], "half is not empty and holds no run"),
+        (["--data", "pictures", "--out", "pictures/run"], "lies inside the data"),
+        (["--seed", "8589934592"], "seed must be below 2**32"),
     ],
 )
 def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, message):
@@ -114,6 +116,42 @@ def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, messag
     code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
     assert message in one_line(code, error)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        ("export/to_tflite.py", ["--images", "0"], "images must be a positive integer"),
+        ("export/to_tflite.py", ["--threads", "0"], "threads must be a positive integer"),
+        ("export/to_tflite.py", ["--quantize"], "quantize needs at least one of"),
+        ("train/evaluate.py", ["--batch-size", "0"], "batch_size must be a positive integer"),
+        ("train/evaluate.py", ["--min-accuracy", "97.5"], "min_accuracy must lie in [0, 1)"),
+    ],
+)
+def test_mistakes_with_a_run_are_one_line(invoke, tmp_path, script, arguments, message):
+    code, _, error = invoke(script, *arguments, cwd=tmp_path)
+    assert message in one_line(code, error)
+
+
+def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tmp_path):
+    arguments = ("--data", image_folder, "--model", "ViT_Pico4", "--out", "run", *QUICK)
+    assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
+    moved = image_folder.rename(tmp_path / "moved")
+    code, _, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
+    assert "is gone; say with --data where they are" in one_line(code, error)
+    arguments = ("--run", "run", "--data", moved)
+    assert invoke("train/evaluate.py", *arguments, cwd=tmp_path)[0] == 0
+    shutil.copytree(moved / "red", moved / "aaa")
+    code, _, error = invoke("export/to_tflite.py", *arguments, cwd=tmp_path)
+    assert "expected the 2 classes of run. Received: 3, added ['aaa']" in one_line(code, error)
+
+
+def test_weights_that_do_not_fit_are_one_line(invoke, image_folder, fixtures, tmp_path):
+    weights = fixtures / "vit_token.weights.npz"
+    arguments = ("--data", image_folder, "--weights", weights, "--image-size", "32")
+    line = one_line(*invoke("train/fit.py", *arguments, cwd=tmp_path)[::2])
+    assert "does not fit the model in" in line
+    assert "the first: - Transformer/encoderblock_10/" in line
 
 
 def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(command, trained_run, tmp_path):

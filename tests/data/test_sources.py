@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import warnings
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -115,8 +119,27 @@ def test_a_picture_that_claims_too_many_pixels_is_refused(tmp_path):
 def test_absent_and_empty_folders(tmp_path):
     with pytest.raises(UsageError, match="nowhere: expected a folder"):
         image_folder(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="has no subfolder"):
+    with pytest.raises(UsageError, match="two subfolders or more.*Received: 0"):
         image_folder(tmp_path)
+
+
+def test_a_folder_one_level_too_high_is_refused(image_folder):
+    with pytest.raises(UsageError, match="Received: 1; is it one level too high"):
+        open_source(image_folder.parent)
+
+
+def test_a_folder_of_the_users_called_digits_is_a_folder(image_folder, monkeypatch):
+    own = image_folder.rename(image_folder.with_name("digits"))
+    monkeypatch.chdir(own.parent)
+    assert open_source("./digits").name == str(own)
+    assert len(open_source("digits")) == 1797
+
+
+def test_checking_leaves_no_warning_filter(image_folder):
+    before = list(warnings.filters)
+    for _ in range(5):
+        open_source(image_folder)
+    assert warnings.filters == before
 
 
 def test_a_class_without_images_is_named(image_folder):
@@ -128,12 +151,26 @@ def test_a_class_without_images_is_named(image_folder):
 
 def test_a_class_name_with_a_line_break_is_refused(image_folder):
     (image_folder / "two\nlines").mkdir()
-    with pytest.raises(UsageError, match="has a line break or the like in its name"):
+    with pytest.raises(UsageError, match="has a control character in its name"):
         open_source(image_folder)
+
+
+def test_names_in_any_script_are_taken_and_bytes_that_are_no_text_are_not(image_folder):
+    (image_folder / "red").rename(image_folder / "می\u200cخواهم")
+    picture = (image_folder / "blue" / "0.jpg").read_bytes()
+    with open(os.fsencode(image_folder / "blue") + b"/caf\xe9.jpg", "wb") as file:
+        file.write(picture)
+    source = open_source(image_folder)
+    assert source.labels == ("blue", "می\u200cخواهم")
+    (line,) = source.skipped
+    assert line.endswith("its name is not readable text")
+    line.encode()
 
 
 def test_hidden_files_and_folders_are_passed_over(image_folder):
     (image_folder / ".cache").mkdir()
     (image_folder / "blue" / ".thumb.jpg").write_bytes(b"x")
+    (image_folder / "blue" / ".checkpoints").mkdir()
+    shutil.copy(image_folder / "blue" / "0.jpg", image_folder / "blue" / ".checkpoints" / "0.jpg")
     source = open_source(image_folder)
     assert (len(source), source.labels, source.skipped) == (12, ("blue", "red"), ())

@@ -123,6 +123,49 @@ def test_a_file_over_its_budget_gets_no_name(model, inputs, tmp_path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_scores_that_never_vary_prove_nothing(small_spec, inputs, tmp_path):
+    fresh = keras_vit.ViT(small_spec, 5, (16, 24), head_bias=-10.0)
+    with pytest.raises(ParityError, match="nothing can be compared"):
+        keras_vit.export_tflite(fresh, tmp_path / "m.tflite", representative_data=inputs)
+    assert not (tmp_path / "m.tflite").exists()
+
+
+def test_scores_of_keras_that_are_not_finite_are_blamed_on_keras():
+    with pytest.raises(ParityError, match="Keras' own scores are not finite"):
+        compare("float32", SCORES * np.nan, SCORES).check()
+
+
+@pytest.mark.parametrize(
+    ("change", "received"),
+    [
+        (lambda x: np.repeat(x, 2, axis=1), r"float32 \(20, 32, 24, 3\)"),
+        (lambda x: (x * 127 + 127).astype(np.uint8), r"uint8 \(20, 16, 24, 3\)"),
+    ],
+)
+def test_data_that_is_not_what_the_model_takes_is_refused(
+    model, inputs, tmp_path, change, received
+):
+    with pytest.raises(UsageError, match=f"Received: {received}; keras_vit.preprocess makes them"):
+        keras_vit.export_tflite(model, tmp_path / "m", representative_data=change(inputs))
+    with pytest.raises(UsageError, match="holds no image"):
+        keras_vit.export_tflite(model, tmp_path / "m", representative_data=[])
+
+
+def test_one_image_is_a_batch_of_one(model, inputs, tmp_path):
+    data = inputs[0]
+    assert keras_vit.export_tflite(model, tmp_path / "m", representative_data=data).images == 1
+
+
+def test_mixed_precision_is_refused_with_the_way_out(small_spec, tmp_path):
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        mixed = keras_vit.ViT(small_spec, 5, (16, 24))
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    with pytest.raises(UsageError, match="Received: layers that compute in bfloat16; build it"):
+        keras_vit.export_tflite(mixed, tmp_path / "m.tflite")
+
+
 def test_unknown_precision_and_unknown_size_are_refused(model, tmp_path):
     with pytest.raises(UsageError, match=r"one of none, float16, int8. Received: 'int4'"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", "int4")
@@ -139,7 +182,7 @@ def test_verdict_counts_agreement_difference_and_accuracy():
     found = compare(
         "float32", SCORES, np.array([[1.0, 2.0, 3.5], [1.0, 2.0, 1.5]]), np.array([2, 0])
     )
-    assert (found.agreement, found.max_difference, found.scale) == (0.5, 2.0, 3.0)
+    assert (found.agreement, found.max_difference, found.scale) == (0.5, 2.0, 1.0)
     assert (found.accuracy, found.keras_accuracy) == (0.5, 1.0)
     assert 0.7 < found.cosine < 0.9
 
@@ -269,6 +312,24 @@ def test_a_bundle_over_budget_leaves_the_old_one(bundle):
     with pytest.raises(ParityError):
         write(verdict=bad)
     assert deploy.read_bundle(folder)[0]["sha256"] == before
+
+
+def test_a_strangers_folder_is_not_replaced(bundle):
+    write, folder = bundle
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="is not empty and holds no bundle"):
+        write()
+    assert (folder / "thesis.txt").exists()
+
+
+def test_a_large_golden_image_is_shrunk(bundle, converted, rng):
+    write, folder = bundle
+    write(golden_image=rng.integers(0, 255, (1000, 500, 3)).astype(np.uint8))
+    _, golden = deploy.read_bundle(folder)
+    assert golden["image"].shape == (320, 160, 3)
+    tensor = keras_vit.preprocess(golden["image"], converted[2])[0]
+    np.testing.assert_array_equal(tensor, golden["tensor"])
 
 
 def test_a_full_disk_leaves_the_old_bundle(bundle):

@@ -165,6 +165,13 @@ def test_tiny_pictures_are_enlarged_in_blocks(rng):
     np.testing.assert_array_equal(found, image.repeat(8, 0).repeat(8, 1))
 
 
+def test_names_with_dollars_and_in_any_script_stay_text(recwarn):
+    svg = plots.confusion([[1, 0], [0, 1]], ("$_$", "菊花")).decode()
+    assert ">$_$<" in svg
+    assert ">菊花<" in svg
+    assert not recwarn.list
+
+
 def test_plots_take_one_epoch_and_many_long_class_names():
     record = {"epoch": 1, "loss": 1.0, "val_loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5}
     assert plots.curves([record]).startswith(b"<?xml")

@@ -15,9 +15,10 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, runs
+from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
-from keras_vit.data import load, open_source, split_source
-from keras_vit.training import RECIPES, Recipe, train
+from keras_vit.data import load, open_source, split_source, training_batches
+from keras_vit.training import RECIPES, Recipe, fit, train
 from keras_vit.training.durations import to_steps
 from keras_vit.training.interrupts import deferred_interrupts
 from keras_vit.training.optimisers import optimizer, schedule
@@ -172,12 +173,12 @@ def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
 def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_model):
     losses = []
     for jit in (True, False):
-        recipe = dataclasses.replace(TINY, jit=jit, duration="3 steps", augment="none")
+        recipe = dataclasses.replace(TINY, jit=jit, duration="13 steps", augment="none")
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*ran out of data")
             run = train(open_source(image_folder), recipe, tiny_model, tmp_path / str(jit))
         losses.append(run.metrics()[-1]["val_loss"])
-        assert [r["step"] for r in run.metrics()] == [2, 3]  # the last epoch is cut short
+        assert [r["step"] for r in run.metrics()] == [10, 13]  # the last epoch is cut short
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
@@ -217,6 +218,84 @@ def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file"):
         create("file", overwrite=True)
+
+
+def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monkeypatch):
+    recipe = Recipe(
+        image_size=16, batch_size=4, duration="4 steps", warmup="0 steps", optimizer="sgd",
+        weight_decay=0.0, momentum=0.7, label_smoothing=0.3, augment="shift", dropout=0.2,
+        drop_path=0.1, precision="mixed_bfloat16", jit=True, seed=7,
+    )  # fmt: skip
+    seen = {}
+    monkeypatch.setattr(fit, "_fit", lambda model, *rest: seen.update(model=model))
+    source = open_source(image_folder)
+    train(source, recipe, tiny_model, tmp_path / "run")
+    model = seen["model"]
+    assert model.jit_compile is True
+    assert model.loss.get_config()["label_smoothing"] == 0.3
+    assert float(np.asarray(model.optimizer.momentum)) == pytest.approx(0.7)
+    assert model.get_layer("encoderblock_0").compute_dtype == "bfloat16"
+    assert (model.spec.dropout, model.spec.drop_path) == (0.2, 0.1)
+
+
+def test_the_recipes_distortion_and_seed_feed_the_loop(
+    image_folder, tmp_path, tiny_model, monkeypatch
+):
+    seen = {}
+
+    def batches(*arguments):
+        seen["arguments"] = arguments[3:]
+        return training_batches(*arguments)
+
+    monkeypatch.setattr(fit, "training_batches", batches)
+    recipe = dataclasses.replace(
+        TINY, augment="shift", seed=9, duration="2 steps", warmup="0 steps"
+    )
+    train(open_source(image_folder), recipe, tiny_model, tmp_path / "run")
+    assert seen["arguments"] == (4, 2, "shift", 9)
+
+
+def test_an_interrupt_within_an_epoch_saves_what_was_learned(
+    image_folder, tmp_path, tiny_model, monkeypatch
+):
+    @contextlib.contextmanager
+    def after_three_steps():
+        steps = iter([None, None, KeyboardInterrupt])
+
+        def check():
+            if next(steps):
+                raise KeyboardInterrupt
+
+        yield check
+
+    monkeypatch.setattr(fit, "deferred_interrupts", after_three_steps)
+    recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
+    with pytest.raises(KeyboardInterrupt):
+        train(open_source(image_folder), recipe, tiny_model, tmp_path / "run")
+    run = runs.open_run(tmp_path / "run")
+    assert run.metrics() == []
+    assert np.asarray(run.model().get_layer("head").kernel).any()
+
+
+def test_a_run_that_diverges_is_refused_and_keeps_finite_weights(
+    image_folder, tmp_path, tiny_model
+):
+    recipe = dataclasses.replace(
+        TINY, learning_rate=1e30, clip_norm=0.0, duration="20 steps", warmup="0 steps"
+    )
+    with pytest.raises(RefusedError, match="training diverged in epoch 1: the loss is nan"):
+        train(open_source(image_folder), recipe, tiny_model, tmp_path / "run")
+    weights = np.load(tmp_path / "run" / "weights.npz")
+    assert all(np.isfinite(weights[key]).all() for key in weights.files)
+
+
+def test_a_picture_that_goes_away_is_named(image_folder, tmp_path, tiny_model):
+    source = open_source(image_folder)
+    for file in (image_folder / "red").iterdir():
+        file.unlink()
+    recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
+    with pytest.raises(UsageError, match=r"training stopped.*FileNotFoundError.*red"):
+        train(source, recipe, tiny_model, tmp_path / "run")
 
 
 def test_an_interrupt_waits_for_a_safe_point():

@@ -81,6 +81,21 @@ def test_head_reset_keeps_the_models_own(small_spec, saved):
         keras_vit.load_weights(other, saved, head="drop")
 
 
+def test_fine_tuning_drops_the_representation_with_the_head(fixtures):
+    spec = keras_vit.ViTSpec(8, 64, 2, 4, 128)
+    model = keras_vit.ViT(spec, 5, 32)
+    keras_vit.load_weights(model, fixtures / "vit_token_prelogits.weights.npz", head="reset")
+    assert not np.asarray(model.get_layer("head").kernel).any()
+    with pytest.raises(keras_vit.UsageError, match=r"\+ pre_logits/bias"):
+        keras_vit.load_weights(model, fixtures / "vit_token_prelogits.weights.npz")
+
+
+def test_a_scalar_head_is_refused(model, saved):
+    rewrite(saved, lambda arrays: arrays.update({"head/bias": np.float32(1)}))
+    with pytest.raises(keras_vit.UsageError, match="head/bias must have one dimension"):
+        keras_vit.ViT_Pico4(weights=saved, image_size=16)
+
+
 def test_pickles_are_refused(model, saved):
     rewrite(saved, lambda arrays: arrays.update({"cls": np.array([{"a": 1}], object)}))
     with pytest.raises(keras_vit.UsageError, match="cls"):
