@@ -13,8 +13,8 @@ def deferred_interrupts() -> Iterator[Callable[[], None]]:
     """Yields a function that raises `KeyboardInterrupt` if Ctrl-C came since.
 
     An exception raised wherever the signal happens to arrive can be lost: Keras and TensorFlow
-    call Python back from places that swallow it. A second Ctrl-C raises at once. Outside the main
-    thread, where Python allows no handlers, nothing changes.
+    call Python back from places that swallow it. A second Ctrl-C raises at once. Where the signal
+    is ignored, and outside the main thread, where Python allows no handlers, nothing changes.
     """
     came = False
 
@@ -28,7 +28,8 @@ def deferred_interrupts() -> Iterator[Callable[[], None]]:
         if came:
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as under nohup
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield check
         return
     before = signal.signal(signal.SIGINT, note)

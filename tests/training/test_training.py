@@ -298,6 +298,23 @@ def test_a_picture_that_goes_away_is_named(image_folder, tmp_path, tiny_model):
         train(source, recipe, tiny_model, tmp_path / "run")
 
 
+@pytest.fixture
+def _interruptible():
+    # A suite in the background inherits an ignored SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
+def test_an_ignored_interrupt_stays_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with deferred_interrupts() as check:
+        os.kill(os.getpid(), signal.SIGINT)
+        check()
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_waits_for_a_safe_point():
     with deferred_interrupts() as check:
         check()
