@@ -38,7 +38,7 @@ class Arguments:
             raise UsageError("quantize needs at least one of none, float16, int8.")
 
 
-def main(arguments: Arguments) -> int | None:
+def main(arguments: Arguments) -> None:
     from keras_vit import data, deploy, runs
 
     run = runs.open_run(arguments.run or runs.newest_run())

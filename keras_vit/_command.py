@@ -30,7 +30,8 @@ def run(command: Callable[[Any], None], arguments: type | Any, default: Any = No
         parsed = _parse(tyro, arguments, default)
         command(parsed)
     except (UsageError, OSError, ImportError) as error:
-        _fail(str(error).splitlines()[0])
+        # The list that follows a first line is for scripts; an error may also say nothing.
+        _fail((str(error) or type(error).__name__).splitlines()[0])
     except RefusedError as error:
         _fail(str(error), code=3)
     except KeyboardInterrupt:
