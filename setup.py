@@ -21,6 +21,14 @@ setup(
     long_description_content_type="text/markdown",
     python_requires=">=3.10",
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
-    install_requires=["keras>=3.9", "numpy>=1.26", "pillow>=10.4"],
+    package_data={"keras_vit": ["imagenet2012*.txt"]},
+    install_requires=[
+        "google-crc32c>=1.6",
+        "keras>=3.9",
+        "numpy>=1.26",
+        "pillow>=10.4",
+        "safetensors>=0.5",
+        "tqdm>=4.66",
+    ],
     extras_require=EXTRAS,
 )

@@ -9,18 +9,23 @@ from typing import Any
 from keras_vit import models
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess
+from keras_vit.labels import decode_predictions
 from keras_vit.models import *  # noqa: F403
-from keras_vit.specs import Preprocessing, ViTSpec
-from keras_vit.weights import load_weights, save_weights
+from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
+from keras_vit.weights import list_weights, load_weights, save_weights
 
 __version__ = "0.1.0"
 
 __all__ = [
     *models.__all__,
     "Preprocessing",
+    "ResNetSpec",
+    "ResNetStem",
     "UsageError",
     "ViTSpec",
+    "decode_predictions",
     "export_tflite",  # noqa: F405 (see __getattr__)
+    "list_weights",
     "load_weights",
     "preprocess",
     "save_weights",

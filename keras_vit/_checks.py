@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import Any
 
 from keras_vit._errors import UsageError
@@ -17,7 +17,7 @@ def positive_integer(field: str, value: Any) -> None:
 def number(field: str, value: Any) -> float:
     """An integer or a float that is finite; returns it."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value):
+    if not is_number or not abs(value) <= sys.float_info.max:
         raise UsageError(f"{field} must be a number. Received: {field}={value!r}.")
     return value
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from keras_vit._errors import RefusedError, UsageError
 
@@ -53,6 +54,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
+def positional(metavar: str) -> Any:
+    """The annotation of a path that is given by its place on the line; None where it is not given.
+
+    Modules say so in annotations, which are read once tyro is there.
+    """
+    import tyro
+
+    return Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar=metavar)]
+
+
 def _parse(tyro: Any, arguments: type, default: Any) -> Any:
     told = io.StringIO()
     try:
@@ -69,7 +80,9 @@ def _parse(tyro: Any, arguments: type, default: Any) -> Any:
         # tyro frames its errors and adds help; the first paragraph in the frame says it all.
         lines = [line.strip("│ ") for line in told.getvalue().splitlines()[1:]]
         first = itertools.takewhile(lambda line: not line.startswith("─"), lines)
-        raise UsageError(f"{' '.join(first).rstrip('.')}; --help lists the options.") from None
+        # What a dataclass refuses, tyro prefixes with the dataclass's name.
+        said = re.sub(r"^Error parsing \w+: ", "", " ".join(first)).rstrip(".")
+        raise UsageError(f"{said}; --help lists the options.") from None
 
 
 def _fail(message: str, code: int = 2) -> None:

@@ -9,6 +9,11 @@ transpose = tf.transpose
 broadcast_to = tf.broadcast_to
 shape = tf.shape
 cast = tf.cast
+square = tf.square
+sqrt = tf.sqrt
+rsqrt = tf.math.rsqrt
+relu = tf.nn.relu
+pad = tf.pad
 
 
 def concatenate(tensors, axis=-1):
@@ -31,8 +36,15 @@ def softmax(x, axis=-1):
     return tf.nn.softmax(x, axis)
 
 
-def dot_product_attention(query, key, value, scale):
+def take(x, indices, axis=None):
+    """As `keras.ops.take`."""
+    return tf.gather(x, indices, axis=axis)
+
+
+def dot_product_attention(query, key, value, bias=None, scale=None):
     """As `keras.ops.dot_product_attention`; tensors are (batch, tokens, heads, head_dim)."""
     logits = einsum("bqhd,bkhd->bhqk", query * tf.cast(scale, query.dtype), key)
+    if bias is not None:
+        logits += tf.cast(bias, logits.dtype)
     weights = tf.cast(softmax(tf.cast(logits, tf.float32)), value.dtype)
     return einsum("bhqk,bkhd->bqhd", weights, value)

@@ -18,9 +18,10 @@ from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.data.sources import Source, open_source
 from keras_vit.data.split import RULE, Split
-from keras_vit.models.vit import ViT
-from keras_vit.specs import Preprocessing, ViTSpec
-from keras_vit.weights.npz import load_weights, save_weights
+from keras_vit.models.image_model import ImageModel
+from keras_vit.models.variants import model_class
+from keras_vit.specs import Preprocessing, spec_from_dict
+from keras_vit.weights import load_weights, save_weights
 
 FORMAT = 1
 
@@ -41,11 +42,13 @@ class Run:
     labels: tuple[str, ...]
     recipe: dict[str, Any]
 
-    def model(self) -> ViT:
+    def model(self) -> ImageModel:
         """The trained model."""
-        model = ViT(
-            ViTSpec.from_dict(self.spec["spec"]),
+        spec = spec_from_dict(self.spec["spec"])
+        model = model_class(spec)(
+            spec,
             num_classes=len(self.labels),
+            labels=self.labels,
             image_size=tuple(self.spec["image_size"]),
             preprocessing=Preprocessing.from_dict(self.spec["preprocessing"]),
             name=self.spec["model"],
@@ -104,7 +107,7 @@ class Run:
 
 def create_run(
     path: str | os.PathLike,
-    model: ViT,
+    model: ImageModel,
     source: Source,
     split: Split,
     recipe: dict[str, Any],

@@ -1,20 +1,85 @@
 """What a model is, as data: its hyperparameters, its preprocessing, and the table of variants.
 
 Sources: Dosovitskiy et al. 2021, table 1; google-research/vision_transformer `configs/models.py`;
-big_vision `models/vit.py`.
+big_vision `models/vit.py`; Kolesnikov et al. 2020 for BiT.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args
+import re
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, get_args
 
 from keras_vit._checks import number, positive_integer, share
 from keras_vit._errors import UsageError, did_you_mean, squeeze
 
 Pooling = Literal["token", "gap", "map", "none"]
-PositionEmbedding = Literal["learned", "none"]
+PositionEmbedding = Literal["learned", "learned2d", "sincos2d", "relative", "none"]
 Gelu = Literal["tanh", "erf"]
+Interpolation = Literal["nearest", "bilinear", "bicubic"]
+
+
+class ResNetUnit(NamedTuple):
+    """One bottleneck unit of a ResNet: `features` wide inside, 4 * `features` at its output."""
+
+    block: int
+    unit: int
+    inputs: int
+    features: int
+    strides: int
+
+    @property
+    def name(self) -> str:
+        """The layer's name in our models; block and unit count from 1."""
+        return f"block{self.block}_unit{self.unit}"
+
+    @property
+    def projects(self) -> bool:
+        """Whether the residual needs a projection, because channels or size change."""
+        return self.strides != 1 or self.inputs != 4 * self.features
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetStem:
+    """The ResNet in front of a hybrid's patches: a root of stride 4, then stages of units.
+
+    Attributes:
+        stages: units in each stage; every stage after the first halves the size. () for the root
+            alone.
+        width: multiplies the root's 64 channels.
+    """
+
+    stages: tuple[int, ...] = ()
+    width: int = 1
+
+    def __post_init__(self):
+        object.__setattr__(self, "stages", _counts("stages", self.stages))
+        positive_integer("width", self.width)
+
+    @property
+    def stride(self) -> int:
+        """Pixels of the image, along one side, to one of the output."""
+        return 4 * 2 ** max(len(self.stages) - 1, 0)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the output."""
+        return 4 * self.units[-1].features if self.stages else 64 * self.width
+
+    @property
+    def units(self) -> list[ResNetUnit]:
+        """All units, from input to output."""
+        return _units(self.stages, self.width)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return {"stages": list(self.stages), "width": self.width}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> ResNetStem:
+        """The stem of `to_dict`; unknown and missing fields raise a `UsageError`."""
+        return from_fields(cls, fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +87,7 @@ class ViTSpec:
     """The hyperparameters of a Vision Transformer: everything but image size and classes.
 
     Attributes:
-        patch_size: side of a square patch, in pixels.
+        patch_size: side of a square patch, in pixels; on a stem, in positions of its output.
         hidden_dim: width of the residual stream.
         depth: number of transformer blocks.
         num_heads: attention heads in each block; divides `hidden_dim`.
@@ -32,17 +97,21 @@ class ViTSpec:
             al. 2022, big_vision). "none": every token, the class token included.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
-        position_embedding: "learned" (one vector a position) or "none".
+        position_embedding: "learned", one vector a position; "learned2d", one vector a row and
+            one a column, half as wide, side by side (paper, appendix D.4); "sincos2d", fixed
+            waves (big_vision); "relative", a learned bias on each head's attention by the offset
+            between two patches (no published file of the official code has it); or "none".
         gelu: "tanh", the approximation that the official JAX models use, or "erf", the exact
             function of PyTorch's models. They differ by up to 4.7e-4.
         layer_norm_eps: added to the variance in each LayerNorm.
         dropout: rate after the position embedding, the attention's output and both MLP layers.
         attention_dropout: rate on the attention weights.
         drop_path: stochastic depth: the last block's rate, rising linearly from 0 in the first.
+        stem: the ResNet that a hybrid cuts its patches from; None cuts them from the image.
 
     Raises:
-        UsageError: a field is of the wrong type or out of range, or the heads do not divide the
-            width.
+        UsageError: a field is of the wrong type or out of range, the heads do not divide the
+            width, or the width does not suit the position embedding.
     """
 
     patch_size: int
@@ -58,6 +127,7 @@ class ViTSpec:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     drop_path: float = 0.0
+    stem: ResNetStem | None = None
 
     def __post_init__(self):
         for field in ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim"):
@@ -88,6 +158,14 @@ class ViTSpec:
             raise UsageError(
                 f"num_heads={heads} does not divide hidden_dim={width}; choose {_or(near)}."
             )
+        parts = {"learned2d": 2, "sincos2d": 4}.get(self.position_embedding, 1)
+        if self.hidden_dim % parts:
+            raise UsageError(
+                f"position_embedding={self.position_embedding!r} needs a hidden_dim that is a "
+                f"multiple of {parts}. Received: hidden_dim={self.hidden_dim}."
+            )
+        if self.stem is not None and not isinstance(self.stem, ResNetStem):
+            raise UsageError(f"stem must be a ResNetStem or None. Received: stem={self.stem!r}.")
 
     @property
     def class_token(self) -> bool:
@@ -99,6 +177,11 @@ class ViTSpec:
         """Width of one attention head."""
         return self.hidden_dim // self.num_heads
 
+    @property
+    def stride(self) -> int:
+        """Side of a patch in pixels of the image, the stem's stride included."""
+        return self.patch_size * (self.stem.stride if self.stem else 1)
+
     def grid(self, image_size: int | tuple[int, int]) -> tuple[int, int]:
         """Rows and columns of patches in an image of `image_size` (height, width) pixels.
 
@@ -106,25 +189,76 @@ class ViTSpec:
             UsageError: the patches do not divide the image.
         """
         height, width = as_size(image_size)
-        if height % self.patch_size or width % self.patch_size:
+        stride = self.stride
+        if height % stride or width % stride:
             nearest = " x ".join(
-                str(max(round(side / self.patch_size), 1) * self.patch_size)
-                for side in (height, width)
+                str(max(round(side / stride), 1) * stride) for side in (height, width)
             )
+            multiple = f"patch_size={stride}"
+            if self.stem:
+                multiple = f"{stride} (patch_size={self.patch_size}, stem {self.stem.stride})"
             raise UsageError(
-                f"image_size must be a multiple of patch_size={self.patch_size}. "
+                f"image_size must be a multiple of {multiple}. "
                 f"Received: {height} x {width}; the nearest is {nearest}."
             )
-        return height // self.patch_size, width // self.patch_size
+        return height // stride, width // stride
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "stem": self.stem.to_dict() if self.stem else None}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ViTSpec:
         """The spec of `to_dict`; unknown and missing fields raise a `UsageError`."""
+        if isinstance(fields.get("stem"), dict):
+            fields = {**fields, "stem": ResNetStem.from_dict(fields["stem"])}
         return from_fields(cls, fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetSpec:
+    """The hyperparameters of a BiT ResNet-V2: everything but image size and classes.
+
+    Attributes:
+        layers: bottleneck units in each of the four blocks.
+        width: multiplies every number of channels.
+    """
+
+    layers: tuple[int, int, int, int]
+    width: int = 1
+
+    def __post_init__(self):
+        object.__setattr__(self, "layers", _counts("layers", self.layers))
+        if len(self.layers) != 4:
+            raise UsageError(f"layers must be four numbers. Received: layers={self.layers}.")
+        positive_integer("width", self.width)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the last block's output, which the head reads."""
+        return 4 * self.units[-1].features
+
+    @property
+    def units(self) -> list[ResNetUnit]:
+        """All units, from input to output."""
+        return _units(self.layers, self.width)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return {"layers": list(self.layers), "width": self.width}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> ResNetSpec:
+        """The spec of `to_dict`; unknown and missing fields raise a `UsageError`."""
+        return from_fields(cls, fields)
+
+
+Spec = ViTSpec | ResNetSpec
+
+
+def spec_from_dict(fields: dict[str, Any]) -> Spec:
+    """A ViT's or a BiT's spec, whichever wrote the fields with `to_dict`."""
+    return (ResNetSpec if "layers" in fields else ViTSpec).from_dict(fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,33 +272,39 @@ class Preprocessing:
             as big_vision does (0.875 for 224 out of 256).
         interpolation: "bilinear" or "bicubic" (antialiased when shrinking, as Pillow's are),
             or "nearest".
-        mean, scale: a value or one per channel, in pixel values of [0, 255].
+        mean, scale: a number, or three for R, G and B, in pixel values of [0, 255]. PyTorch's
+            ImageNet models take mean (123.675, 116.28, 103.53), scale (58.395, 57.12, 57.375).
+
+    Raises:
+        UsageError: a field is of the wrong type or out of range.
     """
 
     height: int
     width: int
     crop: float | None = None
-    interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
-    mean: float = 127.5
-    scale: float = 127.5
+    interpolation: Interpolation = "bilinear"
+    mean: float | tuple[float, float, float] = 127.5
+    scale: float | tuple[float, float, float] = 127.5
 
     def __post_init__(self):
         positive_integer("height", self.height)
         positive_integer("width", self.width)
         if self.crop is not None and not 0 < number("crop", self.crop) <= 1:
             raise UsageError(f"crop must be None or lie in (0, 1]. Received: crop={self.crop!r}.")
-        if self.interpolation not in ("nearest", "bilinear", "bicubic"):
+        if self.interpolation not in get_args(Interpolation):
             raise UsageError(
                 "interpolation must be nearest, bilinear or bicubic. "
                 f"Received: interpolation={self.interpolation!r}."
             )
-        number("mean", self.mean)
-        if not number("scale", self.scale) > 0:
+        for field in ("mean", "scale"):
+            object.__setattr__(self, field, _per_channel(field, getattr(self, field)))
+        if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) <= 0:
             raise UsageError(f"scale must be positive. Received: scale={self.scale!r}.")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
-        return dataclasses.asdict(self)
+        fields = dataclasses.asdict(self)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Preprocessing:
@@ -185,10 +325,12 @@ def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
 def find_variant(name: str) -> str:
     """The table's name for `name`, however it is spelled: "ViT_B16", "vit-b/16", "ViT-B_16".
 
+    AugReg's short names are known too: "B/16", "R_Ti_16", "R50+L/32".
+
     Raises:
         UsageError: there is no such variant; the message names the nearest.
     """
-    found = {squeeze(known): known for known in VARIANTS}.get(squeeze(name))
+    found = {_short(known): known for known in VARIANTS}.get(_short(name))
     if found is None:
         raise UsageError(f"unknown model {name!r}; {did_you_mean(name, VARIANTS)}")
     return found
@@ -210,6 +352,38 @@ def from_fields(cls: type, fields: dict[str, Any]) -> Any:
     return cls(**fields)
 
 
+def _short(name: str) -> str:
+    # "R50+ViT-L_32" and "R50_L_32" are both "r50l32".
+    return re.sub(r"vit|bit|\+", "", squeeze(name))
+
+
+def _counts(field: str, values: Any) -> tuple[int, ...]:
+    if not isinstance(values, (tuple, list)):
+        raise UsageError(f"{field} must be a tuple of integers. Received: {field}={values!r}.")
+    for value in values:
+        positive_integer(field, value)
+    return tuple(values)
+
+
+def _per_channel(field: str, values: Any) -> float | tuple[float, ...]:
+    if not isinstance(values, (tuple, list)):
+        return number(field, values)
+    if len(values) != 3:
+        raise UsageError(f"{field} must be a number or three. Received: {field}={values!r}.")
+    return tuple(number(field, value) for value in values)
+
+
+def _units(stages: Iterable[int], width: int) -> list[ResNetUnit]:
+    units, channels = [], 64 * width
+    for i, count in enumerate(stages):
+        features = 64 * width * 2**i
+        for j in range(count):
+            strides = 2 if i > 0 and j == 0 else 1
+            units.append(ResNetUnit(i + 1, j + 1, channels, features, strides))
+            channels = 4 * features
+    return units
+
+
 def _or(values: list[int]) -> str:
     return " or ".join(filter(None, [", ".join(map(str, values[:-1])), str(values[-1])]))
 
@@ -226,11 +400,29 @@ _SIZES = {
 }
 _PATCHES = {"Pico": (4,), "Ti": (16,), "S": (16, 32), "B": (8, 16, 32), "L": (16, 32), "H": (14,)}
 _GAP = {"S": (16, 32), "B": (16, 32)}
+# name: the ResNet in front, the size, the patch's side in positions of the stem's output.
+_HYBRIDS = {
+    "R+ViT-Ti_16": (ResNetStem(), "Ti", 8),  # 32 pixels a patch, whatever its name says
+    "R26+ViT-S_32": (ResNetStem((2, 2, 2, 2)), "S", 1),
+    "R26+ViT-B_32": (ResNetStem((2, 2, 2, 2)), "B", 1),
+    "R50+ViT-B_16": (ResNetStem((3, 4, 9)), "B", 1),
+    "R50+ViT-L_32": (ResNetStem((3, 4, 6, 3)), "L", 1),
+}
+# name: units in each block, width (Kolesnikov et al. 2020).
+_BIT = {
+    "R50x1": ((3, 4, 6, 3), 1),
+    "R101x1": ((3, 4, 23, 3), 1),
+    "R50x3": ((3, 4, 6, 3), 3),
+    "R101x3": ((3, 4, 23, 3), 3),
+    "R152x4": ((3, 8, 36, 3), 4),
+}
 # Dropout of the published models; 0 where a variant is absent.
-_DROPOUT = {"L_16": 0.1, "H_14": 0.1}
+_DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1, "R50+ViT-L_32": 0.1}
 
 
-def _variant(size: str, patch: int, pooling: Pooling = "token") -> ViTSpec:
+def _variant(
+    name: str, size: str, patch: int, pooling: Pooling = "token", stem: ResNetStem | None = None
+) -> ViTSpec:
     hidden_dim, depth, num_heads, mlp_dim = _SIZES[size]
     return ViTSpec(
         patch,
@@ -239,11 +431,27 @@ def _variant(size: str, patch: int, pooling: Pooling = "token") -> ViTSpec:
         num_heads,
         mlp_dim,
         pooling,
-        dropout=_DROPOUT.get(f"{size}_{patch}", 0.0),
+        dropout=_DROPOUT.get(name, 0.0),
+        stem=stem,
     )
 
 
-VARIANTS: dict[str, ViTSpec] = {
-    **{f"ViT-{s}_{p}": _variant(s, p) for s, patches in _PATCHES.items() for p in patches},
-    **{f"ViT-{s}_{p}-gap": _variant(s, p, "gap") for s, patches in _GAP.items() for p in patches},
+VARIANTS: dict[str, Spec] = {
+    **{
+        name: _variant(name, size, patch)
+        for size, patches in _PATCHES.items()
+        for patch in patches
+        for name in [f"ViT-{size}_{patch}"]
+    },
+    **{
+        name: _variant(name, size, patch, "gap")
+        for size, patches in _GAP.items()
+        for patch in patches
+        for name in [f"ViT-{size}_{patch}-gap"]
+    },
+    **{
+        name: _variant(name, size, patch, stem=stem)
+        for name, (stem, size, patch) in _HYBRIDS.items()
+    },
+    **{f"BiT-{name}": ResNetSpec(layers, width) for name, (layers, width) in _BIT.items()},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import runpy
 import subprocess
 import sys
@@ -60,6 +61,14 @@ def randomised():
         return model
 
     return fill
+
+
+@pytest.fixture
+def seeded_weights(tmp_path):
+    """Writes the weights that `fixtures/README.md` gives a rule for; returns the file."""
+
+    write = runpy.run_path(str(ROOT / "tests/fixtures/seeded_weights.py"))["write"]
+    return functools.partial(write, tmp_path)
 
 
 def make_image_folder(folder: Path, classes=("blue", "red"), count=6) -> Path:

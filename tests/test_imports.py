@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {
     "specs": 0,
+    "labels": 0,
     "layers": 0,
     "weights": 1,
     "models": 1,

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
+import pytest
 
 import keras_vit
+from keras_vit.models.variants import model_class
+from keras_vit.specs import PositionEmbedding, ResNetSpec, ResNetStem, ViTSpec
 
+_REFERENCES = {
+    "hybrid_stem": (ViTSpec(4, 48, 2, 3, 96, stem=ResNetStem()), "gn_root"),
+    "hybrid_stages": (ViTSpec(2, 48, 2, 3, 96, stem=ResNetStem((2, 1))), "block2_unit1"),
+    "bit": (ResNetSpec((2, 1, 1, 1)), "block4_unit1"),
+}
+_SEVERAL = """
+import json, sys
+import keras
+import numpy as np
+from keras_vit import load_weights
+from keras_vit.models.variants import model_class
+from keras_vit.specs import spec_from_dict
+
+assert keras.backend.backend() == "jax"
+for case in json.load(open(sys.argv[1])):
+    spec = spec_from_dict(case["spec"])
+    images = np.load(case["images"])["images"]
+    model = model_class(spec)(spec, case["num_classes"], images.shape[1:3])
+    load_weights(model, case["weights"])
+    inner = model.inner("logits", *case["inner"]).predict(images, verbose=0)
+    np.savez(case["out"], **inner)
+"""
 _PROGRAM = """
 import sys
 import keras
@@ -50,16 +79,7 @@ def test_jax_gives_the_same_logits_attention_and_losses(small_spec, randomised, 
     targets = rng.integers(0, 5, 8)
     np.savez(tmp_path / "data.npz", images=images, targets=targets)
     paths = [tmp_path / n for n in ("weights.npz", "data.npz", "out.npz", "model.keras")]
-    environment = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    result = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *map(str, paths)],
-        env={**environment, "KERAS_BACKEND": "jax"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert result.returncode == 0, result.stderr
+    _run_under_jax(tmp_path, _PROGRAM, *paths)
     found = np.load(tmp_path / "out.npz")
     np.testing.assert_allclose(found["logits"], model.predict(images, verbose=0), atol=2e-5)
     attention = np.asarray(model.inner("attention_1")(images)["attention_1"])
@@ -72,3 +92,81 @@ def test_jax_gives_the_same_logits_attention_and_losses(small_spec, randomised, 
     np.testing.assert_allclose(found["losses"], history["loss"], rtol=1e-4)
     assert "needs Keras on TensorFlow. Received: KERAS_BACKEND=jax" in str(found["message"])
     assert not (tmp_path / "never.tflite").exists()
+
+
+@pytest.fixture
+def cases(tmp_path, fixtures, seeded_weights, small_spec, randomised, rng):
+    """Models by name, as the program takes them: the references, and each kind of positions."""
+    cases = {}
+    for name, (spec, inner) in _REFERENCES.items():
+        images = fixtures / f"{name}.io.npz"
+        expected = np.load(images)
+        num_classes = expected["logits"].shape[1]
+        weights = fixtures / f"{name}.weights.npz"
+        if not weights.exists():
+            weights = seeded_weights(spec, num_classes, expected["images"].shape[1:3])
+        cases[name] = (spec, num_classes, weights, images, [inner])
+    images = tmp_path / "images.npz"
+    np.savez(images, images=rng.normal(size=(2, 16, 24, 3)).astype(np.float32))
+    for kind in get_args(PositionEmbedding):
+        spec = dataclasses.replace(small_spec, position_embedding=kind)
+        weights = tmp_path / f"{kind}.npz"
+        keras_vit.save_weights(randomised(keras_vit.ViT(spec, 5, (16, 24))), weights)
+        cases[kind] = (spec, 5, weights, images, ["embedded", "attention_1"])
+    return cases
+
+
+def test_jax_equals_the_references_and_tensorflow(cases, fixtures, tmp_path):
+    listed = [
+        {
+            "spec": spec.to_dict(),
+            "num_classes": num_classes,
+            "weights": str(weights),
+            "images": str(images),
+            "inner": inner,
+            "out": str(tmp_path / f"{name}.out.npz"),
+        }
+        for name, (spec, num_classes, weights, images, inner) in cases.items()
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps(listed))
+    _run_under_jax(tmp_path, _SEVERAL, tmp_path / "cases.json")
+    for name, (spec, num_classes, weights, images, inner) in cases.items():
+        found, data = np.load(tmp_path / f"{name}.out.npz"), np.load(images)
+        model = model_class(spec)(spec, num_classes, data["images"].shape[1:3])
+        keras_vit.load_weights(model, weights)
+        here = model.inner("logits", *inner)(data["images"])
+        expected = {"logits": data["logits"]} if name in _REFERENCES else {}
+        for key, value in {**here, **expected}.items():
+            # BiT's residual stream is not normalised: its values reach 80.
+            atol = 2e-5 if key == "logits" else max(2e-5, 5e-6 * np.abs(value).max())
+            np.testing.assert_allclose(
+                found[key], np.asarray(value), atol=atol, rtol=0, err_msg=f"{name}: {key}"
+            )
+
+
+def test_jax_reads_every_layout_to_the_references_outputs(tmp_path):
+    # The program whose figures the README gives.
+    program = Path(__file__).parents[1] / "benchmarks" / "parity.py"
+    header, _, _, *rows = _run_under_jax(tmp_path, program).splitlines()
+    assert header == "Keras on jax"
+    assert len(rows) == 14
+    for row in rows:
+        name, *_, logits, encoded = row.split()
+        assert logits == "-" or float(logits) <= 2e-5, row
+        # BiT's final norm divides what reaches 80 by as little as its epsilon lets it.
+        assert encoded == "-" or float(encoded) <= (1e-4 if name == "bit" else 5e-5), row
+
+
+def _run_under_jax(folder, program: str | Path, *arguments) -> str:
+    environment = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
+    code = [program] if isinstance(program, Path) else ["-c", program]
+    result = subprocess.run(
+        [sys.executable, *code, *map(str, arguments)],
+        env={**environment, "KERAS_BACKEND": "jax"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout

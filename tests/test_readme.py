@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -9,32 +10,62 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit._keras import keras
 from keras_vit.specs import VARIANTS
-from keras_vit.weights import parameter_count
+from keras_vit.weights import augreg, find_weights, parameter_count
+from keras_vit.weights.download import cached_path
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_its_programs_run(tmp_path, monkeypatch, rng):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A cache that holds what the README downloads, of the names' models made small."""
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    for name in ("ViT-B_16", "ViT-S_16"):
+        small = dataclasses.replace(VARIANTS[name], hidden_dim=24, depth=1, num_heads=2, mlp_dim=32)
+        monkeypatch.setitem(VARIANTS, name, small)
+    best = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k"
+    best += "-lr_0.01-res_224"
+    for model, weights in (
+        ("ViT-B_16", "augreg"), ("ViT-B_16", "imagenet21k"), ("ViT-S_16", best),
+    ):  # fmt: skip
+        entry = find_weights(model, weights)
+        path = cached_path(entry.url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        built = keras_vit.ViT(VARIANTS[model], entry.num_classes, entry.image_size)
+        keras_vit.save_weights(built, path)
+    columns = [field.name for field in dataclasses.fields(augreg.IndexRow)]
+    cells = dict.fromkeys(columns, "") | {
+        "name": "S/16", "ds": "i21k", "adapt_ds": "imagenet2012", "adapt_resolution": "224",
+        "adapt_final_val": "0.8", "adapt_filename": best,
+    }  # fmt: skip
+    index = cached_path(augreg.INDEX_URL)
+    index.write_text("\n".join(",".join(line) for line in (columns, cells.values())))
+    return tmp_path
+
+
+def test_its_programs_run(published, monkeypatch, rng, capsys):
+    folder = published / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "keras", keras)  # of the flavour under test
     programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(programs) == 2
-    program = "\n".join(programs)
-    # The same lines on a model of a size for tests.
-    small = program.replace("ViT_B16(num_classes=5)", "ViT_Pico4(num_classes=5, image_size=16)")
-    assert small != program
+    assert len(programs) == 5
     names = {
         "images": rng.integers(0, 255, (8, 30, 20, 3)).astype(np.uint8),
         "labels": np.arange(8) % 5,
     }
-    exec(small, names)
-    assert {path.name for path in tmp_path.iterdir()} == {"model.tflite", "out.npz"}
+    exec("\n".join(programs), names)
+    assert {path.name for path in folder.iterdir()} == {"model.tflite", "out.npz", "timm", "hub"}
+    assert "weights from npz, official" in capsys.readouterr().out
+    assert names["model"].name == "ViT-S_16"
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if not name.endswith("-gap")])
 def test_its_parameter_counts_are_exact(name):
     assert re.search(
-        rf"{name}( \(for tiny images\))? \| {parameter_count(VARIANTS[name]):,} ", README
+        rf"{re.escape(name)}( \(for tiny images\))? \| {parameter_count(VARIANTS[name]):,} ", README
     )

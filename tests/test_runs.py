@@ -41,9 +41,9 @@ def test_labels_must_be_as_many_as_the_classes(run):
 
 def test_an_unknown_field_in_the_spec_is_refused(run):
     content = json.loads((run / "spec.json").read_text())
-    content["spec"]["stem"] = "resnet"
+    content["spec"]["colour"] = "blue"
     (run / "spec.json").write_text(json.dumps(content))
-    with pytest.raises(UsageError, match=r"ViTSpec: unknown fields \['stem'\]"):
+    with pytest.raises(UsageError, match=r"ViTSpec: unknown fields \['colour'\]"):
         runs.open_run(run).model()
 
 

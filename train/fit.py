@@ -27,8 +27,9 @@ class Arguments:
     recipe: Literal["digits", "scratch", "finetune"] = "scratch"
     """The settings below that are not given on their own come from here."""
     settings: Recipe = RECIPES["scratch"]
-    weights: Path | None = None
-    """A .npz file in the official layout to start from."""
+    weights: str | None = None
+    """What to start from: a file of weights in any layout, a URL, or a published name such as
+    imagenet21k or augreg."""
     overwrite: bool = False
     """Replace the run that --out holds."""
     strict: bool = False

@@ -66,9 +66,9 @@ def resize(image: Image.Image, how: Preprocessing) -> Image.Image:
 
 
 def normalise(pixels: Any, how: Preprocessing) -> np.ndarray:
-    """(x - mean) / scale of uint8 pixels, in float32."""
-    pixels = np.asarray(pixels, np.float32)
-    return (pixels - np.float32(how.mean)) / np.float32(how.scale)
+    """(x - mean) / scale of uint8 pixels (..., 3), in float32."""
+    mean, scale = (np.asarray(value, np.float32) for value in (how.mean, how.scale))
+    return (np.asarray(pixels, np.float32) - mean) / scale
 
 
 def _central_box(size: tuple[int, int], how: Preprocessing) -> tuple[float, float, float, float]:

@@ -6,6 +6,7 @@ from keras_vit.deploy.convert import PRECISIONS, precision_of, to_tflite
 from keras_vit.deploy.export import export_tflite, predict
 from keras_vit.deploy.parity import ParityError, Verdict, compare
 from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.saved_model import export_saved_model
 
 __all__ = [
     "PRECISIONS",
@@ -13,6 +14,7 @@ __all__ = [
     "Runner",
     "Verdict",
     "compare",
+    "export_saved_model",
     "export_tflite",
     "latencies",
     "precision_of",

@@ -6,7 +6,8 @@ import tempfile
 from typing import Any
 
 from keras_vit._errors import UsageError
-from keras_vit._keras import LEGACY, backend
+from keras_vit._keras import backend
+from keras_vit.deploy.saved_model import input_shape, write_saved_model
 
 # What `quantize` may be, and the precision that the file then has.
 PRECISIONS = {"none": "float32", "float16": "float16", "int8": "int8"}
@@ -42,7 +43,7 @@ def to_tflite(model: Any, quantize: str | None = None) -> bytes:
             input's size is unknown.
     """
     precision = precision_of(quantize)
-    shape = input_shape(model)
+    input_shape(model)
     if backend() != "tensorflow":
         raise UsageError(
             "TFLite export needs Keras on TensorFlow. "
@@ -57,20 +58,8 @@ def to_tflite(model: Any, quantize: str | None = None) -> bytes:
         )
     import tensorflow as tf
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="images")])
-    def serve(images):
-        return {"logits": tf.cast(model(images, training=False), tf.float32)}
-
-    module = tf.Module()
-    module.serve = serve
-    # Listed one by one: a Keras 3 model alone is saved without its variables, and so is a
-    # concrete function; either converts, silently, to a file without weights.
-    module.weights = [v if LEGACY else v.value for v in model.variables]
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            tf.saved_model.save(module, folder, signatures=serve.get_concrete_function())
-        except tf.errors.OpError as error:  # TensorFlow's word for a full disk
-            raise OSError(f"no SavedModel could be written to {folder}: {error.message}") from error
+        write_saved_model(model, folder, batch=1)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         if precision != "float32":
@@ -78,14 +67,3 @@ def to_tflite(model: Any, quantize: str | None = None) -> bytes:
         if precision == "float16":
             converter.target_spec.supported_types = [tf.float16]
         return converter.convert()
-
-
-def input_shape(model: Any) -> tuple[int, int, int, int]:
-    """(1, height, width, channels) of the model's one input."""
-    shape = tuple(model.inputs[0].shape)[1:] if len(model.inputs) == 1 else ()
-    if len(shape) != 3 or None in shape:
-        raise UsageError(
-            "expected a model of one image input (height, width, channels) of known size. "
-            f"Received: {[tuple(x.shape) for x in model.inputs]}."
-        )
-    return (1, *shape)

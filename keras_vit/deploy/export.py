@@ -9,9 +9,10 @@ import numpy as np
 
 from keras_vit import _files
 from keras_vit._errors import UsageError
-from keras_vit.deploy.convert import input_shape, precision_of, to_tflite
+from keras_vit.deploy.convert import precision_of, to_tflite
 from keras_vit.deploy.parity import Verdict, compare
 from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.saved_model import input_shape
 
 
 def export_tflite(

@@ -15,6 +15,7 @@ from keras_vit.data.sources import Source
 from keras_vit.evaluation import page, plots
 from keras_vit.evaluation.attention import attention_maps
 from keras_vit.evaluation.classification import ClassReport, classification_report
+from keras_vit.specs import ViTSpec
 
 _MOST_WRONG, _MOST_ATTENTION = 24, 8
 
@@ -44,7 +45,10 @@ def evaluate(
         page.classes(report),
         page.confusion(plots.confusion(report.confusion, run.labels)),
         page.wrong(*_wrong(source, held_out, scores, run.labels)),
-        page.attention(_attention(model, source, held_out, targets, run.labels)),
+        # A BiT attends to nothing.
+        page.attention(_attention(model, source, held_out, targets, run.labels))
+        if isinstance(model.spec, ViTSpec)
+        else "",
         page.exports(_exports(run.path)),
     ]
     with _files.replacing_folder(run.path / "report") as folder:

@@ -1,10 +1,13 @@
 """The layers that Vision Transformers are made of, one idea a file."""
 
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patches import Patches
 from keras_vit.layers.pooling import AveragePooling, MAPPooling, TokenPooling
+from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
+from keras_vit.layers.std_conv import StdConv
 from keras_vit.layers.stochastic_depth import StochasticDepth
 from keras_vit.layers.transformer_block import AttentionWeights, TransformerBlock
 
@@ -12,10 +15,14 @@ __all__ = [
     "MLP",
     "AttentionWeights",
     "AveragePooling",
+    "GroupNorm",
     "MAPPooling",
     "MultiHeadAttention",
     "PatchEncoder",
     "Patches",
+    "PreActivationUnit",
+    "ResidualUnit",
+    "StdConv",
     "StochasticDepth",
     "TokenPooling",
     "TransformerBlock",

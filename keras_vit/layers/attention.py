@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keras_vit._keras import keras, ops, register
+from keras_vit.layers.position_tables import relative_entries, relative_index
 
 
 @register
@@ -16,20 +17,36 @@ class MultiHeadAttention(keras.layers.Layer):
 
     The backend's fused attention is used wherever the weights are not asked for.
 
+    With a `grid`, each head learns a bias for each offset between two patches and adds it to its
+    logits (relative positions as in BEiT, Bao et al. 2022, and Swin): the table
+    `relative_position_bias` (offsets, heads), zero at first. The official code has no such table.
+
     Args:
         num_heads: heads; must divide the input's width.
         dropout: rate on the attention weights (0 in every published configuration).
+        grid: rows and columns of patches, for relative positions; None for none.
+        class_token: whether a class token stands before the patches; read with `grid` only.
     """
 
-    def __init__(self, num_heads: int, dropout: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        num_heads: int,
+        dropout: float = 0.0,
+        grid: tuple[int, int] | None = None,
+        class_token: bool = False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.dropout = dropout
+        self.grid = None if grid is None else tuple(grid)
+        self.class_token = class_token
         self.drop_weights = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.query = self.key = self.value = self.out = None
+        self.relative_position_bias = None
 
     def build(self, input_shape):
-        """Makes the four projections for inputs (batch, tokens, hidden_dim)."""
+        """Makes the four projections, and the table of offsets, for (batch, tokens, hidden_dim)."""
         width = input_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide the width {width}.")
@@ -39,6 +56,12 @@ class MultiHeadAttention(keras.layers.Layer):
             )
             projection.build((None, None, width))
             setattr(self, name, projection)
+        if self.grid is not None:
+            self.relative_position_bias = self.add_weight(
+                shape=(relative_entries(self.grid, self.class_token), self.num_heads),
+                initializer="zeros",
+                name="relative_position_bias",
+            )
         self.built = True
 
     def call(self, queries, keys=None, training=None, return_attention_weights=False):
@@ -58,21 +81,37 @@ class MultiHeadAttention(keras.layers.Layer):
         key = self._split(self.key(keys))
         value = self._split(self.value(keys))
         scale = (queries.shape[-1] // self.num_heads) ** -0.5
+        bias = self._bias(query.dtype)
         if return_attention_weights or (self.dropout and training is not False):
             logits = ops.einsum("bqhd,bkhd->bhqk", query * scale, key)
+            logits = logits if bias is None else logits + bias
             weights = ops.cast(ops.softmax(ops.cast(logits, "float32")), value.dtype)
             dropped = self.drop_weights(weights, training=training)
             mixed = ops.einsum("bhqk,bkhd->bqhd", dropped, value)
         else:
             weights = None
-            mixed = ops.dot_product_attention(query, key, value, scale=scale)
+            mixed = ops.dot_product_attention(query, key, value, bias=bias, scale=scale)
         # (batch, q, heads, head_dim) to (batch, q, hidden_dim)
         result = self.out(ops.reshape(mixed, (-1, queries.shape[1], queries.shape[-1])))
         return (result, weights) if return_attention_weights else result
 
     def get_config(self):
         """The arguments that build this layer again."""
-        return {**super().get_config(), "num_heads": self.num_heads, "dropout": self.dropout}
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            "grid": self.grid,
+            "class_token": self.class_token,
+        }
+
+    def _bias(self, dtype):
+        if self.grid is None:
+            return None
+        index = relative_index(self.grid, self.class_token)
+        table = ops.cast(self.relative_position_bias, dtype)
+        bias = ops.reshape(ops.take(table, index.ravel(), axis=0), (*index.shape, -1))
+        return ops.transpose(bias, (2, 0, 1))[None]  # (1, heads, tokens, tokens)
 
     def _split(self, x):
         # (batch, tokens, hidden_dim) to (batch, tokens, heads, head_dim)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
+from keras_vit.layers.position_tables import sincos_2d
 
 
 @register
@@ -10,7 +12,7 @@ class PatchEncoder(keras.layers.Layer):
     """Projects patches to the model's width, puts the class token first and adds positions.
 
     (batch, patches, pixels) to (batch, tokens, hidden_dim); tokens = patches + 1 with a class
-    token, which therefore has a position of its own.
+    token, which has a position of its own in a "learned" table and none in the others.
 
     Initialisers as in the official `models_vit.py`: projection LeCun normal, class token zero,
     positions N(0, 0.02).
@@ -18,7 +20,10 @@ class PatchEncoder(keras.layers.Layer):
     Args:
         hidden_dim: width of the embeddings.
         class_token: whether a learned token stands before the patches.
-        position_embedding: "learned", a vector for each position, or "none".
+        position_embedding: "learned", a vector for each position; "learned2d", half a vector for
+            each column, then half for each row (paper, appendix D.4); "sincos2d", fixed waves (see
+            `sincos_2d`); "none", or "relative", which is the attention's: nothing is added here.
+        grid: rows and columns of patches, for "learned2d" and "sincos2d".
     """
 
     def __init__(
@@ -26,12 +31,16 @@ class PatchEncoder(keras.layers.Layer):
         hidden_dim: int,
         class_token: bool = True,
         position_embedding: str = "learned",
+        grid: tuple[int, int] | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if position_embedding in ("learned2d", "sincos2d") and grid is None:
+            raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
         self.hidden_dim = hidden_dim
         self.use_class_token = class_token
         self.position_embedding = position_embedding
+        self.grid = None if grid is None else tuple(grid)
         self.projection = keras.layers.Dense(
             hidden_dim,
             kernel_initializer="lecun_normal",
@@ -39,7 +48,7 @@ class PatchEncoder(keras.layers.Layer):
             name="projection",
         )
         self.class_token = None
-        self.positions = None
+        self.positions = self.columns = self.rows = None
 
     def build(self, input_shape):
         """Makes the projection, the class token and the position table."""
@@ -50,16 +59,21 @@ class PatchEncoder(keras.layers.Layer):
                 shape=(1, 1, self.hidden_dim), initializer="zeros", name="class_token"
             )
         if self.position_embedding == "learned":
-            self.positions = self.add_weight(
-                shape=self.compute_output_shape((1, *input_shape[1:])),
-                initializer=keras.initializers.RandomNormal(stddev=0.02),
-                name="positions",
-            )
+            shape = self.compute_output_shape((1, *input_shape[1:]))
+            self.positions = self._table("positions", shape)
+        elif self.position_embedding == "learned2d":
+            rows, columns = self.grid
+            self.columns = self._table("columns", (columns, self.hidden_dim // 2))
+            self.rows = self._table("rows", (rows, self.hidden_dim // 2))
         self.built = True
 
     def call(self, patches):
         """Embeds `patches` (batch, patches, pixels)."""
         x = self.projection(patches)
+        if self.position_embedding == "learned2d":
+            x = x + ops.cast(self._columns_and_rows(), x.dtype)
+        elif self.position_embedding == "sincos2d":
+            x = x + ops.cast(sincos_2d(self.grid, self.hidden_dim), x.dtype)
         if self.use_class_token:
             token = ops.cast(self.class_token, x.dtype)
             token = ops.broadcast_to(token, (ops.shape(x)[0], 1, self.hidden_dim))
@@ -79,4 +93,19 @@ class PatchEncoder(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "class_token": self.use_class_token,
             "position_embedding": self.position_embedding,
+            "grid": self.grid,
         }
+
+    def _table(self, name: str, shape: tuple[int, ...]):
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        return self.add_weight(shape=shape, initializer=normal, name=name)
+
+    def _columns_and_rows(self):
+        rows, columns = self.grid
+        shape = (rows, columns, self.hidden_dim // 2)
+        halves = [
+            ops.broadcast_to(self.columns[None], shape),
+            ops.broadcast_to(self.rows[:, None], shape),
+        ]
+        # (rows, columns, hidden_dim) to (patches, hidden_dim)
+        return ops.reshape(ops.concatenate(halves, axis=-1), (rows * columns, self.hidden_dim))

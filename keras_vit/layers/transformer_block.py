@@ -23,6 +23,7 @@ class TransformerBlock(keras.layers.Layer):
         dropout: rate on both branches.
         attention_dropout: rate on the attention weights.
         drop_path: chance that an example skips a branch.
+        grid, class_token: as `MultiHeadAttention` has them, for relative positions.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class TransformerBlock(keras.layers.Layer):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         drop_path: float = 0.0,
+        grid: tuple[int, int] | None = None,
+        class_token: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -45,7 +48,7 @@ class TransformerBlock(keras.layers.Layer):
             epsilon=layer_norm_eps, dtype=policy, name="norm_attention"
         )
         self.attention = MultiHeadAttention(
-            num_heads, attention_dropout, dtype=policy, name="attention"
+            num_heads, attention_dropout, grid, class_token, dtype=policy, name="attention"
         )
         self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)
@@ -85,6 +88,8 @@ class TransformerBlock(keras.layers.Layer):
             "dropout": self.dropout,
             "attention_dropout": self.attention.dropout,
             "drop_path": self.drop_path,
+            "grid": self.attention.grid,
+            "class_token": self.attention.class_token,
         }
 
 

@@ -1,6 +1,18 @@
 """Models: a spec in, a `keras.Model` out."""
 
+from keras_vit.models.bit import BiT
+from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import (
+    BiT_R50x1,
+    BiT_R50x3,
+    BiT_R101x1,
+    BiT_R101x3,
+    BiT_R152x4,
+    R26_ViT_B32,
+    R26_ViT_S32,
+    R50_ViT_B16,
+    R50_ViT_L32,
+    R_ViT_Ti16,
     ViT_B8,
     ViT_B16,
     ViT_B16_gap,
@@ -21,6 +33,17 @@ from keras_vit.models.variants import (
 from keras_vit.models.vit import ViT
 
 __all__ = [
+    "BiT",
+    "BiT_R50x1",
+    "BiT_R50x3",
+    "BiT_R101x1",
+    "BiT_R101x3",
+    "BiT_R152x4",
+    "R26_ViT_B32",
+    "R26_ViT_S32",
+    "R50_ViT_B16",
+    "R50_ViT_L32",
+    "R_ViT_Ti16",
     "ViT",
     "ViT_B8",
     "ViT_B16",
@@ -38,4 +61,5 @@ __all__ = [
     "ViT_Ti16",
     "create_model",
     "list_models",
+    "model_from_weights",
 ]

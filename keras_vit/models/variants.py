@@ -3,44 +3,57 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
+from keras_vit.models.bit import BiT
+from keras_vit.models.pretrained import pretrained
 from keras_vit.models.vit import ViT, with_overrides
-from keras_vit.specs import VARIANTS, Preprocessing, find_variant
-from keras_vit.weights.npz import load_weights, num_classes_of
+from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, Spec, ViTSpec, find_variant
 
 
 def create_model(
     name: str,
     num_classes: int | None = None,
-    image_size: int | tuple[int, int] = 224,
+    image_size: int | tuple[int, int] | None = None,
     weights: str | os.PathLike | None = None,
     preprocessing: Preprocessing | None = None,
+    labels: Sequence[str] | None = None,
     **overrides: Any,
-) -> ViT:
+) -> ViT | BiT:
     """A model of the table by its name: "ViT-B_16", also spelled "ViT_B16" or "vit-b/16".
 
     Args:
         name: see `list_models`.
-        num_classes: logits; default: what `weights` has, or 1000. Where it differs from the
-            file's, the head starts at zero.
-        image_size: input size in pixels, one number or (height, width).
-        weights: a `.npz` file in the official layout; default: fresh weights.
-        preprocessing: how images become inputs; default: stretched to the size, [-1, 1].
-        overrides: fields of `ViTSpec`, such as dropout=0.1 or pooling="gap".
+        num_classes: logits; default: what `weights` has, or 1000. Where the number or the labels
+            differ from the file's, the head starts at zero.
+        image_size: input size in pixels, one number or (height, width); default: that of
+            `weights`, or 224. Position tables of another size are resampled.
+        weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
+            `list_weights`), a file in any layout that `load_weights` reads, or a URL of one;
+            default: fresh weights. GELU, epsilon and pre-training representation are the file's.
+        preprocessing: how images become inputs; default: what `weights` says, or stretched to the
+            size, [-1, 1].
+        labels: the classes' names; default: the file's, if it has them and the head is kept.
+        overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1 or pooling="gap".
 
     Raises:
         UsageError: an unknown name or field, or a file that is not this model's.
     """
     name = find_variant(name)
     spec = with_overrides(VARIANTS[name], overrides)
-    in_file = None if weights is None else num_classes_of(weights)
-    if num_classes is None:
-        num_classes = 1000 if in_file is None else in_file
-    model = ViT(spec, num_classes, image_size, preprocessing, name=name)
     if weights is not None:
-        load_weights(model, weights, head="keep" if num_classes == in_file else "reset")
-    return model
+        return pretrained(
+            name, spec, weights, num_classes, image_size, preprocessing, labels, overrides
+        )
+    classes = 1000 if num_classes is None else num_classes
+    size = 224 if image_size is None else image_size
+    return model_class(spec)(spec, classes, size, preprocessing, labels=labels, name=name)
+
+
+def model_class(spec: Spec) -> type[ViT | BiT]:
+    """The class whose models `spec` describes."""
+    return BiT if isinstance(spec, ResNetSpec) else ViT
 
 
 def list_models() -> list[str]:
@@ -51,27 +64,37 @@ def list_models() -> list[str]:
 def _constructor(name: str):
     def constructor(
         num_classes: int | None = None,
-        image_size: int | tuple[int, int] = 224,
+        image_size: int | tuple[int, int] | None = None,
         weights: str | os.PathLike | None = None,
         preprocessing: Preprocessing | None = None,
+        labels: Sequence[str] | None = None,
         **overrides: Any,
-    ) -> ViT:
-        return create_model(name, num_classes, image_size, weights, preprocessing, **overrides)
+    ) -> ViT | BiT:
+        return create_model(
+            name, num_classes, image_size, weights, preprocessing, labels, **overrides
+        )
 
-    spec = VARIANTS[name]
     constructor.__name__ = constructor.__qualname__ = _identifier(name)
     constructor.__doc__ = (
-        f"{name}: hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, MLP "
-        f"{spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling!r}.\n\n"
-        "The arguments are those of `create_model`."
+        f"{name}: {_summary(VARIANTS[name])}.\n\nThe arguments are those of `create_model`."
     )
     return constructor
 
 
 def _identifier(name: str) -> str:
-    # "ViT-B_16-gap" to "ViT_B16_gap"
-    model, size, *pooling = name.split("-")
+    # "ViT-B_16-gap" to "ViT_B16_gap", "R50+ViT-B_16" to "R50_ViT_B16"
+    model, size, *pooling = name.replace("+", "_").split("-")
     return "_".join([model, size.replace("_", ""), *pooling])
+
+
+def _summary(spec: Spec) -> str:
+    if not isinstance(spec, ViTSpec):
+        return f"ResNet-V2 of {spec.layers} units, width {spec.width}"
+    stem = f"ResNet stem of {spec.stem.stages} units, " if spec.stem else ""
+    return (
+        f"{stem}hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, MLP "
+        f"{spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling!r}"
+    )
 
 
 ViT_Pico4 = _constructor("ViT-Pico_4")
@@ -88,3 +111,13 @@ ViT_S16_gap = _constructor("ViT-S_16-gap")
 ViT_S32_gap = _constructor("ViT-S_32-gap")
 ViT_B16_gap = _constructor("ViT-B_16-gap")
 ViT_B32_gap = _constructor("ViT-B_32-gap")
+R_ViT_Ti16 = _constructor("R+ViT-Ti_16")
+R26_ViT_S32 = _constructor("R26+ViT-S_32")
+R26_ViT_B32 = _constructor("R26+ViT-B_32")
+R50_ViT_B16 = _constructor("R50+ViT-B_16")
+R50_ViT_L32 = _constructor("R50+ViT-L_32")
+BiT_R50x1 = _constructor("BiT-R50x1")
+BiT_R101x1 = _constructor("BiT-R101x1")
+BiT_R50x3 = _constructor("BiT-R50x3")
+BiT_R101x3 = _constructor("BiT-R101x3")
+BiT_R152x4 = _constructor("BiT-R152x4")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from keras_vit._errors import UsageError, did_you_mean
@@ -10,21 +11,33 @@ from keras_vit._keras import keras, register
 from keras_vit.layers import (
     AttentionWeights,
     AveragePooling,
+    GroupNorm,
     MAPPooling,
     PatchEncoder,
     Patches,
+    ResidualUnit,
+    StdConv,
     TokenPooling,
     TransformerBlock,
 )
-from keras_vit.specs import Preprocessing, ViTSpec, as_size
+from keras_vit.models.image_model import ImageModel, head
+from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 
 
 @register
-class ViT(keras.Model):
+class ViT(ImageModel):
     """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
 
     It compiles, fits, saves (`.keras`), loads and exports as any Keras model. Layers bear the
-    official names: `encoderblock_0` ..., `encoder_norm`, `pre_logits`, `head`.
+    official names: `encoderblock_0` ..., `encoder_norm`, `pre_logits`, `head`; a hybrid's stem has
+    `conv_root`, `gn_root` and `block1_unit1` ...
+
+    `inner` offers "patch_embeddings" (batch, patches, hidden_dim), projected; "embedded" (batch,
+    tokens, hidden_dim), with class token and positions; "attention_{i}" (batch, heads, tokens,
+    tokens), the weights of block i; "encoderblock_{i}", its output; "encoded", after the final
+    norm, all tokens; "pre_logits", what the head reads; "logits". Hybrids have "gn_root" too,
+    before its relu (batch, height / 2, width / 2, channels), and the output of each
+    "block{i}_unit{j}".
 
     Args:
         spec: the hyperparameters.
@@ -33,11 +46,13 @@ class ViT(keras.Model):
         image_size: input size in pixels, one number or (height, width).
         preprocessing: how images become inputs; default: stretched to the size, [-1, 1].
         head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
+        labels: the classes' names, in the order of the logits.
 
     With `spec.pooling == "none"` the head reads every token: (batch, tokens, num_classes).
 
     Raises:
-        UsageError: the patches do not divide the image, or the preprocessing is for another size.
+        UsageError: the patches do not divide the image, the preprocessing is for another size, or
+            the labels for other classes.
     """
 
     def __init__(
@@ -47,29 +62,21 @@ class ViT(keras.Model):
         image_size: int | tuple[int, int] = 224,
         preprocessing: Preprocessing | None = None,
         head_bias: float = 0.0,
+        labels: Sequence[str] | None = None,
         name: str = "vit",
         **kwargs,
     ):
-        if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 0:
-            raise UsageError(
-                "num_classes must be 0 (no head) or a positive integer. "
-                f"Received: num_classes={num_classes!r}."
-            )
-        height, width = as_size(image_size)
-        preprocessing = preprocessing or Preprocessing(height, width)
-        if (preprocessing.height, preprocessing.width) != (height, width):
-            raise UsageError(
-                f"preprocessing must be for image_size={height} x {width}. "
-                f"Received: {preprocessing.height} x {preprocessing.width}."
-            )
-        spec.grid((height, width))
-        inputs = keras.Input((height, width, 3), name="images")
-        outputs = _forward(inputs, spec, num_classes, head_bias)
-        super().__init__(inputs=inputs, outputs=outputs, name=name, **kwargs)
-        self.spec = spec
-        self.num_classes = num_classes
-        self.image_size = (height, width)
-        self.preprocessing = preprocessing
+        grid = spec.grid(image_size)
+        super().__init__(
+            lambda images: _forward(images, spec, grid, num_classes, head_bias),
+            spec,
+            num_classes,
+            image_size,
+            preprocessing,
+            labels,
+            name,
+            **kwargs,
+        )
         self.head_bias = head_bias
 
     @property
@@ -82,6 +89,7 @@ class ViT(keras.Model):
         """What `inner` offers, from input to output."""
         blocks = range(self.spec.depth)
         return [
+            *_stem_names(self.spec),
             "patch_embeddings",
             "embedded",
             *(name for i in blocks for name in (f"attention_{i}", f"encoderblock_{i}")),
@@ -90,31 +98,12 @@ class ViT(keras.Model):
             "logits",
         ]
 
-    def inner(self, *names: str) -> keras.Model:
-        """A model of the same images and weights whose output is a dict of named inner outputs.
-
-        Args:
-            names: of `inner_names`: "patch_embeddings" (batch, patches, hidden_dim), projected;
-                "embedded" (batch, tokens, hidden_dim), with class token and positions;
-                "attention_{i}" (batch, heads, tokens, tokens), the weights of block i;
-                "encoderblock_{i}", its output; "encoded", after the final norm, all tokens;
-                "pre_logits", what the head reads; "logits".
-        """
-        for name in names:
-            if name not in self.inner_names:
-                raise UsageError(
-                    f"no inner output {name!r}; {did_you_mean(name, self.inner_names)}"
-                )
-        return keras.Model(self.input, {name: self._inner(name) for name in names})
-
     def _inner(self, name: str):
         if name == "patch_embeddings":
             return self.get_layer("patch_encoder").projection(self.get_layer("patches").output)
         if name.startswith("attention_"):
             block = self.get_layer(f"encoderblock_{name.removeprefix('attention_')}")
             return AttentionWeights(block, name=name)(block.input)
-        if name == "logits":
-            return self.output
         layer = {
             "embedded": "patch_encoder",
             "encoded": "encoder_norm",
@@ -122,33 +111,18 @@ class ViT(keras.Model):
         }.get(name, name)
         if layer == "pooling" and self.spec.pooling == "none":
             layer = "encoder_norm"
-        return self.get_layer(layer).output
+        return super()._inner(layer)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that build this model again, as plain values."""
-        return {
-            "spec": self.spec.to_dict(),
-            "num_classes": self.num_classes,
-            "image_size": self.image_size,
-            "preprocessing": self.preprocessing.to_dict(),
-            "head_bias": self.head_bias,
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects=None) -> ViT:
-        """The model of `get_config`, with fresh weights."""
-        config = dict(config)
-        config["spec"] = ViTSpec.from_dict(config["spec"])
-        config["image_size"] = tuple(config["image_size"])
-        config["preprocessing"] = Preprocessing.from_dict(config["preprocessing"])
-        return cls(**config)
+        return {**super().get_config(), "head_bias": self.head_bias}
 
 
-def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
-    x = Patches(spec.patch_size, name="patches")(images)
+def _forward(images, spec: ViTSpec, grid: tuple[int, int], num_classes: int, head_bias: float):
+    x = images if spec.stem is None else _stem(images, spec.stem)
+    x = Patches(spec.patch_size, name="patches")(x)
     x = PatchEncoder(
-        spec.hidden_dim, spec.class_token, spec.position_embedding, name="patch_encoder"
+        spec.hidden_dim, spec.class_token, spec.position_embedding, grid, name="patch_encoder"
     )(x)
     x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
     for i in range(spec.depth):
@@ -160,6 +134,8 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
             spec.dropout,
             spec.attention_dropout,
             drop_path=spec.drop_path * i / max(spec.depth - 1, 1),
+            grid=grid if spec.position_embedding == "relative" else None,
+            class_token=spec.class_token,
             name=f"encoderblock_{i}",
         )(x)
     x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
@@ -171,16 +147,21 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
             kernel_initializer="lecun_normal",
             name="pre_logits",
         )(x)
-    if num_classes:
-        # Logits are float32 under every mixed precision policy: losses want them so.
-        x = keras.layers.Dense(
-            num_classes,
-            kernel_initializer="zeros",
-            bias_initializer=keras.initializers.Constant(head_bias),
-            dtype="float32",
-            name="head",
-        )(x)
+    return head(x, num_classes, head_bias)
+
+
+def _stem(images, stem: ResNetStem):
+    x = StdConv(64 * stem.width, 7, strides=2, name="conv_root")(images)
+    x = GroupNorm(name="gn_root")(x)
+    x = keras.layers.ReLU(name="relu_root")(x)
+    x = keras.layers.MaxPooling2D(3, 2, "same", name="pool_root")(x)
+    for unit in stem.units:
+        x = ResidualUnit(unit.features, unit.strides, name=unit.name)(x)
     return x
+
+
+def _stem_names(spec: ViTSpec) -> list[str]:
+    return ["gn_root", *(unit.name for unit in spec.stem.units)] if spec.stem else []
 
 
 def _pool(x, spec: ViTSpec):
@@ -195,10 +176,11 @@ def _pool(x, spec: ViTSpec):
     return x
 
 
-def with_overrides(spec: ViTSpec, overrides: dict[str, Any]) -> ViTSpec:
+def with_overrides(spec: Spec, overrides: dict[str, Any]) -> Spec:
     """`spec` with some fields replaced; an unknown field raises with the nearest names."""
-    fields = [f.name for f in dataclasses.fields(ViTSpec)]
+    fields = [f.name for f in dataclasses.fields(spec)]
     for name in overrides:
         if name not in fields:
-            raise UsageError(f"ViTSpec has no field {name!r}; {did_you_mean(name, fields)}")
+            known = did_you_mean(name, fields)
+            raise UsageError(f"{type(spec).__name__} has no field {name!r}; {known}")
     return dataclasses.replace(spec, **overrides)

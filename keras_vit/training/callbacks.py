@@ -10,7 +10,7 @@ from pathlib import Path
 
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
-from keras_vit.weights.npz import save_weights
+from keras_vit.weights import save_weights
 
 
 class RunWriter(keras.callbacks.Callback):

@@ -53,7 +53,8 @@ def train(
         recipe: the settings.
         model_name: see `list_models`.
         out: the run folder.
-        weights: a `.npz` file to start from; its head is dropped if the classes differ in number.
+        weights: what to start from, see `create_model`; a head of another number of classes is
+            dropped.
         overwrite: replace a run that is at `out`.
         tensorboard: also write TensorBoard's event files to out/tensorboard.
         verbose: of Keras' `fit`.
@@ -68,7 +69,7 @@ def train(
     extra = [_tensorboard(Path(out))] if tensorboard else []
     split = split_source(source, recipe.held_out)
     keras.utils.set_random_seed(recipe.seed)
-    model = _model(recipe, model_name, len(source.labels), weights)
+    model = _model(recipe, model_name, source.labels, weights)
     steps = _compile(model, recipe, len(split.train))
     settings = {
         "model": model_name,
@@ -76,7 +77,7 @@ def train(
         "weights": None if weights is None else str(weights),
         "versions": versions(),
     }
-    origin = "fresh" if weights is None else Path(weights).name
+    origin = "fresh" if weights is None else os.path.basename(weights)
     folder = runs.create_run(out, model, source, split, settings, origin, overwrite)
     _fit(model, source, split, recipe, steps, RunWriter(folder), extra, verbose)
     return runs.open_run(folder)
@@ -97,13 +98,15 @@ def versions() -> dict[str, str]:
 
 
 def _model(
-    recipe: Recipe, name: str, num_classes: int, weights: str | os.PathLike | None
+    recipe: Recipe, name: str, labels: tuple[str, ...], weights: str | os.PathLike | None
 ) -> keras.Model:
-    overrides = {"drop_path": recipe.drop_path}
-    if recipe.dropout is not None:
-        overrides["dropout"] = recipe.dropout
+    overrides = {} if recipe.dropout is None else {"dropout": recipe.dropout}
+    if recipe.drop_path:  # a BiT has neither
+        overrides["drop_path"] = recipe.drop_path
     with _policy(recipe.precision):
-        return create_model(name, num_classes, recipe.image_size, weights, **overrides)
+        return create_model(
+            name, len(labels), recipe.image_size, weights, labels=labels, **overrides
+        )
 
 
 def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int, int]:

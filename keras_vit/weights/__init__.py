@@ -1,6 +1,26 @@
 """Weights in and out of built models. Nothing here builds one."""
 
+from keras_vit.weights.catalogue import PublishedWeights, find_weights, list_weights
+from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
+from keras_vit.weights.download import fetch
+from keras_vit.weights.loading import Loaded, load_weights
 from keras_vit.weights.names import WeightName, parameter_count, weight_names
-from keras_vit.weights.npz import load_weights, save_weights
+from keras_vit.weights.resampling import resample_patches, resample_positions
+from keras_vit.weights.saving import save_weights
 
-__all__ = ["WeightName", "load_weights", "parameter_count", "save_weights", "weight_names"]
+__all__ = [
+    "Checkpoint",
+    "Loaded",
+    "PublishedWeights",
+    "WeightName",
+    "fetch",
+    "find_weights",
+    "list_weights",
+    "load_weights",
+    "open_checkpoint",
+    "parameter_count",
+    "resample_patches",
+    "resample_positions",
+    "save_weights",
+    "weight_names",
+]

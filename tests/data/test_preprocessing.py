@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import keras_vit
 from keras_vit import Preprocessing, UsageError
-from keras_vit.data import AUGMENTATIONS, preprocess
+from keras_vit._keras import keras
+from keras_vit.data import (
+    AUGMENTATIONS,
+    digits,
+    evaluation_batches,
+    preprocess,
+    training_batches,
+)
 from keras_vit.data.augmentation import _random_box
 
 
@@ -19,6 +28,56 @@ def test_values_are_scaled_to_minus_one_and_one():
     assert (found.shape, found.dtype) == ((1, 2, 2, 3), np.float32)
     assert (found[0, 0] == 1).all()
     assert (found[0, 1] == -1).all()
+
+
+def test_each_channel_has_its_mean_and_scale(rng):
+    image = rng.integers(0, 256, (5, 7, 3)).astype(np.uint8)
+    how = Preprocessing(5, 7, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375))
+    expected = np.empty((5, 7, 3))
+    expected[..., 0] = (image[..., 0] / 255 - 0.485) / 0.229
+    expected[..., 1] = (image[..., 1] / 255 - 0.456) / 0.224
+    expected[..., 2] = (image[..., 2] / 255 - 0.406) / 0.225
+    found = preprocess(image, how)[0]
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_one_number_is_the_same_as_three_alike(rng):
+    image = rng.integers(0, 256, (9, 7, 3)).astype(np.uint8)
+    three = Preprocessing(5, 7, mean=(127.5,) * 3, scale=127.5)
+    np.testing.assert_array_equal(preprocess(image, three), preprocess(image, Preprocessing(5, 7)))
+
+
+def test_channels_survive_json():
+    how = Preprocessing(5, 7, mean=[1, 2.5, 3], scale=(4, 5, 6))
+    assert (how.mean, how.scale) == ((1, 2.5, 3), (4, 5, 6))
+    fields = how.to_dict()
+    assert fields == json.loads(json.dumps(fields))
+    again = Preprocessing.from_dict(fields)
+    assert again == how
+    assert hash(again) == hash(how)
+
+
+def test_channels_survive_a_saved_model(small_spec, tmp_path):
+    how = Preprocessing(16, 24, mean=(1.0, 2.5, 3.0), scale=(4.0, 5.0, 6.0))
+    keras_vit.ViT(small_spec, 2, (16, 24), how).save(tmp_path / "m.keras")
+    assert keras.models.load_model(tmp_path / "m.keras").preprocessing == how
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mean": (1, 2)}, r"mean must be a number or three. Received: mean=\(1, 2\)."),
+        ({"mean": [1, 2, "3"]}, "mean must be a number. Received: mean='3'."),
+        ({"mean": "127.5"}, "mean must be a number. Received: mean='127.5'."),
+        ({"mean": (0, 0, float("nan"))}, "mean must be a number. Received: mean=nan."),
+        ({"scale": (1, 0, 1)}, r"scale must be positive. Received: scale=\(1, 0, 1\)."),
+        ({"scale": -1.0}, "scale must be positive. Received: scale=-1.0."),
+    ],
+)
+def test_means_and_scales_that_are_none_are_refused(change, message):
+    with pytest.raises(UsageError, match=message):
+        Preprocessing(5, 7, **change)
 
 
 def test_takes_one_image_a_batch_and_a_list_of_sizes(rng, small_spec):
@@ -63,6 +122,17 @@ def test_crop_keeps_the_aspect_of_a_wide_model():
     image = np.zeros((100, 100, 3), np.uint8)
     image[:25], image[75:] = 255, 255  # outside a central box of 100 x 50
     assert (preprocess(image, Preprocessing(8, 16, crop=1.0, interpolation="nearest")) == -1).all()
+
+
+def test_training_and_evaluation_normalise_each_channel():
+    # "none" augments nothing: both pipelines give what `preprocess` gives.
+    how = Preprocessing(8, 8, mean=(10.0, 20.0, 30.0), scale=(2.0, 3.0, 4.0))
+    source, chosen = digits(), np.arange(4)
+    expected = preprocess([source.image(i) for i in chosen], how)
+    (found, _), *_ = evaluation_batches(source, chosen, how, 4)
+    np.testing.assert_array_equal(np.asarray(found), expected)
+    (shuffled, _), *_ = training_batches(source, chosen, how, 4, 1)
+    np.testing.assert_array_equal(np.sort(shuffled, axis=0), np.sort(expected, axis=0))
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)

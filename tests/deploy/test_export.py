@@ -8,6 +8,7 @@ import resource
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, deploy
@@ -303,6 +304,21 @@ def test_golden_file_tells_a_runner_that_it_is_right(bundle, converted):
     np.testing.assert_allclose(
         golden["scores"], model.predict(tensor[None], verbose=0)[0], atol=1e-4
     )
+
+
+def test_bundle_tells_each_channels_mean_and_scale(bundle):
+    write, folder = bundle
+    mean, scale = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+    write(preprocessing=keras_vit.Preprocessing(16, 24, mean=mean, scale=scale))
+    description, golden = deploy.read_bundle(folder)
+    told = description["input"]
+    assert (told["mean"], told["scale"]) == (list(mean), list(scale))
+    # As another runner would: from model.json and the image alone.
+    pixels = Image.fromarray(golden["image"]).resize((24, 16), Image.Resampling.BILINEAR)
+    expected = (np.asarray(pixels, np.float64) - told["mean"]) / told["scale"]
+    np.testing.assert_allclose(golden["tensor"], expected, atol=1e-6)
+    scores = Runner(folder / "model.tflite")(golden["tensor"][None])[0]
+    np.testing.assert_allclose(scores, golden["scores"], atol=1e-5)
 
 
 def test_a_bundle_over_budget_leaves_the_old_one(bundle):

@@ -7,13 +7,26 @@ import pytest
 
 from keras_vit import UsageError, layers
 from keras_vit._keras import keras, ops
+from keras_vit.layers.position_tables import relative_entries, relative_index, sincos_2d
 
 LAYERS = {
     "patches": (lambda: layers.Patches(8), (24, 16, 3)),
     "encoder": (lambda: layers.PatchEncoder(48), (6, 192)),
     "encoder_gap": (lambda: layers.PatchEncoder(48, class_token=False), (6, 192)),
     "encoder_bare": (lambda: layers.PatchEncoder(48, position_embedding="none"), (6, 192)),
+    "encoder_2d": (
+        lambda: layers.PatchEncoder(48, position_embedding="learned2d", grid=(2, 3)),
+        (6, 192),
+    ),
+    "encoder_waves": (
+        lambda: layers.PatchEncoder(48, position_embedding="sincos2d", grid=(2, 3)),
+        (6, 192),
+    ),
     "attention": (lambda: layers.MultiHeadAttention(3), (7, 48)),
+    "attention_relative": (
+        lambda: layers.MultiHeadAttention(3, grid=(2, 3), class_token=True),
+        (7, 48),
+    ),
     "mlp": (lambda: layers.MLP(112), (7, 48)),
     "mlp_erf": (lambda: layers.MLP(112, gelu="erf"), (7, 48)),
     "stochastic_depth": (lambda: layers.StochasticDepth(0.5), (7, 48)),
@@ -23,6 +36,20 @@ LAYERS = {
             3, 112, dropout=0.1, attention_dropout=0.1, drop_path=0.1, layer_norm_eps=1e-12
         ),
         (7, 48),
+    ),
+    "block_relative": (lambda: layers.TransformerBlock(3, 112, grid=(2, 3)), (6, 48)),
+    "std_conv": (lambda: layers.StdConv(16, 3, strides=2), (6, 7, 8)),
+    "std_conv_symmetric": (
+        lambda: layers.StdConv(16, 3, 2, "symmetric", epsilon=1e-10, epsilon_outside=False),
+        (6, 7, 8),
+    ),
+    "group_norm": (lambda: layers.GroupNorm(4), (6, 7, 8)),
+    "residual_unit": (lambda: layers.ResidualUnit(32), (4, 5, 128)),
+    "residual_unit_smaller": (lambda: layers.ResidualUnit(32, strides=2), (4, 5, 64)),
+    "pre_activation_unit": (lambda: layers.PreActivationUnit(32), (4, 5, 128)),
+    "pre_activation_unit_smaller": (
+        lambda: layers.PreActivationUnit(32, strides=2),
+        (4, 5, 64),
     ),
     "token": (lambda: layers.TokenPooling(), (7, 48)),
     "average": (lambda: layers.AveragePooling(), (7, 48)),
@@ -137,6 +164,153 @@ def test_fused_attention_equals_the_explicit_one(rng):
     np.testing.assert_allclose(fused, np.asarray(explicit), atol=1e-5)
     np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-5)
     assert weights.shape == (2, 3, 7, 7)
+
+
+def test_relative_bias_is_added_on_both_paths(rng):
+    layer = layers.MultiHeadAttention(3, grid=(2, 3), class_token=True)
+    x = rng.normal(size=(2, 7, 48)).astype(np.float32)
+    plain = np.asarray(layer(x))
+    table = rng.normal(size=(3 * 5 + 3, 3)).astype(np.float32)
+    layer.relative_position_bias.assign(table)
+    explicit, weights = layer(x, training=False, return_attention_weights=True)
+    heads = [
+        np.asarray(projection(x)).reshape(2, 7, 3, 16).transpose(0, 2, 1, 3)
+        for projection in (layer.query, layer.key)
+    ]
+    logits = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 4
+    logits += table[relative_index((2, 3), True)].transpose(2, 0, 1)
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(np.asarray(weights), expected, atol=1e-5)
+    fused = np.asarray(layer(x))
+    np.testing.assert_allclose(fused, np.asarray(explicit), atol=1e-5)
+    assert np.abs(fused - plain).max() > 1e-2
+
+
+def test_relative_index_counts_offsets_and_sets_the_class_token_apart():
+    index = relative_index((2, 3), class_token=False)
+    # From the patch (1, 2), the last, the offset to (0, 0) is the largest; its own is the middle.
+    assert (index[5, 0], index[5, 5], index[0, 5]) == (14, 7, 0)
+    # One to the right is one offset, wherever it starts, and not one down.
+    assert index[0, 1] == index[1, 2] == index[4, 5] == 6
+    assert index[0, 3] == index[2, 5] == 2
+    assert sorted(set(index.ravel())) == list(range(15))
+    with_token = relative_index((2, 3), class_token=True)
+    np.testing.assert_array_equal(with_token[1:, 1:], index)
+    assert with_token[0, 0] == 17
+    assert set(with_token[0, 1:]) == {15}
+    assert set(with_token[1:, 0]) == {16}
+    assert relative_entries((2, 3), True) == 18
+
+
+def test_waves_are_those_of_big_vision(fixtures):
+    expected = np.load(fixtures / "sincos2d.npz")
+    for key in expected.files:
+        rows, columns, width = map(int, key.split("x"))
+        found = sincos_2d((rows, columns), width)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, expected[key], atol=1e-6, err_msg=key)
+
+
+def test_column_and_row_tables_stand_side_by_side_and_spare_the_class_token():
+    layer = layers.PatchEncoder(4, position_embedding="learned2d", grid=(2, 3))
+    layer(np.zeros((1, 6, 5), np.float32))
+    layer.class_token.assign(np.full((1, 1, 4), 10.0))
+    layer.columns.assign([[0, 0], [1, 1], [2, 2]])
+    layer.rows.assign([[0, 5], [0, 6]])
+    found = np.asarray(layer(np.zeros((1, 6, 5), np.float32)))[0]
+    np.testing.assert_array_equal(found[0], 10)
+    columns, rows = [0, 1, 2, 0, 1, 2], [5, 5, 5, 6, 6, 6]
+    expected = [[c, c, 0, r] for c, r in zip(columns, rows, strict=True)]
+    np.testing.assert_array_equal(found[1:], expected)
+
+
+def test_waves_spare_the_class_token_and_are_no_weight():
+    layer = layers.PatchEncoder(8, position_embedding="sincos2d", grid=(2, 3))
+    found = np.asarray(layer(np.zeros((1, 6, 5), np.float32)))[0]
+    assert not found[0].any()
+    np.testing.assert_allclose(found[1:], sincos_2d((2, 3), 8), atol=1e-6)
+    assert len(layer.weights) == 3  # kernel, bias, class token
+
+
+@pytest.mark.parametrize("kind", ["learned2d", "sincos2d"])
+def test_grid_positions_need_the_grid(kind):
+    with pytest.raises(UsageError, match=f"position_embedding='{kind}' needs the patches' grid"):
+        layers.PatchEncoder(8, position_embedding=kind)
+
+
+def test_group_norm_keeps_float32_statistics_in_half_precision(rng):
+    # Around 30000, half precision overflows in the squares, and bfloat16 loses the deviations.
+    x = (30_000 + 256 * rng.integers(-8, 9, size=(2, 8, 8, 8))).astype(np.float32)
+    expected = np.asarray(layers.GroupNorm(4)(x))
+    for dtype in ("mixed_float16", "mixed_bfloat16"):
+        layer = layers.GroupNorm(4, dtype=keras.mixed_precision.Policy(dtype))
+        found = np.asarray(ops.cast(layer(ops.cast(x, layer.compute_dtype)), "float32"))
+        np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+def test_group_norm_normalises_each_group_then_scales_each_channel(rng):
+    layer = layers.GroupNorm(2, epsilon=0.5)
+    x = rng.normal(3, 2, size=(2, 3, 4, 6)).astype(np.float32)
+    layer.build(x.shape)
+    scale, shift = rng.normal(size=(2, 6)).astype(np.float32)
+    layer.set_weights([scale, shift])
+    groups = x.reshape(2, 12, 2, 3).astype(np.float64)
+    normal = groups - groups.mean((1, 3), keepdims=True)
+    normal /= np.sqrt(groups.var((1, 3), keepdims=True) + 0.5)
+    np.testing.assert_allclose(
+        np.asarray(layer(x)), normal.reshape(x.shape) * scale + shift, atol=1e-5
+    )
+
+
+def test_group_norm_refuses_groups_that_do_not_divide_the_channels():
+    with pytest.raises(UsageError, match="groups=32 does not divide the channels. Received: 48"):
+        layers.GroupNorm()(np.zeros((1, 4, 4, 48), np.float32))
+
+
+@pytest.mark.parametrize(("outside", "epsilon"), [(True, 0.1), (False, 0.1)])
+def test_standardised_convolution_divides_by_its_rule(rng, outside, epsilon):
+    layer = layers.StdConv(5, 1, epsilon=epsilon, epsilon_outside=outside)
+    layer.build((None, 1, 1, 7))
+    kernel = rng.normal(2, 0.3, size=(1, 1, 7, 5)).astype(np.float32)
+    layer.set_weights([kernel])
+    centred = kernel - kernel.mean((0, 1, 2))
+    variance = kernel.var((0, 1, 2))
+    divisor = np.sqrt(variance) + epsilon if outside else np.sqrt(variance + epsilon)
+    x = rng.normal(size=(1, 1, 1, 7)).astype(np.float32)
+    expected = x[0, 0] @ (centred / divisor)[0, 0]
+    np.testing.assert_allclose(np.asarray(layer(x))[0, 0], expected, atol=1e-5)
+
+
+def test_kernels_are_standardised_in_float32_under_mixed_precision(rng):
+    # A kernel whose mean dwarfs its deviations: rounded to bfloat16 first, none would be left.
+    kernel = (100 + rng.normal(size=(1, 1, 64, 5))).astype(np.float32)
+    x = np.eye(64, dtype=np.float32).reshape(64, 1, 1, 64)
+    found = []
+    for policy in ("float32", "mixed_bfloat16"):
+        layer = layers.StdConv(5, 1, dtype=keras.mixed_precision.Policy(policy))
+        layer.build((None, 1, 1, 64))
+        layer.set_weights([kernel])
+        found.append(np.asarray(ops.cast(layer(ops.cast(x, layer.compute_dtype)), "float32")))
+    np.testing.assert_allclose(found[1], found[0], atol=0.02)
+
+
+@pytest.mark.parametrize(("padding", "first"), [("same", 1), ("symmetric", 0)])
+def test_a_stride_of_two_starts_where_its_padding_says(padding, first):
+    layer = layers.StdConv(1, 3, strides=2, padding=padding)
+    layer.build((None, 4, 4, 1))
+    kernel = np.zeros((3, 3, 1, 1), np.float32)
+    kernel[1, 1] = 1  # the centre stands out: its place is where the output has the image's peak
+    layer.set_weights([kernel])
+    x = np.zeros((1, 4, 4, 1), np.float32)
+    x[0, first, first] = 1
+    y = np.asarray(layer(x))[0, :, :, 0]
+    assert y.shape == (2, 2)
+    assert y[0, 0] == y.max() > 2
+
+
+def test_fresh_residual_unit_passes_the_residual_on(rng):
+    x = rng.normal(size=(2, 4, 5, 128)).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(layers.ResidualUnit(32)(x)), np.maximum(x, 0))
 
 
 def test_attention_refuses_heads_that_do_not_divide_the_width():

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from keras_vit import Preprocessing, UsageError, ViTSpec
+from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViTSpec
+from keras_vit.specs import spec_from_dict
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,19 @@ from keras_vit import Preprocessing, UsageError, ViTSpec
         ({"patch_size": 16.0}, "patch_size must be a positive integer"),
         ({"pooling": "mean"}, "pooling must be one of token, gap, map, none. Received: .*'mean'"),
         ({"gelu": "relu"}, "gelu must be one of tanh, erf"),
-        ({"position_embedding": "1d"}, "position_embedding must be one of learned, none"),
+        (
+            {"position_embedding": "1d"},
+            "must be one of learned, learned2d, sincos2d, relative, none. Received: .*'1d'",
+        ),
+        (
+            {"position_embedding": "learned2d", "hidden_dim": 15, "num_heads": 3},
+            "'learned2d' needs a hidden_dim that is a multiple of 2. Received: hidden_dim=15",
+        ),
+        (
+            {"position_embedding": "sincos2d", "hidden_dim": 18, "num_heads": 3},
+            "'sincos2d' needs a hidden_dim that is a multiple of 4. Received: hidden_dim=18",
+        ),
+        ({"stem": (3, 4, 9)}, r"stem must be a ResNetStem or None. Received: stem=\(3, 4, 9\)"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\). Received: dropout=1.0"),
         ({"drop_path": -0.1}, r"drop_path must lie in \[0, 1\)"),
         ({"dropout": "a lot"}, "dropout must be a number"),
@@ -51,13 +64,66 @@ def test_preprocessing_refuses(change, message):
 def test_specs_round_trip_through_json(small_spec):
     for spec in (
         dataclasses.replace(small_spec, representation_dim=20, pooling="map"),
+        dataclasses.replace(small_spec, stem=ResNetStem()),
+        dataclasses.replace(small_spec, stem=ResNetStem((3, 4, 9), width=2)),
+        ResNetStem((2, 2)),
+        ResNetSpec((3, 4, 6, 3), width=3),
         Preprocessing(32, 48, crop=0.875),
     ):
-        assert type(spec).from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+        again = type(spec).from_dict(json.loads(json.dumps(spec.to_dict())))
+        assert again == spec
+        assert hash(again) == hash(spec)
+
+
+def test_a_spec_says_which_kind_it_is(small_spec):
+    for spec in (small_spec, ResNetSpec((1, 1, 1, 1))):
+        assert spec_from_dict(spec.to_dict()) == spec
+
+
+def test_specs_written_before_there_were_stems_still_load(small_spec):
+    fields = small_spec.to_dict()
+    del fields["stem"]
+    assert ViTSpec.from_dict(fields) == small_spec
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ResNetStem(3), "stages must be a tuple of integers. Received: stages=3"),
+        (lambda: ResNetStem((3, 0)), "stages must be a positive integer. Received: stages=0"),
+        (lambda: ResNetStem(width=0.5), "width must be a positive integer"),
+        (lambda: ResNetSpec((3, 4, 6)), r"layers must be four numbers. Received: .*\(3, 4, 6\)"),
+        (lambda: ResNetSpec((3, 4, 6, "3")), "layers must be a positive integer"),
+        (lambda: ResNetSpec.from_dict({"width": 1}), r"missing fields \['layers'\]"),
+        (lambda: ResNetStem.from_dict({"depth": 1}), r"unknown fields \['depth'\]"),
+    ],
+)
+def test_resnets_refuse(build, message):
+    with pytest.raises(UsageError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("stages", "stride", "channels"),
+    [((), 4, 64), ((2,), 4, 256), ((3, 4, 9), 16, 1024), ((2, 2, 2, 2), 32, 2048)],
+)
+def test_stem_knows_its_stride_and_channels(stages, stride, channels):
+    stem = ResNetStem(stages)
+    assert (stem.stride, stem.channels) == (stride, channels)
+    assert ResNetStem(stages, width=2).channels == 2 * channels
+
+
+def test_grid_counts_the_stems_stride(small_spec):
+    spec = dataclasses.replace(small_spec, patch_size=2, stem=ResNetStem((1, 1)))
+    assert spec.stride == 16
+    assert spec.grid((32, 64)) == (2, 4)
+    message = r"multiple of 16 \(patch_size=2, stem 8\). Received: 40 x 70; the nearest is 32 x 64"
+    with pytest.raises(UsageError, match=message):
+        spec.grid((40, 70))
 
 
 def test_unknown_and_missing_fields_are_named(small_spec):
     fields = small_spec.to_dict()
     del fields["depth"]
-    with pytest.raises(UsageError, match=r"unknown fields \['stem'\], missing fields \['depth'\]"):
-        ViTSpec.from_dict({**fields, "stem": None})
+    with pytest.raises(UsageError, match=r"unknown fields \['root'\], missing fields \['depth'\]"):
+        ViTSpec.from_dict({**fields, "root": None})

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import models
-from keras_vit._keras import LEGACY
-from keras_vit.specs import VARIANTS
+from keras_vit import ResNetSpec, ResNetStem, models
+from keras_vit._keras import LEGACY, keras
+from keras_vit.specs import VARIANTS, PositionEmbedding, find_variant
 from keras_vit.weights import parameter_count
 
-# At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`. Pico is
-# ours: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137 (positions) + 4 blocks + norm + head.
+# At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, and timm's
+# `resnetv2_*_bit` for BiT. Pico is ours: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137
+# (positions) + 4 blocks + norm + head.
 PARAMETERS = {
     "ViT-Pico_4": 402_984,
     "ViT-Ti_16": 5_717_416,
@@ -30,6 +33,16 @@ PARAMETERS = {
     "ViT-S_32-gap": 22_878_184,
     "ViT-B_16-gap": 86_566_120,
     "ViT-B_32-gap": 88_222_696,
+    "R+ViT-Ti_16": 6_337_704,
+    "R26+ViT-S_32": 36_431_912,
+    "R26+ViT-B_32": 101_383_976,
+    "R50+ViT-B_16": 98_659_112,
+    "R50+ViT-L_32": 328_994_856,
+    "BiT-R50x1": 25_549_352,
+    "BiT-R101x1": 44_541_480,
+    "BiT-R50x3": 217_319_080,
+    "BiT-R101x3": 387_934_888,
+    "BiT-R152x4": 936_533_224,
 }
 # With a representation as wide as the model and 21,843 classes, as in imagenet21k/.
 PRETRAINED = {
@@ -38,6 +51,7 @@ PRETRAINED = {
     "ViT-L_16": 326_740_307,
     "ViT-L_32": 328_949_075,
     "ViT-H_14": 660_385_363,
+    "R50+ViT-B_16": 115_277_971,
 }
 
 
@@ -54,6 +68,8 @@ def unallocated():
 
         with StatelessScope(initialize_variables=False):
             yield
+        # Keras would fill them all, gigabytes of them, the next time that any model is built.
+        keras.utils.clear_session()
 
 
 def test_every_variant_has_an_expected_count():
@@ -65,7 +81,8 @@ def test_exact_parameter_count(name):
     with unallocated():
         model = keras_vit.create_model(name)
         assert model.count_params() == PARAMETERS[name]
-    assert model.name == name
+    assert model.name == name.replace("+", "_")  # TensorFlow refuses it in scopes
+    assert find_variant(model.name) == name
     assert parameter_count(VARIANTS[name]) == PARAMETERS[name]
 
 
@@ -84,13 +101,59 @@ def test_counting_by_names_is_counting_the_model(small_spec, pooling):
     assert parameter_count(spec, 5, (16, 24)) == model.count_params()
 
 
+@pytest.mark.parametrize("kind", get_args(PositionEmbedding))
+@pytest.mark.parametrize("pooling", ["token", "gap"])
+def test_counting_by_names_knows_every_kind_of_positions(small_spec, kind, pooling):
+    changes = {"pooling": pooling, "position_embedding": kind, "stem": ResNetStem((1, 1))}
+    spec = models.vit.with_overrides(small_spec, {**changes, "patch_size": 1})
+    model = keras_vit.ViT(spec, 5, (16, 24))
+    assert parameter_count(spec, 5, (16, 24)) == model.count_params()
+
+
+@pytest.mark.parametrize("num_classes", [0, 5])
+def test_counting_by_names_is_counting_a_bit(num_classes):
+    spec = ResNetSpec((2, 1, 1, 1))
+    model = keras_vit.BiT(spec, num_classes, (40, 33))
+    assert parameter_count(spec, num_classes) == model.count_params()
+
+
+def test_published_dropout():
+    published = {name for name, spec in VARIANTS.items() if getattr(spec, "dropout", 0)}
+    assert published == {"ViT-L_16", "ViT-H_14", "R50+ViT-B_16", "R50+ViT-L_32"}
+    assert VARIANTS["R50+ViT-L_32"].dropout == 0.1
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("B/16", "ViT-B_16"),
+        ("B_16", "ViT-B_16"),
+        ("Ti/16", "ViT-Ti_16"),
+        ("s/16-gap", "ViT-S_16-gap"),
+        ("R50+L/32", "R50+ViT-L_32"),
+        ("R50_L_32", "R50+ViT-L_32"),
+        ("R50_ViT_L32", "R50+ViT-L_32"),
+        ("R_Ti_16", "R+ViT-Ti_16"),
+        ("R26+ViT-S/32", "R26+ViT-S_32"),
+        ("bit_r50x1", "BiT-R50x1"),
+        ("R152x4", "BiT-R152x4"),
+    ],
+)
+def test_short_spellings(spelling, name):
+    assert find_variant(spelling) == name
+
+
+def test_no_two_variants_share_a_spelling():
+    assert [find_variant(name) for name in VARIANTS] == list(VARIANTS)
+
+
 @pytest.mark.parametrize("spelling", ["ViT_Ti16", "vit-ti/16", "ViT-Ti_16", "VITTI16"])
 def test_spellings(spelling):
     assert keras_vit.create_model(spelling, 2, 32).spec == VARIANTS["ViT-Ti_16"]
 
 
 def test_constructors_are_the_table():
-    constructors = {n for n in models.__all__ if n.startswith("ViT_")}
+    constructors = {n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_", n)}
     assert len(constructors) == len(VARIANTS)
     for name in constructors:
         assert getattr(keras_vit, name).__name__ == name
@@ -106,7 +169,7 @@ def test_unknown_name_suggests_the_nearest(typo, meant):
 
 
 def test_unrelated_name_lists_all():
-    with pytest.raises(keras_vit.UsageError, match="choose one of ViT-Pico_4, .*ViT-B_32-gap"):
+    with pytest.raises(keras_vit.UsageError, match="choose one of ViT-Pico_4, .*BiT-R152x4"):
         keras_vit.create_model("resnet50")
 
 

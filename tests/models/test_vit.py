@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit._keras import keras
+from keras_vit.specs import PositionEmbedding
 
 FIXTURES = {
     "vit_token": ("vit_token", 10, 48, {}),
@@ -27,6 +29,7 @@ FIXTURES = {
     ),
 }
 POOLINGS = ("token", "gap", "map", "none")
+POSITIONS = get_args(PositionEmbedding)
 
 
 @pytest.fixture(params=FIXTURES)
@@ -82,6 +85,44 @@ def test_shapes_of_every_named_inner_output(small_spec, rng, pooling):
         "pre_logits": (*head, 20),
         "logits": (*head, 5),
     }
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("pooling", ["token", "gap"])
+def test_positions_tell_the_same_patches_apart(small_spec, randomised, rng, kind, pooling):
+    spec = dataclasses.replace(small_spec, position_embedding=kind, pooling=pooling)
+    model = randomised(keras_vit.ViT(spec, 5, (16, 24)))
+    images = rng.normal(size=(1, 16, 24, 3)).astype(np.float32)
+    moved = np.roll(images, 8, axis=2)  # by one patch
+    difference = np.abs(np.asarray(model(images)) - np.asarray(model(moved))).max()
+    assert difference < 1e-5 if kind == "none" else difference > 1e-3
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_saved_model_keeps_its_positions(small_spec, randomised, rng, tmp_path, kind):
+    spec = dataclasses.replace(small_spec, position_embedding=kind)
+    labels = ("a", "b", "c")
+    model = randomised(keras_vit.ViT(spec, 3, (16, 24), labels=labels))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+    np.testing.assert_array_equal(
+        model.predict(images, verbose=0), again.predict(images, verbose=0)
+    )
+    assert (again.spec, again.labels) == (spec, labels)
+
+
+def test_relative_positions_hold_with_attention_dropout_and_for_looking(
+    small_spec, randomised, rng
+):
+    changes = {"position_embedding": "relative", "attention_dropout": 0.5}
+    model = randomised(keras_vit.ViT(dataclasses.replace(small_spec, **changes), 5, (16, 24)))
+    images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+    attention = np.asarray(model.inner("attention_0")(images)["attention_0"])
+    table = model.get_layer("encoderblock_0").attention.relative_position_bias
+    table.assign(np.zeros(tuple(table.shape)))
+    without = np.asarray(model.inner("attention_0")(images)["attention_0"])
+    assert np.abs(attention - without).max() > 1e-3
 
 
 def test_inner_attention_is_that_of_the_block(small_spec, rng, randomised):
@@ -195,6 +236,7 @@ def test_drop_path_rises_linearly(small_spec):
         ({"image_size": (16, 16, 3)}, "one number or two"),
         ({"image_size": 0}, "must be a positive integer"),
         ({"num_classes": -1}, "num_classes must be 0"),
+        ({"labels": ["a"]}, "labels must name each of the 2 classes. Received: 1 labels"),
         ({"num_classes": 2.5}, "num_classes must be 0"),
         (
             {"preprocessing": keras_vit.Preprocessing(16, 16), "image_size": 32},

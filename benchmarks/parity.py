@@ -1,0 +1,71 @@
+"""The largest difference from each reference implementation, over the fixtures of the tests."""
+
+from __future__ import annotations
+
+import runpy
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import keras_vit
+from keras_vit._keras import backend
+from keras_vit.weights import open_checkpoint
+
+FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
+STAGES = keras_vit.ViTSpec(2, 48, 2, 3, 96, stem=keras_vit.ResNetStem((2, 1)))
+# The file (or the spec, where a rule makes the weights), outputs, what model_from_weights is told.
+CASES = (
+    ("vit_token.weights.npz", "vit_token", {}),
+    ("vit_token_linen.weights.npz", "vit_token", {}),
+    ("vit_token.weights.npz", "vit_resolution_token_3to5", {"image_size": 80}),
+    ("vit_token.weights.npz", "vit_token_unpooled", {"pooling": "none"}),
+    ("vit_token_prelogits.weights.npz", "vit_token_prelogits", {}),
+    (
+        "vit_token_prelogits.weights.npz",
+        "vit_finetune_drophead",
+        {"num_classes": 5, "image_size": 48},
+    ),
+    ("hybrid_stem.weights.npz", "hybrid_stem", {}),
+    ("hybrid_stem_linen.weights.npz", "hybrid_stem", {}),
+    (STAGES, "hybrid_stages", {"num_heads": 3, "image_size": (64, 96)}),
+    (keras_vit.ResNetSpec((2, 1, 1, 1)), "bit", {"image_size": (70, 97)}),
+    ("timm_token.safetensors", "timm_token", {}),
+    ("timm_map.safetensors", "timm_map", {}),
+    ("hf_classifier.safetensors", "hf_classifier", {}),
+    ("hf_base.safetensors", "hf_base", {}),
+)
+
+
+def main() -> None:
+    header = f"{'outputs':27}{'layout of the file':43}{'logits':>9}{'encoded':>9}"
+    print(f"Keras on {backend()}", header, "-" * len(header), sep="\n")
+    for source, outputs, arguments in CASES:
+        expected = np.load(FIXTURES / f"{outputs}.io.npz")
+        with tempfile.TemporaryDirectory() as folder:
+            file = _file(source, expected, Path(folder))
+            with open_checkpoint(file) as checkpoint:
+                dialect = checkpoint.dialect
+            model = keras_vit.model_from_weights(file, **arguments)
+        if "head_kernel" in expected.files:
+            model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
+        cells = "".join(f"{_difference(model, expected, n):>9}" for n in ("logits", "encoded"))
+        print(f"{outputs:27}{dialect:43}{cells}", flush=True)
+
+
+def _file(source, expected, folder: Path) -> Path:
+    if isinstance(source, str):
+        return FIXTURES / source
+    write = runpy.run_path(str(FIXTURES / "seeded_weights.py"))["write"]
+    return write(folder, source, expected["logits"].shape[1], expected["images"].shape[1:3])
+
+
+def _difference(model, expected, name: str) -> str:
+    if name not in expected.files:
+        return "-"
+    found = np.asarray(model.inner(name)(expected["images"])[name])
+    return f"{np.abs(found - expected[name]).max():.1e}"
+
+
+if __name__ == "__main__":
+    main()

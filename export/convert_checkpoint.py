@@ -1,0 +1,185 @@
+"""Converts a file of weights to another layout, or says with --inspect what a file holds.
+
+IN is a file in any layout that keras_vit reads: the official .npz in all its spellings, BiT's, or
+the safetensors of timm or transformers (a folder of theirs, too). OUT's layout is told by its
+name, or by --to. What was written is read again and compared before the command says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from keras_vit import _checks, _command, _files
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.weights.tensors import display
+
+_SUFFIXES = {".npz": "npz", ".safetensors": "safetensors", ".keras": "keras", "": "saved_model"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    input: _command.positional("IN") = None
+    """The file or folder to read."""
+    output: _command.positional("OUT") = None
+    """The file to write; a folder for a SavedModel."""
+    to: Literal["npz", "safetensors", "keras", "saved_model"] | None = None
+    """What OUT becomes; default: told by its suffix, no suffix for a SavedModel."""
+    layout: Literal["timm", "transformers"] = "timm"
+    """Of a .safetensors: whose names it bears; their JSON files are written beside it."""
+    inspect: Path | None = None
+    """Say what this file holds and write nothing; no model is built."""
+    num_classes: int | None = None
+    """Logits; another number than IN's starts a head of zeros. Default: IN's."""
+    image_size: tuple[int, ...] | None = None
+    """One number or height and width, in pixels; positions are resampled. Default: IN's."""
+    positions: Literal["bilinear", "bicubic"] = "bilinear"
+    """How positions are resampled: as the official code, or as timm."""
+    allow_nonfinite: bool = False
+    """Take NaN and infinite values, which are otherwise refused."""
+    overwrite: bool = False
+    """Replace what is at OUT."""
+
+    def __post_init__(self):
+        if self.inspect is None and (self.input is None or self.output is None):
+            raise UsageError("expected IN and OUT, or --inspect FILE.")
+        if self.inspect is not None and self.input is not None:
+            raise UsageError("--inspect FILE writes nothing; leave IN and OUT out.")
+        if self.num_classes is not None and self.num_classes < 0:
+            raise UsageError(f"num_classes must not be negative. Received: {self.num_classes}.")
+        for side in self.image_size or ():
+            _checks.positive_integer("image_size", side)
+        if self.image_size is not None and len(self.image_size) > 2:
+            raise UsageError(f"image_size must be one number or two. Received: {self.image_size}.")
+
+
+def main(arguments: Arguments) -> None:
+    from keras_vit.weights import open_checkpoint
+
+    if arguments.inspect is not None:
+        with open_checkpoint(arguments.inspect) as checkpoint:
+            print(_description(checkpoint))
+        return
+    kind = _kind(arguments)
+    from keras_vit.models.pretrained import from_checkpoint
+
+    size = arguments.image_size
+    with open_checkpoint(arguments.input) as checkpoint:
+        print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
+        model = from_checkpoint(
+            checkpoint,
+            checkpoint.spec,
+            checkpoint.variant,
+            arguments.num_classes,
+            None if size is None else (size * 2)[:2],
+            None,
+            None,
+            {},
+            positions=arguments.positions,
+            allow_nonfinite=arguments.allow_nonfinite,
+        )
+        print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
+    print(f"wrote    {arguments.output}: {_write(model, arguments, kind)}")
+
+
+def _kind(arguments: Arguments) -> str:
+    output = arguments.output
+    kind = arguments.to or _SUFFIXES.get(output.suffix)
+    if kind is None:
+        raise UsageError(
+            f"{output}: expected .npz, .safetensors, .keras or a folder, or pass --to."
+        )
+    suffix = next(suffix for suffix, name in _SUFFIXES.items() if name == kind)
+    if suffix and output.suffix != suffix:
+        raise UsageError(f"{output}: expected a name that ends in {suffix} for --to {kind}.")
+    if output.resolve() == arguments.input.resolve():
+        raise UsageError(f"{output} is IN itself; choose another OUT.")
+    if output.exists() and not arguments.overwrite:
+        raise UsageError(f"{output} exists; choose another OUT or --overwrite it.")
+    if output.is_dir() != (kind == "saved_model") and output.exists():
+        raise UsageError(f"{output} is {'a folder' if output.is_dir() else 'a file'}.")
+    if output.is_dir() and any(output.iterdir()) and not (output / "saved_model.pb").is_file():
+        raise UsageError(f"{output} is not empty and holds no SavedModel; choose another OUT.")
+    return kind
+
+
+def _write(model: Any, arguments: Arguments, kind: str) -> str:
+    if kind == "saved_model":
+        from keras_vit import deploy
+
+        difference = deploy.export_saved_model(model, arguments.output)
+        return f"SavedModel, within {difference:.1e} of Keras when run"
+    if kind == "keras":
+        return _write_keras(model, arguments.output)
+    from keras_vit.weights import open_checkpoint, save_weights, weight_names
+
+    layout = "official" if kind == "npz" else arguments.layout
+    save_weights(model, arguments.output, layout)
+    names = weight_names(model.spec, model.num_classes, model.image_size)
+    with open_checkpoint(arguments.output) as again:
+        for name in names:
+            variable = np.asarray(name.variable(model)).reshape(name.shape)
+            if not np.array_equal(again.read(name.key, name.shape), variable, equal_nan=True):
+                raise RefusedError(f"{arguments.output}: {name.key} was not read back as written.")
+        return f"{again.dialect}, all {len(names)} weights read back, bit-equal"
+
+
+def _write_keras(model: Any, output: Path) -> str:
+    from keras_vit._keras import keras
+
+    with _files.replacing(output) as temporary:
+        model.save(temporary)
+        again = keras.models.load_model(temporary)
+        for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+            if not np.array_equal(one, other, equal_nan=True):
+                raise RefusedError(f"{output}: a weight was not read back as written.")
+    return f"Keras model, all {len(model.weights)} weights read back, bit-equal"
+
+
+def _description(checkpoint: Any) -> str:
+    spec, size, state = checkpoint.spec, checkpoint.image_size, checkpoint.head_state
+    file = checkpoint.tensors.path
+    lines = {
+        "file": f"{file}, {file.stat().st_size / 2**20:,.1f} MiB",
+        "dialect": checkpoint.dialect,
+        "model": _summary(spec, checkpoint.variant),
+        "resolution": "any" if size is None else f"{size[0]} x {size[1]}",
+        "classes": str(checkpoint.num_classes),
+        "head": {"zero": "zero: all zeros, as pre-training files are", "none": "none"}.get(
+            state, state
+        ),
+        "parameters": f"{checkpoint.parameters:,}",
+        "ignored": _names(checkpoint.layout.ignored),
+        "unknown": _names(checkpoint.layout.unknown),
+    }
+    return "\n".join(f"{name:<10}  {text}" for name, text in lines.items())
+
+
+def _names(keys: tuple[str, ...]) -> str:
+    shown = ", ".join(display(key) for key in keys[:3])
+    return f"{len(keys)} keys: {shown}{' ...' if len(keys) > 3 else ''}" if keys else "none"
+
+
+def _summary(spec: Any, variant: str | None) -> str:
+    name = variant or "none of the table"
+    if not hasattr(spec, "hidden_dim"):
+        return f"{name}: BiT ResNet-V2 of {spec.layers} units, width {spec.width}"
+    stem = f"ResNet stem of {spec.stem.stages} units, " if spec.stem else ""
+    head = f", representation {spec.representation_dim}" if spec.representation_dim else ""
+    return (
+        f"{name}: {stem}hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, MLP "
+        f"{spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling}{head}, positions "
+        f"{spec.position_embedding}, GELU {spec.gelu}, epsilon {spec.layer_norm_eps:g}"
+    )
+
+
+def _of(model: Any) -> str:
+    height, width = model.image_size
+    return f"{height} x {width}, {model.num_classes} classes, {model.count_params():,} parameters"
+
+
+if __name__ == "__main__":
+    _command.run(main, Arguments)

@@ -1,0 +1,112 @@
+"""What the classes are called: ImageNet-1k's names, and predictions in words."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from keras_vit._checks import positive_integer
+from keras_vit._errors import UsageError
+
+_IMAGENET2012 = "imagenet2012.txt"
+
+
+def imagenet2012_labels() -> tuple[str, ...]:
+    """The names of ImageNet-1k's 1000 classes, in the order of the logits: "tench, Tinca_tinca" ...
+
+    Each is all of its synset's lemmas, as in the official `ilsvrc2012_wordnet_lemmas.txt`; "crane"
+    stands there twice, for the bird and for the machine.
+    """
+    return tuple(names for _, names in _imagenet2012())
+
+
+def imagenet2012_ids() -> tuple[str, ...]:
+    """The WordNet ids of the same classes, the names of ImageNet's folders: "n01440764" ..."""
+    return tuple(wordnet_id for wordnet_id, _ in _imagenet2012())
+
+
+def decode_predictions(
+    predictions: Any,
+    labels: Any = None,
+    top: int = 5,
+    from_logits: bool = True,
+) -> list[list[tuple[str, float]]]:
+    """The most probable classes of each image, by name.
+
+    Args:
+        predictions: (n, classes): logits, as this library's models give them, of which the
+            softmax is taken; or probabilities, with `from_logits=False`.
+        labels: the classes' names in the order of the logits, or a model, whose `labels` are
+            used. Without names, from either, 1000 classes are ImageNet-1k's.
+        top: how many classes an image; no more than there are.
+        from_logits: whether predictions are logits.
+
+    Returns:
+        For each image a list of (label, probability), most probable first.
+
+    Raises:
+        UsageError: the predictions are of another shape, not numbers, or not probabilities
+            where they should be; there are no names for them, or not as many.
+    """
+    predictions = np.asarray(predictions)
+    if predictions.ndim != 2 or predictions.shape[1] == 0 or predictions.dtype.kind not in "fiu":
+        raise UsageError(
+            "predictions must be numbers (n, classes). "
+            f"Received: {predictions.dtype} {predictions.shape}."
+        )
+    positive_integer("top", top)
+    names = _names(labels, predictions.shape[1])
+    shares = _probabilities(predictions.astype(np.float64), from_logits)
+    order = np.argsort(-shares, axis=1, kind="stable")[:, :top]
+    return [
+        [(names[i], float(row[i])) for i in best] for row, best in zip(shares, order, strict=True)
+    ]
+
+
+def _names(labels: Any, classes: int) -> tuple[str, ...]:
+    labels = getattr(labels, "labels", labels)
+    if labels is None and classes == len(_imagenet2012()):
+        return imagenet2012_labels()
+    if labels is None:
+        imagenet21k = "; ImageNet-21k's are not part of this library" if classes == 21843 else ""
+        raise UsageError(
+            f"there are no names for {classes} classes{imagenet21k}; pass labels, a sequence of "
+            f"{classes} names."
+        )
+    names = tuple(labels) if isinstance(labels, Iterable) else ()
+    if isinstance(labels, str) or not all(isinstance(name, str) for name in names) or not names:
+        raise UsageError(
+            "labels must be the classes' names, or a keras_vit model. "
+            f"Received: {type(labels).__name__}."
+        )
+    if len(names) != classes:
+        raise UsageError(
+            f"predictions of {classes} classes need as many labels. Received: {len(names)}."
+        )
+    return names
+
+
+def _probabilities(predictions: np.ndarray, from_logits: bool) -> np.ndarray:
+    if not np.isfinite(predictions).all():
+        raise UsageError("predictions must be finite. Received: NaN or infinity.")
+    if from_logits:
+        powers = np.exp(predictions - predictions.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+    low, high = predictions.min(initial=0), predictions.max(initial=1)
+    if low < 0 or high > 1 + 1e-3:  # rounding
+        raise UsageError(
+            f"probabilities must lie in [0, 1]. Received: {low:.3g} to {high:.3g}; "
+            "for logits pass from_logits=True."
+        )
+    return predictions
+
+
+@functools.cache
+def _imagenet2012() -> tuple[tuple[str, str], ...]:
+    file = importlib.resources.files("keras_vit") / _IMAGENET2012
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return tuple(tuple(line.split(" ", 1)) for line in lines)

@@ -1,0 +1,66 @@
+"""Group normalisation (Wu and He 2018), with float32 statistics in both flavours of Keras."""
+
+from __future__ import annotations
+
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY, keras, ops, register
+
+
+@register
+class GroupNorm(keras.layers.Layer):
+    """Normalises each group of channels over all positions, then scales and shifts each channel.
+
+    (batch, height, width, channels) of known size to the same shape. Statistics are float32
+    whatever the policy: tf_keras' own layer takes them in half precision.
+
+    Args:
+        groups: how many; divides the channels.
+        epsilon: added to the population variance. 1e-6 in the official hybrids, 1e-5 in BiT.
+        gamma_initializer: of the scale.
+    """
+
+    def __init__(self, groups: int = 32, epsilon: float = 1e-6, gamma_initializer="ones", **kwargs):
+        super().__init__(**kwargs)
+        self.groups = groups
+        self.epsilon = epsilon
+        self.gamma_initializer = keras.initializers.get(gamma_initializer)
+        self.gamma = self.beta = None
+
+    def build(self, input_shape):
+        """Makes the scale `gamma` and the shift `beta`, each (channels,)."""
+        channels = input_shape[-1]
+        if channels % self.groups:
+            raise UsageError(
+                f"groups={self.groups} does not divide the channels. Received: {channels}."
+            )
+        exact = {"experimental_autocast" if LEGACY else "autocast": False}
+        self.gamma = self.add_weight(
+            shape=(channels,), initializer=self.gamma_initializer, name="gamma", **exact
+        )
+        self.beta = self.add_weight(shape=(channels,), initializer="zeros", name="beta", **exact)
+        self.built = True
+
+    def call(self, x):
+        """Normalises `x` (batch, height, width, channels)."""
+        _, height, width, channels = x.shape
+        grouped = ops.reshape(  # (batch, positions, groups, channels of a group)
+            ops.cast(x, "float32"), (-1, height * width, self.groups, channels // self.groups)
+        )
+        centred = grouped - ops.mean(grouped, axis=(1, 3), keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=(1, 3), keepdims=True)
+        normal = centred * ops.rsqrt(variance + self.epsilon)
+        y = ops.reshape(normal, (-1, height, width, channels)) * self.gamma + self.beta
+        return ops.cast(y, x.dtype)
+
+    def compute_output_shape(self, input_shape):
+        """The shape of the input."""
+        return tuple(input_shape)
+
+    def get_config(self):
+        """The arguments that build this layer again."""
+        return {
+            **super().get_config(),
+            "groups": self.groups,
+            "epsilon": self.epsilon,
+            "gamma_initializer": keras.initializers.serialize(self.gamma_initializer),
+        }

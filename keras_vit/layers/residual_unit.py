@@ -1,0 +1,123 @@
+"""The bottleneck units of ResNets: after activation in hybrids, before it in BiT."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from keras_vit._keras import keras, ops, register
+from keras_vit.layers.group_norm import GroupNorm
+from keras_vit.layers.std_conv import StdConv
+
+
+class _Unit(keras.layers.Layer):
+    """Three convolutions, 1x1, 3x3 and 1x1; the middle one carries the stride.
+
+    Args:
+        features: channels inside; four times as many leave.
+        strides: of the unit, 1 or 2.
+    """
+
+    def __init__(self, features: int, strides: int = 1, **kwargs):
+        super().__init__(**kwargs)
+        self.features = features
+        self.strides = strides
+        self.conv_proj = None
+
+    def build(self, input_shape):
+        """Makes the convolutions; the projection where channels or size change."""
+        channels, inner, outer = input_shape[-1], self.features, 4 * self.features
+        self.conv1 = self._conv("conv1", channels, inner, 1)
+        self.conv2 = self._conv("conv2", inner, inner, 3, self.strides)
+        self.conv3 = self._conv("conv3", inner, outer, 1)
+        if self.strides != 1 or channels != outer:
+            self.conv_proj = self._conv("conv_proj", channels, outer, 1, self.strides)
+        self._make_norms(channels, inner, outer)
+        self.built = True
+
+    def compute_output_shape(self, input_shape):
+        """(batch, height / strides, width / strides, 4 * features), rounded up."""
+        batch, height, width, _ = input_shape
+        return batch, -(-height // self.strides), -(-width // self.strides), 4 * self.features
+
+    def get_config(self):
+        """The arguments that build this layer again."""
+        return {**super().get_config(), "features": self.features, "strides": self.strides}
+
+    def _conv(self, name: str, channels: int, filters: int, size: int, strides: int = 1):
+        conv = StdConv(filters, size, strides, dtype=self.dtype_policy, name=name, **self._CONV)
+        conv.build((None, None, None, channels))
+        return conv
+
+    def _norm(self, name: str, channels: int, gamma_initializer: str = "ones"):
+        norm = GroupNorm(
+            epsilon=self._EPSILON,
+            gamma_initializer=gamma_initializer,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        norm.build((None, None, None, channels))
+        return norm
+
+
+@register
+class ResidualUnit(_Unit):
+    """relu(residual + gn3(conv3(relu(gn2(conv2(relu(gn1(conv1(x))))))))), as hybrids have it.
+
+    (batch, height, width, channels) to (batch, height / strides, width / strides, 4 * features).
+    The residual is x, or gn_proj(conv_proj(x)) where channels or size change; gn3's scale starts
+    at zero, so that a fresh unit passes the residual on. Source: the official `models_resnet.py`.
+
+    Args:
+        features: channels inside; four times as many leave.
+        strides: of the 3x3 convolution and the projection, 1 or 2.
+    """
+
+    _CONV: ClassVar[dict[str, Any]] = {"padding": "same", "epsilon": 1e-5, "epsilon_outside": True}
+    _EPSILON = 1e-6
+
+    def call(self, x):
+        """Transforms `x` (batch, height, width, channels)."""
+        residual = x if self.conv_proj is None else self.gn_proj(self.conv_proj(x))
+        y = ops.relu(self.gn1(self.conv1(x)))
+        y = ops.relu(self.gn2(self.conv2(y)))
+        return ops.relu(residual + self.gn3(self.conv3(y)))
+
+    def _make_norms(self, channels: int, inner: int, outer: int) -> None:
+        self.gn1 = self._norm("gn1", inner)
+        self.gn2 = self._norm("gn2", inner)
+        self.gn3 = self._norm("gn3", outer, "zeros")
+        self.gn_proj = self._norm("gn_proj", outer) if self.conv_proj is not None else None
+
+
+@register
+class PreActivationUnit(_Unit):
+    """residual + conv3(relu(gn3(conv2(relu(gn2(conv1(a))))))) with a = relu(gn1(x)), as BiT has it.
+
+    (batch, height, width, channels) to (batch, height / strides, width / strides, 4 * features).
+    The residual is x, or conv_proj(a) where channels or size change. Source: He et al. 2016 and
+    google-research/big_transfer.
+
+    Args:
+        features: channels inside; four times as many leave.
+        strides: of the 3x3 convolution and the projection, 1 or 2.
+    """
+
+    _CONV: ClassVar[dict[str, Any]] = {
+        "padding": "symmetric",
+        "epsilon": 1e-10,
+        "epsilon_outside": False,
+    }
+    _EPSILON = 1e-5
+
+    def call(self, x):
+        """Transforms `x` (batch, height, width, channels)."""
+        active = ops.relu(self.gn1(x))
+        residual = x if self.conv_proj is None else self.conv_proj(active)
+        y = ops.relu(self.gn2(self.conv1(active)))
+        y = ops.relu(self.gn3(self.conv2(y)))
+        return residual + self.conv3(y)
+
+    def _make_norms(self, channels: int, inner: int, outer: int) -> None:
+        self.gn1 = self._norm("gn1", channels)
+        self.gn2 = self._norm("gn2", inner)
+        self.gn3 = self._norm("gn3", inner)

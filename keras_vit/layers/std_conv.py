@@ -1,0 +1,84 @@
+"""Convolutions with standardised weights (Qiao et al. 2019), as hybrids and BiT have them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from keras_vit._keras import LEGACY, keras, ops, register
+
+
+@register
+class StdConv(keras.layers.Conv2D):
+    """A Conv2D without bias whose kernel is standardised each time it is used.
+
+    (batch, height, width, channels) to (batch, height', width', filters). Mean and population
+    variance are each filter's, over height, width and input channels, always in float32.
+
+    Args:
+        filters: output channels.
+        kernel_size: one number, or (height, width).
+        strides: one number, or (height, width).
+        padding: "same" is TensorFlow's: on even sizes a stride of 2 pads less in front than
+            behind. "symmetric" pads (kernel_size - 1) // 2 zeros on either side, as BiT does.
+            They are one and the same where the stride is 1 and the kernel odd.
+        epsilon: keeps the divisor from zero.
+        epsilon_outside: True divides by sqrt(variance) + epsilon, as the official hybrids do with
+            1e-5; False by sqrt(variance + epsilon), as BiT does with 1e-10.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | tuple[int, int],
+        strides: int | tuple[int, int] = 1,
+        padding: Literal["same", "symmetric"] = "same",
+        epsilon: float = 1e-5,
+        epsilon_outside: bool = True,
+        **kwargs,
+    ):
+        conv = {"use_bias": False, "kernel_initializer": "lecun_normal", **kwargs}
+        inner = "valid" if padding == "symmetric" else padding
+        super().__init__(filters, kernel_size, strides, inner, **conv)
+        self.symmetric = padding == "symmetric"
+        self.epsilon = epsilon
+        self.epsilon_outside = epsilon_outside
+
+    def add_weight(self, *args, **kwargs):
+        """As Keras', but no mixed precision policy rounds the weight before its statistics."""
+        autocast = "experimental_autocast" if LEGACY else "autocast"
+        return super().add_weight(*args, **{**kwargs, autocast: False})
+
+    def convolution_op(self, inputs, kernel):
+        """Convolves `inputs` with the standardised `kernel` (height, width, channels, filters)."""
+        kernel = ops.cast(self._standardise(kernel), inputs.dtype)
+        if self.symmetric:
+            inputs = ops.pad(inputs, [(0, 0), *((p, p) for p in self._margins()), (0, 0)])
+        return super().convolution_op(inputs, kernel)
+
+    def compute_output_shape(self, input_shape):
+        """(batch, height', width', filters)."""
+        if self.symmetric:
+            sides = zip(input_shape[1:3], self._margins(), strict=True)
+            padded = (None if side is None else side + 2 * p for side, p in sides)
+            input_shape = (input_shape[0], *padded, input_shape[3])
+        return tuple(super().compute_output_shape(input_shape))
+
+    def get_config(self):
+        """The arguments that build this layer again."""
+        config = super().get_config()
+        return {
+            **config,
+            "padding": "symmetric" if self.symmetric else config["padding"],
+            "epsilon": self.epsilon,
+            "epsilon_outside": self.epsilon_outside,
+        }
+
+    def _standardise(self, kernel):
+        centred = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=(0, 1, 2), keepdims=True)
+        if self.epsilon_outside:
+            return centred / (ops.sqrt(variance) + self.epsilon)
+        return centred / ops.sqrt(variance + self.epsilon)
+
+    def _margins(self) -> list[int]:
+        return [(size - 1) // 2 for size in self.kernel_size]

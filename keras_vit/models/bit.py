@@ -1,0 +1,84 @@
+"""BiT, the ResNet-V2 of Kolesnikov et al. 2020: the baseline of the ViT paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from keras_vit._keras import keras, register
+from keras_vit.layers import GroupNorm, PreActivationUnit, StdConv
+from keras_vit.models.image_model import ImageModel, head
+from keras_vit.specs import Preprocessing, ResNetSpec
+
+
+@register
+class BiT(ImageModel):
+    """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
+
+    A ResNet-V2 with group normalisation and standardised convolutions. Layers: `conv_root`,
+    `block1_unit1` ..., `group_norm`, `head`. Any image size will do. `inner` offers "conv_root"
+    (batch, height / 2, width / 2, channels); "block{i}_unit{j}", the output of each unit;
+    "encoded", after the final norm and relu (batch, height / 32, width / 32, channels);
+    "pre_logits" (batch, channels), what the head reads; "logits". Sizes are rounded up.
+
+    Args:
+        spec: the hyperparameters.
+        num_classes: logits of the zero-initialised head; 0 for no head, which makes the output
+            the representation (batch, channels).
+        image_size: input size in pixels, one number or (height, width).
+        preprocessing: how images become inputs; default: stretched to the size, [-1, 1].
+        labels: the classes' names, in the order of the logits.
+
+    Raises:
+        UsageError: the preprocessing is for another size, or the labels for other classes.
+    """
+
+    def __init__(
+        self,
+        spec: ResNetSpec,
+        num_classes: int = 1000,
+        image_size: int | tuple[int, int] = 224,
+        preprocessing: Preprocessing | None = None,
+        labels: Sequence[str] | None = None,
+        name: str = "bit",
+        **kwargs,
+    ):
+        super().__init__(
+            lambda images: _forward(images, spec, num_classes),
+            spec,
+            num_classes,
+            image_size,
+            preprocessing,
+            labels,
+            name,
+            **kwargs,
+        )
+
+    @property
+    def inner_names(self) -> list[str]:
+        """What `inner` offers, from input to output."""
+        units = [unit.name for unit in self.spec.units]
+        return ["conv_root", *units, "encoded", "pre_logits", "logits"]
+
+    def _inner(self, name: str):
+        return super()._inner({"encoded": "relu", "pre_logits": "pooling"}.get(name, name))
+
+
+def _forward(images, spec: ResNetSpec, num_classes: int):
+    x = StdConv(
+        64 * spec.width,
+        7,
+        strides=2,
+        padding="symmetric",
+        epsilon=1e-10,
+        epsilon_outside=False,
+        name="conv_root",
+    )(images)
+    # The zeros count: nothing has made the values positive yet.
+    x = keras.layers.ZeroPadding2D(1, name="pad_root")(x)
+    x = keras.layers.MaxPooling2D(3, 2, "valid", name="pool_root")(x)
+    for unit in spec.units:
+        x = PreActivationUnit(unit.features, unit.strides, name=unit.name)(x)
+    x = GroupNorm(epsilon=1e-5, name="group_norm")(x)
+    x = keras.layers.ReLU(name="relu")(x)
+    x = keras.layers.GlobalAveragePooling2D(name="pooling")(x)
+    return head(x, num_classes)

@@ -1,0 +1,158 @@
+"""Models with weights from a file, a URL or the catalogue: the file says what it can."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_vit._errors import UsageError
+from keras_vit.labels import imagenet2012_labels
+from keras_vit.models.bit import BiT
+from keras_vit.models.vit import ViT, with_overrides
+from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
+from keras_vit.weights.catalogue import PublishedWeights, find_weights
+from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
+from keras_vit.weights.download import fetch
+from keras_vit.weights.loading import fill
+
+
+def model_from_weights(
+    weights: str | os.PathLike,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    preprocessing: Preprocessing | None = None,
+    labels: Sequence[str] | None = None,
+    **overrides: Any,
+) -> ViT | BiT:
+    """The model that a file of weights holds; its architecture is read from the file too.
+
+    Args:
+        weights: a file in any layout that `load_weights` reads, or a URL of one.
+        num_classes, image_size, preprocessing, labels, overrides: as in `create_model`.
+
+    Raises:
+        UsageError: the file is absent, damaged, or of no architecture that is known here.
+    """
+    path = fetch(os.fspath(weights)) if _is_url(weights) else Path(weights)
+    with open_checkpoint(path) as checkpoint:
+        spec, name = checkpoint.spec, checkpoint.variant
+        return from_checkpoint(
+            checkpoint, spec, name, num_classes, image_size, preprocessing, labels, overrides
+        )
+
+
+def pretrained(
+    name: str,
+    spec: Spec,
+    weights: str | os.PathLike,
+    num_classes: int | None,
+    image_size: int | tuple[int, int] | None,
+    preprocessing: Preprocessing | None,
+    labels: Sequence[str] | None,
+    overrides: dict[str, Any],
+) -> ViT | BiT:
+    """`create_model` with weights: a path, a URL, or a name of the catalogue."""
+    path, published = _locate(name, weights)
+    with open_checkpoint(path) as checkpoint:
+        return from_checkpoint(
+            checkpoint,
+            spec,
+            name,
+            num_classes,
+            image_size,
+            preprocessing,
+            labels,
+            overrides,
+            published,
+        )
+
+
+def from_checkpoint(
+    checkpoint: Checkpoint,
+    spec: Spec,
+    name: str | None,
+    num_classes: int | None,
+    image_size: int | tuple[int, int] | None,
+    preprocessing: Preprocessing | None,
+    labels: Sequence[str] | None,
+    overrides: dict[str, Any],
+    published: PublishedWeights | None = None,
+    **options: Any,
+) -> ViT | BiT:
+    """A model of `spec` filled from an open checkpoint, which settles what is None.
+
+    Args:
+        checkpoint: the open file.
+        spec, name: the architecture; fields of it that the file knows better are taken from there,
+            unless `overrides` has them: the GELU, the epsilon, the representation.
+        num_classes, image_size, preprocessing, labels, overrides: as in `create_model`.
+        published: the catalogue's entry, which knows the resolution and the preprocessing.
+        options: of `load_weights`, but `head`.
+    """
+    # A head of as many classes, but of others, would be a trap.
+    named_alike = labels is None or checkpoint.labels in (None, tuple(labels))
+    keeps_head = num_classes in (None, checkpoint.num_classes) and named_alike
+    spec = with_overrides(spec, _told(checkpoint, spec, keeps_head) | overrides)
+    if image_size is None:
+        image_size = checkpoint.image_size or (published.image_size if published else 224)
+    if preprocessing is None:
+        told = checkpoint.preprocessing or (published.preprocessing if published else None)
+        preprocessing = None if told is None else _resized(told, image_size)
+    if labels is None and keeps_head:
+        labels = checkpoint.labels
+        if labels is None and published and published.num_classes == checkpoint.num_classes == 1000:
+            labels = imagenet2012_labels()
+    model = (BiT if isinstance(spec, ResNetSpec) else ViT)(
+        spec,
+        checkpoint.num_classes if num_classes is None else num_classes,
+        image_size,
+        preprocessing,
+        labels=labels,
+        **({} if name is None else {"name": name}),
+    )
+    fill(model, checkpoint, "keep" if keeps_head else "reset", **options)
+    return model
+
+
+def _told(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
+    theirs = checkpoint.spec
+    if isinstance(spec, ResNetSpec) or isinstance(theirs, ResNetSpec):
+        return {}
+    return {
+        "gelu": theirs.gelu,
+        "layer_norm_eps": theirs.layer_norm_eps,
+        # A pre-training representation goes with its head (paper, section 3.1.1).
+        "representation_dim": theirs.representation_dim if keeps_head else None,
+    }
+
+
+def _resized(how: Preprocessing, image_size: int | tuple[int, int]) -> Preprocessing:
+    height, width = as_size(image_size)
+    return dataclasses.replace(how, height=height, width=width)
+
+
+def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeights | None]:
+    text = os.fspath(weights)
+    if _is_url(weights):
+        return fetch(text), None
+    if Path(text).exists():
+        return Path(text), None
+    if isinstance(weights, os.PathLike) or text.endswith((".safetensors", ".keras", ".h5")):
+        raise UsageError(f"{text}: expected a file of weights; there is no such file.")
+    try:
+        published = find_weights(name, text)
+    except UsageError as error:
+        if text.endswith(".npz"):
+            raise UsageError(
+                f"{text}: expected a .npz file of weights; there is no such file, and no "
+                "published one of that name for this model (keras_vit.list_weights)."
+            ) from None
+        raise UsageError(f"{text!r} is no file, and no published weights: {error}") from None
+    return fetch(published.url), published
+
+
+def _is_url(weights: str | os.PathLike) -> bool:
+    return isinstance(weights, str) and weights.startswith(("http://", "https://"))

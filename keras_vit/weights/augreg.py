@@ -1,0 +1,172 @@
+"""AugReg's index: which of its 52,268 files is best for a variant, a data set and a resolution.
+
+Source: Steiner et al. 2021 ("How to train your ViT?"); the columns are those of
+`get_augreg_df` in google-research/vision_transformer's `vit_jax/checkpoint.py`.
+
+>>> from keras_vit.weights import augreg, download
+>>> rows = augreg.read_index(download.fetch(augreg.INDEX_URL))
+>>> augreg.best(rows, "S/16", "imagenet2012", image_size=224).url
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from keras_vit._errors import UsageError
+from keras_vit.specs import find_variant
+from keras_vit.weights.catalogue import AUGREG_MODELS, PublishedWeights, augreg_weights
+
+INDEX_URL = "https://storage.googleapis.com/vit_models/augreg/index.csv"
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexRow:
+    """A fine-tuned file and the pre-trained one that it comes from; an empty cell is None.
+
+    Accuracies are fractions. Where a data set has no official test set (ImageNet), "val" is held
+    out of the training set and "test" is the official validation set.
+
+    Attributes:
+        name: the model, as the paper writes it: "B/16", "R50+L/32".
+        ds, epochs, lr: pre-training: "i1k", "i21k" or "i21k_30"; its length and learning rate.
+        aug, wd, do, sd: augmentation, weight decay, dropout and stochastic depth.
+        best_val, final_val, final_test: accuracies of pre-training.
+        adapt_ds, adapt_lr, adapt_steps, adapt_resolution: fine-tuning; pixels.
+        adapt_final_val, adapt_final_test: accuracies after it.
+        params: the number of parameters.
+        infer_samples_per_sec: images a second on a V100.
+        filename, adapt_filename: the pre-trained and the fine-tuned file, without ".npz".
+    """
+
+    name: str
+    ds: str
+    epochs: int | None
+    lr: float | None
+    aug: str
+    wd: float | None
+    do: float | None
+    sd: float | None
+    best_val: float | None
+    final_val: float | None
+    final_test: float | None
+    adapt_ds: str
+    adapt_lr: float | None
+    adapt_steps: int | None
+    adapt_resolution: int | None
+    adapt_final_val: float | None
+    adapt_final_test: float | None
+    params: int | None
+    infer_samples_per_sec: float | None
+    filename: str
+    adapt_filename: str
+
+
+def read_index(path: str | os.PathLike) -> list[IndexRow]:
+    """The rows of AugReg's index.csv; columns that it does not know are passed over.
+
+    Raises:
+        UsageError: the file is absent or no CSV, a column is missing, or a cell is no number.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            header = [cell.strip() for cell in next(lines, [])]
+            missing = [name for name in _COLUMNS if name not in header]
+            if missing:
+                raise UsageError(f"{path} is no AugReg index: it lacks {', '.join(missing)}.")
+            places = [(header.index(name), name, read) for name, read in _COLUMNS.items()]
+            return [_row(path, lines.line_num, cells, places) for cells in lines if cells]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        problem = error.strerror if isinstance(error, OSError) else "it is no CSV file"
+        raise UsageError(f"{path} cannot be read: {problem}.") from None
+
+
+def best(
+    rows: Iterable[IndexRow],
+    model: str,
+    dataset: str = "imagenet2012",
+    image_size: int | None = None,
+    by: Literal["adapt_final_val", "final_val"] = "adapt_final_val",
+) -> PublishedWeights:
+    """The best fine-tuned file by validation accuracy, never by test accuracy.
+
+    Args:
+        rows: `read_index`'s.
+        model: a variant's name, "ViT-S_16" or, as the paper has it, "S/16".
+        dataset: "imagenet2012", "cifar100", "oxford_iiit_pet", "resisc45" or "kitti".
+        image_size: 224, 384 or None for either.
+        by: "adapt_final_val" takes the highest accuracy after fine-tuning. "final_val" goes the
+            paper's cheaper way (section 4.5), as the recommended files were chosen: the file best
+            in pre-training on ImageNet-21k for 300 epochs, then the best of its fine-tunings.
+
+    Raises:
+        UsageError: there is no such variant, or no row for what was asked.
+    """
+    model = find_variant(model)
+    asked = [r for r in rows if _NAMES.get(r.name) == model and r.adapt_final_val is not None]
+    if by == "final_val":
+        asked = [r for r in asked if r.ds == "i21k" and r.final_val is not None]
+        chosen = max(asked, key=lambda r: r.final_val, default=None)
+        asked = [r for r in asked if r.filename == chosen.filename]
+    elif by != "adapt_final_val":
+        raise UsageError(f"by must be adapt_final_val or final_val. Received: by={by!r}.")
+    fits = [r for r in asked if r.adapt_ds == dataset and image_size in (None, r.adapt_resolution)]
+    if not fits:
+        there = sorted({f"{r.adapt_ds} at {r.adapt_resolution}" for r in asked})
+        raise UsageError(
+            f"the index has no {model} for {dataset}{f' at {image_size}' if image_size else ''}; "
+            f"it has {', '.join(there) or 'no row for this model'}."
+        )
+    row = max(fits, key=lambda r: r.adapt_final_val)
+    entry = augreg_weights(row.adapt_filename)
+    if entry is None or entry.model != model:
+        raise UsageError(f"the index names a file that is none of {model}: {row.adapt_filename!r}.")
+    measured = dataset == "imagenet2012" and row.adapt_final_test is not None
+    return dataclasses.replace(entry, top1=100 * row.adapt_final_test if measured else None)
+
+
+def _text(cell: str) -> str:
+    return cell
+
+
+def _number(cell: str) -> float | None:
+    if not cell or cell.lower() == "nan":
+        return None
+    value = float(cell)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def _integer(cell: str) -> int | None:
+    value = _number(cell)  # pandas writes a column with gaps as 300.0
+    if value is not None and value != int(value):
+        raise ValueError
+    return None if value is None else int(value)
+
+
+_READERS = {"str": _text, "int | None": _integer, "float | None": _number}
+_COLUMNS = {field.name: _READERS[field.type] for field in dataclasses.fields(IndexRow)}
+# "R50_L_32" in file names is "R50+L/32" in the index and "R50+ViT-L_32" in the table of variants.
+_NAMES = {model.replace("ViT-", "").replace("_", "/"): model for model in AUGREG_MODELS.values()}
+
+
+def _row(path: Path, line: int, cells: list[str], places: list[tuple]) -> IndexRow:
+    fields = {}
+    for place, name, read in places:
+        try:
+            fields[name] = read(cells[place].strip())
+        except IndexError:
+            raise UsageError(f"{path}, line {line}: the row ends before {name}.") from None
+        except (ValueError, OverflowError):
+            raise UsageError(
+                f"{path}, line {line}: {name} must be a number. Received: {cells[place]!r}."
+            ) from None
+    return IndexRow(**fields)

@@ -1,0 +1,290 @@
+"""What a file of weights holds, told from its names and shapes without building a model."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_vit._errors import UsageError
+from keras_vit.specs import (
+    VARIANTS,
+    Preprocessing,
+    ResNetSpec,
+    ResNetStem,
+    Spec,
+    ViTSpec,
+    as_size,
+    spec_from_dict,
+)
+from keras_vit.weights.dialects import Layout, find_layout
+from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
+from keras_vit.weights.tensors import Tensors, open_tensors
+
+_POSITIONS = "Transformer/posembed_input/pos_embedding"
+_GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
+# What a file without a word about it means: PyTorch's models compute the exact function.
+_GELU_OF_FAMILY = {"timm": "erf", "transformers": "erf"}
+_EPS_OF_FAMILY = {"transformers": 1e-12}
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """An open file of weights whose layout is known.
+
+    Attributes:
+        tensors: the file.
+        layout: what stands where in it.
+    """
+
+    tensors: Tensors
+    layout: Layout
+
+    @property
+    def path(self) -> str:
+        """The file, for messages."""
+        return str(self.tensors.path)
+
+    @property
+    def dialect(self) -> str:
+        """The container and its layout, in words: "npz, official (Linen names)"."""
+        return f"{self.tensors.kind}, {self.layout.dialect}"
+
+    def shape(self, key: str) -> tuple[int, ...] | None:
+        """The shape of the array of an official key; None if the file has none.
+
+        In PyTorch's layouts heads are not told apart: (D, D) where the official has (D, H, d).
+        """
+        place = self.layout.places.get(key)
+        return None if place is None else place.official_shape(self.tensors.shapes[place.key])
+
+    def read(self, key: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
+        """The array of an official key as float32 of its official shape."""
+        place = self.layout.places[key]
+        return place.official(self.tensors.read(place.key), shape or self.shape(key))
+
+    @property
+    def head(self) -> str:
+        """ "resnet/head/conv2d" in BiT's files, "head" in all others."""
+        return "resnet/head/conv2d" if "bit" in self.layout.family else "head"
+
+    @property
+    def num_classes(self) -> int:
+        """Logits of the file's head; 0 if it has none.
+
+        Raises:
+            UsageError: the head's bias has more dimensions than one.
+        """
+        shape = self.shape(f"{self.head}/bias")
+        if shape is not None and len(shape) != 1:
+            raise UsageError(
+                f"{self.path}: {self.head}/bias must have one dimension. Received: shape={shape}."
+            )
+        return shape[0] if shape else 0
+
+    @functools.cached_property
+    def spec(self) -> Spec:
+        """The architecture.
+
+        Raises:
+            UsageError: the shapes are of no architecture that is known here.
+        """
+        told = self.tensors.metadata.get("spec")
+        try:
+            if isinstance(told, dict):
+                return spec_from_dict(told)
+            return self._bit() if "bit" in self.layout.family else self._vit()
+        except (TypeError, IndexError, KeyError, UsageError) as error:
+            raise UsageError(f"{self.path} holds no architecture known here: {error}") from None
+
+    @property
+    def tells_numerics(self) -> bool:
+        """Whether the file itself says which GELU and epsilon it was made with."""
+        return "spec" in self.tensors.metadata or "hidden_act" in self.tensors.config
+
+    @property
+    def variant(self) -> str | None:
+        """The name in the table of variants, if it is one of them."""
+        return next((name for name, spec in VARIANTS.items() if _same(spec, self.spec)), None)
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels; None if nothing in the file depends on it."""
+        told = self._told_size()
+        if told is not None:
+            return told
+        grid = self.grid
+        return None if grid is None else tuple(side * self.spec.stride for side in grid)
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of the position table: what the file says, or a square."""
+        shape = self.shape(_POSITIONS)
+        told = self._told_size()
+        if shape is None or len(shape) != 3:
+            return (
+                None if told is None or isinstance(self.spec, ResNetSpec) else self.spec.grid(told)
+            )
+        patches = shape[1] - int("cls" in self.layout.places)
+        if told is not None and math.prod(self.spec.grid(told)) == patches:
+            return self.spec.grid(told)
+        side = math.isqrt(max(patches, 0))
+        return (side, side) if side * side == patches else None
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The classes' names, if the file or the config beside it has them."""
+        told = self.tensors.metadata.get("labels") or self.tensors.config.get("label_names")
+        id2label = self.tensors.config.get("id2label")
+        if told is None and isinstance(id2label, dict):
+            told = [id2label.get(str(i)) for i in range(min(self.num_classes, len(id2label)))]
+        if not isinstance(told, list) or not told or len(told) != self.num_classes:
+            return None
+        if not all(isinstance(label, str) for label in told):
+            return None
+        # transformers writes LABEL_0 ... where nobody gave names.
+        return None if told[0] == "LABEL_0" else tuple(told)
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """How images become inputs, if the file or the config beside it says so."""
+        if "preprocessing" in self.tensors.metadata:
+            return Preprocessing.from_dict(self.tensors.metadata["preprocessing"])
+        if "pretrained_cfg" in self.tensors.config:
+            return timm_preprocessing(self.tensors.config)
+        if self.tensors.preprocessor:
+            return transformers_preprocessing(self.tensors.preprocessor)
+        return None
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the file's weights are."""
+        keys = {place.key for place in self.layout.places.values()}
+        return sum(math.prod(self.tensors.shapes[key]) for key in keys)
+
+    @property
+    def head_state(self) -> str:
+        """ "none", "zero" (as in the original imagenet21k files, on purpose) or "trained"."""
+        if f"{self.head}/kernel" not in self.layout.places:
+            return "none"
+        return "trained" if self.read(f"{self.head}/kernel").any() else "zero"
+
+    def _told_size(self) -> tuple[int, int] | None:
+        config = self.tensors.config
+        told = (
+            self.tensors.metadata.get("image_size")
+            or config.get("image_size")
+            or _model_args(config).get("img_size")
+        )
+        return as_size(told) if isinstance(told, (int, list)) else None
+
+    def _vit(self) -> ViTSpec:
+        patch, _, _, hidden = self.shape("embedding/kernel")
+        block = "Transformer/encoderblock_0"
+        mlp = self.shape(f"{block}/MlpBlock_3/Dense_0/bias")[-1]
+        depth = self._count(r"Transformer/encoderblock_(\d+)/LayerNorm_0/scale")
+        bias = self.shape(f"{block}/MultiHeadDotProductAttention_1/query/bias")
+        representation = self.shape("pre_logits/bias")
+        config = self.tensors.config
+        return ViTSpec(
+            patch,
+            hidden,
+            depth,
+            bias[0] if len(bias) == 2 else self._heads(hidden, depth, mlp),
+            mlp,
+            pooling=self._pooling(),
+            representation_dim=representation[0] if representation else None,
+            position_embedding=self._position_embedding(),
+            gelu=_gelu(config) or _GELU_OF_FAMILY.get(self.layout.family, "tanh"),
+            layer_norm_eps=config.get(
+                "layer_norm_eps", _EPS_OF_FAMILY.get(self.layout.family, 1e-6)
+            ),
+            stem=self._stem(),
+        )
+
+    def _pooling(self) -> str:
+        if "cls" in self.layout.places:
+            return "token"
+        return "map" if "MAPHead_0/probe" in self.layout.places else "gap"
+
+    def _position_embedding(self) -> str:
+        places = self.layout.places
+        if "Transformer/posembed_input/row_embedding" in places:
+            return "learned2d"
+        if any(key.endswith("/relative_position_bias") for key in places):
+            return "relative"
+        # The published files without any table are big_vision's "better baselines".
+        return "learned" if _POSITIONS in places else "sincos2d"
+
+    def _heads(self, hidden: int, depth: int, mlp: int) -> int:
+        # Where query, key and value are plain matrices, the table of variants tells the heads.
+        config = self.tensors.config
+        told = config.get("num_attention_heads") or _model_args(config).get("num_heads")
+        if told is not None:
+            return told
+        for spec in VARIANTS.values():
+            if isinstance(spec, ViTSpec) and (spec.hidden_dim, spec.mlp_dim) == (hidden, mlp):
+                return spec.num_heads
+        raise UsageError(
+            f"hidden {hidden}, {depth} blocks, MLP {mlp} is no variant, and the file does not say "
+            "how many heads; lay its config.json beside it."
+        )
+
+    def _stem(self) -> ResNetStem | None:
+        root = self.shape("conv_root/kernel")
+        if root is None:
+            return None
+        units = range(1, 1 + self._count(r"block(\d+)/unit1/conv1/kernel"))
+        stages = tuple(self._count(rf"block{i}/unit(\d+)/conv1/kernel") for i in units)
+        return ResNetStem(stages, root[-1] // 64)
+
+    def _bit(self) -> ResNetSpec:
+        root = self.shape("resnet/root_block/standardized_conv2d/kernel")
+        kernel = "a/standardized_conv2d/kernel"
+        layers = tuple(self._count(rf"resnet/block{i}/unit(\d+)/{kernel}") for i in range(1, 5))
+        return ResNetSpec(layers, root[-1] // 64)
+
+    def _count(self, pattern: str) -> int:
+        matcher = re.compile(pattern)
+        return sum(1 for key in self.layout.places if matcher.fullmatch(key))
+
+
+@contextlib.contextmanager
+def open_checkpoint(path: str | os.PathLike) -> Iterator[Checkpoint]:
+    """Opens a file of weights in any layout that is known; only names and shapes are read.
+
+    Raises:
+        UsageError: see `open_tensors` and `find_layout`.
+    """
+    with open_tensors(path) as tensors:
+        yield Checkpoint(tensors, find_layout(tensors.shapes, tensors.path))
+
+
+def _gelu(config: dict[str, Any]) -> str | None:
+    name = config.get("hidden_act") or _model_args(config).get("act_layer")
+    if name is None:
+        return None
+    if name not in _GELU:
+        raise UsageError(f"its activation is {name!r}; only GELU is known.")
+    return _GELU[name]
+
+
+def _model_args(config: dict[str, Any]) -> dict[str, Any]:
+    # timm's config.json: how the model differs from its architecture's name.
+    arguments = config.get("model_args")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _same(variant: Spec, spec: Spec) -> bool:
+    # One model of the table, whatever its head, rates and numerics.
+    if isinstance(variant, ResNetSpec) or isinstance(spec, ResNetSpec):
+        return variant == spec
+    fields = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "pooling", "stem")
+    return all(getattr(variant, field) == getattr(spec, field) for field in fields)

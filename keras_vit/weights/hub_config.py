@@ -1,0 +1,228 @@
+"""The preprocessing that a hub's config files describe, timm's and transformers'.
+
+Sources: timm `data/config.py` and `data/transforms_factory.py` (`transforms_imagenet_eval`);
+transformers' image processors (`image_processing_vit.py` and its kin).
+
+Both resize the whole image to whole pixels and cut the centre at whole pixels; `Preprocessing`
+resamples once, from a box that is the exact centre. Where the two centres fall together, they
+differ by 0.5 of 255 grey levels on average (mean over photographs of 640 x 427 and smaller); where
+theirs lies half a pixel to one side, because an odd number of pixels was to be cut, by 4.4.
+Stretching the whole image (`crop=None`) is the same to the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NoReturn, get_args
+
+from keras_vit._errors import UsageError
+from keras_vit.specs import Interpolation, Preprocessing
+
+# A file may claim any number; no side, and nothing else here, is larger.
+_LARGEST = 65_536
+# The codes of PIL.Image.Resampling.
+_PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+
+# What an absent (or empty) field means to timm.
+_TIMM_DEFAULTS = {
+    "input_size": (3, 224, 224),
+    "crop_pct": 0.875,
+    "crop_mode": "center",
+    "interpolation": "bicubic",
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+}
+
+# What an absent field means to all of transformers' processors, and to each.
+_TRANSFORMERS_DEFAULTS = {
+    "do_resize": True,
+    "do_rescale": True,
+    "rescale_factor": 1 / 255,
+    "do_normalize": True,
+    "do_pad": False,
+    "rescale_offset": False,
+}
+_VIT = {
+    "size": {"height": 224, "width": 224},
+    "resample": 2,
+    "do_center_crop": False,
+    "image_mean": 0.5,
+    "image_std": 0.5,
+}
+_DEIT = {
+    **_VIT,
+    "size": {"height": 256, "width": 256},
+    "resample": 3,
+    "do_center_crop": True,
+    "crop_size": 224,
+}
+_BIT = {
+    "size": {"shortest_edge": 224},
+    "resample": 3,
+    "do_center_crop": True,
+    "crop_size": 224,
+    "image_mean": (0.48145466, 0.4578275, 0.40821073),
+    "image_std": (0.26862954, 0.26130258, 0.27577711),
+}
+_PROCESSORS = {"ViT": _VIT, "DeiT": _DEIT, "Bit": _BIT, "ViTHybrid": _BIT, "CLIP": _BIT}
+
+
+def timm_preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """The preprocessing of timm's evaluation.
+
+    Args:
+        config: the content of a timm hub's config.json, or its "pretrained_cfg": input_size (3,
+            height, width), crop_pct, crop_mode "center" or "squash", interpolation, and mean and
+            std of pixels in [0, 1].
+
+    Returns:
+        The same for pixels in [0, 255]; mean and scale are one number where the channels agree.
+
+    Raises:
+        UsageError: a field is damaged, or asks for what `Preprocessing` cannot do, such as
+            crop_mode "border" or lanczos.
+    """
+    given = config.get("pretrained_cfg", config)
+    if not isinstance(given, dict):
+        raise UsageError(f"pretrained_cfg must be an object. Received: {_shown(given)}.")
+    fields = {name: given.get(name) or default for name, default in _TIMM_DEFAULTS.items()}
+    size = fields["input_size"]
+    if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != 3:
+        raise UsageError(f"input_size must be [3, height, width]. Received: {_shown(size)}.")
+    height, width = (_side("input_size", side) for side in size[1:])
+    return Preprocessing(
+        height,
+        width,
+        _timm_crop(min(height, width), fields["crop_pct"], fields["crop_mode"]),
+        _interpolation("interpolation", fields["interpolation"]),
+        _per_channel("mean", fields["mean"], 255),
+        _per_channel("std", fields["std"], 255),
+    )
+
+
+def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """The preprocessing of a transformers image processor.
+
+    Args:
+        config: the content of a preprocessor_config.json: of ViT, DeiT, ViTHybrid, BiT or CLIP,
+            as processor or as the feature extractor of old files; ViT's if it does not say.
+
+    Returns:
+        The same as one crop, one resize and (x - mean) / scale of pixels in [0, 255]; mean and
+        scale are one number where the channels agree.
+
+    Raises:
+        UsageError: a field is damaged, or asks for what `Preprocessing` cannot do, such as a
+            centre crop of a stretched image, lanczos, padding, or no rescaling.
+    """
+    defaults = _processor(config)
+    fields = _TRANSFORMERS_DEFAULTS | defaults
+    fields |= {name: value for name, value in config.items() if value is not None}
+    for name in ("do_resize", "do_rescale", "do_pad", "rescale_offset"):
+        if bool(fields[name]) != _TRANSFORMERS_DEFAULTS[name]:
+            _refuse(name, fields[name])
+    factor = _number("rescale_factor", fields["rescale_factor"])
+    if factor <= 0:
+        raise UsageError(f"rescale_factor must be positive. Received: rescale_factor={factor}.")
+    if not fields["do_normalize"]:
+        fields |= {"image_mean": 0.0, "image_std": 1.0}
+    resample = fields["resample"]
+    if isinstance(resample, int):
+        resample = _PILLOW.get(resample, resample)
+    return Preprocessing(
+        *_transformers_geometry(fields, "shortest_edge" in defaults["size"]),
+        _interpolation("resample", resample),
+        _per_channel("image_mean", fields["image_mean"], 1 / factor),
+        _per_channel("image_std", fields["image_std"], 1 / factor),
+    )
+
+
+def _timm_crop(side: int, share: Any, mode: Any) -> float | None:
+    if not 0.01 <= _number("crop_pct", share) <= 1:
+        raise UsageError(f"crop_pct must lie in [0.01, 1]. Received: crop_pct={share}.")
+    if mode == "center":
+        return side / math.floor(side / share)
+    if mode != "squash" or share != 1:
+        _refuse("crop_mode", mode, f"with crop_pct={share}")
+    return None
+
+
+def _processor(config: dict[str, Any]) -> dict[str, Any]:
+    name = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
+    family = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(name))
+    if family not in _PROCESSORS:
+        _refuse("image_processor_type", name)
+    return _PROCESSORS[family]
+
+
+def _transformers_geometry(
+    fields: dict[str, Any], number_is_edge: bool
+) -> tuple[int, int, float | None]:
+    """Height and width of the input, and the crop fraction."""
+    size, edge = fields["size"], None
+    if number_is_edge and isinstance(size, int):
+        size = {"shortest_edge": size}
+    if isinstance(size, dict) and size.keys() == {"shortest_edge"}:
+        edge = _side("size", size["shortest_edge"])
+    if not fields["do_center_crop"]:
+        if edge:
+            _refuse("size", size, "without do_center_crop")
+        return *_sides("size", size), None
+    height, width = _sides("crop_size", fields.get("crop_size"))
+    if edge and height == width <= edge:
+        return height, width, height / edge
+    if edge or (height, width) != _sides("size", size):
+        _refuse("crop_size", fields["crop_size"], f"of size={_shown(size)}")
+    return height, width, None
+
+
+def _interpolation(field: str, name: Any) -> str:
+    if name not in get_args(Interpolation):
+        _refuse(field, name)
+    return name
+
+
+def _per_channel(field: str, values: Any, unit: float) -> float | tuple[float, ...]:
+    # Rounded, because 1/255 as JSON holds it gives 103.53000000000002.
+    values = values if isinstance(values, (list, tuple)) else [values] * 3
+    if len(values) != 3:
+        raise UsageError(f"{field} must be a number or three. Received: {field}={_shown(values)}.")
+    scaled = tuple(round(_number(field, value) * unit, 6) for value in values)
+    return scaled[0] if len(set(scaled)) == 1 else scaled
+
+
+def _sides(field: str, size: Any) -> tuple[int, int]:
+    if isinstance(size, int):
+        size = {"height": size, "width": size}
+    if not isinstance(size, dict) or size.keys() != {"height", "width"}:
+        _refuse(field, size)
+    return _side(field, size["height"]), _side(field, size["width"])
+
+
+def _side(field: str, value: Any) -> int:
+    if type(value) is not int or not 0 < value <= _LARGEST:
+        raise UsageError(
+            f"{field} must be pixels, at most {_LARGEST}. Received: {field}={_shown(value)}."
+        )
+    return value
+
+
+def _number(field: str, value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) <= _LARGEST:
+        raise UsageError(f"{field} must be a number. Received: {field}={_shown(value)}.")
+    return value
+
+
+def _refuse(field: str, value: Any, detail: str = "") -> NoReturn:
+    received = f"{field}={_shown(value)} {detail}".rstrip()
+    raise UsageError(
+        f"the file's own preprocessing cannot be done here. Received: {received}; "
+        "pass preprocessing=keras_vit.Preprocessing(...) with what comes nearest."
+    )
+
+
+def _shown(value: Any) -> str:
+    # One line, not endless.
+    shown = ascii(value)
+    return shown if len(shown) <= 100 else f"{shown[:100]}..."

@@ -1,0 +1,121 @@
+"""The JSON files that timm and transformers read beside a model's safetensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
+
+# timm builds a ViT of any size from any of its names; ResNets in front have names of their own.
+_TIMM_STEMS = {
+    ResNetStem(): "vit_tiny_r_s16_p8_224",
+    ResNetStem((2, 2, 2, 2)): "vit_base_r26_s32_224",
+    ResNetStem((3, 4, 9)): "vit_base_r50_s16_224",
+    ResNetStem((3, 4, 6, 3)): "vit_base_r50_s32_224",
+}
+_TIMM_BIT = {
+    ResNetSpec((3, 4, 6, 3), 1): "resnetv2_50x1_bit",
+    ResNetSpec((3, 4, 23, 3), 1): "resnetv2_101x1_bit",
+    ResNetSpec((3, 4, 6, 3), 3): "resnetv2_50x3_bit",
+    ResNetSpec((3, 4, 23, 3), 3): "resnetv2_101x3_bit",
+    ResNetSpec((3, 8, 36, 3), 4): "resnetv2_152x4_bit",
+}
+_PIL_CODES = {"nearest": 0, "bilinear": 2, "bicubic": 3}
+
+
+def timm_files(model: Any) -> dict[str, dict[str, Any]]:
+    """config.json for `timm.create_model("local-dir:FOLDER")`; {} where timm has no such model."""
+    spec = model.spec
+    if isinstance(spec, ResNetSpec):
+        architecture, arguments = _TIMM_BIT.get(spec), {}
+    else:
+        architecture = _TIMM_STEMS.get(spec.stem) if spec.stem else "vit_base_patch16_224"
+        arguments = _timm_arguments(model)
+    if architecture is None:
+        return {}
+    config = {
+        "architecture": architecture,
+        "num_classes": model.num_classes,
+        "model_args": arguments,
+        "pretrained_cfg": _timm_preprocessing(model.preprocessing),
+    }
+    return {"config.json": config | ({"label_names": list(model.labels)} if model.labels else {})}
+
+
+def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
+    """config.json and preprocessor_config.json of a transformers ViT, for a plain ViTSpec."""
+    spec, (height, width) = model.spec, model.image_size
+    labels = model.labels or [f"LABEL_{i}" for i in range(model.num_classes)]
+    config = {
+        "architectures": ["ViTForImageClassification" if model.num_classes else "ViTModel"],
+        "model_type": "vit",
+        "hidden_size": spec.hidden_dim,
+        "num_hidden_layers": spec.depth,
+        "num_attention_heads": spec.num_heads,
+        "intermediate_size": spec.mlp_dim,
+        "hidden_act": {"erf": "gelu", "tanh": "gelu_pytorch_tanh"}[spec.gelu],
+        "layer_norm_eps": spec.layer_norm_eps,
+        "hidden_dropout_prob": spec.dropout,
+        "attention_probs_dropout_prob": spec.attention_dropout,
+        "image_size": height if height == width else [height, width],
+        "patch_size": spec.patch_size,
+        "num_channels": 3,
+        "qkv_bias": True,
+        "pooler_output_size": spec.representation_dim or spec.hidden_dim,
+        "pooler_act": "tanh",
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }
+    files = {"config.json": config}
+    how = model.preprocessing
+    if how.crop is None:
+        files["preprocessor_config.json"] = {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": True,
+            "size": {"height": height, "width": width},
+            "resample": _PIL_CODES[how.interpolation],
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": _channels(how.mean),
+            "image_std": _channels(how.scale),
+        }
+    return files
+
+
+def _timm_arguments(model: Any) -> dict[str, Any]:
+    spec: ViTSpec = model.spec
+    pools = {"token": "token", "gap": "avg", "map": "map", "none": ""}
+    arguments = {
+        "img_size": list(model.image_size),
+        "embed_dim": spec.hidden_dim,
+        "depth": spec.depth,
+        "num_heads": spec.num_heads,
+        # timm truncates hidden * ratio: half a unit more keeps rounding from losing one.
+        "mlp_ratio": (spec.mlp_dim + 0.5) / spec.hidden_dim,
+        "class_token": spec.class_token,
+        "global_pool": pools[spec.pooling],
+        "fc_norm": False,  # the norm stands before the pooling, as in the official code
+        "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[spec.gelu],
+        "pos_embed": "learn" if spec.position_embedding == "learned" else "none",
+    }
+    # A hybrid's patch is part of its name.
+    return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
+
+
+def _timm_preprocessing(how: Preprocessing) -> dict[str, Any]:
+    return {
+        "input_size": [3, how.height, how.width],
+        "interpolation": how.interpolation,
+        "crop_pct": how.crop or 1.0,
+        "crop_mode": "squash" if how.crop is None else "center",
+        "mean": _channels(how.mean),
+        "std": _channels(how.scale),
+    }
+
+
+def _channels(value: float | tuple[float, ...]) -> list[float]:
+    # Pixel values of [0, 255] to shares of [0, 1], one a channel.
+    return (np.broadcast_to(value, 3) / 255).tolist()

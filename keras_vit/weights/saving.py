@@ -1,0 +1,143 @@
+"""Weights of a built model into the layouts that other programs read."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from keras_vit import _files
+from keras_vit._errors import UsageError
+from keras_vit.specs import ResNetSpec
+from keras_vit.weights.dialects import foreign_place
+from keras_vit.weights.hub_files import timm_files, transformers_files
+from keras_vit.weights.names import WeightName, weight_names
+from keras_vit.weights.tensors import METADATA
+
+FileLayout = Literal["official", "timm", "transformers"]
+_LONGEST_COMMENT = 65_535  # of a zip archive
+
+
+def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None = None) -> None:
+    """Writes a model's weights as float32 in a published layout, atomically.
+
+    "official" (`.npz`) is what google-research/vision_transformer, big_vision and timm read, or
+    google-research/big_transfer and timm for a BiT. "timm" and "transformers" (`.safetensors`)
+    come with the JSON files that those libraries read beside it: written as
+    folder/model.safetensors, `timm.create_model("local-dir:folder")` and
+    `AutoModelForImageClassification.from_pretrained("folder")` open them. What the layout cannot
+    say (the spec, a grid that is not square, labels) goes into the file's own metadata, which
+    other programs skip.
+
+    timm's own models differ in two ways that no file can change: their LayerNorms have an epsilon
+    of 1e-6, and those of ResNet stems normalise with other epsilons (GroupNorm 1e-5).
+
+    Args:
+        model: a built `keras_vit.ViT` or `keras_vit.BiT`.
+        path: the file, replaced if it exists; `.npz` or `.safetensors`.
+        layout: default: "official" for `.npz`, "timm" for `.safetensors`.
+
+    Raises:
+        UsageError: the layout has no place for one of the model's weights, or another suffix.
+    """
+    path = Path(path)
+    layouts = {".npz": ("official",), ".safetensors": ("timm", "transformers")}.get(path.suffix)
+    if layouts is None:
+        raise UsageError(f"{path}: expected a name that ends in .npz or .safetensors.")
+    layout = layout or layouts[0]
+    if layout not in layouts:
+        raise UsageError(
+            f"{path}: expected {' or '.join(layouts)} for {path.suffix}. Received: {layout!r}."
+            if layout in get_args(FileLayout)
+            else f"layout must be one of {', '.join(get_args(FileLayout))}. Received: {layout!r}."
+        )
+    if not hasattr(model, "spec"):
+        raise UsageError(
+            "expected a keras_vit.ViT or keras_vit.BiT, whose weights have official names. "
+            f"Received: {type(model).__name__}."
+        )
+    names = weight_names(model.spec, model.num_classes, model.image_size)
+    if layout == "official":
+        _save_npz(model, names, path)
+    else:
+        _save_safetensors(model, names, path, layout)
+
+
+def _save_npz(model: Any, names: list[WeightName], path: Path) -> None:
+    comment = json.dumps(_metadata(model)).encode()
+    if len(comment) > _LONGEST_COMMENT:  # thousands of long labels
+        comment = json.dumps(_metadata(model) | {"labels": None}).encode()
+    # What np.savez writes, an array at a time: a model is not held twice.
+    with _files.replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name in names:
+            with archive.open(f"{name.key}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, _array(model, name), allow_pickle=False)
+        archive.comment = comment
+
+
+def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: str) -> None:
+    import safetensors.numpy
+
+    family, prefix = _family(model, layout)
+    stacks: dict[str, list[np.ndarray]] = {}
+    for name in names:
+        place = foreign_place(family, name.key)
+        if place is None:
+            raise UsageError(
+                f"{layout}'s layout has no place for {name.key}; save a .npz in the official one."
+            )
+        # The classifier stands beside the model that bears the prefix.
+        key = place.key if name.key.startswith("head/") else prefix + place.key
+        stacks.setdefault(key, []).append(place.stored(_array(model, name)))
+    arrays = {
+        key: np.ascontiguousarray(np.concatenate(stack) if len(stack) > 1 else stack[0])
+        for key, stack in stacks.items()
+    }
+    metadata = {"format": "pt", METADATA: json.dumps(_metadata(model))}
+    sidecars = timm_files(model) if layout == "timm" else transformers_files(model)
+    with _files.replacing(path) as temporary:
+        safetensors.numpy.save_file(arrays, temporary, metadata)
+    stem = "" if path.stem == "model" else f"{path.stem}."
+    for name, content in sidecars.items():
+        _files.write_json(path.with_name(stem + name), content)
+
+
+def _family(model: Any, layout: str) -> tuple[str, str]:
+    spec = model.spec
+    is_bit = isinstance(spec, ResNetSpec)
+    if layout == "transformers":
+        if is_bit or spec.stem or spec.pooling != "token" or spec.position_embedding != "learned":
+            raise UsageError(
+                "transformers' ViT has a class token, learned positions and no ResNet; save this "
+                "model in another layout."
+            )
+        if spec.representation_dim and model.num_classes:
+            raise UsageError(
+                "transformers' ViTForImageClassification has no representation before its head; "
+                "save a .npz in the official layout, or a model of num_classes=0."
+            )
+        return "transformers", "vit." if model.num_classes else ""
+    if is_bit:
+        return "timm-bit", ""
+    return ("timm-stem" if spec.stem and not spec.stem.stages else "timm"), ""
+
+
+def _array(model: Any, name: WeightName) -> np.ndarray:
+    variable = name.variable(model)
+    array = variable.numpy() if hasattr(variable, "numpy") else np.asarray(variable)
+    return np.asarray(array, np.float32).reshape(name.shape)
+
+
+def _metadata(model: Any) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "spec": model.spec.to_dict(),
+        "num_classes": model.num_classes,
+        "image_size": list(model.image_size),
+        "preprocessing": model.preprocessing.to_dict(),
+        "labels": list(model.labels) if model.labels else None,
+    }

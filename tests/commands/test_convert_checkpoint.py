@@ -1,0 +1,140 @@
+"""export/convert_checkpoint.py, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit._keras import keras
+
+COMMAND = "export/convert_checkpoint.py"
+
+
+def test_inspect_tells_what_a_file_holds(invoke, fixtures, tmp_path):
+    file = fixtures / "hybrid_stem_linen.weights.npz"
+    code, out, err = invoke(COMMAND, "--inspect", file, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    lines = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in out.splitlines())
+    assert lines["dialect"] == "npz, official (Linen names)"
+    assert lines["model"].startswith("none of the table: ResNet stem of () units, hidden 48, 2 bl")
+    assert (lines["resolution"], lines["classes"], lines["head"]) == ("64 x 64", "9", "trained")
+    assert lines["parameters"] == "98,057"
+
+
+def test_inspect_tells_the_variant_a_zero_head_and_the_ignored(invoke, tmp_path):
+    keras_vit.save_weights(keras_vit.ViT_Ti16(11), tmp_path / "told.npz")
+    arrays = {f"opt/target/{key}": array for key, array in np.load(tmp_path / "told.npz").items()}
+    np.savez(tmp_path / "file.npz", **arrays, **{"opt/state/step": np.zeros(1)})
+    out = invoke(COMMAND, "--inspect", tmp_path / "file.npz", cwd=tmp_path)[1]
+    assert "npz, official (prefix opt/target/)" in out
+    assert "ViT-Ti_16: hidden 192" in out
+    assert "224 x 224" in out
+    assert "zero: all zeros, as pre-training files are" in out
+    assert "1 keys: opt/state/step" in out
+
+
+@pytest.mark.parametrize("source", ["vit_token.weights.npz", "timm_token.safetensors"])
+@pytest.mark.parametrize("target", ["out.npz", "timm/out.safetensors", "hf/model.safetensors"])
+def test_weights_travel_between_layouts(invoke, fixtures, tmp_path, source, target):
+    layout = ["--layout", "transformers"] if target.startswith("hf") else []
+    code, out, err = invoke(COMMAND, fixtures / source, target, *layout, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert "all 40 weights read back, bit-equal" in out
+    expected = np.load(fixtures / f"{source.split('.')[0]}.io.npz")
+    model = keras_vit.model_from_weights(tmp_path / target)
+    found = np.asarray(model(expected["images"]))
+    np.testing.assert_allclose(found, expected["logits"], atol=2e-5, rtol=0)
+
+
+def test_a_keras_file_and_a_saved_model_give_the_references_logits(invoke, fixtures, tmp_path):
+    import tensorflow as tf
+
+    expected = np.load(fixtures / "vit_token.io.npz")
+    for target in ("model.keras", "saved"):
+        code, out, err = invoke(COMMAND, fixtures / "vit_token.weights.npz", target, cwd=tmp_path)
+        assert (code, err) == (0, ""), out
+    logits = keras.models.load_model(tmp_path / "model.keras")(expected["images"])
+    np.testing.assert_allclose(np.asarray(logits), expected["logits"], atol=2e-5, rtol=0)
+    served = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    for count in (1, 2):  # any batch size
+        logits = served(images=tf.constant(expected["images"][:count]))["logits"]
+        np.testing.assert_allclose(logits, expected["logits"][:count], atol=2e-5, rtol=0)
+
+
+def test_resolution_and_classes_can_change_on_the_way(invoke, fixtures, tmp_path):
+    options = ["--image-size", "80", "48", "--num-classes", "3", "--positions", "bicubic"]
+    code, out, _ = invoke(
+        COMMAND, fixtures / "vit_token.weights.npz", "o.safetensors", *options, cwd=tmp_path
+    )
+    assert code == 0
+    assert "80 x 48, 3 classes" in out
+    config = json.loads((tmp_path / "o.config.json").read_text())
+    assert config["model_args"]["img_size"] == [80, 48]
+    model = keras_vit.model_from_weights(tmp_path / "o.safetensors")
+    assert (model.image_size, model.num_classes) == ((80, 48), 3)
+    assert not np.asarray(model.get_layer("head").kernel).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected IN and OUT, or --inspect FILE"),
+        (["in.npz"], "expected IN and OUT, or --inspect FILE"),
+        (["in.npz", "out.npz", "--inspect", "in.npz"], "--inspect FILE writes nothing"),
+        (["in.npz", "in.npz"], "in.npz is IN itself; choose another OUT"),
+        (["in.npz", "there.npz"], "there.npz exists; choose another OUT or --overwrite it"),
+        (["in.npz", "out.h5"], "expected .npz, .safetensors, .keras or a folder, or pass --to"),
+        (["in.npz", "out.h5", "--to", "keras"], "expected a name that ends in .keras"),
+        (["in.npz", "full", "--overwrite"], "full is not empty and holds no SavedModel"),
+        (["in.npz", "out.npz", "--image-size", "40"], "image_size must be a multiple of patch"),
+        (["in.npz", "out.npz", "--image-size", "1", "2", "3"], "must be one number or two"),
+        (["in.npz", "out.npz", "--num-classes", "-1"], "must not be negative"),
+        (["nowhere.npz", "out.npz"], "nowhere.npz: expected a .npz or .safetensors file"),
+        (["bad.npz", "out.npz"], "holds 1 NaN or infinite values in 1 arrays, the first in cls"),
+        (["--inspect", "full/notes.txt"], "is not a whole .npz or .safetensors file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(invoke, fixtures, tmp_path, arguments, message):
+    (tmp_path / "in.npz").write_bytes((fixtures / "vit_token.weights.npz").read_bytes())
+    arrays = dict(np.load(tmp_path / "in.npz"))
+    arrays["cls"][0, 0, 0] = np.nan
+    np.savez(tmp_path / "bad.npz", **arrays)
+    (tmp_path / "there.npz").write_bytes(b"there")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine, all mine")
+    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+    code, _, err = invoke(COMMAND, *arguments, cwd=tmp_path)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert message in err
+    assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
+
+
+def test_values_that_are_no_numbers_are_taken_when_allowed(invoke, fixtures, tmp_path):
+    arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
+    arrays["cls"][0, 0, 0] = np.nan
+    np.savez(tmp_path / "bad.npz", **arrays)
+    code, out, _ = invoke(COMMAND, "bad.npz", "out.npz", "--allow-nonfinite", cwd=tmp_path)
+    assert code == 0
+    assert "bit-equal" in out
+    assert np.isnan(np.load(tmp_path / "out.npz")["cls"][0, 0, 0])
+
+
+def test_what_is_there_is_replaced_only_when_asked(invoke, fixtures, tmp_path):
+    first, second = fixtures / "vit_token.weights.npz", fixtures / "timm_map.safetensors"
+    for target in ("out.npz", "out.keras", "saved"):
+        assert invoke(COMMAND, first, target, cwd=tmp_path)[0] == 0
+        code, _, err = invoke(COMMAND, second, target, cwd=tmp_path)
+        assert (code, "exists; choose another OUT or --overwrite it" in err) == (2, True)
+        assert invoke(COMMAND, second, target, "--overwrite", cwd=tmp_path)[0] == 0
+
+
+def test_runs_as_a_process_from_any_folder(command, fixtures, tmp_path):
+    file = fixtures / "timm_map.safetensors"
+    out = command(COMMAND, file, "out.npz", cwd=tmp_path, check=0).stdout
+    assert "read " in out
+    assert (tmp_path / "out.npz").is_file()

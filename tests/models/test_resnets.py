@@ -1,0 +1,150 @@
+"""Hybrids and BiT as Keras models: their inner outputs, policies, learning, saving, export."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import ResNetSpec, ResNetStem, ViTSpec
+from keras_vit._keras import keras
+
+SPECS = {
+    "hybrid": ViTSpec(1, 48, 1, 3, 96, stem=ResNetStem((1, 1))),
+    "bit": ResNetSpec((1, 1, 1, 1)),
+}
+
+
+@pytest.fixture(params=SPECS)
+def build(request):
+    """Builds a small hybrid or BiT of 3 classes for images of 16 x 24 pixels."""
+    spec = SPECS[request.param]
+    kind = keras_vit.BiT if request.param == "bit" else keras_vit.ViT
+    return lambda **changes: kind(spec, **{"num_classes": 3, "image_size": (16, 24), **changes})
+
+
+@pytest.fixture
+def images(rng):
+    return rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+
+
+def test_shapes_of_every_named_inner_output_of_a_hybrid():
+    model = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24))
+    assert model.grid == (2, 3)
+    assert _shapes(model) == {
+        "gn_root": (2, 8, 12, 64),
+        "block1_unit1": (2, 4, 6, 256),
+        "block2_unit1": (2, 2, 3, 512),
+        "patch_embeddings": (2, 6, 48),
+        "embedded": (2, 7, 48),
+        "attention_0": (2, 3, 7, 7),
+        "encoderblock_0": (2, 7, 48),
+        "encoded": (2, 7, 48),
+        "pre_logits": (2, 48),
+        "logits": (2, 3),
+    }
+
+
+def test_shapes_of_every_named_inner_output_of_a_bit():
+    assert _shapes(keras_vit.BiT(SPECS["bit"], 3, (16, 25))) == {
+        "conv_root": (2, 8, 13, 64),
+        "block1_unit1": (2, 4, 7, 256),
+        "block2_unit1": (2, 2, 4, 512),
+        "block3_unit1": (2, 1, 2, 1024),
+        "block4_unit1": (2, 1, 1, 2048),
+        "encoded": (2, 1, 1, 2048),
+        "pre_logits": (2, 2048),
+        "logits": (2, 3),
+    }
+
+
+def test_root_of_a_hybrid_is_seen_before_its_relu(images):
+    root = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24)).inner("gn_root")(images)["gn_root"]
+    assert np.asarray(root).min() < -1
+
+
+def test_unknown_inner_output_of_a_bit_names_the_nearest():
+    with pytest.raises(keras_vit.UsageError, match="did you mean block2_unit1"):
+        keras_vit.BiT(SPECS["bit"], 3, 32).inner("block2_unit2")
+
+
+def test_fresh_head_gives_uniform_predictions(build, images):
+    assert not build().predict(images, verbose=0).any()
+
+
+def test_no_classes_gives_the_representation(build):
+    model = build(num_classes=0)
+    assert tuple(model.output.shape)[1:] == tuple(model.inner("pre_logits").outputs[0].shape)[1:]
+
+
+def test_saved_model_gives_the_same_logits(build, images, randomised, tmp_path):
+    model = randomised(build(name="mine", labels=["a", "b", "c"]))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        model.predict(images, verbose=0), again.predict(images, verbose=0)
+    )
+    assert type(again) is type(model)
+    assert (again.spec, again.name, again.labels) == (model.spec, "mine", ("a", "b", "c"))
+
+
+def test_weights_round_trip(build, randomised, tmp_path):
+    model = randomised(build())
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    again = build()
+    keras_vit.load_weights(again, tmp_path / "weights.npz")
+    for one, other in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def test_every_weight_learns(build, images):
+    model = build(name="R+ViT")  # TensorFlow refuses the plus in a scope
+    before = [np.asarray(v).copy() for v in model.trainable_variables]
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-3),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    # A zero head, and a zero scale behind it: the first steps reach only them.
+    model.fit(images, np.array([0, 2]), epochs=4, verbose=0)
+    still = [
+        v.name
+        for v, old in zip(model.trainable_variables, before, strict=True)
+        if np.array_equal(np.asarray(v), old)
+    ]
+    assert not still
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_stays_near_float32(build, images, randomised, tmp_path, policy):
+    model = randomised(build())
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    keras.mixed_precision.set_global_policy(policy)
+    try:
+        mixed = build()
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    keras_vit.load_weights(mixed, tmp_path / "weights.npz")
+    logits = np.asarray(mixed(images, training=False))
+    assert logits.dtype == np.float32
+    expected = np.asarray(model(images, training=False))
+    assert 0 < np.abs(logits - expected).max() < 0.05 * np.abs(expected).max()
+    unit = mixed.get_layer("block2_unit1")
+    assert "float32" not in str(unit.output.dtype)
+    assert all("float32" in str(w.dtype) for w in unit.weights)
+
+
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_exports_to_tflite(build, randomised, tmp_path, quantize):
+    model = randomised(build())
+    verdict = keras_vit.export_tflite(model, tmp_path / "model.tflite", quantize)
+    if quantize is None:
+        assert verdict.max_difference < 1e-4
+    kernels = sum(4 * int(np.prod(w.shape)) for w in model.weights)
+    size = (tmp_path / "model.tflite").stat().st_size
+    # Standardised once, at conversion: no kernel is kept twice, and int8 finds them all.
+    assert size < (1.05 if quantize is None else 0.3) * kernels + 100_000
+
+
+def _shapes(model):
+    found = model.inner(*model.inner_names)(np.zeros((2, *model.image_size, 3), np.float32))
+    return {name: tuple(tensor.shape) for name, tensor in found.items()}

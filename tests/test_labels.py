@@ -1,0 +1,96 @@
+"""Names: ImageNet-1k's in the order of the logits, and predictions in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit.labels import decode_predictions, imagenet2012_ids, imagenet2012_labels
+
+
+def test_imagenet_has_its_1000_classes_in_the_order_of_the_logits():
+    labels, ids = imagenet2012_labels(), imagenet2012_ids()
+    assert len(labels) == len(ids) == len(set(ids)) == 1000
+    assert list(ids) == sorted(ids)
+    # Index, id and name as in Keras' imagenet_class_index.json.
+    for index, wordnet_id, name in (
+        (0, "n01440764", "tench, Tinca_tinca"),
+        (134, "n02012849", "crane"),
+        (281, "n02123045", "tabby, tabby_cat"),
+        (517, "n03126707", "crane"),
+        (639, "n03710721", "maillot, tank_suit"),
+        (999, "n15075141", "toilet_tissue, toilet_paper, bathroom_tissue"),
+    ):
+        assert (ids[index], labels[index]) == (wordnet_id, name)
+
+
+def test_imagenet_names_are_the_official_files():
+    # The file's length in characters; no name is empty, stretched or of another alphabet.
+    text = "".join(f"{label}\n" for label in imagenet2012_labels())
+    assert len(text) == 21_675
+    assert text.isascii()
+    assert not any(label != label.strip() or "  " in label for label in imagenet2012_labels())
+
+
+def test_decodes_logits_best_first_by_their_softmax():
+    logits = np.log([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]) + np.array([[3.0], [-800.0]])
+    found = decode_predictions(logits.astype(np.float32), ["a", "b", "c"], top=2)
+    assert [[label for label, _ in image] for image in found] == [["c", "b"], ["a", "b"]]
+    shares = [[share for _, share in image] for image in found]
+    np.testing.assert_allclose(shares, [[0.7, 0.2], [0.5, 0.25]], atol=1e-4)
+    assert all(type(share) is float for image in shares for share in image)
+
+
+def test_probabilities_stay_as_they_are():
+    found = decode_predictions([[0.25, 0.75]], ("a", "b"), from_logits=False)
+    assert found == [[("b", 0.75), ("a", 0.25)]]  # two classes, though top is 5
+
+
+def test_huge_logits_overflow_nothing():
+    found = decode_predictions(np.array([[1e4, 0.0, -1e4]]), list("abc"))
+    assert found == [[("a", 1.0), ("b", 0.0), ("c", 0.0)]]
+
+
+def test_a_models_own_names_come_first(small_spec, randomised, rng):
+    model = randomised(keras_vit.ViT(small_spec, 3, (16, 24), labels=("x", "y", "z")))
+    logits = model.predict(rng.normal(size=(4, 16, 24, 3)).astype(np.float32), verbose=0)
+    found = decode_predictions(logits, model, top=1)
+    assert [image[0][0] for image in found] == ["xyz"[i] for i in logits.argmax(1)]
+
+
+def test_a_thousand_classes_without_names_are_imagenets(small_spec):
+    logits = np.zeros((1, 1000))
+    logits[0, 281] = 20
+    assert decode_predictions(logits)[0][0][0] == "tabby, tabby_cat"
+    nameless = keras_vit.ViT(small_spec, 1000, (16, 24))
+    assert decode_predictions(logits, nameless)[0][0][0] == "tabby, tabby_cat"
+    named = [f"class {i}" for i in range(1000)]
+    assert decode_predictions(logits, named)[0][0][0] == "class 281"
+
+
+@pytest.mark.parametrize(
+    ("predictions", "labels", "message"),
+    [
+        (np.zeros(3), list("abc"), r"numbers \(n, classes\). Received: float64 \(3,\)"),
+        (np.array([["a"]]), ["a"], r"numbers \(n, classes\). Received: <U1"),
+        (np.zeros((1, 5)), None, "no names for 5 classes; pass labels, a sequence of 5 names"),
+        (np.zeros((1, 21843)), None, "21843 classes; ImageNet-21k's are not part of this library"),
+        (np.zeros((1, 3)), ["a"], "predictions of 3 classes need as many labels. Received: 1."),
+        (np.zeros((1, 3)), "abc", "the classes' names, or a keras_vit model. Received: str"),
+        (np.zeros((1, 3)), [1, 2, 3], "the classes' names, or a keras_vit model. Received: list"),
+        (np.zeros((1, 3)), 3, "the classes' names, or a keras_vit model. Received: int"),
+        (np.full((1, 3), np.nan), list("abc"), "predictions must be finite"),
+    ],
+)
+def test_what_cannot_be_named_is_refused(predictions, labels, message):
+    with pytest.raises(UsageError, match=message):
+        decode_predictions(predictions, labels)
+
+
+def test_logits_passed_as_probabilities_are_refused():
+    with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: -2 to 3; for logits pass"):
+        decode_predictions([[-2.0, 3.0]], ["a", "b"], from_logits=False)
+    with pytest.raises(UsageError, match="top must be a positive integer"):
+        decode_predictions([[0.0, 1.0]], ["a", "b"], top=0)

@@ -1,0 +1,158 @@
+"""AugReg's index: real columns, real names; strict where it must be, lenient where it can."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from keras_vit import UsageError
+from keras_vit.weights.augreg import IndexRow, best, read_index
+
+HEADER = (
+    "name,ds,epochs,lr,aug,wd,do,sd,best_val,final_val,final_test,adapt_ds,adapt_lr,adapt_steps,"
+    "adapt_resolution,adapt_final_val,adapt_final_test,params,infer_samples_per_sec,filename,"
+    "adapt_filename"
+)
+LIGHT = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
+NONE = "S_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+SMALL = "S_16-i1k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.0-sd_0.0"
+HYBRID = "R26_S_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0"
+
+
+def line(filename, final_val, dataset, steps, lr, resolution, val, test):
+    model, ds = filename.split("-")[:2]
+    name = model.replace("_S_", "+S_").replace("_", "/")
+    aug = filename.partition("aug_")[2].partition("-")[0]
+    short = {500: "0k", 2500: "2k", 10000: "10k", 20000: "20k"}[steps]
+    tuned = f"{filename}--{dataset}-steps_{short}-lr_{lr}-res_{resolution}"
+    return (
+        f"{name},{ds},300.0,0.001,{aug},0.03,0.0,0.0,{final_val},{final_val},{final_val},{dataset},"
+        f"{lr},{steps},{resolution},{val},{test},22050664,300.12,{filename},{tuned}"
+    )
+
+
+LINES = [
+    line(LIGHT, 0.46, "imagenet2012", 20000, 0.01, 224, 0.830, 0.8100),
+    line(LIGHT, 0.46, "imagenet2012", 20000, 0.03, 224, 0.831, 0.8090),
+    line(LIGHT, 0.46, "imagenet2012", 20000, 0.03, 384, 0.850, 0.83728),
+    line(LIGHT, 0.46, "oxford_iiit_pet", 500, 0.003, 224, 0.967, 0.93),
+    line(NONE, 0.45, "imagenet2012", 20000, 0.03, 224, 0.832, 0.8080),
+    line(SMALL, 0.79, "imagenet2012", 20000, 0.01, 224, 0.790, 0.7880),
+    line(HYBRID, 0.47, "imagenet2012", 20000, 0.01, 384, 0.852, 0.83846),
+]
+
+
+@pytest.fixture
+def index(tmp_path):
+    path = tmp_path / "index.csv"
+
+    def write(lines=LINES, header=HEADER):
+        path.write_text("\n".join([header, *lines]) + "\n")
+        return path
+
+    return write
+
+
+def test_rows_are_read_as_numbers(index):
+    rows = read_index(index())
+    assert len(rows) == 7
+    assert rows[2] == IndexRow(
+        "S/16", "i21k", 300, 0.001, "light1", 0.03, 0.0, 0.0, 0.46, 0.46, 0.46,
+        "imagenet2012", 0.03, 20000, 384, 0.85, 0.83728, 22050664, 300.12,
+        LIGHT, f"{LIGHT}--imagenet2012-steps_20k-lr_0.03-res_384",
+    )  # fmt: skip
+    assert rows[6].name == "R26+S/32"
+
+
+def test_columns_may_come_in_any_order_and_with_others(index):
+    header = ",".join(["", *reversed(HEADER.split(",")), "later"])
+    lines = [",".join(["0", *reversed(text.split(",")), "x"]) for text in LINES]
+    assert read_index(index(lines, header)) == read_index(index())
+
+
+def test_empty_cells_are_no_values(index):
+    text = LINES[0].replace(",300.12,", ",,").replace("0.81,", "nan,")
+    (row,) = read_index(index([text]))
+    assert (row.infer_samples_per_sec, row.adapt_final_test) == (None, None)
+    assert best([row], "S/16").top1 is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "header", "message"),
+    [
+        (LINES, HEADER.replace("adapt_final_val,", ""), "lacks adapt_final_val"),
+        ([], "", "lacks name, ds, epochs"),
+        ([LINES[0].replace("20000", "many")], HEADER, "line 2: adapt_steps must be a number.*many"),
+        ([LINES[0].replace("20000", "0.5")], HEADER, "adapt_steps must be a number"),
+        ([LINES[0].replace("0.83,", "inf,")], HEADER, "adapt_final_val must be a number"),
+        ([LINES[0].rpartition(",")[0]], HEADER, "line 2: the row ends before adapt_filename"),
+        (['"' + LINES[0]], HEADER, "cannot be read: it is no CSV file"),
+        (["x" * 200_000], HEADER, "cannot be read: it is no CSV file"),
+    ],
+)
+def test_another_file_is_refused(index, lines, header, message):
+    with pytest.raises(UsageError, match=message) as error:
+        read_index(index(lines, header))
+    assert "\n" not in str(error.value)
+
+
+def test_an_absent_or_binary_file_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        read_index(tmp_path / "index.csv")
+    (tmp_path / "index.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="it is no CSV file"):
+        read_index(tmp_path / "index.csv")
+
+
+def test_best_s16_for_imagenet_at_224(index):
+    rows = read_index(index())
+    entry = best(rows, "S/16", "imagenet2012", image_size=224)
+    # By validation: the file with the best test accuracy is another one.
+    assert entry.name == f"augreg/{NONE}--imagenet2012-steps_20k-lr_0.03-res_224"
+    assert entry.url.endswith(f"/vit_models/augreg/{entry.name.partition('/')[2]}.npz")
+    assert (entry.model, entry.image_size, entry.num_classes) == ("ViT-S_16", 224, 1000)
+    assert entry.top1 == pytest.approx(80.80)
+
+
+def test_best_by_pretraining_compares_pretraining_on_imagenet21k_only(index):
+    entry = best(read_index(index()), "S/16", image_size=224, by="final_val")
+    assert entry.name == f"augreg/{LIGHT}--imagenet2012-steps_20k-lr_0.03-res_224"
+    assert entry.top1 == pytest.approx(80.90)
+
+
+def test_best_at_any_resolution(index):
+    assert best(read_index(index()), "ViT-S_16").image_size == 384
+
+
+def test_best_for_another_data_set(index):
+    entry = best(read_index(index()), "ViT_S16", "oxford_iiit_pet")
+    assert (entry.num_classes, entry.top1) == (37, None)
+
+
+def test_best_hybrid(index):
+    entry = best(read_index(index()), "R26+ViT-S_32")
+    assert (entry.model, entry.top1) == ("R26+ViT-S_32", pytest.approx(83.846))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("S/61",), "unknown model 'S/61'"),
+        (("S/16", "mnist"), "no ViT-S_16 for mnist; it has imagenet2012 at 224, imagenet2012 at"),
+        (("S/16", "oxford_iiit_pet", 384), "no ViT-S_16 for oxford_iiit_pet at 384; it has"),
+        (("B/16",), "no ViT-B_16 for imagenet2012; it has no row for this model"),
+        (("S/16", "imagenet2012", 224, "test"), "by must be .* Received: by='test'"),
+    ],
+)
+def test_what_the_index_lacks(index, arguments, message):
+    with pytest.raises(UsageError, match=message) as error:
+        best(read_index(index()), *arguments)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "", HYBRID])
+def test_a_row_cannot_name_just_any_file(index, name):
+    row = dataclasses.replace(read_index(index())[0], adapt_filename=name)
+    with pytest.raises(UsageError, match="the index names a file that is none of ViT-S_16"):
+        best([row], "S/16")

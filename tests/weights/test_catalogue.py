@@ -1,0 +1,233 @@
+"""The table of published weights: names, defaults, and what a wrong name is told."""
+
+from __future__ import annotations
+
+import urllib.parse
+
+import pytest
+
+from keras_vit import UsageError
+from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec
+from keras_vit.weights.catalogue import PUBLISHED, augreg_weights, find_weights, list_weights
+from keras_vit.weights.download import cached_path
+
+STORAGE = "https://storage.googleapis.com"
+S16 = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
+B16 = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "url", "image_size", "num_classes", "top1"),
+    [
+        ("ViT-B_16", "imagenet21k", "vit_models/imagenet21k/ViT-B_16", 224, 21843, None),
+        ("ViT-H_14", "imagenet21k", "vit_models/imagenet21k/ViT-H_14", 224, 21843, None),
+        (
+            "R50+ViT-B_16",
+            "imagenet21k+imagenet2012",
+            "vit_models/imagenet21k+imagenet2012/R50+ViT-B_16",
+            384,
+            1000,
+            None,
+        ),
+        (
+            "ViT-S_16",
+            "augreg",
+            f"vit_models/augreg/{S16}--imagenet2012-steps_20k-lr_0.03-res_384",
+            384,
+            1000,
+            83.73,
+        ),
+        (
+            "ViT-B_8",
+            "augreg",
+            "vit_models/augreg/B_8-i21k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.0-sd_0.0"
+            "--imagenet2012-steps_20k-lr_0.03-res_224",
+            224,
+            1000,
+            85.58,
+        ),
+        (
+            "R+ViT-Ti_16",
+            "augreg",
+            "vit_models/augreg/R_Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+            "--imagenet2012-steps_20k-lr_0.03-res_384",
+            384,
+            1000,
+            75.40,
+        ),
+        ("ViT-S_16", "sam", "vit_models/sam/ViT-S_16", 224, 1000, None),
+        ("ViT-B_32-gap", "gsam", "vit_models/gsam/ViT-B_32", 224, 1000, None),
+        ("BiT-R50x1", "bit-s", "bit_models/BiT-S-R50x1", 224, 1000, None),
+        ("BiT-R152x4", "bit-m", "bit_models/BiT-M-R152x4", 224, 21843, None),
+        (
+            "BiT-R101x3",
+            "bit-m+imagenet2012",
+            "bit_models/BiT-M-R101x3-ILSVRC2012",
+            480,
+            1000,
+            84.38,
+        ),
+    ],
+)
+def test_a_directory_means_the_variants_default(model, weights, url, image_size, num_classes, top1):
+    entry = find_weights(model, weights)
+    assert entry.url == f"{STORAGE}/{url}.npz"
+    assert (entry.model, entry.directory) == (model, weights)
+    assert (entry.image_size, entry.num_classes, entry.top1) == (image_size, num_classes, top1)
+    assert entry.default
+    assert entry in list_weights(model)
+
+
+@pytest.mark.parametrize("model", ["ViT_B16", "vit-b/16", "B/16"])
+@pytest.mark.parametrize("weights", ["imagenet21k", "ImageNet-21k"])
+def test_names_may_be_spelled_freely(model, weights):
+    assert find_weights(model, weights).name == "imagenet21k/ViT-B_16"
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        "imagenet21k+imagenet2012/ViT-B_16-224",
+        "imagenet21k+imagenet2012/ViT-B_16-224.npz",
+        "ViT-B_16-224",
+        "ViT-B_16-224.npz",
+    ],
+)
+def test_a_full_name_needs_no_directory_and_no_suffix(weights):
+    entry = find_weights("ViT-B_16", weights)
+    assert (entry.image_size, entry.top1, entry.default) == (224, 81.2, False)
+
+
+def test_both_files_fine_tuned_at_224_are_known():
+    entry = find_weights("ViT-L_16", "ViT-L_16-224")
+    assert entry.url == f"{STORAGE}/vit_models/imagenet21k+imagenet2012/ViT-L_16-224.npz"
+    assert (entry.image_size, entry.num_classes, entry.top1) == (224, 1000, 82.7)
+
+
+def test_an_augreg_name_that_is_not_listed_is_read():
+    name = f"{S16}--oxford_iiit_pet-steps_0k-lr_0.003-res_224"
+    for spelled in (name, f"{name}.npz", f"augreg/{name}.npz"):
+        entry = find_weights("ViT-S_16", spelled)
+        assert entry not in PUBLISHED
+        assert entry.name == f"augreg/{name}"
+        assert entry.url == f"{STORAGE}/vit_models/augreg/{name}.npz"
+        assert (entry.image_size, entry.num_classes) == (224, 37)
+        assert (entry.top1, entry.default) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "image_size", "num_classes"),
+    [
+        (S16, "ViT-S_16", 224, 21843),
+        (S16.replace("i21k", "i1k"), "ViT-S_16", 224, 1000),
+        (S16.replace("i21k", "i21k_30"), "ViT-S_16", 224, 21843),
+        (f"{B16}--cifar100-steps_10k-lr_0.003-res_384", "ViT-B_16", 384, 100),
+        (f"{B16}--resisc45-steps_2k-lr_0.03-res_224", "ViT-B_16", 224, 45),
+        (f"{B16}--kitti-steps_0k-lr_0.001-res_384", "ViT-B_16", 384, 4),
+        (B16.replace("B_16", "R50_L_32"), "R50+ViT-L_32", 224, 21843),
+        (B16.replace("B_16", "R26_S_32"), "R26+ViT-S_32", 224, 21843),
+        (B16.replace("medium1", "strong2"), "ViT-B_16", 224, 21843),
+        (B16.replace("medium1", "light0"), "ViT-B_16", 224, 21843),
+    ],
+)
+def test_augreg_names_tell_all(name, model, image_size, num_classes):
+    entry = augreg_weights(name)
+    assert (entry.model, entry.image_size, entry.num_classes) == (model, image_size, num_classes)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "ViT-B_16",
+        B16.replace("B_16", "H_14"),
+        B16.replace("medium1", "medium3"),
+        B16.replace("i21k", "jft"),
+        f"{B16}--imagenet2012",
+        f"{B16}--mnist-steps_10k-lr_0.003-res_384",
+        f"{B16}--cifar100-steps_10k-lr_0.003-res_512",
+        f"../{B16}",
+        f"{B16}/..",
+        f"{B16}\n",
+    ],
+)
+def test_names_that_are_none_of_augregs(name):
+    assert augreg_weights(name) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "message"),
+    [
+        ("ViT-B_61", "sam", "unknown model 'ViT-B_61'; did you mean"),
+        ("ViT-B_16", "imagnet21k", "for ViT-B_16; did you mean imagenet21k?"),
+        ("ViT-B_16", "nothing", "choose one of imagenet21k, imagenet21k\\+imagenet2012, sam"),
+        ("ViT-H_14", "sam", "only for .*ViT-B_16.*; ViT-H_14 has imagenet21k\\.$"),
+        ("ViT-B_16", "gsam", "only for .*ViT-B_16-gap.*; ViT-B_16 has imagenet21k, "),
+        ("ViT-Pico_4", "imagenet21k", "no published weights for ViT-Pico_4"),
+        (
+            "ViT-B_16",
+            "ViT-B_16",
+            "several directories; choose one of imagenet21k/ViT-B_16, "
+            "imagenet21k\\+imagenet2012/ViT-B_16, sam/ViT-B_16\\.$",
+        ),
+        ("ViT-B_16", S16, "is of ViT-S_16. Received: model='ViT-B_16'"),
+        ("ViT-B_16", "BiT-M-R50x1.npz", "is of BiT-R50x1. Received: model='ViT-B_16'"),
+        ("ViT-B_16", f"{B16}--mnist-steps_10k-lr_0.003-res_384", "there are no weights"),
+    ],
+)
+def test_a_wrong_name_is_told_what_there_is(model, weights, message):
+    with pytest.raises(UsageError, match=message) as error:
+        find_weights(model, weights)
+    assert "\n" not in str(error.value)
+
+
+def test_every_entry_belongs_to_a_variant_as_it_is():
+    for entry in PUBLISHED:
+        spec = VARIANTS[entry.model]
+        assert entry.pooling == ("gap" if isinstance(spec, ResNetSpec) else spec.pooling)
+        assert entry.licence == "Apache-2.0"
+        assert entry.top1 is None or (entry.num_classes == 1000 and 75 < entry.top1 < 90)
+
+
+def test_every_published_variant_has_one_default_a_directory():
+    defaults = [(entry.model, entry.directory) for entry in PUBLISHED if entry.default]
+    assert len(defaults) == len(set(defaults))
+    assert set(defaults) == {(entry.model, entry.directory) for entry in PUBLISHED}
+    unpublished = set(VARIANTS) - {entry.model for entry in PUBLISHED}
+    assert unpublished <= {"ViT-Pico_4"}
+
+
+def test_every_file_has_its_own_place_in_a_cache():
+    places = {cached_path(entry.url, "/cache") for entry in PUBLISHED}
+    assert len(places) == len(PUBLISHED)
+    for entry in PUBLISHED:
+        assert urllib.parse.urlsplit(entry.url).path.endswith(f"/{entry.name.split('/')[1]}.npz")
+
+
+def test_preprocessing_is_what_the_file_was_evaluated_with():
+    assert find_weights("ViT-B_16", "augreg").preprocessing == Preprocessing(384, 384)
+    assert find_weights("ViT-B_16", B16).preprocessing == Preprocessing(224, 224, crop=0.875)
+    assert find_weights("BiT-R50x1", "bit-m+imagenet2012").preprocessing == Preprocessing(480, 480)
+
+
+def test_the_list_is_a_table():
+    lines = repr(list_weights("ViT-H_14")).splitlines()
+    assert lines == [
+        "model     weights               resolution  classes  top-1  licence     default of",
+        "ViT-H_14  imagenet21k/ViT-H_14         224    21843         Apache-2.0  imagenet21k",
+    ]
+    whole = repr(list_weights()).splitlines()
+    assert len(whole) == len(PUBLISHED) + 1
+    assert {line.index("Apache-2.0") for line in whole[1:]} == {whole[0].index("licence")}
+    assert "85.99" in whole[next(i for i, line in enumerate(whole) if "R50_L_32" in line)]
+
+
+def test_the_list_is_a_table_in_notebooks():
+    page = list_weights("R50+ViT-B_16")._repr_html_()
+    assert page.count("<tr>") == 3
+    assert "<td>imagenet21k+imagenet2012/R50+ViT-B_16</td><td>384</td>" in page
+
+
+def test_the_list_of_a_variant_without_weights_is_empty():
+    assert list_weights("ViT-Pico_4") == ()
+    assert repr(list_weights("ViT-Pico_4")).startswith("model  weights")

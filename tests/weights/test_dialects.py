@@ -1,0 +1,271 @@
+"""Every layout of published weights, read to the reference's outputs."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.specs import VARIANTS
+from keras_vit.weights import open_checkpoint, weight_names
+from keras_vit.weights.dialects import TABLES, find_layout, foreign_place
+
+# file, outputs, what model_from_weights is told besides, the layout it finds.
+REFERENCES = {
+    "official": ("vit_token.weights.npz", "vit_token", {}, "npz, official"),
+    "linen": ("vit_token_linen.weights.npz", "vit_token", {}, "npz, official (Linen names)"),
+    "prelogits": ("vit_token_prelogits.weights.npz", "vit_token_prelogits", {}, "npz, official"),
+    "resolution": (
+        "vit_token.weights.npz",
+        "vit_resolution_token_3to5",
+        {"image_size": 80},
+        "npz, official",
+    ),
+    "unpooled": (
+        "vit_token.weights.npz",
+        "vit_token_unpooled",
+        {"pooling": "none"},
+        "npz, official",
+    ),
+    "hybrid": ("hybrid_stem.weights.npz", "hybrid_stem", {}, "npz, official"),
+    "hybrid_linen": (
+        "hybrid_stem_linen.weights.npz",
+        "hybrid_stem",
+        {},
+        "npz, official (Linen names)",
+    ),
+    "transformers": (
+        "hf_classifier.safetensors",
+        "hf_classifier",
+        {},
+        "safetensors, transformers (prefix vit.)",
+    ),
+    "transformers_base": ("hf_base.safetensors", "hf_base", {}, "safetensors, transformers"),
+    "timm": ("timm_token.safetensors", "timm_token", {}, "safetensors, timm"),
+    "timm_map": ("timm_map.safetensors", "timm_map", {}, "safetensors, timm"),
+}
+TOLERANCE = {"logits": 2e-5, "encoded": 5e-5, "pre_logits": 2e-5}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_reads_to_the_references_outputs(name, fixtures):
+    file, outputs, arguments, dialect = REFERENCES[name]
+    with open_checkpoint(fixtures / file) as checkpoint:
+        assert checkpoint.dialect == dialect
+        assert checkpoint.layout.unknown == checkpoint.layout.ignored == ()
+    model = keras_vit.model_from_weights(fixtures / file, **arguments)
+    expected = dict(np.load(fixtures / f"{outputs}.io.npz"))
+    compared = sorted(expected.keys() & TOLERANCE.keys())
+    found = model.inner(*compared)(expected["images"])
+    assert compared
+    for output in compared:
+        np.testing.assert_allclose(
+            np.asarray(found[output]), expected[output], atol=TOLERANCE[output], rtol=0
+        )
+    if "pos_embedding" in expected:
+        positions = np.asarray(model.get_layer("patch_encoder").positions)
+        np.testing.assert_allclose(positions, expected["pos_embedding"], atol=1e-6)
+
+
+def test_fine_tuning_drops_the_representation_and_resamples(fixtures):
+    expected = np.load(fixtures / "vit_finetune_drophead.io.npz")
+    model = keras_vit.model_from_weights(fixtures / "vit_token_prelogits.weights.npz", 5, 48)
+    assert not np.asarray(model(expected["images"])).any()  # uniform at first: the head is zero
+    model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
+    found = np.asarray(model(expected["images"], training=False))
+    np.testing.assert_allclose(found, expected["logits"], atol=2e-5, rtol=0)
+    positions = np.asarray(model.get_layer("patch_encoder").positions)
+    np.testing.assert_allclose(positions, expected["pos_embedding"], atol=1e-6)
+
+
+def prefixed(prefix, others=()):
+    def change(arrays):
+        changed = {f"{prefix}{key}": array for key, array in arrays.items()}
+        return changed | {key: np.zeros(3, np.float32) for key in others}
+
+    return change
+
+
+def scanned(arrays):
+    # big_vision with scan=True: Linen names, each with a leading axis of layers.
+    linen = {
+        "MultiHeadDotProductAttention_1": "MultiHeadDotProductAttention_0",
+        "LayerNorm_2": "LayerNorm_1",
+        "MlpBlock_3": "MlpBlock_0",
+    }
+    stacks, plain = {}, {}
+    for key, array in arrays.items():
+        if not key.startswith("Transformer/encoderblock_"):
+            plain[key] = array
+            continue
+        for old, new in linen.items():
+            key = key.replace(old, new)
+        block, rest = key.split("/", 2)[1:]
+        stacks.setdefault(f"Transformer/encoderblock/{rest}", {})[int(block[13:])] = array
+    return plain | {key: np.stack([s[i] for i in range(len(s))]) for key, s in stacks.items()}
+
+
+def big_vision_positions(arrays):
+    # As big_vision's fix_old_checkpoints makes them of old ones.
+    table = arrays.pop("Transformer/posembed_input/pos_embedding")
+    arrays["cls"] = arrays["cls"] + table[:, :1]
+    arrays["pos_embedding"] = table[:, 1:]
+    return arrays
+
+
+SPELLINGS = {
+    "opt/target/": (prefixed("opt/target/", ["opt/state/step"]), "prefix opt/target/", 0),
+    "params/": (prefixed("params/", ["opt/0/mu", "extra/step"]), "prefix params/", 0),
+    "params/img/": (
+        prefixed("params/img/", ["params/txt/head/bias", "params/t", "params/b"]),
+        "prefix params/img/",
+        0,
+    ),
+    "scanned": (scanned, "scanned layers", 0),
+    "big_vision": (big_vision_positions, "positions without a class slot", 1e-6),
+    "float64": (lambda a: {k: v.astype(float) for k, v in a.items()}, "official", 0),
+    "scanned_params": (lambda a: prefixed("params/")(scanned(a)), "scanned layers, prefix", 0),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_spellings_of_the_official_layout_are_one(name, fixtures, tmp_path):
+    change, told, tolerance = SPELLINGS[name]
+    np.savez(tmp_path / "file.npz", **change(dict(np.load(fixtures / "vit_token.weights.npz"))))
+    expected = np.load(fixtures / "vit_token.io.npz")
+    model = keras_vit.model_from_weights(tmp_path / "file.npz")
+    found = np.asarray(model(expected["images"], training=False))
+    np.testing.assert_allclose(found, expected["logits"], atol=2e-5 + tolerance, rtol=0)
+    report = keras_vit.load_weights(model, tmp_path / "file.npz")
+    assert told in report.dialect
+    assert report.weights == 40
+    ignored = [k for k in np.load(tmp_path / "file.npz").files if k in SPELLINGS_IGNORED]
+    assert sorted(report.ignored) == sorted(ignored)
+
+
+SPELLINGS_IGNORED = {
+    "opt/state/step", "opt/0/mu", "extra/step", "params/txt/head/bias", "params/t", "params/b",
+}  # fmt: skip
+
+
+def test_bfloat16_which_numpy_reads_as_two_bytes_is_taken_exactly(fixtures, tmp_path):
+    arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
+    short = {key: array.astype(ml_dtypes.bfloat16) for key, array in arrays.items()}
+    np.savez(tmp_path / "bfloat16.npz", **short)
+    assert np.load(tmp_path / "bfloat16.npz")["cls"].dtype == np.dtype("V2")
+    np.savez(tmp_path / "float32.npz", **{k: a.astype(np.float32) for k, a in short.items()})
+    one = keras_vit.model_from_weights(tmp_path / "bfloat16.npz")
+    other = keras_vit.model_from_weights(tmp_path / "float32.npz")
+    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_group_norms_of_one_dimension_and_of_four_are_one(fixtures, tmp_path):
+    flat = dict(np.load(fixtures / "hybrid_stem_linen.weights.npz"))
+    four = dict(np.load(fixtures / "hybrid_stem.weights.npz"))
+    assert (flat["gn_root/scale"].shape, four["gn_root/scale"].shape) == ((64,), (1, 1, 1, 64))
+    one = keras_vit.model_from_weights(fixtures / "hybrid_stem.weights.npz")
+    other = keras_vit.model_from_weights(fixtures / "hybrid_stem_linen.weights.npz")
+    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_bit_names_may_be_numbered(tmp_path, randomised):
+    spec = keras_vit.ResNetSpec((1, 1, 1, 1), 1)
+    model = randomised(keras_vit.BiT(spec, 3, 32))
+    keras_vit.save_weights(model, tmp_path / "bit.npz")
+    arrays = dict(np.load(tmp_path / "bit.npz"))
+    numbered = {
+        key.replace("standardized_conv2d", f"standardized_conv2d_{i}").replace(
+            "group_norm/", f"group_norm_{i}/"
+        ): array
+        for i, (key, array) in enumerate(arrays.items())
+    }
+    assert len(numbered.keys() - arrays.keys()) > 20
+    np.savez(tmp_path / "numbered.npz", **numbered)
+    again = keras_vit.BiT(spec, 3, 32)
+    report = keras_vit.load_weights(again, tmp_path / "numbered.npz")
+    assert report.dialect == "npz, BiT (numbered names)"
+    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_two_keys_for_one_weight_are_refused(tmp_path, fixtures):
+    arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
+    arrays["Transformer/encoderblock_0/LayerNorm_1/bias"] = np.zeros(48, np.float32)
+    np.savez(tmp_path / "file.npz", **arrays)
+    with pytest.raises(
+        keras_vit.UsageError, match="LayerNorm_2/bias and .*LayerNorm_1/bias are the"
+    ):
+        keras_vit.model_from_weights(tmp_path / "file.npz")
+
+
+def test_two_models_in_one_file_and_strange_keys_are_refused(tmp_path):
+    arrays = {f"{p}embedding/kernel": np.zeros((1, 1, 3, 2)) for p in ("params/", "params/img/")}
+    np.savez(tmp_path / "two.npz", **arrays)
+    with pytest.raises(keras_vit.UsageError, match="several models, under 'params/' and 'params/i"):
+        keras_vit.model_from_weights(tmp_path / "two.npz")
+    np.savez(tmp_path / "strange.npz", **{"layer.weight\x1b[31m": np.zeros(2)})
+    with pytest.raises(keras_vit.UsageError, match=r"in no layout known here.*layer.weight\\x1b"):
+        keras_vit.model_from_weights(tmp_path / "strange.npz")
+
+
+@pytest.mark.parametrize("family", TABLES)
+def test_tables_lead_there_and_back(family, tmp_path):
+    # Each official key has one place, and each place leads back to its keys alone.
+    name = {
+        "timm": "R50+ViT-B_16", "timm-stem": "R+ViT-Ti_16", "timm-bit": "BiT-R50x1",
+        "transformers": "ViT-B_16",
+    }[family]  # fmt: skip
+    names = weight_names(VARIANTS[name], 1000, 224)
+    places = {n.key: foreign_place(family, n.key) for n in names}
+    shapes = {
+        place.key: place.stored_shape(n.shape)
+        for n, place in zip(names, places.values(), strict=True)
+    }
+    layout = find_layout(shapes, tmp_path)
+    assert layout.places == places
+    assert layout.unknown == ()
+    for n in names:
+        assert places[n.key].fits(shapes[places[n.key].key], n.shape)
+
+
+def test_there_and_back_of_every_form(rng):
+    for n in weight_names(VARIANTS["R+ViT-Ti_16"], 10, 64):
+        place = foreign_place("timm-stem", n.key)
+        array = rng.normal(size=n.shape).astype(np.float32)
+        stored = np.concatenate([place.stored(array)] * place.parts)
+        assert stored.shape == place.stored_shape(n.shape)
+        np.testing.assert_array_equal(place.official(stored, n.shape), array)
+
+
+def test_config_tells_gelu_epsilon_heads_labels_and_preprocessing(fixtures, tmp_path):
+    content = (fixtures / "hf_base.safetensors").read_bytes()
+    config = json.loads((fixtures / "hf_base.config.json").read_text())
+    (tmp_path / "model.safetensors").write_bytes(content)
+    config |= {"hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "num_attention_heads": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    preprocessor = {
+        "image_processor_type": "ViTImageProcessor",
+        "size": 24,
+        "resample": 3,
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+    }
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(preprocessor))
+    model = keras_vit.model_from_weights(tmp_path)
+    assert (model.spec.gelu, model.spec.layer_norm_eps, model.spec.num_heads) == ("tanh", 1e-5, 3)
+    assert model.preprocessing.interpolation == "bicubic"
+    assert model.preprocessing.mean == pytest.approx((123.675, 116.28, 103.53))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
+    with pytest.raises(keras_vit.UsageError, match="its activation is 'relu'; only GELU is known"):
+        keras_vit.model_from_weights(tmp_path)
+
+
+def test_a_torch_file_without_its_config_must_be_a_known_size(fixtures, tmp_path):
+    (tmp_path / "lonely.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
+    with pytest.raises(keras_vit.UsageError, match="how many heads; lay its config.json beside it"):
+        keras_vit.model_from_weights(tmp_path / "lonely.safetensors")

@@ -1,0 +1,705 @@
+"""Downloads against a real web server that breaks off, lies, stalls and changes its mind."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import hashlib
+import http.server
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from keras_vit import UsageError
+from keras_vit.weights import download
+from keras_vit.weights.download import cache_folder, cached_path, fetch
+
+CONTENT = np.random.default_rng(0).bytes(300_000)
+CHANGED = np.random.default_rng(1).bytes(300_000)
+ROOT = Path(__file__).parents[2]
+
+
+def crc32c(content):
+    return base64.b64encode(google_crc32c.Checksum(content).digest()).decode()
+
+
+def md5(content):
+    return base64.b64encode(hashlib.md5(content).digest()).decode()
+
+
+@dataclasses.dataclass
+class Answer:
+    """What the server does with one request."""
+
+    content: bytes = CONTENT
+    status: int | None = None
+    headers: dict = dataclasses.field(default_factory=dict)  # None leaves one out
+    ranges: bool = True
+    chunked: bool = False
+    send: int | None = None  # bytes of the body, then the connection closes
+    stall: bool = False  # or falls silent
+    pace: float = 0.0  # seconds between pieces of 10,000 bytes
+
+
+class Site(http.server.ThreadingHTTPServer):
+    """A server on loopback. It gives its answers in turn, the last one again and again."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers, self.requests = [Answer()], []
+        self.asked, self.over = threading.Event(), threading.Event()
+
+    def url(self, path="models/a.npz"):
+        return f"http://127.0.0.1:{self.server_port}/{path}"
+
+    @property
+    def folder(self):
+        return f"127.0.0.1_{self.server_port}"
+
+    def handle_error(self, *_):
+        """A client that was killed is no error here."""
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.requests.append((self.path, dict(self.headers)))
+        self.server.asked.set()
+        answers = self.server.answers
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.close_connection = True
+        content, status, headers = answer.content, answer.status or 200, self.sent_headers(answer)
+        if status != 200:
+            content = b"an error page"
+        elif answer.ranges and headers["ETag"] == self.headers.get("If-Range"):
+            start = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            content, status = content[start:], 206
+        if answer.chunked:
+            headers["Transfer-Encoding"] = "chunked"
+        else:
+            headers["Content-Length"] = str(len(content))
+        self.send_response(status)
+        for name, value in {**headers, **answer.headers}.items():
+            for one in value if isinstance(value, list) else [value]:
+                if one is not None:
+                    self.send_header(name, one)
+        self.end_headers()
+        self.send_body(answer, content)
+
+    def sent_headers(self, answer):
+        content = answer.content
+        return {
+            "ETag": f'"{md5(content)}"',
+            "x-goog-hash": [f"crc32c={crc32c(content)}", f"md5={md5(content)}"],
+        }
+
+    def send_body(self, answer, content):
+        sent = content if answer.send is None else content[: answer.send]
+        for place in range(0, len(sent), 10_000):
+            piece = sent[place : place + 10_000]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if answer.chunked else piece)
+            self.wfile.flush()
+            time.sleep(answer.pace)
+        if answer.stall:
+            self.server.over.wait()
+        if answer.chunked and answer.send is None:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    for name in ("KERAS_VIT_OFFLINE", "KERAS_VIT_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    with Site() as site:
+        threading.Thread(target=site.serve_forever, args=(0.01,), daemon=True).start()
+        yield site
+        site.over.set()
+        site.shutdown()
+
+
+@pytest.fixture
+def get(site, tmp_path):
+    """Fetches into the test's own cache, without long pauses."""
+
+    def call(path="models/a.npz", **options):
+        return fetch(site.url(path), tmp_path, **{"backoff": 0.01, "timeout": 5.0, **options})
+
+    return call
+
+
+def ranges(site):
+    return [headers.get("Range") for _, headers in site.requests]
+
+
+def files(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def one_line(error):
+    message = str(error.value)
+    assert "\n" not in message
+    assert message
+    return message
+
+
+# ---------------------------------------------------------------------------- what all goes well
+
+
+def test_a_file_arrives_whole_and_is_asked_for_once(site, get, tmp_path):
+    path = get()
+    assert path.read_bytes() == CONTENT
+    assert get() == path
+    assert len(site.requests) == 1
+    assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
+    (tmp_path / "ordinary").write_bytes(b"")
+    assert path.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_equal_names_of_two_directories_do_not_meet(site, get):
+    site.answers = [Answer(), Answer(CHANGED)]
+    assert get("imagenet21k/ViT-B_16.npz").read_bytes() == CONTENT
+    assert get("imagenet21k+imagenet2012/ViT-B_16.npz").read_bytes() == CHANGED
+    assert [path for path, _ in site.requests] == [
+        "/imagenet21k/ViT-B_16.npz",
+        "/imagenet21k+imagenet2012/ViT-B_16.npz",
+    ]
+
+
+def test_it_asks_for_plain_bytes(site, get):
+    get()
+    assert site.requests[0][1]["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_file_of_unknown_length_is_taken_when_its_end_can_be_known(site, get, chunked):
+    site.answers = [Answer(chunked=chunked, headers={"Content-Length": None})]
+    assert get().read_bytes() == CONTENT
+
+
+def test_a_redirect_is_followed_and_only_the_final_answer_counts(site, get, tmp_path):
+    lie = {"Location": site.url("moved/b.npz"), "x-goog-hash": f"md5={md5(b'the page')}"}
+    site.answers = [Answer(status=302, headers=lie), Answer()]
+    assert get() == tmp_path / site.folder / "models" / "a.npz"
+    assert get().read_bytes() == CONTENT
+
+
+def test_a_bar_is_drawn_on_stderr_for_terminals_only(get, capsys):
+    get()
+    assert capsys.readouterr() == ("", "")
+    get("models/b.npz", progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "b.npz: 100%" in err
+
+
+# -------------------------------------------------------------------------------- breaks, resumed
+
+
+def test_a_break_is_resumed_where_it_happened(site, get):
+    site.answers = [Answer(send=100_000), Answer()]
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=100000-"]
+    assert site.requests[1][1]["If-Range"] == f'"{md5(CONTENT)}"'
+
+
+def test_a_later_call_resumes_too(site, get, tmp_path):
+    site.answers = [Answer(send=100_000), Answer()]
+    with pytest.raises(UsageError, match="broke after 100000 of 300000 bytes; 100000 bytes") as e:
+        get(retries=0)
+    one_line(e)
+    assert not (tmp_path / site.folder / "models" / "a.npz").exists()
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=100000-"]
+    assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
+
+
+def test_a_server_without_ranges_starts_anew(site, get):
+    site.answers = [Answer(send=100_000), Answer(ranges=False)]
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=100000-"]
+
+
+def test_a_file_changed_meanwhile_starts_anew(site, get):
+    site.answers = [Answer(send=100_000), Answer(CHANGED)]
+    assert get().read_bytes() == CHANGED
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Range": "bytes 99999-299999/300000"},
+        {"Content-Range": "bytes 100000-299999/300001"},
+        {"Content-Range": "bytes 100000-199999/300000"},
+        {"Content-Range": "bytes 100000-300000/300001", "Content-Length": "200001"},
+        {"Content-Range": "bytes */300000"},
+        {"Content-Range": None},
+    ],
+)
+def test_an_answer_that_does_not_continue_the_part_starts_anew(site, get, headers):
+    site.answers = [Answer(send=100_000), Answer(headers=headers), Answer()]
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=100000-", None]
+
+
+def test_a_range_refused_starts_anew(site, get):
+    site.answers = [Answer(send=100_000), Answer(status=416), Answer()]
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=100000-", None]
+
+
+def test_a_part_that_cannot_be_told_from_another_version_starts_anew(site, get):
+    bare = {"ETag": None, "x-goog-hash": None}
+    site.answers = [Answer(send=100_000, headers=bare), Answer(headers=bare)]
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, None]
+
+
+@pytest.mark.parametrize("state", ["", "{}", '{"format": 1}', None])
+def test_a_part_of_unknown_origin_starts_anew(site, get, tmp_path, state):
+    part = tmp_path / site.folder / "models" / "a.npz.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * 1000)
+    if state is not None:
+        part.with_name("a.npz.part.json").write_text(state)
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"validator": '"a"\r\nX-Evil: 1'},
+        {"url": "https://a.example/models/a.npz"},
+        {"length": -1},
+        {"length": "300000"},
+        {"hashes": [["md5", "AAAA"]]},
+        {"hashes": [["sha1", "AAAA"]]},
+        {"hashes": 1},
+    ],
+)
+def test_a_forged_state_starts_anew(site, get, tmp_path, forged):
+    site.answers = [Answer(send=100_000), Answer()]
+    with pytest.raises(UsageError):
+        get(retries=0)
+    state = tmp_path / site.folder / "models" / "a.npz.part.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), **forged}))
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, None]
+
+
+def test_a_chunked_answer_cut_short_is_not_taken_for_whole(site, get):
+    site.answers = [Answer(chunked=True, send=100_000), Answer(chunked=True)]
+    assert get().read_bytes() == CONTENT
+    assert len(site.requests) == 2
+
+
+def test_a_stall_ends_and_is_resumed(site, get):
+    site.answers = [Answer(send=100_000, stall=True), Answer()]
+    assert get(timeout=0.2).read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=100000-"]
+
+
+def test_a_server_that_only_stalls_is_given_up(site, get):
+    site.answers = [Answer(send=0, stall=True)]
+    with pytest.raises(UsageError, match=r"no data for 0.1 seconds\.$") as error:
+        get(timeout=0.1, retries=2)
+    one_line(error)
+    assert len(site.requests) == 3
+
+
+def test_attempts_that_bring_much_are_not_counted(site, get, monkeypatch):
+    monkeypatch.setattr(download, "_WORTH_ANOTHER", 50_000)
+    site.answers = [*[Answer(send=60_000) for _ in range(4)], Answer()]
+    assert get(retries=1).read_bytes() == CONTENT
+    assert ranges(site)[-1] == "bytes=240000-"
+
+
+def test_a_whole_part_is_checked_and_named_without_a_request(site, get, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(download, "_digest", interrupted)
+        get()
+    assert get().read_bytes() == CONTENT
+    assert len(site.requests) == 1
+
+
+# ------------------------------------------------------------------------------------------- lies
+
+
+@pytest.mark.parametrize(
+    "hashes",
+    [
+        f"crc32c={crc32c(CHANGED)}",
+        f"md5={md5(CHANGED)}",
+        [f"crc32c={crc32c(CONTENT)}", f"md5={md5(CHANGED)}"],
+        f"crc32c={crc32c(CONTENT)}, md5={md5(CHANGED)}",
+        [f"md5={md5(CONTENT)}", f"md5={md5(CHANGED)}"],
+    ],
+)
+def test_a_wrong_hash_deletes_the_download(site, get, tmp_path, hashes):
+    site.answers = [Answer(headers={"x-goog-hash": hashes})]
+    with pytest.raises(UsageError) as error:
+        get()
+    algorithm = "crc32c" if "crc32c=" + crc32c(CHANGED) in hashes else "md5"
+    hasher = crc32c if algorithm == "crc32c" else md5
+    assert f"wrong {algorithm}: expected {hasher(CHANGED)}, received {hasher(CONTENT)}" in one_line(
+        error
+    )
+    assert files(tmp_path) == []
+    site.answers = [Answer()]
+    assert get().read_bytes() == CONTENT
+
+
+def test_a_hash_that_is_none_is_refused(site, get, tmp_path):
+    site.answers = [Answer(headers={"x-goog-hash": "md5=not base64"})]
+    with pytest.raises(UsageError, match="headers cannot be read"):
+        get()
+    assert files(tmp_path) == []
+
+
+def test_a_resumed_file_is_hashed_from_its_first_byte(site, get, tmp_path):
+    site.answers = [Answer(send=100_000), Answer()]
+    with pytest.raises(UsageError):
+        get(retries=0)
+    part = tmp_path / site.folder / "models" / "a.npz.part"
+    part.write_bytes(b"\0" + part.read_bytes()[1:])
+    with pytest.raises(UsageError, match="wrong crc32c"):
+        get()
+    assert ranges(site) == [None, "bytes=100000-"]
+    assert files(tmp_path) == []
+
+
+def test_more_than_announced_is_not_written(site, get, tmp_path):
+    site.answers = [Answer(headers={"Content-Length": "200000"})]
+    with pytest.raises(UsageError, match="wrong crc32c"):
+        get()
+    assert files(tmp_path) == []
+
+
+def test_an_endless_answer_is_bounded(site, get, tmp_path):
+    site.answers = [Answer(CONTENT * 10, chunked=True)]
+    with pytest.raises(UsageError, match="sends more than 500000 bytes") as error:
+        get(max_bytes=500_000)
+    one_line(error)
+    assert files(tmp_path) == []
+
+
+def test_too_long_a_file_is_refused_before_its_first_byte(site, get, tmp_path):
+    with pytest.raises(UsageError, match="at most 299999 bytes are accepted. Received: 300000"):
+        get(max_bytes=299_999)
+    assert files(tmp_path) == []
+
+
+def test_a_file_that_the_disk_cannot_hold_is_refused(site, get, tmp_path):
+    site.answers = [Answer(headers={"Content-Length": str(1 << 60)})]
+    with pytest.raises(UsageError, match="bytes left and a.npz needs 1152921504606846976 more"):
+        get(max_bytes=1 << 62)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Answer(headers={"Content-Encoding": "gzip"}), "encoded .'gzip'., which is refused"),
+        (
+            Answer(headers={"Content-Length": None, "x-goog-hash": None}),
+            "neither length nor hash, so a break would go unseen",
+        ),
+        (Answer(b""), "sent an empty file"),
+        (Answer(status=302, headers={"Location": "ftp://127.0.0.1/x"}), "redirects to 'ftp:"),
+        (Answer(status=302, headers={"Location": "file:///etc/passwd"}), "status 302"),
+        (Answer(status=204), "answered 204, not 200"),
+    ],
+)
+def test_answers_that_are_refused(site, get, tmp_path, answer, message):
+    site.answers = [answer]
+    with pytest.raises(UsageError, match=message) as error:
+        get()
+    one_line(error)
+    assert files(tmp_path) == []
+    assert len(site.requests) == 1
+
+
+def test_a_redirect_does_not_leave_tls():
+    request = download.urllib.request.Request("https://a.example/x")
+    with pytest.raises(UsageError, match="redirects to 'http://a.example/x': refused"):
+        download._Redirects().redirect_request(request, None, 302, "", {}, "http://a.example/x")
+
+
+# --------------------------------------------------------------------------------------- failures
+
+
+def test_a_server_that_fails_and_then_works(site, get):
+    site.answers = [Answer(status=503), Answer(status=500), Answer()]
+    assert get().read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("status", "requests", "message"),
+    [
+        (404, 1, r"has no such file \(404\); check the name"),
+        (403, 1, r"denies access \(403\)"),
+        (418, 1, "answers with status 418"),
+        (503, 3, "fails with status 503"),
+    ],
+)
+def test_a_server_that_says_no(site, get, tmp_path, status, requests, message):
+    site.answers = [Answer(status=status)]
+    with pytest.raises(UsageError, match=message) as error:
+        get(retries=2)
+    assert site.url() in one_line(error)
+    assert len(site.requests) == requests
+    assert files(tmp_path) == []
+
+
+def test_no_server(site, get):
+    site.shutdown()
+    site.server_close()
+    with pytest.raises(UsageError, match="refuses the connection") as error:
+        get()
+    one_line(error)
+
+
+def test_no_such_host(site, tmp_path):
+    with pytest.raises(UsageError, match="host nowhere.invalid is not found; is there a network"):
+        fetch("https://nowhere.invalid/a.npz", tmp_path)
+
+
+def test_no_tls(site, tmp_path):
+    url = site.url().replace("http:", "https:")
+    with pytest.raises(UsageError, match="no trusted TLS connection to 127.0.0.1:") as error:
+        fetch(url, tmp_path, backoff=0.01)
+    one_line(error)
+
+
+def test_a_cache_that_is_no_folder(site, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cache cannot be written: .*; set KERAS_VIT_CACHE"):
+        fetch(site.url(), tmp_path / "file")
+
+
+def test_offline_only_the_cache_answers(site, get, tmp_path, monkeypatch):
+    path = get()
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    assert get() == path
+    with pytest.raises(UsageError) as error:
+        get("models/b.npz")
+    message = one_line(error)
+    assert site.url("models/b.npz") in message
+    assert str(tmp_path / site.folder / "models" / "b.npz") in message
+    assert len(site.requests) == 1
+
+
+# ------------------------------------------------------------------------------ paths in the cache
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KERAS_VIT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert cache_folder() == tmp_path / ".cache" / "keras_vit"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # which the standard says to ignore
+    assert cache_folder() == tmp_path / ".cache" / "keras_vit"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/x")
+    assert cache_folder() == Path("/var/x/keras_vit")
+    monkeypatch.setenv("KERAS_VIT_CACHE", "~/mine")
+    assert cache_folder() == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("https://a.example/b/c+d.npz", "a.example/b/c+d.npz"),
+        ("https://a.example:8443/c", "a.example_8443/c"),
+        ("http://a.example/c", "a.example_80/c"),
+        ("https://A.example/b%20c.npz", "a.example/b c.npz"),
+        ("https://[::1]/c", "__1/c"),
+    ],
+)
+def test_a_url_becomes_host_directory_name(url, path):
+    assert cached_path(url, "/cache") == Path("/cache") / path
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://a.example/b",
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "https:///b",
+        "https://a.example",
+        "https://a.example/",
+        "https://a.example/b//c",
+        "https://a.example/../b",
+        "https://a.example/%2e%2e/b",
+        "https://a.example/..%2f..%2fb",
+        "https://a.example/b%5c..%5cc",
+        "https://a.example/b%00",
+        "https://a.example/b%0ac",
+        "https://a.example/b c",
+        "https://a.example/b\r\nHost: c",
+        "https://a.example/é",
+        "https://a.example/%ff",
+        "https://a.example/b?c",
+        "https://a.example/b#c",
+        "https://me:secret@a.example/b",
+        "https://../b",
+        "https://a.example:port/b",
+        "https://[::1/b",
+        "https://a.example/b.part",
+        "https://a.example/b.part.json",
+        "https://a.example/" + "b" * 201,
+    ],
+)
+def test_a_url_that_can_be_no_path_is_refused(url):
+    with pytest.raises(UsageError, match="URL .* Received: ") as error:
+        cached_path(url, "/cache")
+    one_line(error)
+
+
+# ------------------------------------------------------------------------- real processes, killed
+
+# Without the package's own imports (Keras), which would take seconds a process.
+_CHILD = """
+import json, sys, types
+root, url, cache, limit = json.loads(sys.argv[1])
+for name in ("keras_vit", "keras_vit.weights"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [f"{root}/{name.replace('.', '/')}"]
+from keras_vit.weights.download import UsageError, fetch
+if limit:
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+print("ready", flush=True)
+try:
+    print(fetch(url, cache, backoff=0.01))
+except UsageError as error:
+    sys.exit(f"UsageError: {error}")
+"""
+
+
+@contextlib.contextmanager
+def child(site, cache, limit=None):
+    arguments = json.dumps([str(ROOT), site.url(), str(cache), limit])
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_killed_at_any_moment_no_half_counts_as_good(site, get, tmp_path, rng):
+    path = tmp_path / site.folder / "models" / "a.npz"
+    part = path.with_name("a.npz.part")
+    site.answers = [Answer(pace=0.005)]  # 0.15 seconds the whole file
+    kept = 0
+    for moment in [0.0, *rng.uniform(0.0, 0.15, 7)]:
+        site.asked.clear()
+        with child(site, tmp_path) as process:
+            wait_until(lambda p=process: site.asked.is_set() or p.poll() is not None)
+            time.sleep(moment)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if path.exists():
+            assert path.read_bytes() == CONTENT
+            path.unlink()
+        elif part.exists():
+            assert part.read_bytes() == CONTENT[: part.stat().st_size]
+            kept = max(kept, part.stat().st_size)
+    assert kept
+    assert get().read_bytes() == CONTENT
+    assert any(ranges(site))
+    assert [name for name in files(tmp_path) if ".part" not in name] == [
+        f"{site.folder}/models/a.npz"
+    ]
+
+
+def test_two_processes_fetch_one_file_once(site, tmp_path):
+    site.answers = [Answer(pace=0.01)]
+    with child(site, tmp_path) as first, child(site, tmp_path) as second:
+        outputs = [process.communicate(timeout=60) for process in (first, second)]
+    path = tmp_path / site.folder / "models" / "a.npz"
+    assert outputs == [(f"{path}\n", "")] * 2
+    assert len(site.requests) == 1
+    assert path.read_bytes() == CONTENT
+    assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
+
+
+def test_a_file_finished_between_the_look_and_the_lock_is_taken(site, get, tmp_path, monkeypatch):
+    path = tmp_path / site.folder / "models" / "a.npz"
+    monkeypatch.setattr(download.fcntl, "flock", lambda *_: path.write_bytes(CONTENT))
+    assert get() == path
+    assert site.requests == []
+    assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
+
+
+def test_who_waits_for_a_killed_process_takes_over(site, tmp_path):
+    site.answers = [Answer(send=100_000, stall=True), Answer()]
+    part = tmp_path / site.folder / "models" / "a.npz.part"
+    with child(site, tmp_path) as first:
+        wait_until(lambda: part.exists() and part.stat().st_size == 100_000)
+        with child(site, tmp_path) as second:
+            time.sleep(0.1)
+            assert second.poll() is None
+            assert len(site.requests) == 1
+            first.send_signal(signal.SIGKILL)
+            out, err = second.communicate(timeout=60)
+    assert (out, err) == (f"{part.with_name('a.npz')}\n", "")
+    assert ranges(site) == [None, "bytes=100000-"]
+
+
+def test_interrupted_the_part_stays(site, get, tmp_path):
+    site.answers = [Answer(send=100_000, stall=True), Answer()]
+    part = tmp_path / site.folder / "models" / "a.npz.part"
+    with child(site, tmp_path) as process:
+        wait_until(lambda: part.exists() and part.stat().st_size == 100_000)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=100000-"]
+
+
+def test_a_full_disk_keeps_the_part(site, get, tmp_path):
+    with child(site, tmp_path, limit=150_000) as process:
+        out, err = process.communicate(timeout=60)
+    part = tmp_path / site.folder / "models" / "a.npz.part"
+    assert (out, process.returncode) == ("", 1)
+    assert err.startswith(f"UsageError: the disk is full: {part} is kept, make room")
+    assert err.count("\n") == 1
+    assert part.read_bytes() == CONTENT[:150_000]
+    assert get().read_bytes() == CONTENT
+    assert ranges(site) == [None, "bytes=150000-"]

@@ -1,0 +1,223 @@
+"""What a hub's config files say of preprocessing, against the steps of timm and transformers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import Preprocessing, UsageError
+from keras_vit.data import preprocess
+from keras_vit.data.preprocessing import _central_box
+from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
+
+# `vit_base_patch16_224.augreg_in21k_ft_in1k`, and `deit_base_patch16_224.fb_in1k`.
+AUGREG = {
+    "input_size": [3, 224, 224],
+    "interpolation": "bicubic",
+    "crop_pct": 0.9,
+    "crop_mode": "center",
+    "mean": [0.5, 0.5, 0.5],
+    "std": [0.5, 0.5, 0.5],
+}
+DEIT = AUGREG | {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
+# `google/vit-base-patch16-224` in the spelling of 2021, `google/bit-50` in today's.
+OLD_VIT = {
+    "do_normalize": True,
+    "do_resize": True,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+    "size": 224,
+}
+BIT = {
+    "crop_size": {"height": 448, "width": 448},
+    "do_center_crop": True,
+    "do_convert_rgb": True,
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_processor_type": "BitImageProcessor",
+    "image_std": [0.5, 0.5, 0.5],
+    "resample": 2,
+    "rescale_factor": 0.00392156862745098,
+    "size": {"shortest_edge": 448},
+}
+IMAGENET_STATISTICS = {
+    "image_mean": [0.485, 0.456, 0.406],
+    "image_std": [0.229, 0.224, 0.225],
+}
+
+
+@pytest.fixture(scope="module")
+def photograph():
+    from sklearn.datasets import load_sample_image
+
+    return Image.fromarray(load_sample_image("china.jpg"))  # 640 x 427
+
+
+def resized(size, edge):
+    """Width and height with the short side at `edge`, in torchvision's whole numbers."""
+    width, height = size
+    return (edge, edge * height // width) if width < height else (edge * width // height, edge)
+
+
+def resize_then_cut(image, edge, size, resampling):
+    """The short side to `edge`, then the central `size`: timm, by way of torchvision."""
+    scaled = resized(image.size, edge)
+    image = image.resize(scaled, resampling)
+    left, top = (round((side - size) / 2) for side in scaled)
+    return np.asarray(image.crop((left, top, left + size, top + size)), np.float64)
+
+
+def test_timm_maps_to_pixel_values():
+    expected = Preprocessing(224, 224, 224 / 248, "bicubic")
+    assert timm_preprocessing(AUGREG) == expected
+    assert timm_preprocessing({"architecture": "vit", "pretrained_cfg": AUGREG}) == expected
+    assert timm_preprocessing(DEIT) == Preprocessing(224, 224, 224 / 248, "bicubic", **IMAGENET)
+
+
+def test_timms_absent_fields_mean_what_they_mean_to_timm():
+    expected = Preprocessing(224, 224, 0.875, "bicubic", **IMAGENET)
+    assert timm_preprocessing({"pretrained_cfg": {}}) == expected
+    assert timm_preprocessing({"crop_pct": None, "crop_mode": ""}) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"crop_mode": "squash", "crop_pct": 1.0}, Preprocessing(224, 224, None, "bicubic")),
+        ({"crop_pct": 1.0}, Preprocessing(224, 224, 1.0, "bicubic")),
+        (
+            {"input_size": [3, 256, 128], "interpolation": "bilinear", "crop_pct": 0.5},
+            Preprocessing(256, 128, 0.5, "bilinear"),
+        ),
+    ],
+)
+def test_timm_crops(change, expected):
+    assert timm_preprocessing(AUGREG | change) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"crop_mode": "border"}, "cannot be done here. Received: crop_mode='border'"),
+        ({"crop_mode": "squash"}, "Received: crop_mode='squash' with crop_pct=0.9; pass prepro"),
+        ({"interpolation": "lanczos"}, "Received: interpolation='lanczos'"),
+        ({"interpolation": ["bicubic"]}, "Received: interpolation="),
+        ({"crop_pct": 1.2}, r"crop_pct must lie in \[0.01, 1\]. Received: crop_pct=1.2"),
+        ({"crop_pct": 1e-320}, r"crop_pct must lie in \[0.01, 1\]"),
+        ({"crop_pct": "0.9"}, "crop_pct must be a number"),
+        ({"input_size": [1, 28, 28]}, r"input_size must be \[3, height, width\]"),
+        ({"input_size": [3, 10**12, 1]}, "input_size must be pixels, at most 65536"),
+        ({"input_size": [3, True, 1]}, "input_size must be pixels"),
+        ({"mean": [0.5, 0.5]}, r"mean must be a number or three. Received: mean=\[0.5, 0.5\]"),
+        ({"std": [0.5, 0.5, 0]}, "scale must be positive"),
+        ({"std": [0.5, "x" * 10_000, 0]}, "std must be a number"),
+        ({"mean": 10**4000}, "mean must be a number. Received: mean=1000"),
+        ({"pretrained_cfg": []}, r"pretrained_cfg must be an object. Received: \[\]"),
+    ],
+)
+def test_timm_refuses_in_one_line_what_has_no_equal(change, message):
+    with pytest.raises(UsageError, match=message) as refusal:
+        timm_preprocessing(AUGREG | change)
+    assert "\n" not in str(refusal.value)
+
+
+def test_transformers_maps_to_pixel_values():
+    assert transformers_preprocessing(OLD_VIT) == Preprocessing(224, 224)
+    assert transformers_preprocessing({}) == Preprocessing(224, 224)
+    assert transformers_preprocessing(BIT) == Preprocessing(448, 448, 1.0)
+    found = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
+    assert found == Preprocessing(224, 224, **IMAGENET)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (OLD_VIT | {"size": {"height": 32, "width": 48}}, Preprocessing(32, 48)),
+        (OLD_VIT | {"resample": 3}, Preprocessing(224, 224, interpolation="bicubic")),
+        (OLD_VIT | {"resample": 0}, Preprocessing(224, 224, interpolation="nearest")),
+        (OLD_VIT | {"do_normalize": False}, Preprocessing(224, 224, mean=0.0, scale=255.0)),
+        (
+            OLD_VIT | {"rescale_factor": 1 / 127.5, "image_mean": 1, "image_std": 1.0},
+            Preprocessing(224, 224),
+        ),
+        (OLD_VIT | {"do_center_crop": True, "crop_size": 224}, Preprocessing(224, 224)),
+        (BIT | {"size": 512}, Preprocessing(448, 448, 0.875)),
+        (
+            {"feature_extractor_type": "ViTFeatureExtractor", "image_std": None},
+            Preprocessing(224, 224),
+        ),
+        (
+            {"image_processor_type": "ViTHybridImageProcessorFast", "image_mean": 0.5},
+            Preprocessing(224, 224, 1.0, "bicubic", 127.5, (68.500533, 66.632158, 70.323163)),
+        ),
+    ],
+)
+def test_transformers_sizes_crops_and_scales(config, expected):
+    assert transformers_preprocessing(config) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (OLD_VIT | {"do_rescale": False}, "cannot be done here. Received: do_rescale=False; pass"),
+        (OLD_VIT | {"do_resize": False}, "Received: do_resize=False"),
+        (OLD_VIT | {"do_pad": True}, "Received: do_pad=True"),
+        (OLD_VIT | {"rescale_offset": True}, "Received: rescale_offset=True"),
+        (OLD_VIT | {"resample": 1}, "Received: resample='lanczos'"),
+        (OLD_VIT | {"resample": 9}, "Received: resample=9"),
+        (OLD_VIT | {"size": {"shortest_edge": 224}}, "'shortest_edge': 224} without do_center_cr"),
+        (OLD_VIT | {"size": {"longest_edge": 224}}, "Received: size={'longest_edge': 224}"),
+        (OLD_VIT | {"size": {"height": -1, "width": 2}}, "size must be pixels"),
+        (OLD_VIT | {"rescale_factor": 0}, "rescale_factor must be positive"),
+        (BIT | {"crop_size": 500}, "Received: crop_size=500 of size={'shortest_edge': 448}"),
+        (BIT | {"crop_size": {"height": 200, "width": 100}}, "Received: crop_size="),
+        ({"image_processor_type": "DeiTImageProcessor"}, "Received: crop_size=224 of size={'heig"),
+        ({"image_processor_type": "ConvNextImageProcessor"}, "Received: image_processor_type='Co"),
+        ({"image_processor_type": ["ViT"] * 1000}, "Received: image_processor_type="),
+        (OLD_VIT | {"image_mean": [0.5] * 4}, "image_mean must be a number or three"),
+        (OLD_VIT | {"image_mean": {"r": 1}}, "image_mean must be a number"),
+    ],
+)
+def test_transformers_refuses_in_one_line_what_has_no_equal(config, message):
+    with pytest.raises(UsageError, match=message) as refusal:
+        transformers_preprocessing(config)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 400
+
+
+def test_stretching_is_transformers_resize_to_the_last_digit(photograph):
+    how = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
+    pixels = np.asarray(photograph.resize((224, 224), Image.Resampling.BILINEAR), np.float64)
+    expected = (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    found = preprocess(np.asarray(photograph), how)[0]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(640, 424), (424, 640), (424, 424)])
+@pytest.mark.parametrize("crop_pct", [0.875, 0.9, 1.0])
+def test_a_crop_is_timms_where_its_whole_pixels_are_the_exact_centre(photograph, size, crop_pct):
+    image = photograph.resize(size, Image.Resampling.BICUBIC)
+    found = preprocess(np.asarray(image), timm_preprocessing(AUGREG | {"crop_pct": crop_pct}))
+    edge = math.floor(224 / crop_pct)
+    expected = resize_then_cut(image, edge, 224, Image.Resampling.BICUBIC)
+    assert np.abs(found[0] * 127.5 + 127.5 - expected).mean() < 1.0  # of 255
+
+
+@pytest.mark.parametrize("size", [(640, 427), (500, 375), (375, 500), (301, 427), (3000, 2001)])
+@pytest.mark.parametrize("crop_pct", [0.875, 0.9, 0.95, 1.0])
+def test_a_crop_is_timms_to_half_a_pixel_of_the_resized_image(size, crop_pct):
+    how = timm_preprocessing(AUGREG | {"crop_pct": crop_pct})
+    left, top, right, bottom = _central_box(size, how)
+    scaled = resized(size, math.floor(224 / crop_pct))
+    for whole, low, high, cut in zip(size, (left, top), (right, bottom), scaled, strict=True):
+        pixel = whole / cut
+        first = round((cut - 224) / 2)
+        theirs = np.array([first, first + 224]) * pixel
+        assert abs((low + high) / 2 - theirs.mean()) <= 0.501 * pixel
+        assert np.abs([low, high] - theirs).max() <= pixel

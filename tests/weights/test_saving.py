@@ -1,0 +1,183 @@
+"""Weights out: the layouts of others, bit for bit, whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import keras_vit
+from keras_vit import _files
+from keras_vit.weights import open_checkpoint
+
+VIT = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
+SPECS = {
+    "token": VIT,
+    "unpooled": dataclasses.replace(VIT, pooling="none"),
+    "gap": dataclasses.replace(VIT, pooling="gap", gelu="erf"),
+    "map": dataclasses.replace(VIT, pooling="map"),
+    "representation": dataclasses.replace(VIT, representation_dim=20),
+    "learned2d": dataclasses.replace(VIT, position_embedding="learned2d"),
+    "relative": dataclasses.replace(VIT, position_embedding="relative"),
+    "sincos2d": dataclasses.replace(VIT, position_embedding="sincos2d", layer_norm_eps=1e-5),
+    "stem": dataclasses.replace(VIT, patch_size=2, stem=keras_vit.ResNetStem()),
+    "stages": dataclasses.replace(VIT, patch_size=1, stem=keras_vit.ResNetStem((1, 2))),
+    "bit": keras_vit.ResNetSpec((1, 2, 1, 1), 1),
+}
+NO_TIMM = {"representation", "learned2d", "relative"}
+TRANSFORMERS = {"token"}
+
+
+def build(spec, classes=5):
+    model_class = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
+    how = keras_vit.Preprocessing(32, 48, 0.9, "bicubic", (120.0, 115.0, 100.0), (60.0, 58.0, 57.0))
+    labels = [f"class {i}" for i in range(classes)]
+    return model_class(spec, classes, (32, 48), how, labels=labels)
+
+
+def assert_same(one, other):
+    assert (one.spec, one.labels, one.image_size) == (other.spec, other.labels, other.image_size)
+    assert one.preprocessing == other.preprocessing
+    for a, b in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b), strict=True)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_official_round_trip_is_bit_equal_and_tells_all(name, randomised, tmp_path):
+    model = randomised(build(SPECS[name]))
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    assert_same(keras_vit.model_from_weights(tmp_path / "weights.npz"), model)
+
+
+@pytest.mark.parametrize("name", sorted(SPECS.keys() - NO_TIMM))
+def test_timm_round_trip_is_bit_equal_and_tells_all(name, randomised, tmp_path):
+    model = randomised(build(SPECS[name]))
+    keras_vit.save_weights(model, tmp_path / "timm" / "model.safetensors")
+    assert_same(keras_vit.model_from_weights(tmp_path / "timm"), model)
+
+
+@pytest.mark.parametrize("classes", [5, 0])
+def test_transformers_round_trip_is_bit_equal(classes, randomised, tmp_path):
+    spec = dataclasses.replace(VIT, representation_dim=None if classes else 48)
+    model = randomised(build(spec, classes))
+    keras_vit.save_weights(model, tmp_path / "model.safetensors", "transformers")
+    again = keras_vit.model_from_weights(tmp_path)
+    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        *(("timm", name) for name in sorted(NO_TIMM)),
+        *(("transformers", name) for name in sorted(SPECS.keys() - TRANSFORMERS)),
+    ],
+)
+def test_a_layout_without_a_place_for_a_weight_is_refused(layout, name, tmp_path):
+    with pytest.raises(keras_vit.UsageError, match=r"layout has no place for|save this|save a"):
+        keras_vit.save_weights(build(SPECS[name]), tmp_path / "model.safetensors", layout)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["timm_token", "timm_map", "hf_classifier", "hf_base"])
+def test_others_files_are_written_as_they_were(name, fixtures, tmp_path):
+    # Read what timm or transformers wrote, write it again: the same names, shapes and bits.
+    file = fixtures / f"{name}.safetensors"
+    layout = "timm" if name.startswith("timm") else "transformers"
+    keras_vit.save_weights(
+        keras_vit.model_from_weights(file), tmp_path / "model.safetensors", layout
+    )
+    expected, found = load_file(file), load_file(tmp_path / "model.safetensors")
+    assert found.keys() == expected.keys()
+    for key, array in expected.items():
+        np.testing.assert_array_equal(found[key], array, strict=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    theirs = json.loads((fixtures / f"{name}.config.json").read_text())
+    if layout == "transformers":
+        for field in theirs.keys() & config.keys() - {"id2label", "label2id"}:
+            assert config[field] == theirs[field], field
+    else:
+        assert config["model_args"]["act_layer"] == theirs["model_args"].get("act_layer", "gelu")
+        assert config["model_args"]["num_heads"] == 3
+        assert int(48 * config["model_args"]["mlp_ratio"]) == 96
+
+
+@pytest.mark.parametrize("name", ["vit_token", "vit_token_prelogits", "hybrid_stem"])
+def test_official_files_are_written_as_they_were(name, fixtures, tmp_path):
+    file = fixtures / f"{name}.weights.npz"
+    keras_vit.save_weights(keras_vit.model_from_weights(file), tmp_path / "again.npz")
+    expected, found = np.load(file), np.load(tmp_path / "again.npz")
+    assert sorted(found.files) == sorted(expected.files)
+    for key in expected.files:
+        np.testing.assert_array_equal(found[key], expected[key], strict=True)
+
+
+def test_labels_too_long_for_an_archives_comment_are_left_out(tmp_path):
+    labels = [f"{i} {'x' * 100}" for i in range(1000)]
+    model = keras_vit.ViT(VIT, 1000, 32, labels=labels)
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    again = keras_vit.model_from_weights(tmp_path / "weights.npz")
+    assert (again.labels, again.spec) == (None, model.spec)
+    keras_vit.save_weights(model, tmp_path / "weights.safetensors")
+    again = keras_vit.model_from_weights(tmp_path / "weights.safetensors")
+    assert again.labels == tuple(labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "message"),
+    [
+        ("weights.h5", None, "expected a name that ends in .npz or .safetensors"),
+        ("weights.npz", "timm", "expected official for .npz. Received: 'timm'"),
+        ("weights.safetensors", "official", "expected timm or transformers for .safetensors"),
+        ("weights.safetensors", "hub", "layout must be one of official, timm, transformers"),
+    ],
+)
+def test_names_and_layouts_that_do_not_go_together_are_refused(tmp_path, name, layout, message):
+    with pytest.raises(keras_vit.UsageError, match=message):
+        keras_vit.save_weights(build(VIT), tmp_path / name, layout)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["weights.npz", "weights.safetensors"])
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, name):
+    keras_vit.save_weights(build(VIT), tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_files, "_sync", full)
+    with pytest.raises(OSError, match="No space left"):
+        keras_vit.save_weights(build(dataclasses.replace(VIT, depth=1)), tmp_path / name)
+    assert (tmp_path / name).read_bytes() == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_description_needs_no_model(fixtures):
+    with open_checkpoint(fixtures / "hybrid_stem.weights.npz") as checkpoint:
+        assert checkpoint.spec.stem == keras_vit.ResNetStem()
+        assert (checkpoint.spec.patch_size, checkpoint.image_size) == (4, (64, 64))
+        assert (checkpoint.num_classes, checkpoint.head_state) == (9, "trained")
+        assert checkpoint.variant is None
+        arrays = np.load(fixtures / "hybrid_stem.weights.npz")
+        assert checkpoint.parameters == sum(a.size for a in arrays.values())
+
+
+def test_a_zero_head_is_told_from_a_trained_one_and_from_none(tmp_path):
+    for classes, state in ((5, "zero"), (0, "none")):
+        keras_vit.save_weights(build(VIT, classes), tmp_path / "w.npz")
+        with open_checkpoint(tmp_path / "w.npz") as checkpoint:
+            assert checkpoint.head_state == state
+
+
+@pytest.mark.parametrize("name", ["R+ViT-Ti_16", "ViT-S_32-gap", "BiT-R50x1"])
+def test_variants_are_recognised(name, tmp_path):
+    model = keras_vit.create_model(name, 3, 64)
+    for path in ("w.npz", "w.safetensors"):
+        keras_vit.save_weights(model, tmp_path / path)
+        with open_checkpoint(tmp_path / path) as checkpoint:
+            assert checkpoint.variant == name
+            assert checkpoint.parameters == model.count_params()

@@ -1,0 +1,320 @@
+"""Files of weights that are broken or hostile: one line each, bounded memory, nothing executed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import runpy
+import struct
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.weights import open_checkpoint
+from keras_vit.weights.tensors import open_tensors
+
+HEADER = b"\x93NUMPY\x01\x00"
+
+
+@pytest.fixture
+def model(small_spec, randomised):
+    return randomised(keras_vit.ViT(small_spec, 5, 16))
+
+
+@pytest.fixture
+def saved(model, tmp_path):
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    return tmp_path / "weights.npz"
+
+
+@pytest.fixture
+def tensors(model, tmp_path):
+    keras_vit.save_weights(model, tmp_path / "weights.safetensors")
+    return tmp_path / "weights.safetensors"
+
+
+def rewrite(path, change):
+    """The file at `path` with its dict of arrays changed."""
+    arrays = dict(np.load(path))
+    change(arrays)
+    np.savez(path, **arrays)
+
+
+def npy(shape, descr="<f4", content=b""):
+    """An array file with that header and that content, whether they agree or not."""
+    header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return HEADER + struct.pack("<H", len(header)) + header + content
+
+
+def replace(path, name, content, compress=zipfile.ZIP_STORED):
+    """The archive at `path` with the bytes of one member replaced, or with one more."""
+    with zipfile.ZipFile(path) as archive:
+        members = {n: archive.read(n) for n in archive.namelist()}
+    members[name] = content
+    with zipfile.ZipFile(path, "w") as archive:
+        for n, data in members.items():
+            archive.writestr(n, data, compress_type=compress)
+
+
+def refused(path, model=None):
+    """The one line that reading `path` ends in; it must not take memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(keras_vit.UsageError) as caught:
+            if model is None:
+                with open_checkpoint(path) as checkpoint:
+                    assert checkpoint.head_state
+            else:
+                keras_vit.load_weights(model, path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 50 << 20
+    line = str(caught.value).splitlines()[0]
+    assert line.isprintable()
+    assert str(path) in line
+    return line
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"<html>404</html>", b"\x00" * 100])
+def test_files_of_another_kind_are_refused(tmp_path, content):
+    (tmp_path / "bad.npz").write_bytes(content)
+    assert "is not a whole .npz or .safetensors file" in refused(tmp_path / "bad.npz")
+
+
+def test_a_zip_that_is_none_is_refused(tmp_path):
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 not a zip")
+    assert "is not a whole .npz file" in refused(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_a_pickle_is_named_and_never_read(tmp_path, protocol):
+    class Evil:
+        def __reduce__(self):
+            return (tmp_path.joinpath("executed").mkdir, ())
+
+    (tmp_path / "weights.bin").write_bytes(pickle.dumps(Evil(), protocol))
+    assert "is a pickle, which could run code" in refused(tmp_path / "weights.bin")
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1, 48)])
+def test_pickled_arrays_are_refused_and_not_executed(model, saved, tmp_path, shape):
+    class Evil:
+        def __reduce__(self):
+            return (tmp_path.joinpath("executed").mkdir, ())
+
+    evil = np.empty(shape, object)
+    evil[:] = Evil()
+    replace(saved, "cls.npy", npy(shape, "|O", pickle.dumps(evil)))
+    assert "cls cannot be read: a pickled object" in refused(saved, model)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_integers_are_refused(model, saved):
+    rewrite(saved, lambda arrays: arrays.update({"cls": np.zeros((1, 1, 48), int)}))
+    assert "cls must hold floats. Received: int64" in refused(saved, model)
+
+
+def test_a_scalar_head_is_refused(saved):
+    rewrite(saved, lambda arrays: arrays.update({"head/bias": np.float32(1)}))
+    with pytest.raises(keras_vit.UsageError, match="head/bias must have one dimension"):
+        keras_vit.ViT_Pico4(weights=saved, image_size=16)
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (1, 1, 10**12), (2**40, 2**40), (-1, 48)])
+def test_a_header_that_lies_about_its_size_costs_no_memory(model, saved, shape):
+    replace(saved, "cls.npy", npy(shape))
+    assert "cls cannot be read: its header claims" in refused(saved, model)
+
+
+def test_a_bomb_is_refused_before_it_unpacks(saved, model):
+    # 400 MB of zeros in 400 KB, whose header and size agree.
+    zeros = npy((1, 10**8 // 48, 48), content=bytes(10**8 // 48 * 48 * 4))
+    replace(saved, "Transformer/posembed_input/pos_embedding.npy", zeros, zipfile.ZIP_DEFLATED)
+    del zeros
+    assert "claims to unpack to 400," in refused(saved, model)
+
+
+def test_an_endless_position_table_is_refused(saved, model):
+    rows = 1 << 17
+    table = npy((1, rows, 48), content=bytes(rows * 48 * 4))
+    replace(saved, "Transformer/posembed_input/pos_embedding.npy", table)
+    with pytest.raises(keras_vit.UsageError, match=r"! Transformer/posembed_input/pos_embedding"):
+        keras_vit.load_weights(model, saved)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../../../tmp/evil", "..\\evil", "a/../../b"])
+def test_names_that_are_paths_write_nothing(model, saved, tmp_path, name):
+    before = sorted(tmp_path.rglob("*"))
+    replace(saved, f"{name}.npy", npy((1,), content=bytes(4)))
+    with pytest.raises(keras_vit.UsageError, match="1 weights") as caught:
+        keras_vit.load_weights(model, saved)
+    assert str(caught.value).splitlines()[1:] == [f"  + {name}"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_name_cannot_write_to_the_terminal(model, saved):
+    replace(saved, "a\x1b]0;evil\x07\n.npy", npy((1,), content=bytes(4)))
+    with pytest.raises(keras_vit.UsageError) as caught:
+        keras_vit.load_weights(model, saved)
+    assert all(line.isprintable() for line in str(caught.value).splitlines())
+    assert r"a\x1b]0;evil\x07\n" in str(caught.value)
+
+
+def test_two_members_of_one_name_are_refused(saved):
+    with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("cls.npy", npy((1,), content=bytes(4)))
+    assert "two arrays of the name cls" in refused(saved)
+
+
+def test_members_that_are_no_arrays_are_refused(saved):
+    replace(saved, "README", b"text")
+    assert "README is not a numpy array" in refused(saved)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+@pytest.mark.parametrize("kind", ["saved", "tensors"])
+def test_truncated_files_are_refused(request, model, kind, share):
+    path = request.getfixturevalue(kind)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    assert "is not a whole" in refused(path, model)
+
+
+def test_a_flipped_bit_is_noticed_and_the_model_is_as_before(model, saved):
+    content = bytearray(saved.read_bytes())
+    content[len(content) // 2] ^= 1
+    saved.write_bytes(content)
+    before = model.get_weights()
+    assert "cannot be read" in refused(saved, model)
+    for one, other in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_encrypted_members_are_refused(saved):
+    content = saved.read_bytes()
+    # Bit 0 of the flags in each local header (offset 6) and in the central directory (offset 8).
+    flagged = bytearray(content)
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = content.find(signature)
+        while at >= 0:
+            flagged[at + offset] |= 1
+            at = content.find(signature, at + 4)
+    saved.write_bytes(flagged)
+    assert "cannot be read" in refused(saved)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["saved", "tensors"])
+def test_values_that_are_no_numbers_are_counted_and_refused(request, model, kind, value):
+    path = request.getfixturevalue(kind)
+    before = model.get_weights()
+    model.get_layer("head").bias.assign(np.full(5, value))
+    keras_vit.save_weights(model, path)
+    model.set_weights(before)
+    line = refused(path, model)
+    assert "holds 5 NaN or infinite values in 1 arrays, the first in head" in line
+    for one, other in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(one, other)
+    keras_vit.load_weights(model, path, allow_nonfinite=True)
+    np.testing.assert_array_equal(np.asarray(model.get_layer("head").bias), np.full(5, value))
+
+
+def test_doubles_beyond_float32_are_infinite_and_refused(model, saved):
+    rewrite(saved, lambda arrays: arrays.update({"cls": np.full((1, 1, 48), 1e300)}))
+    assert "holds 48 NaN or infinite values" in refused(saved, model)
+
+
+def lie(tensors, change, length=None):
+    """The safetensors file with its JSON header changed, or a length that it does not have."""
+    content = tensors.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8 : 8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    tensors.write_bytes(struct.pack("<Q", length or len(text)) + text + content[8 + size :])
+
+
+LIES = {
+    "shape": lambda h: h["cls_token"].update(shape=[10**12]),
+    "offsets": lambda h: h["cls_token"].update(data_offsets=[0, 10**13]),
+    "backwards": lambda h: h["cls_token"].update(data_offsets=[400, 0]),
+    "negative": lambda h: h["cls_token"].update(shape=[-1, 48]),
+    "overlapping": lambda h: h["cls_token"].update(data_offsets=h["head.bias"]["data_offsets"]),
+    "type": lambda h: h["cls_token"].update(dtype="F65"),
+    "no dictionary": lambda h: h.update(cls_token=3),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_safetensors_with_a_lying_header_are_refused(model, tensors, name):
+    lie(tensors, LIES[name])
+    assert "is not a whole .safetensors file" in refused(tensors, model)
+
+
+@pytest.mark.parametrize("length", [10**12, 2**63, 5])
+def test_safetensors_with_a_lying_header_length_are_refused(model, tensors, length):
+    lie(tensors, lambda header: None, length)
+    assert "is not a whole .safetensors file" in refused(tensors, model)
+
+
+def test_types_that_are_no_floats_are_refused(model, tensors):
+    # As many bytes as before, so that the header is consistent.
+    lie(tensors, lambda h: h["cls_token"].update(dtype="I32"))
+    assert "cls_token must hold floats. Received: I32" in refused(tensors, model)
+
+
+def test_what_another_program_left_in_the_metadata_is_not_believed(model, saved, tensors):
+    keras_vit.load_weights(model, saved)
+    for comment in (b"built by a script", b"[1]", b'{"format": 1}', b'{"format": 9, "spec": 3}'):
+        with zipfile.ZipFile(saved, "a") as archive:
+            archive.comment = comment
+        with open_tensors(saved) as file:
+            assert file.metadata == {}
+        keras_vit.load_weights(model, saved)
+    with zipfile.ZipFile(saved, "a") as archive:
+        archive.comment = b'{"format": 1, "spec": {"depth": -3}}'
+    assert "holds no architecture known here" in refused_spec(saved)
+
+
+def refused_spec(path):
+    with open_checkpoint(path) as checkpoint, pytest.raises(keras_vit.UsageError) as caught:
+        assert checkpoint.spec
+    return str(caught.value)
+
+
+def test_a_config_that_is_no_json_is_named(tmp_path, fixtures):
+    (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
+    for content in (b"{", b"\xff", b"[" * 100_000):
+        (tmp_path / "config.json").write_bytes(content)
+        with pytest.raises(keras_vit.UsageError, match="config.json is not valid JSON"):
+            keras_vit.model_from_weights(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(keras_vit.UsageError, match="config.json: expected a JSON object"):
+        keras_vit.model_from_weights(tmp_path)
+
+
+def test_a_config_of_strange_values_ends_in_one_line(tmp_path, fixtures):
+    (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
+    good = json.loads((fixtures / "hf_base.config.json").read_text())
+    for field in ("num_attention_heads", "layer_norm_eps", "hidden_act", "image_size"):
+        for value in ("x", [], {"a": 1}, -1, [1, 2, 3], True):
+            (tmp_path / "config.json").write_text(json.dumps(good | {field: value}))
+            # A value may also be harmless; what must not come is another exception.
+            with contextlib.suppress(keras_vit.UsageError):
+                keras_vit.model_from_weights(tmp_path)
+
+
+def test_damaged_files_end_in_one_line_and_bounded_memory():
+    fuzz = runpy.run_path(str(Path(__file__).with_name("fuzz_readers.py")))["fuzz"]
+    inputs, outcomes, grown = fuzz(0, lambda so_far: so_far < 300)
+    assert inputs == sum(outcomes.values()) == 300
+    assert outcomes["read"] > 10  # the harness does not damage everything
+    assert len(outcomes) > 8
+    assert grown < 200
