@@ -174,7 +174,7 @@ class Checkpoint:
         """ "none", "zero" (as in the original imagenet21k files, on purpose) or "trained"."""
         if f"{self.head}/kernel" not in self.layout.places:
             return "none"
-        return "trained" if self.read(f"{self.head}/kernel").any() else "zero"
+        return "trained" if np.count_nonzero(self.read(f"{self.head}/kernel")) else "zero"
 
     def _told_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
