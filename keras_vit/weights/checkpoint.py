@@ -32,7 +32,8 @@ _POSITIONS = "Transformer/posembed_input/pos_embedding"
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
 # What a file without a word about it means: PyTorch's models compute the exact function.
 _GELU_OF_FAMILY = {"timm": "erf", "transformers": "erf"}
-_EPS_OF_FAMILY = {"transformers": 1e-12}
+_EPS_OF_FAMILY = {"timm": 1e-6, "transformers": 1e-12}
+_NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +102,30 @@ class Checkpoint:
             if isinstance(told, dict):
                 return spec_from_dict(told)
             return self._bit() if "bit" in self.layout.family else self._vit()
-        except (TypeError, IndexError, KeyError, UsageError) as error:
+        except UsageError as error:
             raise UsageError(f"{self.path} holds no architecture known here: {error}") from None
+        except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
+            raise UsageError(
+                f"{self.path} holds no architecture known here: a weight that tells it is missing "
+                "or of another shape."
+            ) from None
 
     @property
-    def tells_numerics(self) -> bool:
-        """Whether the file itself says which GELU and epsilon it was made with."""
-        return "spec" in self.tensors.metadata or "hidden_act" in self.tensors.config
+    def told(self) -> dict[str, Any]:
+        """What shapes cannot tell and the model must share: gelu, layer_norm_eps, num_heads.
+
+        As far as the file says it, or its layout is of a library that computes so; an official
+        `.npz` may come from any code that writes one.
+        """
+        if "spec" in self.tensors.metadata:
+            return {f: getattr(self.spec, f) for f in _NUMERICS if hasattr(self.spec, f)}
+        config, family = self.tensors.config, self.layout.family
+        told = {
+            "gelu": _gelu(config) or _GELU_OF_FAMILY.get(family),
+            "layer_norm_eps": config.get("layer_norm_eps", _EPS_OF_FAMILY.get(family)),
+            "num_heads": config.get("num_attention_heads", _model_args(config).get("num_heads")),
+        }
+        return {field: value for field, value in told.items() if value is not None}
 
     @property
     def variant(self) -> str | None:
@@ -192,7 +210,6 @@ class Checkpoint:
         depth = self._count(r"Transformer/encoderblock_(\d+)/LayerNorm_0/scale")
         bias = self.shape(f"{block}/MultiHeadDotProductAttention_1/query/bias")
         representation = self.shape("pre_logits/bias")
-        config = self.tensors.config
         return ViTSpec(
             patch,
             hidden,
@@ -202,10 +219,8 @@ class Checkpoint:
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
-            gelu=_gelu(config) or _GELU_OF_FAMILY.get(self.layout.family, "tanh"),
-            layer_norm_eps=config.get(
-                "layer_norm_eps", _EPS_OF_FAMILY.get(self.layout.family, 1e-6)
-            ),
+            gelu=self.told.get("gelu", "tanh"),
+            layer_norm_eps=self.told.get("layer_norm_eps", 1e-6),
             stem=self._stem(),
         )
 
@@ -225,10 +240,8 @@ class Checkpoint:
 
     def _heads(self, hidden: int, depth: int, mlp: int) -> int:
         # Where query, key and value are plain matrices, the table of variants tells the heads.
-        config = self.tensors.config
-        told = config.get("num_attention_heads") or _model_args(config).get("num_heads")
-        if told is not None:
-            return told
+        if "num_heads" in self.told:
+            return self.told["num_heads"]
         for spec in VARIANTS.values():
             if isinstance(spec, ViTSpec) and (spec.hidden_dim, spec.mlp_dim) == (hidden, mlp):
                 return spec.num_heads

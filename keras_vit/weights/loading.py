@@ -11,7 +11,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -136,6 +136,10 @@ def fill(
     """
     if head not in ("keep", "reset"):
         raise UsageError(f'head must be "keep" or "reset". Received: head={head!r}.')
+    if positions not in get_args(Method):
+        raise UsageError(
+            f'positions must be "bilinear" or "bicubic". Received: positions={positions!r}.'
+        )
     names = {n.key: n for n in weight_names(model.spec, model.num_classes, model.image_size)}
     places = dict(checkpoint.layout.places)
     dropped = ()
@@ -184,14 +188,12 @@ def _arrays(
 
 
 def _check_numerics(model: Any, checkpoint: Checkpoint) -> None:
-    if not checkpoint.tells_numerics or isinstance(model.spec, ResNetSpec):
-        return
-    for field in ("gelu", "layer_norm_eps"):
-        theirs, ours = getattr(checkpoint.spec, field, None), getattr(model.spec, field)
-        if theirs not in (None, ours):
+    for field, theirs in checkpoint.told.items():
+        ours = getattr(model.spec, field, theirs)
+        if ours != theirs:
             raise UsageError(
-                f"{checkpoint.path} was made with {field}={theirs!r}, the model has {ours!r}; "
-                f"build the model with {field}={theirs!r}."
+                f"{checkpoint.path} ({checkpoint.dialect}) goes with {field}={theirs!r}, the model "
+                f"has {ours!r}; build the model with {field}={theirs!r}."
             )
 
 

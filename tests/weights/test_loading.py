@@ -177,9 +177,19 @@ def test_gelu_and_epsilon_that_the_file_tells_must_be_the_models(small_spec, fix
     for field, told in (("gelu", "'erf', the model has 'tanh'"), ("layer_norm_eps", "1e-12")):
         other = dataclasses.replace(spec, **{field: getattr(small_spec, field)})
         model = keras_vit.ViT(other, 5, 16)
-        assert f"was made with {field}={told}" in cause(model, tmp_path / "erf.npz")
+        assert f"goes with {field}={told}" in cause(model, tmp_path / "erf.npz")
     transformers = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 2, 3, 96), 7, 32)
-    assert "made with gelu='erf'" in cause(transformers, fixtures / "hf_classifier.safetensors")
+    assert "goes with gelu='erf'" in cause(transformers, fixtures / "hf_classifier.safetensors")
+    lonely = tmp_path / "timm.safetensors"  # timm computes so whatever lies beside the file
+    lonely.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
+    assert "goes with gelu='erf'" in cause(transformers, lonely)
+
+
+def test_heads_that_shapes_do_not_tell_must_be_the_models(fixtures, tmp_path):
+    spec = keras_vit.ViTSpec(8, 48, 2, 4, 96, gelu="erf", layer_norm_eps=1e-12)
+    model = keras_vit.ViT(spec, 7, 32)
+    line = cause(model, fixtures / "hf_classifier.safetensors")
+    assert "goes with num_heads=3, the model has 4; build the model with num_heads=3" in line
 
 
 def test_the_report_says_what_was_done(fixtures, small_spec):
@@ -201,6 +211,10 @@ def test_positions_are_resampled_by_the_method_asked_for(fixtures, method):
     expected = resample_positions(table, (3, 3), (5, 4), method=method)
     found = np.asarray(model.get_layer("patch_encoder").positions)
     np.testing.assert_array_equal(found, expected)
+
+
+def test_an_unknown_method_is_refused_even_where_nothing_is_resampled(model, saved):
+    assert 'positions must be "bilinear" or "bicubic"' in cause(model, saved, positions="area")
 
 
 def test_a_grid_that_is_not_square_is_remembered(small_spec, randomised, tmp_path):

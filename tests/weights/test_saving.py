@@ -117,7 +117,7 @@ def test_official_files_are_written_as_they_were(name, fixtures, tmp_path):
 
 def test_labels_too_long_for_an_archives_comment_are_left_out(tmp_path):
     labels = [f"{i} {'x' * 100}" for i in range(1000)]
-    model = keras_vit.ViT(VIT, 1000, 32, labels=labels)
+    model = keras_vit.ViT(SPECS["sincos2d"], 1000, 32, labels=labels)
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     again = keras_vit.model_from_weights(tmp_path / "weights.npz")
     assert (again.labels, again.spec) == (None, model.spec)

@@ -289,6 +289,16 @@ def refused_spec(path):
     return str(caught.value)
 
 
+def test_weights_of_other_axes_or_without_a_block_are_no_architecture(fixtures, tmp_path):
+    arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
+    flat = arrays | {"embedding/kernel": np.zeros(5, np.float32)}
+    bare = {key: array for key, array in arrays.items() if "encoderblock" not in key}
+    for content in (flat, bare):
+        np.savez(tmp_path / "odd.npz", **content)
+        line = refused_spec(tmp_path / "odd.npz")
+        assert "a weight that tells it is missing or of another shape" in line
+
+
 def test_a_config_that_is_no_json_is_named(tmp_path, fixtures):
     (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
     for content in (b"{", b"\xff", b"[" * 100_000):
