@@ -12,6 +12,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, deploy
+from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.deploy import ParityError, Runner, Verdict, compare
 from keras_vit.deploy.bundle import operators, runtime_floor
@@ -49,6 +50,41 @@ def test_every_pooling_exports(small_spec, randomised, inputs, tmp_path, pooling
     keras_vit.export_tflite(model, tmp_path / "model.tflite", representative_data=inputs)
     found = Runner(tmp_path / "model.tflite").predict(inputs[:2])
     np.testing.assert_allclose(found, model.predict(inputs[:2], verbose=0), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["stem", "bit", "learned2d", "sincos2d", "relative"])
+@pytest.mark.parametrize("quantize", ["none", "int8"])
+def test_every_architecture_exports(small_spec, randomised, rng, tmp_path, kind, quantize):
+    inputs = rng.uniform(-1, 1, (8, 32, 64, 3)).astype(np.float32)
+    if kind == "bit":
+        model = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), 5, (32, 64))
+    elif kind == "stem":
+        stem = keras_vit.ResNetStem((1, 1))
+        spec = dataclasses.replace(small_spec, patch_size=1, stem=stem)
+        model = keras_vit.ViT(spec, 5, (32, 64))
+    else:
+        spec = dataclasses.replace(small_spec, position_embedding=kind)
+        model = keras_vit.ViT(spec, 5, (32, 64))
+    # Exporting checks against Keras, within what the precision explains.
+    keras_vit.export_tflite(
+        randomised(model), tmp_path / "model.tflite", quantize, representative_data=inputs
+    )
+    if quantize == "none":
+        found = Runner(tmp_path / "model.tflite").predict(inputs[:2])
+        expected = model.predict(inputs[:2], verbose=0)
+        np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_saved_model_that_differs_is_not_written(model, tmp_path, monkeypatch):
+    from keras_vit.deploy import saved_model
+
+    deploy.export_saved_model(model, tmp_path / "good")
+    monkeypatch.setattr(saved_model, "_TOLERANCE", -1.0)
+    for name in ("good", "bad"):
+        with pytest.raises(RefusedError, match="of the largest score, more than"):
+            deploy.export_saved_model(model, tmp_path / name)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["good"]
+    assert (tmp_path / "good" / "saved_model.pb").is_file()
 
 
 def test_precisions_shrink_the_file_and_keep_the_input_float(small_spec, randomised):

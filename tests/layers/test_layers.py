@@ -371,3 +371,14 @@ def _identity_mlp(mlp):
 
 def _has_mode(layer):
     return isinstance(layer, (layers.MLP, layers.StochasticDepth, layers.TransformerBlock))
+
+
+def test_every_layer_norm_adds_the_epsilon_asked_for(rng):
+    block = layers.TransformerBlock(2, 8, layer_norm_eps=1e-6)
+    block.build((None, 3, 4))
+    pooling = layers.MAPPooling(2, 8, layer_norm_eps=1e-6)
+    pooling.build((None, 3, 4))
+    x = 1e-3 * rng.normal(size=(2, 3, 4)).astype(np.float32)  # so faint that it counts
+    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+    for norm in (block.norm_attention, block.norm_mlp, pooling.norm):
+        np.testing.assert_allclose(np.asarray(norm(x)), expected, atol=1e-5)

@@ -117,6 +117,22 @@ def test_names_of_the_catalogue_come_from_the_cache(tiny, tmp_path, monkeypatch)
         keras_vit.ViT_S16(weights="augreg")
 
 
+def test_published_imagenet_weights_bring_their_labels(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
+    small = dataclasses.replace(
+        VARIANTS["ViT-S_32"], hidden_dim=24, depth=1, num_heads=2, mlp_dim=32
+    )
+    monkeypatch.setitem(VARIANTS, "ViT-S_32", small)
+    published = find_weights("ViT-S_32", "augreg")
+    path = cached_path(published.url)
+    path.parent.mkdir(parents=True)
+    keras_vit.save_weights(keras_vit.ViT(small, 1000, 64), path)
+    model = keras_vit.ViT_S32(weights="augreg")
+    assert model.labels[0] == "tench, Tinca_tinca"
+    assert keras_vit.ViT_S32(5, weights="augreg").labels is None
+    assert keras_vit.ViT_S32(weights=path).labels is None  # a file alone does not say whose
+
+
 def test_an_address_is_downloaded_once(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     asked = []

@@ -251,3 +251,14 @@ def test_refuses(small_spec, arguments, message):
 
 def _crossentropy():
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def test_the_epsilon_reaches_every_layer_norm(small_spec):
+    model = keras_vit.ViT(
+        dataclasses.replace(small_spec, layer_norm_eps=1e-12, pooling="map"), 2, 16
+    )
+    norms = [model.get_layer("encoder_norm"), model.get_layer("pooling").norm]
+    for i in range(small_spec.depth):
+        block = model.get_layer(f"encoderblock_{i}")
+        norms += [block.norm_attention, block.norm_mlp]
+    assert [norm.epsilon for norm in norms] == [1e-12] * 6

@@ -18,6 +18,7 @@ from keras_vit import UsageError, runs
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data import load, open_source, split_source, training_batches
+from keras_vit.specs import VARIANTS
 from keras_vit.training import RECIPES, Recipe, fit, train
 from keras_vit.training.durations import to_steps
 from keras_vit.training.interrupts import deferred_interrupts
@@ -168,6 +169,24 @@ def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
         run = train(open_source(image_folder), short, tiny_model, tmp_path / name)
         assert np.isfinite(run.metrics()[-1]["val_loss"])
         assert run.metrics()[-1]["step"] == 2
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "bit"])
+def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypatch, kind):
+    from keras_vit.evaluation import evaluate
+
+    stem = keras_vit.ResNetStem()
+    spec = {
+        "hybrid": keras_vit.ViTSpec(4, 32, 1, 2, 48, stem=stem, position_embedding="relative"),
+        "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
+    }[kind]
+    monkeypatch.setitem(VARIANTS, "R+Test", spec)
+    recipe = dataclasses.replace(TINY, image_size=32, duration="2 steps")
+    run = train(open_source(image_folder), recipe, "R+Test", tmp_path / "run")
+    assert run.model().spec == spec
+    assert run.model().labels == run.labels == ("blue", "red")
+    _, page = evaluate(run)
+    assert ("attention on" in page.read_text()) == (kind == "hybrid")
 
 
 def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_model):
