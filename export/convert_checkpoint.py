@@ -123,6 +123,7 @@ def _write(model: Any, arguments: Arguments, kind: str) -> str:
         for name in names:
             variable = np.asarray(name.variable(model)).reshape(name.shape)
             if not np.array_equal(again.read(name.key, name.shape), variable, equal_nan=True):
+                arguments.output.unlink()
                 raise RefusedError(f"{arguments.output}: {name.key} was not read back as written.")
         return f"{again.dialect}, all {len(names)} weights read back, bit-equal"
 

@@ -35,6 +35,10 @@ _SAFETENSORS_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 # Weights hardly compress: a file that unpacks to many times its size is a bomb. The allowance is
 # for heads of zeros (64 MiB for ImageNet-21k).
 _MOST_UNPACKING, _UNPACKING_ALLOWANCE = 8, 128 << 20
+_PICKLE = (
+    "{} is a pickle (of PyTorch?), which could run code, and is never read; save the weights as "
+    "safetensors."
+)
 _MOST_ENTRIES = 100_000
 _MOST_JSON = 16 << 20
 
@@ -106,7 +110,9 @@ def open_tensors(path: str | os.PathLike) -> Iterator[Tensors]:
         with _open_safetensors(path) as tensors:
             yield tensors
     elif start.startswith(b"\x80"):
-        raise UsageError(f"{path} is a pickle, which could run code, and is never read.")
+        raise UsageError(_PICKLE.format(path))
+    elif start.startswith(b"\x89HDF"):
+        raise UsageError(f"{path} is an HDF5 file of Keras; its own model.load_weights reads it.")
     else:
         raise UsageError(
             f"{path} is not a whole .npz or .safetensors file; copy or download it again."
@@ -144,6 +150,11 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]
     infos = archive.infolist()
     if len(infos) > _MOST_ENTRIES:
         raise UsageError(f"{path} has {len(infos)} entries, too many for a file of weights.")
+    names = set(archive.namelist())
+    if any(name.endswith("data.pkl") for name in names):
+        raise UsageError(_PICKLE.format(path))
+    if {"config.json", "metadata.json"} <= names:
+        raise UsageError(f"{path} is a whole Keras model; keras.models.load_model opens it.")
     members = {}
     for info in infos:
         key = info.filename.removesuffix(".npy")

@@ -10,6 +10,7 @@ import pytest
 
 import keras_vit
 from keras_vit._keras import keras
+from keras_vit.weights import Checkpoint
 
 COMMAND = "export/convert_checkpoint.py"
 
@@ -131,6 +132,15 @@ def test_what_is_there_is_replaced_only_when_asked(invoke, fixtures, tmp_path):
         code, _, err = invoke(COMMAND, second, target, cwd=tmp_path)
         assert (code, "exists; choose another OUT or --overwrite it" in err) == (2, True)
         assert invoke(COMMAND, second, target, "--overwrite", cwd=tmp_path)[0] == 0
+
+
+def test_what_is_not_read_back_as_written_is_removed(invoke, fixtures, tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "read", lambda self, key, shape: np.ones(shape, np.float32))
+    for target in ("out.npz", "out.safetensors"):
+        code, _, err = invoke(COMMAND, fixtures / "timm_map.safetensors", target, cwd=tmp_path)
+        assert code == 3
+        assert "was not read back as written" in err
+        assert not (tmp_path / target).exists()
 
 
 def test_runs_as_a_process_from_any_folder(command, fixtures, tmp_path):
