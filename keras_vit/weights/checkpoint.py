@@ -73,7 +73,7 @@ class Checkpoint:
 
     @property
     def head(self) -> str:
-        """ "resnet/head/conv2d" in BiT's files, "head" in all others."""
+        """What the head's keys begin with: "head", in BiT's files "resnet/head/conv2d"."""
         return "resnet/head/conv2d" if "bit" in self.layout.family else "head"
 
     @property
@@ -120,6 +120,7 @@ class Checkpoint:
         if "spec" in self.tensors.metadata:
             return {f: getattr(self.spec, f) for f in _NUMERICS if hasattr(self.spec, f)}
         config, family = self.tensors.config, self.layout.family
+        self._check_pool()
         told = {
             "gelu": _gelu(config) or _GELU_OF_FAMILY.get(family),
             "layer_norm_eps": config.get("layer_norm_eps", _EPS_OF_FAMILY.get(family)),
@@ -144,15 +145,13 @@ class Checkpoint:
     @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of the position table: what the file says, or a square."""
-        shape = self.shape(_POSITIONS)
-        told = self._told_size()
+        told, shape = self._told_size(), self.shape(_POSITIONS)
+        grid = None if told is None or isinstance(self.spec, ResNetSpec) else self.spec.grid(told)
         if shape is None or len(shape) != 3:
-            return (
-                None if told is None or isinstance(self.spec, ResNetSpec) else self.spec.grid(told)
-            )
+            return grid
         patches = shape[1] - int("cls" in self.layout.places)
-        if told is not None and math.prod(self.spec.grid(told)) == patches:
-            return self.spec.grid(told)
+        if grid is not None and math.prod(grid) == patches:
+            return grid
         side = math.isqrt(max(patches, 0))
         return (side, side) if side * side == patches else None
 
@@ -189,7 +188,7 @@ class Checkpoint:
 
     @property
     def head_state(self) -> str:
-        """ "none", "zero" (as in the original imagenet21k files, on purpose) or "trained"."""
+        """Whether the head is "trained", "zero" (as in the first imagenet21k files) or "none"."""
         if f"{self.head}/kernel" not in self.layout.places:
             return "none"
         return "trained" if np.count_nonzero(self.read(f"{self.head}/kernel")) else "zero"
@@ -228,6 +227,15 @@ class Checkpoint:
         if "cls" in self.layout.places:
             return "token"
         return "map" if "MAPHead_0/probe" in self.layout.places else "gap"
+
+    def _check_pool(self) -> None:
+        # The same keys as with the class token's pooling, and other logits.
+        config = self.tensors.config
+        pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
+        if "cls" in self.layout.places and pool not in ("token", ""):
+            raise UsageError(
+                f"{self.path} has a class token and pools by {pool!r}, which no ViT here does."
+            )
 
     def _position_embedding(self) -> str:
         places = self.layout.places
@@ -284,7 +292,7 @@ def _gelu(config: dict[str, Any]) -> str | None:
     name = config.get("hidden_act") or _model_args(config).get("act_layer")
     if name is None:
         return None
-    if name not in _GELU:
+    if not isinstance(name, str) or name not in _GELU:
         raise UsageError(f"its activation is {name!r}; only GELU is known.")
     return _GELU[name]
 

@@ -265,6 +265,34 @@ def test_config_tells_gelu_epsilon_heads_labels_and_preprocessing(fixtures, tmp_
         keras_vit.model_from_weights(tmp_path)
 
 
+def test_timms_average_beside_a_class_token_is_refused(fixtures, tmp_path):
+    # Its keys are those of a model that reads the class token.
+    content = (fixtures / "timm_token.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(content)
+    config = json.loads((fixtures / "timm_token.config.json").read_text())
+    model = keras_vit.model_from_weights(fixtures / "timm_token.safetensors")
+    for place in (config, config["model_args"]):
+        place["global_pool"] = "avg"
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        for read in (
+            keras_vit.model_from_weights,
+            lambda path: keras_vit.load_weights(model, path),
+        ):
+            with pytest.raises(keras_vit.UsageError, match="has a class token and pools by 'avg'"):
+                read(tmp_path)
+        del place["global_pool"]
+
+
+@pytest.mark.parametrize("activation", ["relu", ["gelu"], 3])
+def test_an_activation_that_is_no_gelu_is_refused(fixtures, tmp_path, activation):
+    (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
+    config = json.loads((fixtures / "hf_base.config.json").read_text())
+    model = keras_vit.model_from_weights(fixtures / "hf_base.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_act": activation}))
+    with pytest.raises(keras_vit.UsageError, match="only GELU is known"):
+        keras_vit.load_weights(model, tmp_path)
+
+
 def test_a_torch_file_without_its_config_must_be_a_known_size(fixtures, tmp_path):
     (tmp_path / "lonely.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
     with pytest.raises(keras_vit.UsageError, match="how many heads; lay its config.json beside it"):

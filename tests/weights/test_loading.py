@@ -11,24 +11,6 @@ import keras_vit
 from keras_vit.weights import resample_positions
 
 
-@pytest.fixture
-def model(small_spec, randomised):
-    return randomised(keras_vit.ViT(small_spec, 5, 16))
-
-
-@pytest.fixture
-def saved(model, tmp_path):
-    keras_vit.save_weights(model, tmp_path / "weights.npz")
-    return tmp_path / "weights.npz"
-
-
-def rewrite(path, change):
-    """The file at `path` with its dict of arrays changed."""
-    arrays = dict(np.load(path))
-    change(arrays)
-    np.savez(path, **arrays)
-
-
 def test_keys_and_shapes_are_the_official_ones(tmp_path, fixtures):
     spec = keras_vit.ViTSpec(16, 48, 2, 3, 112)
     model = keras_vit.ViT(spec, 10, 48)
@@ -51,7 +33,7 @@ def test_round_trip_of_every_weight(small_spec, randomised, tmp_path, pooling):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
-def test_missing_unexpected_and_misshapen_are_listed_and_nothing_is_loaded(model, saved):
+def test_missing_unexpected_and_misshapen_are_listed_and_nothing_is_loaded(model, saved, rewrite):
     def change(arrays):
         del arrays["cls"]
         arrays["extra"] = np.zeros(3, np.float32)

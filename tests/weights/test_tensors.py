@@ -22,27 +22,9 @@ HEADER = b"\x93NUMPY\x01\x00"
 
 
 @pytest.fixture
-def model(small_spec, randomised):
-    return randomised(keras_vit.ViT(small_spec, 5, 16))
-
-
-@pytest.fixture
-def saved(model, tmp_path):
-    keras_vit.save_weights(model, tmp_path / "weights.npz")
-    return tmp_path / "weights.npz"
-
-
-@pytest.fixture
 def tensors(model, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.safetensors")
     return tmp_path / "weights.safetensors"
-
-
-def rewrite(path, change):
-    """The file at `path` with its dict of arrays changed."""
-    arrays = dict(np.load(path))
-    change(arrays)
-    np.savez(path, **arrays)
 
 
 def npy(shape, descr="<f4", content=b""):
@@ -128,12 +110,12 @@ def test_pickled_arrays_are_refused_and_not_executed(model, saved, tmp_path, sha
     assert not (tmp_path / "executed").exists()
 
 
-def test_integers_are_refused(model, saved):
+def test_integers_are_refused(model, saved, rewrite):
     rewrite(saved, lambda arrays: arrays.update({"cls": np.zeros((1, 1, 48), int)}))
     assert "cls must hold floats. Received: int64" in refused(saved, model)
 
 
-def test_a_scalar_head_is_refused(saved):
+def test_a_scalar_head_is_refused(saved, rewrite):
     rewrite(saved, lambda arrays: arrays.update({"head/bias": np.float32(1)}))
     with pytest.raises(keras_vit.UsageError, match="head/bias must have one dimension"):
         keras_vit.ViT_Pico4(weights=saved, image_size=16)
@@ -237,7 +219,7 @@ def test_values_that_are_no_numbers_are_counted_and_refused(request, model, kind
     np.testing.assert_array_equal(np.asarray(model.get_layer("head").bias), np.full(5, value))
 
 
-def test_doubles_beyond_float32_are_infinite_and_refused(model, saved):
+def test_doubles_beyond_float32_are_infinite_and_refused(model, saved, rewrite):
     rewrite(saved, lambda arrays: arrays.update({"cls": np.full((1, 1, 48), 1e300)}))
     assert "holds 48 NaN or infinite values" in refused(saved, model)
 
