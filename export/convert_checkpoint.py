@@ -38,6 +38,8 @@ class Arguments:
     """One number or height and width, in pixels; positions are resampled. Default: IN's."""
     positions: Literal["bilinear", "bicubic"] = "bilinear"
     """How positions are resampled: as the official code, or as timm."""
+    grid: tuple[int, int] | None = None
+    """Rows and columns of IN's positions, where they are no square and IN does not say."""
     allow_nonfinite: bool = False
     """Take NaN and infinite values, which are otherwise refused."""
     overwrite: bool = False
@@ -69,7 +71,7 @@ def main(arguments: Arguments) -> None:
     size = arguments.image_size
     with open_checkpoint(arguments.input) as checkpoint:
         print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
-        model = from_checkpoint(
+        model, loaded = from_checkpoint(
             checkpoint,
             checkpoint.spec,
             checkpoint.variant,
@@ -77,11 +79,16 @@ def main(arguments: Arguments) -> None:
             None if size is None else (size * 2)[:2],
             None,
             None,
-            {},
-            positions=arguments.positions,
-            allow_nonfinite=arguments.allow_nonfinite,
+            {
+                "positions": arguments.positions,
+                "grid": arguments.grid,
+                "allow_nonfinite": arguments.allow_nonfinite,
+            },
         )
         print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
+        print(f"loaded   {loaded}", flush=True)
+        if loaded.head == "reset":
+            print("head     starts at zero: the classes are not IN's", flush=True)
     print(f"wrote    {arguments.output}: {_write(model, arguments, kind)}")
 
 
@@ -141,13 +148,13 @@ def _write_keras(model: Any, output: Path) -> str:
 
 
 def _description(checkpoint: Any) -> str:
-    spec, size, state = checkpoint.spec, checkpoint.image_size, checkpoint.head_state
+    spec, state = checkpoint.spec, checkpoint.head_state
     file = checkpoint.tensors.path
     lines = {
         "file": f"{file}, {file.stat().st_size / 2**20:,.1f} MiB",
         "dialect": checkpoint.dialect,
         "model": _summary(spec, checkpoint.variant),
-        "resolution": "any" if size is None else f"{size[0]} x {size[1]}",
+        "resolution": _resolution(checkpoint),
         "classes": str(checkpoint.num_classes),
         "head": {"zero": "zero: all zeros, as pre-training files are", "none": "none"}.get(
             state, state
@@ -157,6 +164,14 @@ def _description(checkpoint: Any) -> str:
         "unknown": _names(checkpoint.layout.unknown),
     }
     return "\n".join(f"{name:<10}  {text}" for name, text in lines.items())
+
+
+def _resolution(checkpoint: Any) -> str:
+    size = checkpoint.image_size
+    if size is not None:
+        return f"{size[0]} x {size[1]}"
+    table = checkpoint.shape("Transformer/posembed_input/pos_embedding")
+    return f"unknown: {table[1]} positions are no square" if table else "any"
 
 
 def _names(keys: tuple[str, ...]) -> str:

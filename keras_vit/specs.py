@@ -152,7 +152,7 @@ class ViTSpec:
             )
         if self.hidden_dim % self.num_heads:
             width, heads = self.hidden_dim, self.num_heads
-            divisors = [n for n in range(1, width + 1) if width % n == 0]
+            divisors = [n for n in range(1, min(width, 1 << 16) + 1) if width % n == 0]
             below = [n for n in divisors if n < heads]
             near = below[-1:] + [n for n in divisors if n > heads][:3]
             raise UsageError(

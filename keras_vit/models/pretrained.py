@@ -16,7 +16,11 @@ from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
-from keras_vit.weights.loading import fill
+from keras_vit.weights.loading import Loaded, fill
+from keras_vit.weights.matching import Target, match
+
+# What `load_weights` may be told, besides the fields of the spec.
+LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
 
 
 def model_from_weights(
@@ -36,12 +40,18 @@ def model_from_weights(
     Raises:
         UsageError: the file is absent, damaged, or of no architecture that is known here.
     """
+    _check_kind(weights)
     path = fetch(os.fspath(weights)) if _is_url(weights) else Path(weights)
+    if not path.exists() and not path.suffix:
+        raise UsageError(
+            f"{weights}: there is no such file; published weights go with a model, as in "
+            f"keras_vit.ViT_B16(weights={os.fspath(weights)!r})."
+        )
     with open_checkpoint(path) as checkpoint:
         spec, name = checkpoint.spec, checkpoint.variant
         return from_checkpoint(
             checkpoint, spec, name, num_classes, image_size, preprocessing, labels, overrides
-        )
+        )[0]
 
 
 def pretrained(
@@ -67,7 +77,7 @@ def pretrained(
             labels,
             overrides,
             published,
-        )
+        )[0]
 
 
 def from_checkpoint(
@@ -80,9 +90,10 @@ def from_checkpoint(
     labels: Sequence[str] | None,
     overrides: dict[str, Any],
     published: PublishedWeights | None = None,
-    **options: Any,
-) -> ViT | BiT:
+) -> tuple[ViT | BiT, Loaded]:
     """A model of `spec` filled from an open checkpoint, which settles what is None.
+
+    Nothing is built before every name and shape is known to fit.
 
     Args:
         checkpoint: the open file.
@@ -90,8 +101,13 @@ def from_checkpoint(
             unless `overrides` has them: the GELU, the epsilon, the representation.
         num_classes, image_size, preprocessing, labels, overrides: as in `create_model`.
         published: the catalogue's entry, which knows the resolution and the preprocessing.
-        options: of `load_weights`, but `head`.
+
+    Returns:
+        The model, and what was done to fill it.
     """
+    options = {name: overrides[name] for name in LOAD_OPTIONS if name in overrides}
+    overrides = {name: value for name, value in overrides.items() if name not in options}
+    allow_nonfinite = options.pop("allow_nonfinite", False)
     # A head of as many classes, but of others, would be a trap.
     named_alike = labels is None or checkpoint.labels in (None, tuple(labels))
     keeps_head = num_classes in (None, checkpoint.num_classes) and named_alike
@@ -105,16 +121,19 @@ def from_checkpoint(
         labels = checkpoint.labels
         if labels is None and published and published.num_classes == checkpoint.num_classes == 1000:
             labels = imagenet2012_labels()
+    if num_classes is None:
+        num_classes = checkpoint.num_classes
+    target = Target(spec, num_classes, as_size(image_size), labels)
+    found = match(target, checkpoint, "keep" if keeps_head else "reset", **options)
     model = (BiT if isinstance(spec, ResNetSpec) else ViT)(
         spec,
-        checkpoint.num_classes if num_classes is None else num_classes,
+        num_classes,
         image_size,
         preprocessing,
         labels=labels,
         **({} if name is None else {"name": name}),
     )
-    fill(model, checkpoint, "keep" if keeps_head else "reset", **options)
-    return model
+    return model, fill(model, checkpoint, found, allow_nonfinite)
 
 
 def _told(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
@@ -135,6 +154,7 @@ def _resized(how: Preprocessing, image_size: int | tuple[int, int]) -> Preproces
 
 
 def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeights | None]:
+    _check_kind(weights)
     text = os.fspath(weights)
     if _is_url(weights):
         return fetch(text), None
@@ -152,6 +172,11 @@ def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeigh
             ) from None
         raise UsageError(f"{text!r} is no file, and no published weights: {error}") from None
     return fetch(published.url), published
+
+
+def _check_kind(weights: Any) -> None:
+    if not isinstance(weights, (str, os.PathLike)):
+        raise UsageError(f"weights must be a name, a path or a URL. Received: {weights!r}.")
 
 
 def _is_url(weights: str | os.PathLike) -> bool:

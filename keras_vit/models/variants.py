@@ -35,17 +35,20 @@ def create_model(
         preprocessing: how images become inputs; default: what `weights` says, or stretched to the
             size, [-1, 1].
         labels: the classes' names; default: the file's, if it has them and the head is kept.
-        overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1 or pooling="gap".
+        overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1 or pooling="gap"; with
+            weights also `positions`, `grid`, `resize_patches` and `allow_nonfinite` of
+            `load_weights`.
 
     Raises:
         UsageError: an unknown name or field, or a file that is not this model's.
     """
     name = find_variant(name)
-    spec = with_overrides(VARIANTS[name], overrides)
     if weights is not None:
+        spec = VARIANTS[name]
         return pretrained(
             name, spec, weights, num_classes, image_size, preprocessing, labels, overrides
         )
+    spec = with_overrides(VARIANTS[name], overrides)
     classes = 1000 if num_classes is None else num_classes
     size = 224 if image_size is None else image_size
     return model_class(spec)(spec, classes, size, preprocessing, labels=labels, name=name)

@@ -30,9 +30,12 @@ from keras_vit.weights.tensors import Tensors, open_tensors
 
 _POSITIONS = "Transformer/posembed_input/pos_embedding"
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
-# What a file without a word about it means: PyTorch's models compute the exact function.
-_GELU_OF_FAMILY = {"timm": "erf", "transformers": "erf"}
-_EPS_OF_FAMILY = {"timm": 1e-6, "transformers": 1e-12}
+# What the code that reads a layout computes with, unless the file says otherwise.
+_GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
+_EPS_OF_FAMILY = {"official": 1e-6, "timm": 1e-6, "transformers": 1e-12}
+# Fields that names and shapes tell; the others are only told.
+_SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
+_LONGEST_SIDE, _MOST_TOKENS = 1 << 16, 1 << 16
 _NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
 
 
@@ -99,9 +102,10 @@ class Checkpoint:
         """
         told = self.tensors.metadata.get("spec")
         try:
+            spec = self._bit() if "bit" in self.layout.family else self._vit()
             if isinstance(told, dict):
-                return spec_from_dict(told)
-            return self._bit() if "bit" in self.layout.family else self._vit()
+                return self._confirmed(spec_from_dict(told), spec)
+            return spec
         except UsageError as error:
             raise UsageError(f"{self.path} holds no architecture known here: {error}") from None
         except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
@@ -114,12 +118,12 @@ class Checkpoint:
     def told(self) -> dict[str, Any]:
         """What shapes cannot tell and the model must share: gelu, layer_norm_eps, num_heads.
 
-        As far as the file says it, or its layout is of a library that computes so; an official
-        `.npz` may come from any code that writes one.
+        As far as the file says it, or its layout is of code that computes so.
         """
-        if "spec" in self.tensors.metadata:
-            return {f: getattr(self.spec, f) for f in _NUMERICS if hasattr(self.spec, f)}
         config, family = self.tensors.config, self.layout.family
+        told = self.tensors.metadata.get("spec")
+        if isinstance(told, dict) and "gelu" in told:  # a BiT's has none
+            return {field: told[field] for field in _NUMERICS if field in told}
         self._check_pool()
         told = {
             "gelu": _gelu(config) or _GELU_OF_FAMILY.get(family),
@@ -135,25 +139,37 @@ class Checkpoint:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """(height, width) in pixels; None if nothing in the file depends on it."""
-        told = self._told_size()
-        if told is not None:
-            return told
+        """(height, width) in pixels; None if nothing in the file depends on it.
+
+        Raises:
+            UsageError: the file claims an absurd size.
+        """
         grid = self.grid
-        return None if grid is None else tuple(side * self.spec.stride for side in grid)
+        if grid is not None:
+            return tuple(side * self.spec.stride for side in grid)
+        told = self._told_size() if _POSITIONS not in self.layout.places else None
+        tokens = math.prod(self.spec.grid(told)) if told and hasattr(self.spec, "grid") else 0
+        if told and (max(told) > _LONGEST_SIDE or tokens > _MOST_TOKENS):
+            raise UsageError(f"{self.path} claims images of {told[0]} x {told[1]} pixels; refused.")
+        return told
+
+    @property
+    def told_grid(self) -> tuple[int, int] | None:
+        """Rows and columns of the positions as the file or its config says, if it does."""
+        told = self._told_size()
+        if told is None or isinstance(self.spec, ResNetSpec):
+            return None
+        grid, positions = self.spec.grid(told), self._positions()
+        return grid if math.prod(grid) == positions or self._relative(grid) else None
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the position table: what the file says, or a square."""
-        told, shape = self._told_size(), self.shape(_POSITIONS)
-        grid = None if told is None or isinstance(self.spec, ResNetSpec) else self.spec.grid(told)
-        if shape is None or len(shape) != 3:
-            return grid
-        patches = shape[1] - int("cls" in self.layout.places)
-        if grid is not None and math.prod(grid) == patches:
-            return grid
-        side = math.isqrt(max(patches, 0))
-        return (side, side) if side * side == patches else None
+        """Rows and columns of the positions: what the file says, or a square."""
+        if self.told_grid is not None:
+            return self.told_grid
+        positions = self._positions() or -1
+        side = math.isqrt(max(positions, 0))
+        return (side, side) if side * side == positions else None
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -193,6 +209,24 @@ class Checkpoint:
             return "none"
         return "trained" if np.count_nonzero(self.read(f"{self.head}/kernel")) else "zero"
 
+    def _positions(self) -> int | None:
+        # Of the patches alone.
+        rows = self.shape("Transformer/posembed_input/row_embedding")
+        columns = self.shape("Transformer/posembed_input/column_embedding")
+        if rows and columns:
+            return rows[0] * columns[0]
+        table = self.shape(_POSITIONS)
+        if table is None or len(table) != 3:
+            return None
+        return table[1] - int("cls" in self.layout.places)
+
+    def _relative(self, grid: tuple[int, int]) -> bool:
+        # Whether the tables of offsets, if there are any, are of this grid.
+        key = "MultiHeadDotProductAttention_1/relative_position_bias"
+        table = self.shape(f"Transformer/encoderblock_0/{key}")
+        entries = (2 * grid[0] - 1) * (2 * grid[1] - 1) + 3 * int("cls" in self.layout.places)
+        return table is not None and table[0] == entries
+
     def _told_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
         told = (
@@ -201,6 +235,16 @@ class Checkpoint:
             or _model_args(config).get("img_size")
         )
         return as_size(told) if isinstance(told, (int, list)) else None
+
+    def _confirmed(self, told: Spec, found: Spec) -> Spec:
+        # What the file says of itself, if its names and shapes do not say otherwise.
+        if isinstance(found, ResNetSpec) or isinstance(told, ResNetSpec):
+            contradicts = told != found
+        else:
+            contradicts = any(getattr(told, f) != getattr(found, f) for f in _SHAPED)
+        if contradicts:
+            raise UsageError("what it says of itself contradicts its weights.")
+        return told
 
     def _vit(self) -> ViTSpec:
         patch, _, _, hidden = self.shape("embedding/kernel")
@@ -218,8 +262,8 @@ class Checkpoint:
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
-            gelu=self.told.get("gelu", "tanh"),
-            layer_norm_eps=self.told.get("layer_norm_eps", 1e-6),
+            gelu=self.told["gelu"],
+            layer_norm_eps=self.told["layer_norm_eps"],
             stem=self._stem(),
         )
 
@@ -243,8 +287,11 @@ class Checkpoint:
             return "learned2d"
         if any(key.endswith("/relative_position_bias") for key in places):
             return "relative"
-        # The published files without any table are big_vision's "better baselines".
-        return "learned" if _POSITIONS in places else "sincos2d"
+        if _POSITIONS in places:
+            return "learned"
+        # The published files without any table are big_vision's "better baselines"; timm has no
+        # such positions.
+        return "sincos2d" if self.layout.family == "official" else "none"
 
     def _heads(self, hidden: int, depth: int, mlp: int) -> int:
         # Where query, key and value are plain matrices, the table of variants tells the heads.

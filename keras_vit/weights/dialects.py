@@ -60,9 +60,9 @@ class Place:
             one = stored[1:]
         else:
             one = (stored[0] // self.parts, *stored[1:]) if stored else stored
-        if self.form in ("in", "out", "conv"):
+        if self.form in ("in", "out", "conv") and len(one) in (2, 4):
             return tuple(one[axis] for axis in ((2, 3, 1, 0) if len(one) == 4 else (1, 0)))
-        return (1, one[1] + 1, *one[2:]) if self.form == "grid" else one
+        return (1, one[1] + 1, *one[2:]) if self.form == "grid" and len(one) > 1 else one
 
     def fits(self, stored: Shape, shape: Shape) -> bool:
         """Whether an array stored as `stored` is one of the official `shape`."""
@@ -154,8 +154,8 @@ class Row:
 
 # The key that gives a family away; before it, the prefix.
 _MARKS = {
-    "official": r"(|opt/target/|params/|params/img/)embedding/kernel",
-    "bit": r"(|opt/target/|params/)resnet/root_block/standardized_conv2d(?:_\d+)?/kernel",
+    "official": r"(|opt/target/|target/|params/|params/img/)embedding/kernel",
+    "bit": r"(|opt/target/|target/|params/)resnet/root_block/standardized_conv2d(?:_\d+)?/kernel",
     "timm": r"()(?:patch_embed\.proj|patch_embed\.backbone\.(?:stem\.)?conv)\.weight",
     "timm-bit": r"()stem\.conv\.weight",
     "transformers": r"(|vit\.)embeddings\.patch_embeddings\.projection\.weight",
@@ -163,6 +163,7 @@ _MARKS = {
 # Beside the weights: optimisers' states, counters, the other tower of a pair.
 _STATE = {
     "opt/target/": r"opt/state/.*|extra/.*",
+    "target/": r"state/.*|opt/state/.*|extra/.*",
     "params/": r"opt/.*|extra/.*|chrono.*",
     "params/img/": r"opt/.*|extra/.*|chrono.*|params/txt/.*|params/[tb]|params/bias_init",
 }
@@ -343,11 +344,16 @@ def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: 
             unknown.append(key)
             continue
         name = key.removeprefix(prefix)
-        for official, place, trait in (
-            _bit(name, key) if family == "bit" else _vit(name, key, shape, class_token)
-        ):
+        found = _bit(name, key) if family == "bit" else _vit(name, key, shape, class_token)
+        is_known = False
+        for official, place, trait in found:
+            if not _KNOWN.fullmatch(official):
+                break
+            is_known = True
             traits.add(trait)
             _put(places, official, place, path)
+        if not is_known:
+            unknown.append(key)
     traits = sorted(traits - {""}) + ([f"prefix {prefix}"] if prefix else [])
     name = {"official": "official", "bit": "BiT"}[family]
     dialect = f"{name} ({', '.join(traits)})" if traits else name
@@ -365,9 +371,15 @@ def _bit(name: str, key: str) -> _Found:
 
 
 def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Found:
-    if name == "pos_embedding":
-        form, trait = ("grid", "positions without a class slot") if class_token else ("same", "")
-        yield _SHORT["POSITIONS"], Place(key, form), trait or "big_vision's positions"
+    trait = ""
+    if _OLD_MAP.match(name):
+        name, trait = f"MAPHead_0/{name}", "MAP head at the top"
+    if name in ("pos_embedding", "Transformer/pos_embedding"):
+        # big_vision tells by the count whether the class token has a slot (`fix_old_checkpoints`).
+        count = shape[1] if len(shape) == 3 else 0
+        slot = not class_token or math.isqrt(count) ** 2 != count
+        trait = "big_vision's positions" if slot else "positions without a class slot"
+        yield _SHORT["POSITIONS"], Place(key, "same" if slot else "grid"), trait
     elif found := re.fullmatch(r"Transformer/encoderblock(_\d+)?/(\w+)(/.*)", name):
         block, part, rest = found.groups()
         trait = "Linen names" if part in _LINEN else ""
@@ -375,16 +387,34 @@ def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Found:
         if block:
             yield f"Transformer/encoderblock{block}/{rest}", Place(key), trait
             return
-        depth = min(shape[0], _MOST_LAYERS) if shape else 0
+        depth = shape[0] if shape and shape[0] <= _MOST_LAYERS else 0
         for i in range(depth):
             place = Place(key, part=i, parts=depth, scanned=True)
             yield f"Transformer/encoderblock_{i}/{rest}", place, "scanned layers"
     else:
         is_norm = re.fullmatch(r"gn_root/.*|block\d+/unit\d+/gn.*", name)
-        yield name, Place(key, "norm" if is_norm else "same"), ""
+        yield name, Place(key, "norm" if is_norm else "same"), trait
 
 
 _MOST_LAYERS = 1000
+# During ViT-G's development big_vision had the MAP head's parts beside the others.
+_OLD_MAP = re.compile(r"(probe$|MultiHeadDotProductAttention_0/|LayerNorm_0/|MlpBlock_0/)")
+_DENSE = r"(kernel|bias)"
+_NORM = r"(scale|bias)"
+_KNOWN = re.compile(
+    rf"cls|embedding/{_DENSE}|pre_logits/{_DENSE}|head/{_DENSE}|Transformer/encoder_norm/{_NORM}"
+    r"|Transformer/posembed_input/(pos|row|column)_embedding"
+    r"|Transformer/encoderblock_\d{1,4}/("
+    rf"LayerNorm_[02]/{_NORM}|MlpBlock_3/Dense_[01]/{_DENSE}"
+    rf"|MultiHeadDotProductAttention_1/((query|key|value|out)/{_DENSE}|relative_position_bias))"
+    rf"|MAPHead_0/(probe|LayerNorm_0/{_NORM}|MlpBlock_0/Dense_[01]/{_DENSE}"
+    rf"|MultiHeadDotProductAttention_0/(query|key|value|out)/{_DENSE})"
+    rf"|conv_root/kernel|gn_root/{_NORM}"
+    rf"|block\d{{1,3}}/unit\d{{1,3}}/(conv([123]|_proj)/kernel|gn([123]|_proj)/{_NORM})"
+    r"|resnet/(root_block/standardized_conv2d/kernel|head/conv2d/(kernel|bias))"
+    r"|resnet/(block\d{1,3}/unit\d{2,3}/[abc]/)?group_norm/(gamma|beta)"
+    r"|resnet/block\d{1,3}/unit\d{2,3}/([abc]|a/proj)/standardized_conv2d/kernel"
+)
 
 
 def _put(places: dict[str, Place], official: str, place: Place, path: Path) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
 
-# timm builds a ViT of any size from any of its names; ResNets in front have names of their own.
+# timm builds a ViT of any size from any of its names; ResNets in front have names of their own,
+# with the patch's size, which belongs to the name.
 _TIMM_STEMS = {
-    ResNetStem(): "vit_tiny_r_s16_p8_224",
-    ResNetStem((2, 2, 2, 2)): "vit_base_r26_s32_224",
-    ResNetStem((3, 4, 9)): "vit_base_r50_s16_224",
-    ResNetStem((3, 4, 6, 3)): "vit_base_r50_s32_224",
+    (ResNetStem(), 8): "vit_tiny_r_s16_p8_224",
+    (ResNetStem((2, 2, 2, 2)), 1): "vit_base_r26_s32_224",
+    (ResNetStem((3, 4, 9)), 1): "vit_base_r50_s16_224",
+    (ResNetStem((3, 4, 6, 3)), 1): "vit_base_r50_s32_224",
 }
 _TIMM_BIT = {
     ResNetSpec((3, 4, 6, 3), 1): "resnetv2_50x1_bit",
@@ -31,7 +32,8 @@ def timm_files(model: Any) -> dict[str, dict[str, Any]]:
     if isinstance(spec, ResNetSpec):
         architecture, arguments = _TIMM_BIT.get(spec), {}
     else:
-        architecture = _TIMM_STEMS.get(spec.stem) if spec.stem else "vit_base_patch16_224"
+        hybrid = _TIMM_STEMS.get((spec.stem, spec.patch_size))
+        architecture = hybrid if spec.stem else "vit_base_patch16_224"
         arguments = _timm_arguments(model)
     if architecture is None:
         return {}

@@ -33,8 +33,11 @@ def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None 
     say (the spec, a grid that is not square, labels) goes into the file's own metadata, which
     other programs skip.
 
-    timm's own models differ in two ways that no file can change: their LayerNorms have an epsilon
-    of 1e-6, and those of ResNet stems normalise with other epsilons (GroupNorm 1e-5).
+    timm's own models differ in what no file can change: an epsilon below 1e-6 becomes 1e-6, and
+    ResNets normalise with other epsilons (GroupNorm 1e-5 in hybrids, StdConv 1e-8).
+
+    Each file is replaced whole, the JSON files after the weights; those of another model that was
+    there under the same name go.
 
     Args:
         model: a built `keras_vit.ViT` or `keras_vit.BiT`.
@@ -99,11 +102,30 @@ def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: s
     }
     metadata = {"format": "pt", METADATA: json.dumps(_metadata(model))}
     sidecars = timm_files(model) if layout == "timm" else transformers_files(model)
+    stem = "" if path.stem == "model" else f"{path.stem}."
+    beside = {n: path.with_name(stem + n) for n in ("config.json", "preprocessor_config.json")}
+    for sidecar in beside.values():
+        _check_replaceable(sidecar)
     with _files.replacing(path) as temporary:
         safetensors.numpy.save_file(arrays, temporary, metadata)
-    stem = "" if path.stem == "model" else f"{path.stem}."
-    for name, content in sidecars.items():
-        _files.write_json(path.with_name(stem + name), content)
+    for name, sidecar in beside.items():
+        if name in sidecars:
+            _files.write_json(sidecar, sidecars[name])
+        else:
+            sidecar.unlink(missing_ok=True)
+
+
+def _check_replaceable(sidecar: Path) -> None:
+    # Many programs have a config.json: only a hub's is replaced.
+    if not sidecar.exists():
+        return
+    try:
+        content = json.loads(sidecar.read_text(encoding="utf-8"))
+    except ValueError:
+        content = None
+    marks = {"architecture", "architectures", "image_processor_type", "feature_extractor_type"}
+    if not isinstance(content, dict) or not marks & content.keys():
+        raise UsageError(f"{sidecar} is no hub's file and would be replaced; save elsewhere.")
 
 
 def _family(model: Any, layout: str) -> tuple[str, str]:
@@ -123,6 +145,11 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
         return "transformers", "vit." if model.num_classes else ""
     if is_bit:
         return "timm-bit", ""
+    if spec.position_embedding == "sincos2d" or spec.layer_norm_eps > 1e-6:
+        raise UsageError(
+            "timm's ViT has no sin-cos positions and a LayerNorm epsilon of 1e-6, so it would "
+            "compute something else; save a .npz in the official layout."
+        )
     return ("timm-stem" if spec.stem and not spec.stem.stages else "timm"), ""
 
 

@@ -40,7 +40,8 @@ _PICKLE = (
     "safetensors."
 )
 _MOST_ENTRIES = 100_000
-_MOST_JSON = 16 << 20
+_MOST_HEADER = 8 << 20
+_MOST_JSON = 4 << 20
 
 # Under this name `save_weights` leaves, as JSON, what keys and shapes cannot say: in a safetensors
 # file's metadata; in a .npz, which has none, as the archive's comment.
@@ -143,6 +144,7 @@ def _open_npz(path: Path) -> Iterator[Tensors]:
                     raise ValueError("bytes after the end of the array")
                 return array
 
+        _check_not_empty(shapes, path)
         yield Tensors(path, "npz", shapes, _metadata(archive.comment), {}, {}, read)
 
 
@@ -178,7 +180,9 @@ def _npz_shape(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> t
             read_header = {
                 (1, 0): np.lib.format.read_array_header_1_0,
                 (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
+            }.get(version)
+            if read_header is None:
+                raise ValueError(f"version {version} of numpy's format is not known")
             shape, _, dtype = read_header(stream)
             begin = stream.tell()
         if dtype.hasobject:
@@ -190,8 +194,17 @@ def _npz_shape(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> t
     return shape
 
 
+def _check_not_empty(shapes: dict[str, tuple[int, ...]], path: Path) -> None:
+    # An array of no bytes may claim any other dimension.
+    for key, shape in shapes.items():
+        if 0 in shape:
+            raise UsageError(f"{path}: {display(key)} is empty. Received: shape={shape}.")
+
+
 def _metadata(text: str | bytes) -> dict[str, Any]:
     # Another program's comment is none of ours.
+    if len(text) > _MOST_JSON:
+        return {}
     try:
         metadata = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -204,6 +217,12 @@ def _metadata(text: str | bytes) -> dict[str, Any]:
 def _open_safetensors(path: Path) -> Iterator[Tensors]:
     import safetensors
 
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+    if length > _MOST_HEADER:
+        raise UsageError(
+            f"{path} is not a whole .safetensors file: its header claims {length:,} bytes."
+        )
     errors = (safetensors.SafetensorError, OSError, ValueError, MemoryError)
     try:
         file = safetensors.safe_open(path, framework="numpy")
@@ -220,6 +239,7 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
             with _damage(path, key, errors):
                 return file.get_tensor(key)
 
+        _check_not_empty(shapes, path)
         metadata = _metadata((file.metadata() or {}).get(METADATA, ""))
         sidecars = (_sidecar(path, name) for name in ("config.json", "preprocessor_config.json"))
         yield Tensors(path, "safetensors", shapes, metadata, *sidecars, read)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit.specs import VARIANTS
@@ -116,8 +118,18 @@ def big_vision_positions(arrays):
     return arrays
 
 
+def positions_at(key):
+    # Widely used before 2022, with the class token's slot.
+    def change(arrays):
+        arrays[key] = arrays.pop("Transformer/posembed_input/pos_embedding")
+        return arrays
+
+    return change
+
+
 SPELLINGS = {
     "opt/target/": (prefixed("opt/target/", ["opt/state/step"]), "prefix opt/target/", 0),
+    "target/": (prefixed("target/", ["opt/state/step"]), "prefix target/", 0),
     "params/": (prefixed("params/", ["opt/0/mu", "extra/step"]), "prefix params/", 0),
     "params/img/": (
         prefixed("params/img/", ["params/txt/head/bias", "params/t", "params/b"]),
@@ -126,6 +138,8 @@ SPELLINGS = {
     ),
     "scanned": (scanned, "scanned layers", 0),
     "big_vision": (big_vision_positions, "positions without a class slot", 1e-6),
+    "in_the_encoder": (positions_at("Transformer/pos_embedding"), "big_vision's positions", 0),
+    "on_top_with_slot": (positions_at("pos_embedding"), "big_vision's positions", 0),
     "float64": (lambda a: {k: v.astype(float) for k, v in a.items()}, "official", 0),
     "scanned_params": (lambda a: prefixed("params/")(scanned(a)), "scanned layers, prefix", 0),
 }
@@ -161,6 +175,43 @@ def test_bfloat16_which_numpy_reads_as_two_bytes_is_taken_exactly(fixtures, tmp_
     other = keras_vit.model_from_weights(tmp_path / "float32.npz")
     for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_map_head_at_the_top_is_one_of_its_own(tmp_path, small_spec, randomised):
+    spec = dataclasses.replace(small_spec, pooling="map")
+    model = randomised(keras_vit.ViT(spec, 3, 16))
+    keras_vit.save_weights(model, tmp_path / "map.npz")
+    arrays = dict(np.load(tmp_path / "map.npz"))
+    old = {key.removeprefix("MAPHead_0/"): array for key, array in arrays.items()}
+    assert "probe" in old
+    np.savez(tmp_path / "old.npz", **old)
+    again = keras_vit.model_from_weights(tmp_path / "old.npz")
+    assert again.spec == spec
+    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_file_without_positions_is_big_visions_but_not_timms(tmp_path, small_spec):
+    for kind, layout in (("sincos2d", "npz"), ("none", "safetensors")):
+        spec = dataclasses.replace(small_spec, position_embedding=kind)
+        keras_vit.save_weights(keras_vit.ViT(spec, 3, 16), tmp_path / f"told.{layout}")
+    np.savez(tmp_path / "mute.npz", **dict(np.load(tmp_path / "told.npz")))
+    arrays = load_file(tmp_path / "told.safetensors")
+    save_file(arrays, tmp_path / "mute.safetensors")
+    (tmp_path / "told.config.json").rename(tmp_path / "mute.config.json")
+    for name, kind in (("mute.npz", "sincos2d"), ("mute.safetensors", "none")):
+        assert keras_vit.model_from_weights(tmp_path / name).spec.position_embedding == kind
+
+
+def test_keys_that_only_look_official_are_unknown(fixtures, tmp_path):
+    arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
+    strange = {"junk", "head/scale", "Transformer/encoderblock_0/LayerNorm_9/bias", "block1/a"}
+    np.savez(tmp_path / "file.npz", **arrays, **{k: np.zeros(1000, "f") for k in strange})
+    with open_checkpoint(tmp_path / "file.npz") as checkpoint:
+        assert set(checkpoint.layout.unknown) == strange
+        assert checkpoint.parameters == sum(array.size for array in arrays.values())
+    with pytest.raises(keras_vit.UsageError, match="in 4 weights"):
+        keras_vit.model_from_weights(tmp_path / "file.npz")
 
 
 def test_group_norms_of_one_dimension_and_of_four_are_one(fixtures, tmp_path):

@@ -53,8 +53,12 @@ def test_missing_unexpected_and_misshapen_are_listed_and_nothing_is_loaded(model
         np.testing.assert_array_equal(one, other)
 
 
-def test_head_reset_keeps_the_models_own(small_spec, saved):
-    other = keras_vit.ViT(small_spec, 3, 16)
+def test_head_reset_starts_at_zero(small_spec, saved, randomised):
+    other = randomised(keras_vit.ViT(small_spec, 3, 16, head_bias=-10.0))
+    assert np.asarray(other.get_layer("head").kernel).any()
+    assert keras_vit.load_weights(other, saved, head="reset").head == "reset"
+    np.testing.assert_array_equal(np.asarray(other.get_layer("head").bias), [-10.0] * 3)
+    other = randomised(keras_vit.ViT(small_spec, 3, 16))
     keras_vit.load_weights(other, saved, head="reset")
     assert not np.asarray(other.get_layer("head").kernel).any()
     with pytest.raises(keras_vit.UsageError, match="head/kernel"):
@@ -174,6 +178,24 @@ def test_heads_that_shapes_do_not_tell_must_be_the_models(fixtures, tmp_path):
     assert "goes with num_heads=3, the model has 4; build the model with num_heads=3" in line
 
 
+def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
+    theirs = keras_vit.ViT(small_spec, 2, 16, labels=["cat", "dog"])
+    keras_vit.save_weights(theirs, tmp_path / "pets.npz")
+    ours = keras_vit.ViT(small_spec, 2, 16, labels=["day", "night"])
+    line = cause(ours, tmp_path / "pets.npz")
+    assert "is of other classes ('cat' ...) than the model's ('day' ...); head=\"reset\"" in line
+    keras_vit.load_weights(ours, tmp_path / "pets.npz", head="reset")
+    keras_vit.load_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "pets.npz")
+
+
+def test_official_files_go_with_the_official_numerics(small_spec, fixtures):
+    spec = keras_vit.ViTSpec(16, 48, 2, 3, 112)
+    for field, value in (("gelu", "erf"), ("layer_norm_eps", 1e-3)):
+        model = keras_vit.ViT(dataclasses.replace(spec, **{field: value}), 10, 48)
+        line = cause(model, fixtures / "vit_token.weights.npz")
+        assert f"goes with {field}=" in line
+
+
 def test_the_report_says_what_was_done(fixtures, small_spec):
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 64, 2, 4, 128), 5, (48, 16))
     report = keras_vit.load_weights(
@@ -218,11 +240,14 @@ def test_a_grid_that_nothing_tells_is_square_or_must_be_given(small_spec, tmp_pa
         np.savez(path, **dict(np.load(path)))
         return path
 
+    # A table that fits is taken as it is, as in the official code, also where 16 is a square.
     wide = keras_vit.ViT(small_spec, 5, (16, 64))
-    report = keras_vit.load_weights(wide, mute(32))
+    assert keras_vit.load_weights(wide, mute((16, 64))).resampled == ()
+    report = keras_vit.load_weights(wide, mute(32), grid=(4, 4))
     assert report.resampled == ("positions 4 x 4 to 2 x 8 (bilinear)",)
-    assert keras_vit.load_weights(wide, mute((16, 64)), grid=(2, 8)).resampled == ()
-    rows = keras_vit.ViT(small_spec, 5, (8, 24))  # 3 positions are no square: the model's own
+    report = keras_vit.load_weights(wide, mute(24))
+    assert report.resampled == ("positions 3 x 3 to 2 x 8 (bilinear)",)
+    rows = keras_vit.ViT(small_spec, 5, (8, 24))
     assert keras_vit.load_weights(rows, mute((8, 24))).resampled == ()
     assert "its 6 positions are no square; pass grid=" in cause(rows, mute((16, 24)))
     report = keras_vit.load_weights(rows, mute((16, 24)), grid=(2, 3))

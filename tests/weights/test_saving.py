@@ -22,13 +22,15 @@ SPECS = {
     "representation": dataclasses.replace(VIT, representation_dim=20),
     "learned2d": dataclasses.replace(VIT, position_embedding="learned2d"),
     "relative": dataclasses.replace(VIT, position_embedding="relative"),
-    "sincos2d": dataclasses.replace(VIT, position_embedding="sincos2d", layer_norm_eps=1e-5),
+    "sincos2d": dataclasses.replace(VIT, position_embedding="sincos2d"),
+    "none": dataclasses.replace(VIT, position_embedding="none", layer_norm_eps=1e-7),
+    "coarse": dataclasses.replace(VIT, layer_norm_eps=1e-5),
     "stem": dataclasses.replace(VIT, patch_size=2, stem=keras_vit.ResNetStem()),
     "stages": dataclasses.replace(VIT, patch_size=1, stem=keras_vit.ResNetStem((1, 2))),
     "bit": keras_vit.ResNetSpec((1, 2, 1, 1), 1),
 }
-NO_TIMM = {"representation", "learned2d", "relative"}
-TRANSFORMERS = {"token"}
+NO_TIMM = {"representation", "learned2d", "relative", "sincos2d", "coarse"}
+TRANSFORMERS = {"token", "coarse"}
 
 
 def build(spec, classes=5):
@@ -77,7 +79,7 @@ def test_transformers_round_trip_is_bit_equal(classes, randomised, tmp_path):
     ],
 )
 def test_a_layout_without_a_place_for_a_weight_is_refused(layout, name, tmp_path):
-    with pytest.raises(keras_vit.UsageError, match=r"layout has no place for|save this|save a"):
+    with pytest.raises(keras_vit.UsageError, match=r"layout has no place for|save this|save a "):
         keras_vit.save_weights(build(SPECS[name]), tmp_path / "model.safetensors", layout)
     assert not list(tmp_path.iterdir())
 
@@ -117,7 +119,7 @@ def test_official_files_are_written_as_they_were(name, fixtures, tmp_path):
 
 def test_labels_too_long_for_an_archives_comment_are_left_out(tmp_path):
     labels = [f"{i} {'x' * 100}" for i in range(1000)]
-    model = keras_vit.ViT(SPECS["sincos2d"], 1000, 32, labels=labels)
+    model = keras_vit.ViT(SPECS["none"], 1000, 32, labels=labels)
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     again = keras_vit.model_from_weights(tmp_path / "weights.npz")
     assert (again.labels, again.spec) == (None, model.spec)
@@ -164,6 +166,33 @@ def test_the_description_needs_no_model(fixtures):
         assert checkpoint.variant is None
         arrays = np.load(fixtures / "hybrid_stem.weights.npz")
         assert checkpoint.parameters == sum(a.size for a in arrays.values())
+
+
+def test_files_of_another_model_under_the_same_name_go(tmp_path):
+    path = tmp_path / "model.safetensors"
+    stretched = keras_vit.ViT(VIT, 5, 32)
+    keras_vit.save_weights(stretched, path, "transformers")
+    assert (tmp_path / "preprocessor_config.json").exists()
+    how = keras_vit.Preprocessing(32, 32, crop=0.875)
+    keras_vit.save_weights(keras_vit.ViT(VIT, 5, 32, how), path, "transformers")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    # timm has names for its hybrids' patches, and none for this one's.
+    spec = dataclasses.replace(VIT, patch_size=4, stem=keras_vit.ResNetStem())
+    keras_vit.save_weights(keras_vit.ViT(spec, 5, 32), path)
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+    spec = dataclasses.replace(spec, patch_size=8)
+    keras_vit.save_weights(keras_vit.ViT(spec, 5, 32), path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["architecture"] == "vit_tiny_r_s16_p8_224"
+
+
+@pytest.mark.parametrize("content", ['{"my": "settings"}', "[]", "not JSON", ""])
+def test_a_config_of_another_program_is_not_replaced(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(keras_vit.UsageError, match="config.json is no hub's file"):
+        keras_vit.save_weights(build(VIT), tmp_path / "model.safetensors")
+    assert (tmp_path / "config.json").read_text() == content
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_a_zero_head_is_told_from_a_trained_one_and_from_none(tmp_path):

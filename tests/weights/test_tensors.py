@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pickle
 import runpy
@@ -280,6 +281,83 @@ def refused_spec(path):
     with open_checkpoint(path) as checkpoint, pytest.raises(keras_vit.UsageError) as caught:
         assert checkpoint.spec
     return str(caught.value)
+
+
+def claim(path, **changes):
+    """The archive at `path` with what it says of itself changed."""
+    with zipfile.ZipFile(path, "a") as archive:
+        told = json.loads(archive.comment)
+        spec = changes.pop("spec", {})
+        archive.comment = json.dumps(told | changes | {"spec": told["spec"] | spec}).encode()
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"spec": {"mlp_dim": 10**9}},
+        {"spec": {"hidden_dim": 3 * 10**9}},
+        {"spec": {"depth": 10**7}},
+        {"spec": {"stem": {"stages": [10**6], "width": 10**6}}},
+        {"spec": {"patch_size": 10**6}},
+        {"spec": {"representation_dim": 10**9}},
+        {"spec": {"position_embedding": "relative"}},
+        {"image_size": [8 * 10**6, 8 * 10**6]},
+        {"image_size": [-8, 8]},
+        {"preprocessing": {"height": "x"}},
+        {"labels": ["a"] * 10**4},
+        {"num_classes": 10**9},
+    ],
+)
+def test_claims_that_the_weights_do_not_bear_out_build_nothing(saved, claims):
+    claim(saved, **claims)
+    tracemalloc.start()
+    # What cannot hurt may be passed over; what must not come is memory or another exception.
+    with contextlib.suppress(keras_vit.UsageError):
+        model = keras_vit.model_from_weights(saved)
+        assert (model.image_size, model.num_classes) == ((16, 16), 5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50 << 20
+
+
+def test_a_vit_that_says_it_is_a_bit_is_refused(saved):
+    with zipfile.ZipFile(saved, "a") as archive:
+        told = json.loads(archive.comment) | {"spec": {"layers": [3, 4, 6, 3], "width": 1}}
+        archive.comment = json.dumps(told).encode()
+    with pytest.raises(keras_vit.UsageError, match="what it says of itself contradicts its weig"):
+        keras_vit.model_from_weights(saved)
+
+
+def test_images_without_end_that_only_a_config_claims_are_refused(tmp_path, small_spec):
+    spec = dataclasses.replace(small_spec, position_embedding="sincos2d")
+    keras_vit.save_weights(keras_vit.ViT(spec, 5, 16), tmp_path / "sincos.npz")
+    claim(tmp_path / "sincos.npz", image_size=[8 * 10**4, 8 * 10**4])
+    with pytest.raises(keras_vit.UsageError, match="claims images of 80000 x 80000 pixels"):
+        keras_vit.model_from_weights(tmp_path / "sincos.npz")
+
+
+def test_arrays_of_no_bytes_are_refused(saved, tensors, model, rewrite):
+    rewrite(saved, lambda arrays: arrays.update({"embedding/kernel": np.zeros((8, 8, 0, 10**6))}))
+    assert "embedding/kernel is empty" in refused(saved, model)
+    lie(tensors, lambda h: h.update(extra={"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}))
+    assert "extra is empty" in refused(tensors, model)
+
+
+def test_thousands_of_scanned_layers_under_strange_names_cost_nothing(tmp_path, saved):
+    arrays = dict(np.load(saved))
+    layers = {f"Transformer/encoderblock/a{i}/b": np.zeros((1000, 1), "f") for i in range(2000)}
+    np.savez(tmp_path / "scan.npz", **arrays, **layers)
+    with open_checkpoint(tmp_path / "scan.npz") as checkpoint:
+        assert len(checkpoint.layout.unknown) == 2000
+        assert len(checkpoint.layout.places) == 40
+
+
+def test_endless_metadata_is_not_read(tensors):
+    lie(tensors, lambda h: h["__metadata__"].update(keras_vit="[" + "[]," * 10**6 + "[]]"))
+    with open_tensors(tensors) as file:
+        assert file.metadata == {}
+    lie(tensors, lambda h: h["__metadata__"].update(keras_vit="x" * (9 << 20)))
+    assert "its header claims" in refused(tensors)
 
 
 def test_weights_of_other_axes_or_without_a_block_are_no_architecture(fixtures, tmp_path):
