@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import runpy
 import tempfile
 from pathlib import Path
@@ -38,6 +39,8 @@ CASES = (
 
 
 def main() -> None:
+    # One compilation a model is what is meant here, not a mistake to be warned of.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     header = f"{'outputs':27}{'layout of the file':43}{'logits':>9}{'encoded':>9}"
     print(f"Keras on {backend()}", header, "-" * len(header), sep="\n")
     for source, outputs, arguments in CASES:
@@ -49,7 +52,9 @@ def main() -> None:
             model = keras_vit.model_from_weights(file, **arguments)
         if "head_kernel" in expected.files:
             model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
-        cells = "".join(f"{_difference(model, expected, n):>9}" for n in ("logits", "encoded"))
+        names = [name for name in ("logits", "encoded") if name in expected.files]
+        found = model.inner(*names).predict(expected["images"], verbose=0)
+        cells = "".join(f"{_difference(found, expected, n):>9}" for n in ("logits", "encoded"))
         print(f"{outputs:27}{dialect:43}{cells}", flush=True)
 
 
@@ -60,11 +65,8 @@ def _file(source, expected, folder: Path) -> Path:
     return write(folder, source, expected["logits"].shape[1], expected["images"].shape[1:3])
 
 
-def _difference(model, expected, name: str) -> str:
-    if name not in expected.files:
-        return "-"
-    found = np.asarray(model.inner(name)(expected["images"])[name])
-    return f"{np.abs(found - expected[name]).max():.1e}"
+def _difference(found, expected, name: str) -> str:
+    return f"{np.abs(found[name] - expected[name]).max():.1e}" if name in found else "-"
 
 
 if __name__ == "__main__":
