@@ -60,9 +60,16 @@ def preprocess_image(image: np.ndarray, how: Preprocessing) -> np.ndarray:
 
 
 def resize(image: Image.Image, how: Preprocessing) -> Image.Image:
-    """Crops and resizes an RGB image to (how.height, how.width), in one resampling."""
-    box = None if how.crop is None else _central_box(image.size, how)
-    return image.resize((how.width, how.height), _RESAMPLING[how.interpolation], box=box)
+    """Crops and resizes an RGB image to (how.height, how.width), in one resampling.
+
+    The width comes first, always: Pillow alone, from 13 on, starts with the height of some
+    pictures, and what is rounded in between differs by a level or more.
+    """
+    box = (0, 0, *image.size) if how.crop is None else _central_box(image.size, how)
+    left, top, right, bottom = (max(side, 0) for side in box)  # rounding may give -1e-14
+    method = _RESAMPLING[how.interpolation]
+    image = image.resize((how.width, image.height), method, box=(left, 0, right, image.height))
+    return image.resize((how.width, how.height), method, box=(0, top, how.width, bottom))
 
 
 def normalise(pixels: Any, how: Preprocessing) -> np.ndarray:

@@ -45,6 +45,13 @@ class ImageModel(keras.Model):
         self.image_size = (height, width)
         self.preprocessing = preprocessing
         self.labels = labels
+        # For `owner`. A function, so that Keras tracks and saves nothing.
+        object.__setattr__(self.layers[0], "_image_model", lambda: self)
+
+    @property
+    def features(self) -> Any:
+        """The symbolic output that the head reads, for another head in its place."""
+        return self._inner("pre_logits")
 
     @property
     def inner_names(self) -> list[str]:
@@ -89,6 +96,12 @@ class ImageModel(keras.Model):
         config["image_size"] = tuple(config["image_size"])
         config["preprocessing"] = Preprocessing.from_dict(config["preprocessing"])
         return cls(**config)
+
+
+def owner(model: keras.Model) -> ImageModel | None:
+    """The model of ours whose input layer `model` shares; None where there is none."""
+    found = getattr(model.layers[0], "_image_model", None) if model.layers else None
+    return None if found is None else found()
 
 
 def head(x, num_classes: int, bias: float = 0.0):

@@ -19,6 +19,7 @@ from keras_vit.data import (
     training_batches,
 )
 from keras_vit.data.augmentation import _random_box
+from keras_vit.data.preprocessing import resize
 
 
 def test_values_are_scaled_to_minus_one_and_one():
@@ -105,6 +106,20 @@ def test_without_a_crop_the_whole_image_is_stretched():
     image[:, 20:] = 255
     found = preprocess(image, Preprocessing(8, 8, interpolation="nearest"))[0, ..., 0]
     np.testing.assert_array_equal(found, np.repeat([[-1] * 4 + [1] * 4], 8, axis=0))
+
+
+def test_the_width_is_resized_before_the_height_whatever_pillow_does(rng):
+    image = Image.fromarray(rng.integers(0, 256, (300, 90, 3)).astype(np.uint8))
+    expected = image.resize((64, 300), Image.Resampling.BILINEAR)
+    expected = expected.resize((64, 48), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(resize(image, Preprocessing(48, 64)), expected)
+
+
+@pytest.mark.parametrize("size", [(333, 500), (7, 3), (1000, 17)])
+def test_a_crop_of_one_stays_inside_the_image(size):
+    image = Image.fromarray(np.zeros((*size, 3), np.uint8))
+    for side in (48, 224, 225):
+        assert resize(image, Preprocessing(side, side, crop=1.0)).size == (side, side)
 
 
 def test_crop_takes_the_centre_as_resizing_and_cutting_does(rng):

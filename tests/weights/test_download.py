@@ -605,6 +605,7 @@ def child(site, cache, limit=None):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
     )
     try:
         assert process.stdout.readline() == "ready\n"
