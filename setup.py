@@ -7,9 +7,10 @@ from setuptools import find_packages, setup
 EXTRAS = {
     "tensorflow": ["tensorflow>=2.18", "tf_keras>=2.18"],
     "train": ["tyro>=0.9", "scikit-learn>=1.5", "matplotlib>=3.9", "tensorboard>=2.18"],
-    "export": ["ai-edge-litert>=2.1"],
+    "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9"],
+    "compress": ["tensorflow-model-optimization>=0.8.1"],
     "jax": ["jax>=0.6"],
-    "test": ["pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12"],
+    "test": ["markdown-it-py>=3.0", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12"],
 }
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 
