@@ -1,117 +1,129 @@
-"""Exports a trained run to TFLite bundles, each checked against Keras before it gets its name.
+"""Exports a model to TFLite bundles, each run and compared with Keras before it gets its name.
 
-Without --run the newest run under runs/ is exported. A bundle holds model.tflite, model.json,
-labels.txt and golden.json.
+Without --run or --weights the newest run under runs/ is exported. A bundle holds model.tflite,
+model.json, labels.txt and golden.json. A file over its budget is not written: exit code 3.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import platform
 from pathlib import Path
 from typing import Literal
 
-from keras_vit import _checks, _command, _files
-from keras_vit._errors import UsageError
+# Before TensorFlow starts: oneDNN's allocator keeps what a model has freed, and the converter needs
+# the room.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+from keras_vit import _checks, _command
+from keras_vit._errors import RefusedError, UsageError
+
+Quantize = Literal["none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4", "auto"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
     run: Path | None = None
     """The run folder; default: the newest under runs/."""
-    quantize: tuple[Literal["none", "float16", "int8"], ...] = ("none",)
-    """One precision or several: none is float32, int8 is dynamic range."""
+    weights: str | None = None
+    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
+    such as augreg."""
+    model: str | None = None
+    """What --weights are of, a name of keras_vit.list_models(); default: the file tells."""
+    quantize: tuple[Quantize, ...] = ("none",)
+    """One precision or several. none: float32. dynamic: int8 weights, activations quantised while
+    it runs (runtime 2.17). int8: measured ranges, what hurts stays float. int8-full, int16x8:
+    integers throughout, for microcontrollers and NPUs. int4: Dense kernels in blocks of 32. auto:
+    int8 with as few layers float as --max-drop needs."""
+    representative: str | None = None
+    """Pictures to measure ranges and to compare on, with --weights: 'digits', or a folder with one
+    subfolder a class. A run has its own."""
+    data: Path | None = None
+    """Where the run's pictures are, if not where they were."""
+    recipe: Path | None = None
+    """A recipe.json that auto wrote: the same layers stay float, and nothing is searched."""
+    input: Literal["float32", "uint8"] = "float32"
+    """What the file takes: preprocessed values, or RGB pixels of the right size."""
+    output: Literal["logits", "probabilities", "features"] = "logits"
+    """What the file gives; features are what the head reads."""
+    image_size: tuple[int, ...] | None = None
+    """One number or height and width, in pixels; positions are resampled. Default: the model's."""
+    target: Literal["cpu", "gpu", "any"] = "cpu"
+    """gpu and any avoid what GPU delegates do not take, and refuse what they would get wrong."""
+    min_runtime: str | None = None
+    """The oldest runtime that must run the files: 2.16.1 of TFLite, 'LiteRT 2.1'. Default: any."""
+    max_drop: float | None = None
+    """Points of accuracy that a quantised file may lose; default: 0.5, of int4 1.5."""
     out: Path | None = None
     """Where the bundles go, a folder for each precision; default: export/ in the run folder."""
     images: int = 500
-    """At most this many held-out images are compared, evenly chosen."""
-    threads: int = 2
-    """Of the interpreter, when latency is measured."""
-    data: Path | None = None
-    """Where the run's pictures are, if not where they were."""
+    """At most this many images are compared, evenly chosen: a run's held-out ones."""
+    calibrate: int = 32
+    """At most this many images measure ranges, evenly chosen: a run's training ones."""
+    threads: tuple[int, ...] = (1, 2)
+    """Of the interpreter, when latency is measured; one number or several."""
 
     def __post_init__(self):
-        _checks.positive_integer("images", self.images)
-        _checks.positive_integer("threads", self.threads)
-        if not self.quantize:
-            raise UsageError("quantize needs at least one of none, float16, int8.")
+        for field in ("images", "calibrate"):
+            _checks.positive_integer(field, getattr(self, field))
+        for threads in self.threads:
+            _checks.positive_integer("threads", threads)
+        for side in self.image_size or ():
+            _checks.positive_integer("image_size", side)
+        if self.image_size is not None and not 1 <= len(self.image_size) <= 2:
+            raise UsageError(f"image_size must be one number or two. Received: {self.image_size}.")
+        if not self.quantize or not self.threads:
+            raise UsageError("quantize needs at least one precision, threads at least one number.")
+        if self.max_drop is not None and not _checks.number("max_drop", self.max_drop) >= 0:
+            raise UsageError(f"max_drop must not be negative. Received: {self.max_drop}.")
+        if self.weights is None and (self.model or self.representative):
+            raise UsageError("--model and --representative go with --weights; a run has its own.")
+        if self.weights is not None and self.run is not None:
+            raise UsageError("expected --run or --weights. Received: both.")
+        if self.weights is not None and self.out is None:
+            raise UsageError("--weights need --out, the folder for the bundles.")
 
 
 def main(arguments: Arguments) -> None:
-    from keras_vit import data, deploy, runs
+    from keras_vit import deploy
+    from keras_vit.deploy import bundles, subject
+    from keras_vit.deploy.graph import GraphOptions
 
-    run = runs.open_run(arguments.run or runs.newest_run())
-    out = arguments.out or run.path / "export"
-    print(f"exporting {run.path} ({run.spec['model']}, {len(run.labels)} classes)", flush=True)
-    model, source = run.model(), run.source(arguments.data)
-    held_out = run.split(source).held_out
-    chosen = held_out[:: -(-len(held_out) // arguments.images)]
-    inputs, targets = data.load(source, chosen, model.preprocessing)
-    keras_scores = deploy.predict(model, inputs)
-    contents, descriptions = {}, {}
-    for quantize in dict.fromkeys(arguments.quantize):
-        precision = deploy.precision_of(quantize)
-        print(f"  {precision}: converting, then comparing on {len(inputs)} images", flush=True)
-        content = deploy.to_tflite(model, quantize)
-        scores = deploy.Runner(content, arguments.threads).predict(inputs)
-        descriptions[precision] = deploy.write_bundle(
-            out / precision,
-            content,
-            deploy.compare(precision, keras_scores, scores, targets),
-            run.labels,
-            model.preprocessing,
-            source.image(int(chosen[0])),
-            run.spec["model"],
-            parity_images=f"held-out images of {source.name}",
+    size = arguments.image_size and (arguments.image_size * 2)[:2]
+    if arguments.weights is None:
+        given = subject.of_run(arguments.run, arguments.data, size)
+    else:
+        given = subject.of_weights(
+            arguments.weights, arguments.model, arguments.representative, size
         )
-        contents[precision] = content
-    print(f"  latency: batch 1, {arguments.threads} threads, in turn", flush=True)
-    medians = deploy.latencies(contents, arguments.threads)
-    rows = [_row(d["parity"], d["bytes"], medians[name]) for name, d in descriptions.items()]
-    kept = _rows_of_others(out, descriptions)
-    record = {
-        "format": 1,
-        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, {arguments.threads} threads",
-        "images": len(inputs),
-        "rows": kept + rows,
-    }
-    _files.write_json(out / "table.json", record)
-    print(f"\n{_table(rows)}\n\nbundles: {', '.join(str(out / name) for name in descriptions)}")
-
-
-def _rows_of_others(out: Path, descriptions: dict) -> list[dict]:
-    # Bundles of an earlier call that still stand stay in the table of the report.
-    if not (out / "table.json").is_file():
-        return []
-    rows = _files.read_json(out / "table.json", format=1, fields=("rows",))["rows"]
-    return [
-        r for r in rows if r["precision"] not in descriptions and (out / r["precision"]).is_dir()
-    ]
-
-
-def _row(parity: dict, size: int, latency: float) -> dict:
-    figures = ("precision", "accuracy", "keras_accuracy", "agreement", "max_difference")
-    return {name: parity[name] for name in figures} | {"bytes": size, "latency_ms": latency}
-
-
-def _table(rows: list[dict]) -> str:
-    header = ["file", "accuracy", "Keras", "agreement", "max diff", "KiB", "ms/image"]
-    return _command.table(
-        header,
-        [
-            [
-                row["precision"],
-                f"{row['accuracy']:.2%}",
-                f"{row['keras_accuracy']:.2%}",
-                f"{row['agreement']:.2%}",
-                f"{row['max_difference']:.1e}",
-                f"{row['bytes'] / 1024:,.0f}",
-                f"{row['latency_ms']:.2f}",
-            ]
-            for row in rows
-        ],
+    out = arguments.out or given.folder / "export"
+    height, width = given.model.image_size
+    print(f"exporting {given.name}, {height} x {width}, {len(given.labels)} classes", flush=True)
+    written, refused = bundles.export_bundles(
+        given,
+        arguments.quantize,
+        out,
+        GraphOptions(arguments.input, arguments.output),
+        bundles.Demands(
+            arguments.max_drop,
+            arguments.min_runtime,
+            arguments.target,
+            arguments.images,
+            arguments.calibrate,
+        ),
+        arguments.recipe,
+        say=lambda line: print(f"  {line}", flush=True),
     )
+    if written:
+        print("  measuring: latency in turn, memory and load time on their own", flush=True)
+        files = {name: out / name / "model.tflite" for name in written}
+        measured = deploy.measure(files, sorted(set(arguments.threads)))
+        deploy.write_report(out, written, measured)
+        print(f"\n{_command.table(*deploy.table(written, measured))}\n")
+        print(f"bundles: {', '.join(str(out / name) for name in written)}")
+        print(f"card:    {out / 'card.md'}")
+    if refused:
+        raise RefusedError("\n".join(refused))
 
 
 if __name__ == "__main__":

@@ -1,25 +1,59 @@
 """From a trained model to a file on a phone, checked on the way."""
 
-from keras_vit.deploy.benchmark import latencies
+from keras_vit.deploy.auto import choose_float_layers
+from keras_vit.deploy.blocks import block_differences, first_difference
 from keras_vit.deploy.bundle import read_bundle, write_bundle
-from keras_vit.deploy.convert import PRECISIONS, precision_of, to_tflite
-from keras_vit.deploy.export import export_tflite, predict
+from keras_vit.deploy.convert import Converter, to_tflite
+from keras_vit.deploy.export import (
+    CALIBRATED,
+    check,
+    expected_scores,
+    export_tflite,
+    judge,
+    predict,
+    to_pixels,
+)
+from keras_vit.deploy.inspection import Inspection, inspect_file
+from keras_vit.deploy.lint import lint
+from keras_vit.deploy.measure import Measured, latencies, measure
 from keras_vit.deploy.parity import ParityError, Verdict, compare
+from keras_vit.deploy.quantize import PRECISIONS, precision_of, quantizable_layers
+from keras_vit.deploy.report import table, write_report
 from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.runtimes import check_runtime, runtime_floor
 from keras_vit.deploy.saved_model import export_saved_model
 
 __all__ = [
+    "CALIBRATED",
     "PRECISIONS",
+    "Converter",
+    "Inspection",
+    "Measured",
     "ParityError",
     "Runner",
     "Verdict",
+    "block_differences",
+    "check",
+    "check_runtime",
+    "choose_float_layers",
     "compare",
+    "expected_scores",
     "export_saved_model",
     "export_tflite",
+    "first_difference",
+    "inspect_file",
+    "judge",
     "latencies",
+    "lint",
+    "measure",
     "precision_of",
     "predict",
+    "quantizable_layers",
     "read_bundle",
+    "runtime_floor",
+    "table",
+    "to_pixels",
     "to_tflite",
     "write_bundle",
+    "write_report",
 ]

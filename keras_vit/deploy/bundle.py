@@ -6,7 +6,7 @@ import base64
 import dataclasses
 import hashlib
 import os
-from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from PIL import Image
 from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.parity import Verdict
+from keras_vit.deploy.export import Exported, to_pixels
 from keras_vit.deploy.runner import Runner
 from keras_vit.specs import Preprocessing
 
@@ -25,53 +25,74 @@ FORMAT = 1
 
 def write_bundle(
     folder: str | os.PathLike,
-    content: bytes,
-    verdict: Verdict,
+    exported: Exported,
     labels: tuple[str, ...],
     preprocessing: Preprocessing,
     golden_image: np.ndarray,
     model_name: str,
     parity_images: str,
+    calibration: np.ndarray | None = None,
+    recipe: dict[str, Any] | None = None,
+    max_drop: float | None = None,
+    parameters: int | None = None,
 ) -> dict[str, Any]:
     """Checks and writes a bundle; a killed process leaves the old folder or the new one.
 
     Args:
         folder: the bundle.
-        content: of model.tflite.
-        verdict: its comparison with Keras; over its budget nothing is written.
+        exported: the file; over its budget nothing is written.
         labels: the classes' names, in the order of the scores.
-        preprocessing: how images become the input.
+        preprocessing: how images become Keras' input.
         golden_image: uint8 (h, w, 3) of any size; shrunk to 320 pixels, it stands in golden.json
             with the tensor and the scores it must give, so that any runner can be tested.
         model_name: for model.json.
         parity_images: where the images of the comparison came from, in words.
+        calibration: the images that ranges were measured on.
+        recipe: what `auto` chose, for recipe.json.
+        max_drop: points of accuracy that it may lose: see `Verdict.check`.
+        parameters: how many the Keras model has.
 
     Returns:
         What model.json says.
 
     Raises:
-        ParityError: the verdict is over its budget.
+        ParityError: the file is over its budget.
         UsageError: the folder holds something that is no bundle.
     """
     folder = Path(folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
         raise UsageError(f"{folder} is not empty and holds no bundle; choose another --out.")
-    verdict.check()
+    exported.verdict.check(max_drop)
+    content, options = exported.content, exported.options
     runner = Runner(content)
     golden_image = _bounded(golden_image)
     tensor = preprocess_image(golden_image, preprocessing)
+    how = preprocessing.to_dict()
+    if options.input == "uint8":
+        # The file scales pixels itself; a runner that subtracts and divides does no harm.
+        tensor = to_pixels(tensor, preprocessing)
+        how |= {"mean": 0.0, "scale": 1.0}
+    inspection = exported.inspection.to_dict()
+    delegation = {k: inspection.pop(k) for k in ("nodes", "delegated", "partitions", "undelegated")}
+    verdict = dataclasses.asdict(exported.verdict)
     description = {
         "format": FORMAT,
         "model": model_name,
-        "precision": verdict.precision,
-        "input": _tensor(runner.input) | {"channels": "RGB", **preprocessing.to_dict()},
-        "output": _tensor(runner.output) | {"kind": "logits", "classes": len(labels)},
-        "runtime_floor": runtime_floor(content),
+        "parameters": parameters,
+        "precision": exported.verdict.precision,
+        "input": _tensor(runner.input) | {"channels": "RGB", **how},
+        "output": _tensor(runner.output) | {"kind": options.output, "classes": len(labels)},
+        "runtime_floor": inspection.pop("runtime"),
         "bytes": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
-        "operators": operators(content),
-        "parity": {"images_from": parity_images, **dataclasses.asdict(verdict)},
+        **inspection,
+        "delegation": delegation,
+        "float_layers": list(exported.float_layers),
+        "calibration": _calibration(calibration),
+        "parity": {"images_from": parity_images, **verdict},
+        "made_with": _versions(),
     }
+    scale = max(exported.verdict.scale, 1e-3)
     with _files.replacing_folder(folder) as temporary:
         (temporary / "model.tflite").write_bytes(content)
         _files.write_text(temporary / "labels.txt", "".join(f"{label}\n" for label in labels))
@@ -80,9 +101,11 @@ def write_bundle(
             "image": _encode(golden_image),
             "tensor": _encode(tensor),
             "scores": _encode(runner(tensor[None])[0]),
-            "tolerance": {"tensor": 1e-6, "scores": 1e-3 * max(verdict.scale, 1e-3)},
+            "tolerance": {"tensor": 1e-6, "scores": 1e-3 * scale},
         }
         _files.write_json(temporary / "golden.json", golden)
+        if recipe is not None:
+            _files.write_json(temporary / "recipe.json", recipe)
         _files.write_json(temporary / "model.json", description)
     return description
 
@@ -110,35 +133,6 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
     return description, {name: _decode(golden[name]) for name in names}
 
 
-def operators(content: bytes) -> dict[str, int]:
-    """How often each operator stands in a flatbuffer, by name.
-
-    Raises:
-        UsageError: one of them is not TFLite's own.
-    """
-    from ai_edge_litert import schema_py_generated as schema
-
-    names = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
-    custom = [code.customCode for code in model.operatorCodes if code.customCode]
-    if custom:
-        raise UsageError(f"the model needs operators that are not TFLite's own: {custom}.")
-    codes = [max(c.builtinCode, c.deprecatedBuiltinCode) for c in model.operatorCodes]
-    count = Counter(names[codes[op.opcodeIndex]] for g in model.subgraphs for op in g.operators)
-    return dict(sorted(count.items()))
-
-
-def runtime_floor(content: bytes) -> str:
-    """The oldest TFLite runtime that runs a flatbuffer, as the converter wrote it there."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(content, 0))
-    for entry in model.metadata or []:
-        if entry.name == b"min_runtime_version":
-            return bytes(model.buffers[entry.buffer].data).rstrip(b"\0").decode()
-    return "unknown"
-
-
 def _bounded(image: np.ndarray) -> np.ndarray:
     picture = Image.fromarray(image)
     picture.thumbnail((320, 320))
@@ -146,11 +140,33 @@ def _bounded(image: np.ndarray) -> np.ndarray:
 
 
 def _tensor(details: dict[str, Any]) -> dict[str, Any]:
+    scale, zero_point = details["quantization"]
+    quantization = {"quantization": {"scale": float(scale), "zero_point": int(zero_point)}}
     return {
         "name": details["name"],
         "shape": [int(side) for side in details["shape"]],
         "dtype": np.dtype(details["dtype"]).name,
+        **(quantization if scale else {}),
     }
+
+
+def _calibration(images: np.ndarray | None) -> dict[str, Any] | None:
+    if images is None:
+        return None
+    return {"images": len(images), "sha256": hashlib.sha256(images.tobytes()).hexdigest()}
+
+
+def _versions() -> dict[str, str]:
+    packages = ("keras_vit", "tensorflow", "keras", "tf_keras", "ai-edge-litert")
+    return {name: version(name) for name in (*packages, "ai-edge-quantizer") if _installed(name)}
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _encode(array: np.ndarray) -> dict[str, Any]:

@@ -1,69 +1,274 @@
-"""A Keras model to the bytes of a `.tflite` file."""
+"""A Keras model to the bytes of `.tflite` files: one float32 graph, then each precision from it."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import dataclasses
+import gc
 import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from keras_vit._errors import UsageError
-from keras_vit._keras import backend
-from keras_vit.deploy.saved_model import input_shape, write_saved_model
+import numpy as np
 
-# What `quantize` may be, and the precision that the file then has.
-PRECISIONS = {"none": "float32", "float16": "float16", "int8": "int8"}
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit._keras import LEGACY, backend, keras
+from keras_vit._quiet import quiet
+from keras_vit.deploy.quantize import (
+    Precision,
+    check_calibration,
+    measured_ranges,
+    precision_of,
+    quantized,
+)
+from keras_vit.deploy.saved_model import input_shape, save_module, write_saved_model
+from keras_vit.models.image_model import ImageModel, owner
+from keras_vit.specs import Preprocessing
+from keras_vit.weights.names import weight_names
+
+# Readers of files count bytes in 31 bits; weights behind the flatbuffer lift that for some.
+_LARGEST = 2**31 - 1
+# For each weight, in files that hold them all in one type.
+_BYTES = {"float32": 4, "float16": 2}
 
 
-def precision_of(quantize: str | None) -> str:
-    """The precision that `quantize` gives: "float32", "float16" or "int8".
+class Converter:
+    """Converts one model to several precisions, and keeps what they share.
 
-    Raises:
-        UsageError: an unknown `quantize`.
-    """
-    found = PRECISIONS.get(quantize or "none")
-    if found is None:
-        raise UsageError(
-            f"quantize must be one of {', '.join(PRECISIONS)}. Received: {quantize!r}."
-        )
-    return found
-
-
-def to_tflite(model: Any, quantize: str | None = None) -> bytes:
-    """Converts a model of one image input to a flatbuffer of static batch 1.
-
-    Only TFLite's own operators are allowed, so that a model that would need TensorFlow's (Flex)
-    fails here and not on the phone.
+    Made in two steps, for the sake of memory: at first the graphs are written to disk, after
+    which neither this object nor its caller needs the model any longer; then each is converted.
 
     Args:
-        model: a `keras.Model` on the TensorFlow backend; its input's size must be known.
-        quantize: None or "none": float32. "float16": weights in half precision. "int8": dynamic
-            range, weights in int8 per channel, activations quantised on the fly.
+        model: a `keras_vit` model, or any Keras model of one float32 image input (on the
+            TensorFlow backend, then). Other layers may follow ours: the exact rewrites are then
+            made up to them.
+        precisions: the names in `PRECISIONS` that will be asked for.
+        options: a `graph.GraphOptions`: what the file takes and gives, and the rewrites.
+        calibration: images as the file takes them (n, height, width, 3), for precisions with
+            measured ranges, and to balance outlier channels in all quantised ones.
 
     Raises:
-        UsageError: the backend is not TensorFlow, the model computes in mixed precision, or the
-            input's size is unknown.
+        UsageError: the model computes in mixed precision, its input's size is unknown, it cannot
+            take or give what `options` say, or a precision needs images and there are none.
     """
-    precision = precision_of(quantize)
+
+    def __init__(
+        self,
+        model: Any,
+        precisions: Iterable[str],
+        options: Any = None,
+        calibration: np.ndarray | None = None,
+    ):
+        from keras_vit.deploy.graph import GraphOptions
+
+        precisions = list(precisions)
+        self.options = options or GraphOptions()
+        check_convertible(model, self.options)
+        for name in precisions:
+            check_calibration(precision_of(name), calibration)
+        self.rewritten = backbone(model) is not None
+        self.calibration = calibration
+        self._weights = model.count_params()
+        self._folder = tempfile.TemporaryDirectory()
+        self._float_files: dict[str, bytes] = {}
+        self._ranges: dict[str, dict] = {}
+        for kind in sorted({self._kind(name) for name in precisions}):
+            self._write(model, kind)
+
+    def __call__(self, quantize: str | None = None, float_layers: Iterable[str] = ()) -> bytes:
+        """The file of a precision.
+
+        Args:
+            quantize: one of the `precisions`; None for float32.
+            float_layers: names of `quantizable_layers` that stay float.
+
+        Raises:
+            UsageError: an unknown layer; images are needed and there are none.
+            RefusedError: the file would be larger than 2 GB.
+        """
+        precision = precision_of(quantize)
+        # Before the minutes that a conversion of this size takes.
+        _check_size(precision, self._weights * _BYTES.get(precision.name, 0))
+        content = self.float_file(quantize)
+        if precision.calibrated and precision.name not in self._ranges:
+            self._ranges[precision.name] = measured_ranges(content, precision, self.calibration)
+        ranges = self._ranges.get(precision.name)
+        result = quantized(content, precision, None, float_layers, ranges)
+        _check_size(precision, len(result))
+        return result
+
+    def float_file(self, quantize: str | None = None) -> bytes:
+        """The float32 file that a precision starts from, which may be larger than 2 GB."""
+        kind = self._kind(quantize)
+        if kind not in self._float_files:
+            self._float_files[kind] = _converted(Path(self._folder.name) / kind)
+        return self._float_files[kind]
+
+    def _kind(self, quantize: str | None) -> str:
+        # For integers, outlier channels are balanced, and every kernel is a Dense layer's.
+        integers = precision_of(quantize).name not in ("float32", "float16")
+        return "integers" if integers and self.rewritten else "floats"
+
+    def _write(self, model: Any, kind: str) -> None:
+        from keras_vit.deploy.graph import inference_module
+
+        folder = Path(self._folder.name) / kind
+        if not self.rewritten:
+            return write_saved_model(model, folder, batch=1)
+        ours, tail = backbone(model)
+        calibration = self.calibration if kind == "integers" else None
+        options = self.options
+        if kind == "integers":
+            rewrites = options.rewrites - {"single_query"}
+            options = dataclasses.replace(options, rewrites=rewrites)
+        module = inference_module(
+            ours.spec,
+            parameters_of(ours),
+            ours.image_size,
+            ours.preprocessing,
+            options,
+            calibration,
+            tail,
+        )
+        save_module(module, folder, module.serve.get_concrete_function())
+
+
+def to_tflite(
+    model: Any,
+    quantize: str | None = None,
+    calibration: np.ndarray | None = None,
+    options: Any = None,
+    float_layers: Iterable[str] = (),
+) -> bytes:
+    """One file of one precision: see `Converter`."""
+    return Converter(model, [quantize], options, calibration)(quantize, float_layers)
+
+
+def backbone(model: Any) -> tuple[ImageModel, keras.Model | None] | None:
+    """Our model inside a Keras model, and what follows it; None where the model isn't ours.
+
+    What follows is a model from the features (what our head reads) to the output, or None for our
+    own head. Found in our models; in models made of our layers and another head,
+    `keras.Model(vit.input, Dense(5)(vit.features))`; and in models that call one of ours without
+    a head on their input, once, `keras.Sequential([vit, Dense(5)])` or the functional way.
+    """
+    if isinstance(model, ImageModel):
+        return model, None
+    ours = owner(model)
+    if ours is not None:
+        return _followed(ours, ours.features, model)
+    first = next((x for x in model.layers if not isinstance(x, keras.layers.InputLayer)), None)
+    if not isinstance(first, ImageModel) or first.num_classes:
+        return None
+    if isinstance(model, keras.Sequential):
+        features = keras.Input(first.output.shape[1:])
+        rest = model.layers[model.layers.index(first) + 1 :]
+        return first, keras.Sequential([features, *rest]) if rest else None
+    features = _features(model, first)
+    return None if features is None else _followed(first, features, model)
+
+
+def preprocessing_of(model: Any) -> Preprocessing:
+    """How images become the input of a model that `check_convertible` let pass, for pixels."""
+    return backbone(model)[0].preprocessing
+
+
+def parameters_of(model: ImageModel) -> dict[str, np.ndarray]:
+    """A model's weights in float32, by our layers' names ("encoderblock_0/mlp/dense_0/kernel")."""
+    names = weight_names(model.spec, model.num_classes, model.image_size)
+    return {name.path: _float32(name.variable(model)) for name in names}
+
+
+def check_convertible(model: Any, options: Any) -> None:
+    """Checks that a model can be converted with these `graph.GraphOptions`.
+
+    Raises:
+        UsageError: see `Converter`.
+    """
     input_shape(model)
+    check_float32(model)
+    found = backbone(model)
+    if found is not None and found[1] is None:
+        return
     if backend() != "tensorflow":
         raise UsageError(
-            "TFLite export needs Keras on TensorFlow. "
-            f"Received: KERAS_BACKEND={backend()}; save the weights, then export with "
-            "KERAS_BACKEND=tensorflow."
+            "on other backends than TensorFlow only a keras_vit model itself is exported. "
+            f"Received: KERAS_BACKEND={backend()} and a {type(model).__name__} of other layers."
         )
+    for field, known in (("output", "logits"), ("input", "float32")):
+        value = getattr(options, field)
+        if value != known and (field == "output" or found is None):
+            raise UsageError(
+                f"{field}={value!r} needs a keras_vit model with its own head. Received: a "
+                f"{type(model).__name__} of other layers; its {field} stays as it is: {known!r}."
+            )
+
+
+def release_memory() -> None:
+    """Gives what is no longer used back to the system, before work that needs the room."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # glibc's, where there is one
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _features(model: Any, first: ImageModel) -> Any:
+    """The output of `first` where `model` calls it on its own input, once; None elsewhere."""
+    within = {id(node) for nodes in model._nodes_by_depth.values() for node in nodes}
+    calls = [node for node in first._inbound_nodes if id(node) in within]
+    if len(calls) != 1:
+        return None
+    read, written = (
+        (calls[0].keras_inputs[0], calls[0].outputs)
+        if LEGACY
+        else (calls[0].input_tensors[0], calls[0].output_tensors[0])
+    )
+    return written if read is model.inputs[0] else None
+
+
+def _followed(ours: ImageModel, features: Any, model: Any) -> tuple | None:
+    if features is model.outputs[0]:
+        return None if ours.num_classes else (ours, None)
+    try:
+        return ours, keras.Model(features, model.output)
+    except ValueError:  # what follows reads the images too, or something else of ours
+        return None
+
+
+def _check_size(precision: Precision, size: int) -> None:
+    if size > _LARGEST:
+        raise RefusedError(
+            f"the {precision.name} file would have {size / 1e9:.1f} GB, and runtimes read 2.1; "
+            "choose float16, dynamic or int8."
+        )
+
+
+def _float32(variable: Any) -> np.ndarray:
+    array = variable.numpy() if hasattr(variable, "numpy") else np.asarray(variable)
+    return np.array(array, np.float32)
+
+
+def check_float32(model: Any) -> None:
+    """Raises a `UsageError` where a model computes in mixed precision."""
     mixed = {layer.compute_dtype for layer in model.layers if layer.weights} - {"float32"}
     if mixed:
         raise UsageError(
             f"export needs a float32 model. Received: layers that compute in {', '.join(mixed)}; "
             "build it again without the mixed precision policy and load its weights."
         )
+
+
+def _converted(folder: str | Path) -> bytes:
     import tensorflow as tf
 
-    with tempfile.TemporaryDirectory() as folder:
-        write_saved_model(model, folder, batch=1)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-        if precision != "float32":
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        if precision == "float16":
-            converter.target_spec.supported_types = [tf.float16]
-        return converter.convert()
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(folder))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    # Weights behind the flatbuffer: it may not have 2 GB, and is not built twice.
+    converter._experimental_use_buffer_offset = True
+    release_memory()
+    with quiet():
+        content = converter.convert()
+    del converter
+    release_memory()
+    return content

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from keras_vit import _files
-from keras_vit._errors import UsageError
-from keras_vit.deploy.convert import precision_of, to_tflite
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.data.preprocessing import normalise
+from keras_vit.deploy.convert import Converter, backbone, check_convertible, preprocessing_of
+from keras_vit.deploy.flatbuffer import check_static
+from keras_vit.deploy.inspection import Inspection, inspect_file
 from keras_vit.deploy.parity import Verdict, compare
+from keras_vit.deploy.quantize import precision_of
 from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.runtimes import check_runtime
 from keras_vit.deploy.saved_model import input_shape
+from keras_vit.specs import Preprocessing
+
+CALIBRATED = 32  # images that measure ranges: more hardly move the extremes
 
 
 def export_tflite(
@@ -21,49 +31,171 @@ def export_tflite(
     quantize: str | None = None,
     representative_data: Any = None,
     max_images: int = 100,
+    *,
+    input: str = "float32",
+    output: str = "logits",
+    float_layers: Iterable[str] = (),
+    max_drop: float | None = None,
 ) -> Verdict:
     """Converts a model, runs the result with LiteRT against Keras, and only then names it `path`.
 
     Args:
-        model: a `keras_vit` model, or any Keras model of one float32 image input.
+        model: a `keras_vit` model, or one of ours without a head and other Keras layers after it:
+            its graph is rewritten for speed, exactly. Any other Keras model of one float32 image
+            input is converted as it is, and the verdict says so.
         path: the `.tflite` file, replaced whole.
-        quantize: None or "none", "float16", or "int8" (dynamic range).
+        quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
         representative_data: inputs as the model takes them, preprocessed: an array
             (n, height, width, 3), or an iterable or tf.data.Dataset of such batches, with or
-            without labels. Default: seeded noise, a weaker check than real images.
-        max_images: how many of them are compared.
+            without integer labels. The first 32 measure ranges of activations, all are compared.
+            Without it seeded noise is compared, a weaker check than real images, and precisions
+            that need ranges are refused.
+        max_images: how many of them are used.
+        input: "float32", as Keras takes it, or "uint8": RGB pixels, scaled inside the file.
+        output: "logits", "probabilities" or "features"; with layers of others after ours, what
+            these give is what the file gives.
+        float_layers: names of `deploy.quantizable_layers` that stay float.
+        max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
+            0.5, of int4 1.5.
 
     Returns:
         The comparison: agreement, largest difference and so on.
 
     Raises:
         ParityError: the file differs by more than its precision explains; none is written.
-        UsageError: an unknown `quantize`, a backend other than TensorFlow.
+        UsageError: an unknown precision; data is missing or of another shape; a model of another
+            backend than TensorFlow that isn't ours.
     """
-    precision = precision_of(quantize)
-    inputs = _inputs(model, representative_data, max_images)
-    content = to_tflite(model, quantize)
-    verdict = compare(precision, predict(model, inputs), Runner(content).predict(inputs))
-    verdict.check()
+    from keras_vit.deploy.graph import GraphOptions
+
+    precision, options = precision_of(quantize), GraphOptions(input, output)
+    check_convertible(model, options)
+    inputs, targets = _inputs(model, representative_data, max_images)
+    given = inputs if input == "float32" else to_pixels(inputs, preprocessing_of(model))
+    calibration = None if representative_data is None else given[:CALIBRATED]
+    converter = Converter(model, [quantize], options, calibration)
+    content = converter(quantize, float_layers)
+    expected = expected_scores(model, given, output)
+    exported = judge(precision.name, content, options, given, expected, targets, float_layers)
+    check(exported, max_drop)
     with _files.replacing(path) as temporary:
         temporary.write_bytes(content)
-    return verdict
+    return dataclasses.replace(exported.verdict, rewritten=converter.rewritten)
 
 
-def predict(model: Any, inputs: np.ndarray, batch_size: int = 32) -> np.ndarray:
-    """The Keras model's scores for preprocessed inputs, in batches."""
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """A file of one precision that has been run, compared and looked into.
+
+    Attributes:
+        content: of model.tflite.
+        verdict: its comparison with Keras.
+        inspection: what it needs and what the runtime does with it.
+        options: what it takes and gives.
+        float_layers: layers that were left float in a quantised file.
+    """
+
+    content: bytes
+    verdict: Verdict
+    inspection: Inspection
+    options: Any
+    float_layers: tuple[str, ...] = ()
+
+
+def judge(
+    precision: str,
+    content: bytes,
+    options: Any,
+    given: np.ndarray,
+    expected: np.ndarray,
+    targets: np.ndarray | None,
+    float_layers: Iterable[str] = (),
+) -> Exported:
+    """Runs a file over images and looks into it; what comes out has not been refused yet.
+
+    Args:
+        precision: its name, which decides the budget.
+        content: the file.
+        options: what it takes and gives.
+        given: images as it takes them (n, height, width, 3).
+        expected: Keras' scores for them.
+        targets: the true classes (n,), where they are known.
+        float_layers: for the record.
+    """
+    runner = Runner(content)
+    verdict = compare(precision, expected, runner.predict(given), targets)
+    inspection = inspect_file(content, runner=runner)
+    return Exported(content, verdict, inspection, options, tuple(float_layers))
+
+
+def check(
+    exported: Exported,
+    max_drop: float | None = None,
+    min_runtime: str | None = None,
+    target: str = "cpu",
+) -> None:
+    """Refuses a file that must not get its name.
+
+    Args:
+        exported: the file.
+        max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
+            0.5, of int4 1.5.
+        min_runtime: the oldest runtime that must run it: "2.16.1", "LiteRT 2.1".
+        target: "gpu" and "any" refuse what GPU delegates do not take or get wrong.
+
+    Raises:
+        RefusedError: a budget is exceeded, or the runtime or the delegate will not run it.
+    """
+    check_static(exported.content)
+    if min_runtime is not None:
+        check_runtime(exported.content, min_runtime)
+    findings = [f for f in exported.inspection.gpu if f.effect in ("refused", "wrong")]
+    if target != "cpu" and findings:
+        raise RefusedError(
+            f"the {exported.verdict.precision} file is not for GPU delegates: {findings[0]} "
+            f"({len(findings)} findings); nothing was written."
+        )
+    exported.verdict.check(max_drop)
+
+
+def expected_scores(model: Any, given: np.ndarray, output: str = "logits") -> np.ndarray:
+    """What Keras says to a file's inputs (n, height, width, 3), of pixels too."""
+    if given.dtype == np.uint8:
+        given = normalise(given, preprocessing_of(model))
+    if output == "features":
+        ours, _ = backbone(model)
+        return predict(ours.inner("pre_logits"), given, key="pre_logits")
+    scores = predict(model, given)
+    if output == "probabilities":
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        scores /= scores.sum(-1, keepdims=True)
+    return scores
+
+
+def to_pixels(inputs: np.ndarray, how: Preprocessing) -> np.ndarray:
+    """The uint8 pixels that preprocessed inputs came from."""
+    pixels = inputs * np.asarray(how.scale, np.float32) + np.asarray(how.mean, np.float32)
+    return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
+
+
+def predict(
+    model: Any, inputs: np.ndarray, batch_size: int = 32, key: str | None = None
+) -> np.ndarray:
+    """The Keras model's scores for preprocessed inputs, in batches; `key` of a dict of outputs."""
     batches = [inputs[i : i + batch_size] for i in range(0, len(inputs), batch_size)]
-    return np.concatenate([np.asarray(model(batch, training=False)) for batch in batches])
+    outputs = (model(batch, training=False) for batch in batches)
+    return np.concatenate([np.asarray(out if key is None else out[key]) for out in outputs])
 
 
-def _inputs(model: Any, data: Any, max_images: int) -> np.ndarray:
+def _inputs(model: Any, data: Any, max_images: int) -> tuple[np.ndarray, np.ndarray | None]:
     shape = input_shape(model)[1:]
     if data is None:
         noise = np.random.default_rng(0).uniform(-1, 1, (min(max_images, 16), *shape))
-        return noise.astype(np.float32)
-    batches, count = [], 0
+        return noise.astype(np.float32), None
+    batches, targets, count = [], [], 0
     for item in [data] if isinstance(data, np.ndarray) else data:
-        batch = np.asarray(item[0] if isinstance(item, (tuple, list)) else item)
+        labelled = isinstance(item, (tuple, list))
+        batch = np.asarray(item[0] if labelled else item)
         batch = batch[None] if batch.shape == shape else batch
         if batch.dtype.kind != "f" or batch.shape[1:] != shape:
             raise UsageError(
@@ -71,9 +203,12 @@ def _inputs(model: Any, data: Any, max_images: int) -> np.ndarray:
                 f"Received: {batch.dtype} {batch.shape}; keras_vit.preprocess makes them."
             )
         batches.append(batch.astype(np.float32))
+        targets.append(np.atleast_1d(np.asarray(item[1])) if labelled else None)
         count += len(batch)
         if count >= max_images:
             break
     if not count:
         raise UsageError("representative_data holds no image.")
-    return np.concatenate(batches)[:max_images]
+    known = all(t is not None and t.dtype.kind in "iu" and t.ndim == 1 for t in targets)
+    labels = np.concatenate(targets)[:max_images] if known else None
+    return np.concatenate(batches)[:max_images], labels

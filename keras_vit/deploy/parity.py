@@ -11,7 +11,20 @@ from keras_vit._errors import RefusedError
 
 # For each precision: the least share of images on which both must name the same class, and the
 # largest difference of any score, as a share of the scores' scale.
-BUDGETS = {"float32": (1.0, 1e-4), "float16": (0.99, 2e-2), "int8": (0.97, 2e-1)}
+BUDGETS = {
+    "float32": (1.0, 1e-4),
+    "float16": (0.99, 2e-2),
+    "dynamic": (0.97, 2e-1),
+    "int8": (0.97, 2e-1),
+    "auto": (0.97, 2e-1),
+    "int16x8": (0.97, 2e-1),
+    "int8-full": (0.97, 5e-1),
+    "int4": (0.90, 6e-1),
+}
+# Points of accuracy that a quantised file may lose, unless told otherwise.
+_DROP, _DROPS = 0.5, {"int4": 1.5}
+# Those whose scores are as good as the model's, whatever their accuracy.
+_EXACT = ("float32", "float16")
 # Below this share of the scale two classes are a tie, which either may win.
 _TIE = 1e-5
 
@@ -25,13 +38,14 @@ class Verdict:
     """How an exported model compares with Keras on the same inputs.
 
     Attributes:
-        precision: "float32", "float16" or "int8".
+        precision: a name in `BUDGETS`.
         images: how many.
         agreement: share of them on which both name the same class.
         max_difference: largest |difference| of any score.
         scale: half of what lies between the Keras model's smallest and largest score.
         cosine: least cosine of the two score vectors of an image.
         accuracy, keras_accuracy: of both, where labels are known.
+        rewritten: whether the graph was ours to rewrite, rather than converted as it is.
     """
 
     precision: str
@@ -42,10 +56,24 @@ class Verdict:
     cosine: float
     accuracy: float | None = None
     keras_accuracy: float | None = None
+    rewritten: bool = True
 
-    def check(self) -> None:
-        """Raises `ParityError` where the budget of the precision is exceeded."""
+    @property
+    def drop(self) -> float | None:
+        """Accuracy lost, in points of a hundred; None where no labels are known."""
+        if self.accuracy is None:
+            return None
+        return 100 * (self.keras_accuracy - self.accuracy)
+
+    def check(self, max_drop: float | None = None) -> None:
+        """Raises `ParityError` where a budget is exceeded.
+
+        Float files must give Keras' scores. Of the others the accuracy may drop by `max_drop`
+        points (default: 0.5, of int4 1.5) where labels are known; where none are, they must name
+        Keras' class as often and come as near to its scores as `BUDGETS` says.
+        """
         agreement, difference = BUDGETS[self.precision]
+        max_drop = _DROPS.get(self.precision, _DROP) if max_drop is None else max_drop
         if not np.isfinite(self.scale):
             raise ParityError(
                 "Keras' own scores are not finite; the model has not been trained well."
@@ -57,6 +85,14 @@ class Verdict:
             )
         if not np.isfinite(self.max_difference):
             raise ParityError(f"the {self.precision} file gives scores that are not finite.")
+        if self.drop is not None and self.precision not in _EXACT:
+            if self.drop > max_drop + 1e-9:
+                raise ParityError(
+                    f"the {self.precision} file may lose {max_drop:g} points of accuracy. "
+                    f"Received: {self.drop:.2f} ({self.keras_accuracy:.2%} to "
+                    f"{self.accuracy:.2%} of {self.images} images); nothing was written."
+                )
+            return
         # On few images one near tie may fall the other way, unless the file is float32.
         allowed = math.ceil((1 - agreement) * self.images - 1e-9)
         if round((1 - self.agreement) * self.images) > allowed:
@@ -92,7 +128,7 @@ def compare(
     directed = np.isfinite(norms) & (norms > 0)
     dots = (ours * theirs).sum(-1)
     cosines = np.divide(dots, norms, out=np.ones_like(norms), where=directed)
-    known = targets is not None
+    known = targets is not None and len(targets) == len(ours)  # not where every token has scores
     return Verdict(
         precision=precision,
         images=len(scores),

@@ -13,7 +13,9 @@ from keras_vit._quiet import quiet
 
 
 class Runner:
-    """A loaded `.tflite` model of one float32 image in and one tensor of scores out.
+    """A loaded `.tflite` model of one image in and one tensor of scores out.
+
+    Where the file takes or gives integers with a scale, floats go in and come out all the same.
 
     Args:
         model: the file, or its bytes.
@@ -25,7 +27,7 @@ class Runner:
 
     def __init__(self, model: str | os.PathLike | bytes, threads: int = 2):
         content = model if isinstance(model, bytes) else _read(Path(model))
-        interpreter = _interpreter()
+        interpreter = interpreter_class()
         try:
             with quiet():
                 self.interpreter = interpreter(model_content=content, num_threads=threads)
@@ -37,17 +39,29 @@ class Runner:
         self.output = self.interpreter.get_output_details()[0]
 
     def __call__(self, tensor: np.ndarray) -> np.ndarray:
-        """Scores (1, ...) of one preprocessed image (1, height, width, channels)."""
-        self.interpreter.set_tensor(self.input["index"], tensor)
+        """Scores (1, ...) of one image (1, height, width, channels), as the file takes it."""
+        self.interpreter.set_tensor(self.input["index"], as_input(tensor, self.input))
         self.interpreter.invoke()
-        return self.interpreter.get_tensor(self.output["index"])
+        scores = self.interpreter.get_tensor(self.output["index"])
+        scale, zero = self.output["quantization"]
+        return (scores.astype(np.float32) - zero) * np.float32(scale) if scale else scores
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Scores (n, ...) of preprocessed images (n, height, width, channels), one by one."""
         return np.concatenate([self(tensor[None]) for tensor in inputs])
 
 
-def _interpreter() -> Any:
+def as_input(tensor: np.ndarray, details: dict[str, Any]) -> np.ndarray:
+    """A tensor in the type that a file's input has, quantised where it has a scale."""
+    scale, zero = details["quantization"]
+    if scale:
+        limits = np.iinfo(details["dtype"])
+        tensor = np.clip(np.rint(tensor / scale + zero), limits.min, limits.max)
+    return tensor.astype(details["dtype"])
+
+
+def interpreter_class() -> Any:
+    """LiteRT's interpreter, or an error that says how to install it."""
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:

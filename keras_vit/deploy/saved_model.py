@@ -75,18 +75,32 @@ def write_saved_model(model: Any, folder: str | os.PathLike, batch: int | None) 
     # Listed one by one: a Keras 3 model alone is saved without its variables, and so is a
     # concrete function; either converts, silently, to a file without weights.
     module.weights = [v if LEGACY else v.value for v in model.variables]
+    save_module(module, folder, serve.get_concrete_function())
+
+
+def save_module(module: Any, folder: str | os.PathLike, signatures: Any) -> None:
+    """`tf.saved_model.save` of a tf.Module.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written.
+    """
+    import tensorflow as tf
+
     try:
-        tf.saved_model.save(module, str(folder), signatures=serve.get_concrete_function())
+        tf.saved_model.save(module, str(folder), signatures)
     except tf.errors.OpError as error:  # TensorFlow's word for a full disk
         raise OSError(f"no SavedModel could be written to {folder}: {error.message}") from error
 
 
 def input_shape(model: Any) -> tuple[int, int, int, int]:
     """(1, height, width, channels) of the model's one input."""
-    shape = tuple(model.inputs[0].shape)[1:] if len(model.inputs) == 1 else ()
-    if len(shape) != 3 or None in shape:
+    # A subclass of keras.Model with a `call` of its own has neither list.
+    inputs, outputs = (getattr(model, side, None) or [] for side in ("inputs", "outputs"))
+    shape = tuple(inputs[0].shape)[1:] if len(inputs) == 1 else ()
+    if len(shape) != 3 or None in shape or len(outputs) != 1:
+        given = " and ".join(str([tuple(x.shape) for x in side]) for side in (inputs, outputs))
         raise UsageError(
-            "expected a model of one image input (height, width, channels) of known size. "
-            f"Received: {[tuple(x.shape) for x in model.inputs]}."
+            "expected a model of one image input (height, width, channels) of known size and one "
+            f"output, Sequential or functional. Received: {given}."
         )
     return (1, *shape)

@@ -117,17 +117,21 @@ def exports(record: dict[str, Any] | None) -> str:
     ]
     rows = [
         [
-            row["precision"],
-            f"{row['accuracy']:.2%}",
-            f"{row['agreement']:.2%}",
-            f"{row['max_difference']:.1e}",
+            row.get("name", row["precision"]),
+            _told("{:.2%}", row["accuracy"]),
+            _told("{:.2%}", row["agreement"]),
+            _told("{:.1e}", row["max_difference"]),
             f"{row['bytes'] / 1024:,.0f}",
-            f"{row['latency_ms']:.2f}",
+            _told("{:.2f}", row["latency_ms"]),
         ]
         for row in record["rows"]
     ]
     note = f"<p>TFLite on {record['images']} held-out images; {escape(record['machine'])}.</p>"
     return _section("Exports", note + _table(header, rows))
+
+
+def _told(text: str, value: float | None) -> str:
+    return "-" if value is None else text.format(value)
 
 
 def _section(title: str, content: str) -> str:

@@ -33,7 +33,7 @@ def test_help_shows_every_setting_with_its_default(invoke, script, tmp_path):
     code, out, _ = invoke(script, "--help", cwd=tmp_path)
     assert code == 0
     assert out.count("(default: ") >= 3
-    assert any(option in out for option in ("--run", "--data", "--inspect"))
+    assert any(option in out for option in ("--run", "--data", "--inspect", "--model"))
 
 
 def test_help_shows_the_defaults_of_the_recipe(invoke, tmp_path):
@@ -122,7 +122,7 @@ def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, messag
     [
         ("export/to_tflite.py", ["--images", "0"], "images must be a positive integer"),
         ("export/to_tflite.py", ["--threads", "0"], "threads must be a positive integer"),
-        ("export/to_tflite.py", ["--quantize"], "quantize needs at least one of"),
+        ("export/to_tflite.py", ["--quantize"], "quantize needs at least one precision"),
         ("train/evaluate.py", ["--batch-size", "0"], "batch_size must be a positive integer"),
         ("train/evaluate.py", ["--min-accuracy", "97.5"], "min_accuracy must lie in [0, 1)"),
     ],
@@ -170,7 +170,12 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(command, trained_run,
         assert "File too large" in one_line(result.returncode, result.stderr)
         assert (bundle / "model.json").read_bytes() == before
         deploy.read_bundle(bundle)
-    assert sorted(p.name for p in bundle.parent.iterdir()) == ["float32", "table.json"]
+    assert sorted(p.name for p in bundle.parent.iterdir()) == [
+        "card.md",
+        "float32",
+        "plot.png",
+        "table.json",
+    ]
 
 
 def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):

@@ -1,0 +1,161 @@
+"""Times one model through our exporter, others' exporters and other runtimes, in turn.
+
+Latency of one image, medians of rounds in which every contender runs once; cosine of the logits
+with Keras'. Packages that are not installed are named and left out. --ablation leaves out each
+exact rewrite in turn; --outliers 100 makes six channels of the residual stream up to a hundred
+times as large as the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from keras_vit import _checks, _command, _files
+from keras_vit._errors import UsageError
+
+_PACKAGES = [
+    "keras_vit",
+    "tensorflow",
+    "keras",
+    "keras-hub",
+    "ai-edge-litert",
+    "ai-edge-quantizer",
+    "litert-torch",
+    "torch",
+    "transformers",
+    "onnxruntime",
+    "openvino",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    model: str = "ViT_B16"
+    """A name of keras_vit.list_models(); its weights are random, as training leaves them."""
+    image_size: int = 224
+    """In pixels."""
+    contenders: tuple[str, ...] = ()
+    """Names from the table that this prints, or parts of names; default: all."""
+    ablation: bool = False
+    """Compare our float32 file with files that leave out one rewrite each, and all."""
+    outliers: float = 1.0
+    """How much larger than the others the largest channels of the residual stream are."""
+    rounds: int = 20
+    """How often each contender runs, after one run to warm up."""
+    threads: Literal[1, 2, 4, 8] = 2
+    """Of each runtime."""
+    json: Path | None = None
+    """Also write the figures here."""
+
+    def __post_init__(self):
+        for field in ("image_size", "rounds"):
+            _checks.positive_integer(field, getattr(self, field))
+        if not self.outliers >= 1:
+            raise UsageError(f"outliers must be at least 1. Received: {self.outliers}.")
+
+
+def main(arguments: Arguments) -> None:
+    import keras_vit
+    from keras_vit._keras import keras
+    from keras_vit.deploy import contenders
+
+    keras.utils.set_random_seed(0)
+    model = keras_vit.create_model(arguments.model, 1000, arguments.image_size)
+    contenders.trained_like(model, arguments.outliers)
+    height, width = model.image_size
+    pixels = np.random.default_rng(0).integers(0, 256, (24, height // 16, width // 16, 3), np.uint8)
+    images = keras_vit.preprocess(list(pixels), model)
+    setting = contenders.setting(model, images[:8], images[8:], arguments.threads)
+    expected = np.asarray(model(images[:8], training=False))
+    built = _built(arguments, setting)
+    times = _timed(built, arguments.rounds)
+    first = np.median(next(iter(times.values())))
+    rows = {}
+    for name, made in built.items():
+        cosine = None if made.logits is None else _cosine(made.logits, expected)
+        median = float(np.median(times[name]))
+        rows[name] = {"ms": median, "ratio": median / first, "bytes": made.bytes, "cosine": cosine}
+    installed = " ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)))
+    machine = f"{platform.machine()}, {os.cpu_count()} CPUs, {arguments.threads} threads"
+    print(
+        f"\n{arguments.model} at {arguments.image_size}, {machine}\n{installed}\n\n{_table(rows)}"
+    )
+    if arguments.json:
+        content = {"format": 1, "machine": machine, "versions": installed, "rows": rows}
+        _files.write_json(arguments.json, content)
+
+
+def _built(arguments: Arguments, setting: Any) -> dict[str, Any]:
+    from keras_vit.deploy import contenders
+
+    if arguments.ablation:
+        return contenders.ablation(setting, say=lambda line: print(f"  {line}", flush=True))
+    wanted = [
+        name
+        for name in contenders.CONTENDERS
+        if not arguments.contenders
+        or any(part.lower() in name.lower() for part in arguments.contenders)
+    ]
+    if not wanted:
+        raise UsageError(f"contenders must be among {', '.join(contenders.CONTENDERS)}.")
+    built = {}
+    for name in wanted:
+        print(f"  {name}", flush=True)
+        try:
+            built[name] = contenders.contender(name, setting)
+        except ImportError as error:
+            print(f"  left out: {error}", file=sys.stderr)
+    return built
+
+
+def _timed(built: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in built}
+    for i in range(rounds + 1):
+        for name, made in built.items():
+            start = time.perf_counter()
+            made.run()
+            if i:
+                times[name].append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def _cosine(ours: np.ndarray, theirs: np.ndarray) -> float:
+    norms = np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1)
+    return float(((ours * theirs).sum(-1) / norms).min())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _table(rows: dict[str, dict]) -> str:
+    header = ["contender", "ms", "ratio", "MiB", "cosine"]
+    return _command.table(
+        header,
+        [
+            [
+                name,
+                f"{row['ms']:.1f}",
+                f"{row['ratio']:.3f}",
+                "" if row["bytes"] is None else f"{row['bytes'] / 2**20:,.1f}",
+                "" if row["cosine"] is None else f"{row['cosine']:.6f}",
+            ]
+            for name, row in rows.items()
+        ],
+    )
+
+
+if __name__ == "__main__":
+    _command.run(main, Arguments)

@@ -1,0 +1,156 @@
+"""A trained run to bundles of several compressions: train, convert, run, compare, then write."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_vit._errors import RefusedError
+from keras_vit.deploy.bundle import write_bundle
+from keras_vit.deploy.compression.exporting import compressed_file
+from keras_vit.deploy.compression.fine_tuning import FineTuning
+from keras_vit.deploy.compression.methods import Compressed, Compression, compress
+from keras_vit.deploy.compression.stored import summary
+from keras_vit.deploy.convert import Converter
+from keras_vit.deploy.export import Exported, check, expected_scores, judge
+from keras_vit.deploy.graph import GraphOptions
+from keras_vit.deploy.measure import latencies
+from keras_vit.deploy.quantize import precision_of
+from keras_vit.deploy.subject import Subject
+
+_PLAIN = "none-float32"
+
+
+def compress_bundles(
+    subject: Subject,
+    wanted: Sequence[Compression],
+    train: FineTuning,
+    out: str | os.PathLike,
+    max_drop: float = 1.0,
+    images: int = 500,
+    calibrate: int = 32,
+    threads: int = 2,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Writes a bundle for each compression, in a folder of its name ("prune+qat-int4").
+
+    Args:
+        subject: the run's model and images.
+        wanted: what to make of it.
+        train: how to fine-tune.
+        out: the folder of the bundles.
+        max_drop: points of accuracy that a file may lose from the run's own model.
+        images: at most this many held-out ones are compared.
+        calibrate: at most this many training ones measure ranges.
+        threads: of the interpreter, when latency is measured.
+        say: told of the progress, a line at a time.
+
+    Returns:
+        "rows", a record for each file, first those without compression; "refused", why others
+        were not written.
+    """
+    bench = _Bench(subject, images, calibrate)
+    files = bench.uncompressed([each.quantize for each in wanted])
+    refused = []
+    for each in wanted:
+        say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
+        exported = bench.judged(compress(subject.model, each, train, train.steps))
+        try:
+            check(exported, max_drop)
+            bench.check_cost(each.name, exported, max_drop)
+        except RefusedError as error:
+            refused.append(str(error))
+            continue
+        bench.write(Path(out) / each.name, each, exported, max_drop)
+        files[each.name] = exported
+    say(f"latency: batch 1, {threads} threads, in turn")
+    medians = latencies({name: file.content for name, file in files.items()}, threads)
+    settings = {each.name: dataclasses.asdict(each) for each in wanted}
+    rows = [
+        _row(name, file, files[_PLAIN], medians) | {"settings": settings.get(name)}
+        for name, file in files.items()
+    ]
+    return {"format": 1, "images": len(bench.inputs), "rows": rows, "refused": refused}
+
+
+class _Bench:
+    """What all compressions of a run are measured on."""
+
+    def __init__(self, subject: Subject, images: int, calibrate: int):
+        self.subject = subject
+        self.inputs, self.targets = subject.comparison(images)
+        self.calibration = subject.calibration(calibrate)
+        self.expected = expected_scores(subject.model, self.inputs)
+
+    def uncompressed(self, quantize: Sequence[str]) -> dict[str, Exported]:
+        """The run's own files: float32, and those of the precisions."""
+        names = dict.fromkeys(["none", *quantize])
+        options = GraphOptions()
+        converter = Converter(self.subject.model, names, options, self.calibration)
+        return {
+            f"none-{precision_of(name).name}": judge(
+                precision_of(name).name,
+                converter(name),
+                options,
+                self.inputs,
+                self.expected,
+                self.targets,
+            )
+            for name in names
+        }
+
+    def judged(self, made: Compressed) -> Exported:
+        """The file of a compressed model, compared with that."""
+        return judge(
+            precision_of(made.wanted.quantize).name,
+            compressed_file(made, self.calibration),
+            GraphOptions(rewrites=made.wanted.rewrites),
+            self.inputs,
+            expected_scores(made.model, self.inputs),
+            self.targets,
+        )
+
+    def check_cost(self, name: str, exported: Exported, max_drop: float) -> None:
+        """Refuses a file that is too much worse than the run's own model."""
+        before = float((self.expected.argmax(-1) == self.targets).mean())
+        after = exported.verdict.accuracy
+        if 100 * (before - after) > max_drop + 1e-9:
+            raise RefusedError(
+                f"{name} may lose {max_drop:g} points of accuracy. Received: "
+                f"{100 * (before - after):.2f} ({before:.2%} to {after:.2%} of "
+                f"{len(self.inputs)} images); train longer or compress less. Nothing was written."
+            )
+
+    def write(self, folder: Path, wanted: Compression, exported: Exported, max_drop: float) -> None:
+        """The bundle."""
+        write_bundle(
+            folder,
+            exported,
+            self.subject.labels,
+            self.subject.preprocessing,
+            self.subject.picture(),
+            self.subject.name,
+            self.subject.images_from,
+            self.calibration if precision_of(wanted.quantize).calibrated else None,
+            max_drop=max_drop,
+        )
+
+
+def _row(
+    name: str, exported: Exported, plain: Exported, medians: dict[str, float]
+) -> dict[str, Any]:
+    held, verdict = summary(exported.content), exported.verdict
+    return {
+        "name": name,
+        "accuracy": verdict.accuracy,
+        "keras_accuracy": verdict.keras_accuracy,
+        "bytes": len(exported.content),
+        "deflated_ratio": held["deflated"] / summary(plain.content)["deflated"],
+        "latency_ms": medians[name],
+        "latency_ratio": medians[name] / medians[_PLAIN],
+        "verdict": dataclasses.asdict(verdict),
+        **held,
+    }

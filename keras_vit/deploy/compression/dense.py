@@ -1,0 +1,93 @@
+"""The Dense layers of a model, those inside its blocks too: wrapped for training, and unwrapped."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_vit._keras import keras
+from keras_vit.models.image_model import ImageModel
+from keras_vit.weights.names import weight_names
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapped:
+    """A copy of a model whose Dense layers are wrapped.
+
+    Attributes:
+        original: the model that was copied.
+        model: the copy, a plain functional model.
+        wrappers: what stands for each Dense layer, by our names ("encoderblock_0/mlp/dense_0").
+    """
+
+    original: ImageModel
+    model: keras.Model
+    wrappers: dict[str, Any]
+
+    def unwrapped(self, kernel: Callable[[Any], np.ndarray]) -> ImageModel:
+        """The copy's present weights in a model like the original.
+
+        Args:
+            kernel: gives the kernel that a wrapper computes with.
+        """
+        weights = {}
+        for name in _names(self.original):
+            layer, _, part = name.path.rpartition("/")
+            wrapper = self.wrappers.get(layer)
+            if wrapper is None:
+                weights[name.path] = np.asarray(name.variable(self.model))
+            else:
+                weights[name.path] = (
+                    kernel(wrapper) if part == "kernel" else np.asarray(wrapper.layer.bias)
+                )
+        return with_weights(self.original, weights)
+
+
+def wrap_dense(model: ImageModel, wrap: Callable[[keras.layers.Dense], Any]) -> Wrapped:
+    """Copies a model and puts `wrap(dense)` in the place of each Dense layer.
+
+    In the copy norms learn nothing: their scales and shifts have been folded away and stay so.
+    """
+    wrappers = {}
+
+    def copied(layer):
+        copy = type(layer).from_config(layer.get_config())
+        if layer.weights:
+            copy.build(layer.input_shape)
+            copy.set_weights(layer.get_weights())
+        if isinstance(copy, keras.layers.Dense):
+            wrappers[copy.name] = wrap(copy)
+            return wrappers[copy.name]
+        for path, parent, attribute, dense in list(_inner_dense(copy, copy.name)):
+            wrappers[path] = wrap(dense)
+            setattr(parent, attribute, wrappers[path])
+        return copy
+
+    copy = keras.models.clone_model(model, clone_function=copied)
+    for layer in copy.submodules:
+        if isinstance(layer, keras.layers.LayerNormalization):
+            layer.trainable = False
+    return Wrapped(model, copy, wrappers)
+
+
+def with_weights(model: ImageModel, weights: dict[str, np.ndarray]) -> ImageModel:
+    """A new model like `model`, with these weights."""
+    copy = type(model).from_config(model.get_config())
+    for name in _names(copy):
+        name.variable(copy).assign(weights[name.path])
+    return copy
+
+
+def _names(model: ImageModel):
+    return weight_names(model.spec, model.num_classes, model.image_size)
+
+
+def _inner_dense(layer: Any, path: str) -> Iterator[tuple[str, Any, str, Any]]:
+    for attribute, value in list(vars(layer).items()):
+        if isinstance(value, keras.layers.Dense):
+            yield f"{path}/{attribute}", layer, attribute, value
+        elif isinstance(value, keras.layers.Layer):
+            yield from _inner_dense(value, f"{path}/{attribute}")

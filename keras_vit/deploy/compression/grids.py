@@ -1,0 +1,99 @@
+"""The grids of numbers that quantised files compute on, as TensorFlow functions.
+
+What ai-edge-quantizer stores and what XNNPACK does with it, so that training sees both. Gradients
+pass straight through the rounding (Bengio et al. 2013).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+BLOCK = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelGrid:
+    """Symmetric integers of `bits` bits; a scale for each output, or each block of its inputs.
+
+    Attributes:
+        bits: 8 or 4.
+        block: how many inputs share a scale; None: all of an output's.
+    """
+
+    bits: int
+    block: int | None = None
+
+
+def kernel_grid(precision: str, inputs: int) -> KernelGrid:
+    """The grid that a Dense kernel of so many inputs gets in a file of that precision.
+
+    Four bits come in blocks of 32 inputs; where these do not divide the inputs, the file has eight.
+    """
+    if precision == "int4" and inputs % BLOCK == 0:
+        return KernelGrid(4, BLOCK)
+    return KernelGrid(8)
+
+
+def round_kernel(kernel: tf.Tensor, grid: KernelGrid, factor: float = 1.0) -> tf.Tensor:
+    """A Dense kernel (inputs, outputs) as the file has it, dequantised; same shape.
+
+    Args:
+        kernel: the kernel.
+        grid: its grid.
+        factor: what the file's kernel is multiplied by, and the result is not.
+    """
+
+    @tf.grad_pass_through
+    def rounded(values):
+        block = grid.block or values.shape[0]
+        # (blocks, inputs of a block, outputs)
+        blocks = tf.reshape(values * factor, (-1, block, values.shape[1]))
+        largest = 2.0 ** (grid.bits - 1) - 1
+        bound = tf.reduce_max(tf.abs(blocks), axis=1, keepdims=True)
+        scale = tf.maximum(bound, 1e-9) / largest
+        if grid.block:  # stored in half the bits: the mantissa of bfloat16, the range of float16
+            for dtype in (tf.bfloat16, tf.float16, tf.float32):
+                scale = tf.cast(scale, dtype)
+        whole = tf.round(tf.math.divide_no_nan(blocks, scale))
+        whole = tf.clip_by_value(whole, -largest, largest)
+        return tf.reshape(whole * scale, values.shape) / factor
+
+    return rounded(kernel)
+
+
+def round_tokens(x: tf.Tensor) -> tf.Tensor:
+    """Activations (..., channels) as XNNPACK rounds them on the fly: int8 with a range a token.
+
+    Asymmetric: each row's scale and zero point follow from its smallest and largest value.
+    """
+
+    @tf.grad_pass_through
+    def rounded(values):
+        low = tf.minimum(tf.reduce_min(values, axis=-1, keepdims=True), 0.0)
+        high = tf.maximum(tf.reduce_max(values, axis=-1, keepdims=True), 0.0)
+        steps = tf.where(high > low, 255.0 / (high - low), 1.0)  # steps in one unit
+        # The end of the range whose error is smaller decides the zero point.
+        from_low, from_high = -128.0 - low * steps, 127.0 - high * steps
+        nearer_low = (-128.0 + low * steps) + (127.0 + high * steps) > 0.0
+        zero = tf.clip_by_value(tf.round(tf.where(nearer_low, from_low, from_high)), -128.0, 127.0)
+        whole = tf.clip_by_value(tf.round(values * steps) + zero, -128.0, 127.0)
+        return (whole - zero) / steps
+
+    return rounded(x)
+
+
+def round_to_range(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    """Activations as asymmetric int8 over [low, high], which holds 0.
+
+    What lies outside is cut off and gets no gradient.
+    """
+    scale = tf.maximum(high - low, 1e-9) / 255.0
+    zero = tf.round(-128.0 - low / scale)
+
+    @tf.grad_pass_through
+    def rounded(values):
+        return (tf.clip_by_value(tf.round(values / scale) + zero, -128.0, 127.0) - zero) * scale
+
+    return rounded(tf.clip_by_value(x, low, high))

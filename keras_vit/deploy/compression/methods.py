@@ -1,0 +1,143 @@
+"""The methods of compression by name: what each trains, and what the export must leave alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from keras_vit._checks import positive_integer, share
+from keras_vit._errors import UsageError, did_you_mean
+from keras_vit.deploy.quantize import precision_of
+from keras_vit.models.image_model import ImageModel
+from keras_vit.specs import ResNetSpec
+
+# name: the stages, each a fine-tuning of its own; a later one keeps the zeros of an earlier. There
+# is no "cluster+qat": a scale for each output makes different numbers of the same centroid, and
+# four bits are sixteen clusters already.
+METHODS: dict[str, tuple[str, ...]] = {
+    "qat": ("qat",),
+    "prune": ("prune",),
+    "cluster": ("cluster",),
+    "prune+qat": ("prune", "qat"),
+    "prune+cluster": ("prune", "cluster"),
+}
+# What quantisation-aware training knows to imitate, as `to_tflite` names it.
+TRAINABLE = ("int4", "dynamic", "int8")
+PATTERNS = {"2:4": (2, 4)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Compression:
+    """What is asked of a trained model.
+
+    Attributes:
+        method: a name in `METHODS`.
+        quantize: the file's precision, as `to_tflite` names it. Quantisation-aware training
+            imitates it: "int4" and "dynamic" have weights of four and of eight bits and a range
+            for each token, "int8" has eight bits and fixed ranges.
+        sparsity: the share of each Dense kernel's weights that pruning makes zero.
+        pattern: "2:4": two zeros among any four inputs in a row instead; None for none.
+        clusters: distinct values of each clustered kernel.
+
+    Raises:
+        UsageError: a field is out of range, or two of them contradict each other.
+    """
+
+    method: str
+    quantize: str = "none"
+    sparsity: float = 0.5
+    pattern: str | None = None
+    clusters: int = 16
+
+    def __post_init__(self):
+        if self.method not in METHODS:
+            raise UsageError(
+                f"unknown method {self.method!r}; {did_you_mean(self.method, METHODS)}"
+            )
+        if "qat" in self.stages and self.quantize not in TRAINABLE:
+            raise UsageError(
+                f"{self.method} trains for a file of one of {', '.join(TRAINABLE)}. "
+                f"Received: quantize={self.quantize!r}."
+            )
+        precision_of(self.quantize)
+        share("sparsity", self.sparsity)
+        if self.pattern is not None and self.pattern not in PATTERNS:
+            raise UsageError(
+                f"pattern must be one of {', '.join(PATTERNS)}. Received: {self.pattern!r}."
+            )
+        positive_integer("clusters", self.clusters)
+        fewest = 2 + ("prune" in self.stages)  # zero is one
+        if self.clusters < fewest:
+            raise UsageError(
+                f"clusters must be {fewest} or more. Received: clusters={self.clusters}."
+            )
+
+    @property
+    def name(self) -> str:
+        """Of a bundle: "prune+qat-int4"."""
+        return f"{self.method}-{precision_of(self.quantize).name}"
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The fine-tunings, in order."""
+        return METHODS[self.method]
+
+    @property
+    def rewrites(self) -> frozenset[str]:
+        """The exporter's rewrites that leave the kernels as they were trained."""
+        from keras_vit.deploy.compression.folding import kept_rewrites
+
+        return kept_rewrites(quantised="qat" in self.stages)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compressed:
+    """What `compress` made.
+
+    Attributes:
+        model: in it nothing of the method is left but the weights.
+        wanted: what it was made for.
+        ranges: of a quantised file's activations, as training fixed them: for each layer those of
+            what it reads and gives; () where each token has its own.
+    """
+
+    model: ImageModel
+    wanted: Compression
+    ranges: dict[str, tuple[tuple[float, float], ...]]
+
+
+def compress(
+    model: ImageModel, wanted: Compression, train: Callable[..., None], steps: int
+) -> Compressed:
+    """Fine-tunes a trained model under a method, on tf_keras.
+
+    Args:
+        model: a ViT or a hybrid, whose Dense layers are compressed; a hybrid's convolutions are
+            trained along and stay as they are.
+        wanted: the method and its settings.
+        train: trains the model that it is given with a list of callbacks, such as `FineTuning`.
+        steps: how many steps that takes.
+
+    Raises:
+        UsageError: Keras is not tf_keras, or the model is a BiT.
+        ImportError: tensorflow-model-optimization is not installed; the message says how to.
+    """
+    if isinstance(model.spec, ResNetSpec):
+        raise UsageError(
+            "compression is for the Dense layers of Vision Transformers. Received: "
+            f"{model.name}, whose convolutions are standardised whenever they are used."
+        )
+    from keras_vit.deploy.compression import clustering, pruning, qat
+    from keras_vit.deploy.compression.folding import fold_norms
+
+    model, ranges = fold_norms(model), {}
+    for i, stage in enumerate(wanted.stages):
+        keep_zeros = i > 0
+        if stage == "prune":
+            pattern = PATTERNS[wanted.pattern] if wanted.pattern else None
+            model = pruning.train_pruned(model, train, steps, wanted.sparsity, pattern)
+        elif stage == "cluster":
+            model = clustering.train_clustered(model, train, wanted.clusters, keep_zeros)
+        else:
+            model, ranges = qat.train_quantised(model, train, wanted.quantize, keep_zeros)
+    return Compressed(model, wanted, ranges)

@@ -1,0 +1,120 @@
+"""The kernels that stand in a `.tflite` file, and what compression has made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from typing import Any
+
+import numpy as np
+
+from keras_vit.deploy.flatbuffer import read_graph
+
+_NUMBERS = {"float32": "<f4", "float16": "<f2", "int8": "i1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredKernel:
+    """A kernel as the file has it.
+
+    Attributes:
+        layer: whose it is: "encoderblock_0/mlp/dense_0".
+        numbers: the numbers stored: (outputs, inputs) of a Dense layer.
+        scale: what they are multiplied by: 1 for floats, else of a shape that broadcasts.
+    """
+
+    layer: str
+    numbers: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def values(self) -> np.ndarray:
+        """The weights that are computed with, float32, of the shape of `numbers`."""
+        return self.numbers * self.scale
+
+    @property
+    def zeros(self) -> int:
+        """How many weights are zero."""
+        return self.numbers.size - int(np.count_nonzero(self.numbers))
+
+    @property
+    def distinct(self) -> int:
+        """How many different numbers are stored."""
+        return len(np.unique(self.numbers))
+
+
+def stored_kernels(content: bytes) -> list[StoredKernel]:
+    """The constant operands of a file's matrix products, in the order of execution."""
+    file = _File(content)
+    return [
+        StoredKernel(file.graph.layer(operator), file.numbers(index), file.scale(index))
+        for operator in file.graph.operators
+        if operator.name in ("FULLY_CONNECTED", "BATCH_MATMUL")
+        for index in map(file.source, operator.inputs[:2])
+        if file.graph.tensors[index].constant
+    ]
+
+
+def summary(content: bytes) -> dict[str, Any]:
+    """What compression did to a file: JSON values.
+
+    "deflated", its bytes after deflate at level 9; "sparsity", the share of the kernels' weights
+    that are zero; "distinct", the most different numbers that a kernel stores; "kernels", a record
+    of these two for each.
+    """
+    kernels = stored_kernels(content)
+    return {
+        "deflated": len(zlib.compress(content, 9)),
+        "sparsity": sum(k.zeros for k in kernels) / max(sum(k.numbers.size for k in kernels), 1),
+        "distinct": max((kernel.distinct for kernel in kernels), default=0),
+        "kernels": [
+            {"layer": k.layer, "sparsity": k.zeros / k.numbers.size, "distinct": k.distinct}
+            for k in kernels
+        ],
+    }
+
+
+class _File:
+    def __init__(self, content: bytes):
+        from ai_edge_litert import schema_py_generated as schema
+
+        self.content = content
+        self.graph = read_graph(content)
+        self.file = schema.Model.GetRootAs(content, 0)
+
+    def source(self, index: int) -> int:
+        """Where an operand stands: half floats are widened by an operator of their own."""
+        producer = self.graph.producers.get(index)
+        return producer.inputs[0] if producer and producer.name == "DEQUANTIZE" else index
+
+    def numbers(self, index: int) -> np.ndarray:
+        tensor, raw = self.graph.tensors[index], self.raw(index)
+        if tensor.dtype == "int4":  # two in a byte, the first in the lower half
+            halves = np.stack([raw & 15, raw >> 4], axis=-1).astype(np.int8).ravel()
+            numbers = np.where(halves > 7, halves - 16, halves)[: tensor.size]
+        else:
+            numbers = np.frombuffer(raw.tobytes(), _NUMBERS[tensor.dtype])
+        return numbers.reshape(tensor.shape)
+
+    def scale(self, index: int) -> np.ndarray:
+        from ai_edge_litert import schema_py_generated as schema
+
+        tensor = self.graph.tensors[index]
+        told = self.file.Subgraphs(0).Tensors(index).Quantization()
+        if tensor.blocks:
+            details = schema.BlockwiseQuantization()
+            details.Init(told.Details().Bytes, told.Details().Pos)
+            scales = self.numbers(details.Scales())  # (outputs, blocks of inputs)
+            return np.repeat(scales.astype(np.float32), details.BlockSize(), axis=-1)
+        if not tensor.scales:
+            return np.float32(1)
+        shape = [1] * len(tensor.shape)
+        if tensor.scales > 1:
+            shape[told.QuantizedDimension()] = -1
+        return told.ScaleAsNumpy().reshape(shape)
+
+    def raw(self, index: int) -> np.ndarray:
+        buffer = self.file.Buffers(self.file.Subgraphs(0).Tensors(index).Buffer())
+        if buffer.Size():  # weights may stand behind the flatbuffer, which tells their place
+            return np.frombuffer(self.content, np.uint8, buffer.Size(), buffer.Offset())
+        return buffer.DataAsNumpy()

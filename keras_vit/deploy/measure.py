@@ -1,0 +1,227 @@
+"""What `.tflite` files cost where they run: size, time and memory, measured by LiteRT."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import _checks
+from keras_vit._errors import UsageError
+from keras_vit.deploy.runner import interpreter_class
+
+_MOST_ROUNDS = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Latency:
+    """The time of one image: to put it in, to compute, to take the scores out.
+
+    Attributes:
+        threads: of the interpreter.
+        median_ms, p90_ms: median and 90th percentile of the runs, in milliseconds.
+        runs: how many, after one to warm up.
+    """
+
+    threads: int
+    median_ms: float
+    p90_ms: float
+    runs: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a file costs.
+
+    Attributes:
+        bytes: its size.
+        compressed_bytes: its size in a zip file or an APK (zlib, level 6).
+        load_s: seconds to make an interpreter and allocate its tensors, once, in a process of its
+            own; the file has been read before, so that the disk does not count.
+        before_bytes: the most memory that process held before, with Python, NumPy and LiteRT.
+        peak_bytes: the most that it held in all, after one image; pages of the file that are
+            mapped into memory count. None, both, where the system is not Linux.
+        latency: for each number of threads, in the order that was asked for.
+    """
+
+    bytes: int
+    compressed_bytes: int
+    load_s: float
+    before_bytes: int | None
+    peak_bytes: int | None
+    latency: tuple[Latency, ...]
+
+    @property
+    def own_bytes(self) -> int | None:
+        """What the file itself added to the peak."""
+        return None if self.peak_bytes is None else self.peak_bytes - self.before_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and `own_bytes` as plain JSON values."""
+        latency = [dataclasses.asdict(entry) for entry in self.latency]
+        return {**vars(self), "own_bytes": self.own_bytes, "latency": latency}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Measured:
+        """The inverse of `to_dict`; KeyError or TypeError for what is not of it."""
+        latency = tuple(Latency(**entry) for entry in values["latency"])
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{**{name: values[name] for name in names}, "latency": latency})
+
+
+def measure(
+    files: dict[str, Path | bytes], threads: Sequence[int] = (1, 2), budget_s: float = 20.0
+) -> dict[str, Measured]:
+    """Measures files, each alone for its memory and all in turn for their latency.
+
+    Args:
+        files: names and `.tflite` files or their contents.
+        threads: the numbers of threads to time them with; memory is measured with the largest.
+        budget_s: about how many seconds are spent on latency, shared by the numbers of threads.
+            Each file is run at least three times with each, whatever that takes.
+
+    Raises:
+        UsageError: a file is absent or LiteRT cannot run it.
+        ChildProcessError: a process that measures was killed.
+    """
+    _check(files, threads)
+    with _on_disk(files) as paths:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            compressed = dict(zip(paths, pool.map(_compressed, paths.values()), strict=True))
+        loading = {
+            name: _program([name], "loading", file=str(path), threads=max(threads))
+            for name, path in paths.items()
+        }
+        times = [_times(paths, count, _MOST_ROUNDS, budget_s / len(threads)) for count in threads]
+        return {
+            name: Measured(
+                bytes=path.stat().st_size,
+                compressed_bytes=compressed[name],
+                **loading[name],
+                latency=tuple(entry[name] for entry in times),
+            )
+            for name, path in paths.items()
+        }
+
+
+def latencies(
+    models: dict[str, Path | bytes], threads: int = 2, rounds: int = 30, budget_s: float = 10.0
+) -> dict[str, float]:
+    """The median time of one image through each file, in milliseconds.
+
+    Args:
+        models: names and `.tflite` files or their contents.
+        threads: of each interpreter.
+        rounds: how often each is run, after one run to warm up; at least three times.
+        budget_s: stop after this time.
+
+    Raises:
+        UsageError, ChildProcessError: as `measure`.
+    """
+    _check(models, [threads])
+    with _on_disk(models) as paths:
+        times = _times(paths, threads, rounds, budget_s)
+    return {name: latency.median_ms for name, latency in times.items()}
+
+
+def machine() -> str:
+    """This machine in words: processor, architecture, how many CPUs, its int8 instructions."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    known = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    facts = {name.strip(): value.strip() for name, value in known.items()}
+    flags = {*facts.get("flags", "").split(), *facts.get("Features", "").split()}
+    named = facts.get("model name") or platform.processor()
+    cores = f"{os.cpu_count()} CPUs"
+    words = [named, platform.machine(), cores, *(flag for flag in _INT8_FLAGS if flag in flags)]
+    return ", ".join(dict.fromkeys(filter(None, words)))
+
+
+# Instructions that multiply int8 and add up; without them int8 is hardly faster than float32.
+_INT8_FLAGS = ("avx_vnni", "avx512_vnni", "asimddp", "i8mm")
+
+
+def _check(files: dict[str, Path | bytes], threads: Sequence[int]) -> None:
+    interpreter_class()
+    if not files or not threads:
+        raise UsageError("there is nothing to measure: expected files and numbers of threads.")
+    for count in threads:
+        _checks.positive_integer("threads", count)
+    for file in files.values():
+        if not isinstance(file, bytes) and not Path(file).is_file():
+            raise UsageError(f"{file}: expected a .tflite file; there is no such file.")
+
+
+@contextlib.contextmanager
+def _on_disk(files: dict[str, Path | bytes]) -> Iterator[dict[str, Path]]:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {}
+        for i, (name, file) in enumerate(files.items()):
+            if isinstance(file, bytes):
+                paths[name] = Path(folder, f"{i}.tflite")
+                paths[name].write_bytes(file)
+            else:
+                paths[name] = Path(file).resolve()
+        yield paths
+
+
+def _compressed(path: Path) -> int:
+    size, compressor = 0, zlib.compressobj(6)
+    with path.open("rb") as stream:
+        while chunk := stream.read(2**20):
+            size += len(compressor.compress(chunk))
+    return size + len(compressor.flush())
+
+
+def _times(paths: dict[str, Path], threads: int, rounds: int, budget_s: float) -> dict:
+    found = _program(
+        paths,
+        "latencies",
+        files=[str(path) for path in paths.values()],
+        threads=threads,
+        rounds=rounds,
+        budget_s=budget_s,
+    )
+    return {
+        name: Latency(threads, *np.percentile(times, [50, 90]).tolist(), len(times))
+        for name, times in zip(paths, found, strict=True)
+    }
+
+
+def _program(names: Sequence[str], what: str, **asked: Any) -> Any:
+    """Has `_timing.py` do something in a process of its own; returns its answer."""
+    source = Path(__file__).with_name("_timing.py").read_text(encoding="utf-8")
+    question = json.dumps({"what": what, **asked})
+    # Its text, from an empty folder: a script's folder would come first on its path.
+    with tempfile.TemporaryDirectory() as empty:
+        done = subprocess.run(
+            [sys.executable, "-c", source, question],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            cwd=empty,
+        )
+    if done.returncode < 0:
+        raise ChildProcessError(
+            f"measuring {', '.join(names)} was ended by {signal.Signals(-done.returncode).name}; "
+            "is there enough memory?"
+        )
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise UsageError(f"LiteRT cannot run {', '.join(names)}: {said[-1] if said else '?'}")
+    return json.loads(done.stdout)

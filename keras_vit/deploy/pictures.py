@@ -1,0 +1,182 @@
+"""From JPEG and PNG bytes to a model's uint8 input, in TensorFlow operations alone.
+
+The twin of `data/decoding.py` and `data/preprocessing.py`, for a server that has neither Pillow nor
+this library. The arithmetic is Pillow's own, integers with 22 bits behind the point, so that the
+pixels are the same to the last digit.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from keras_vit.specs import Preprocessing
+
+_BITS = 22
+# Markers of a JPEG, with what its EXIF block begins, and the tag that says how the camera was held.
+_APP1, _START_OF_SCAN, _FILLING = 0xFFE1, 0xFFDA, 0xFFFF
+_EXIF, _LITTLE_ENDIAN, _ORIENTATION = 0x45786966, 0x4949, 0x0112
+_BIT_DEPTH = 24  # where it stands in a PNG
+
+
+def read_pictures(contents: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+    """Encoded pictures (n,), each of any size and mode, to uint8 (n, how.height, how.width, 3).
+
+    Where one is no whole JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
+    """
+    shape = tf.TensorSpec((how.height, how.width, 3), tf.uint8)
+    # On the CPU even where the model is on a GPU: the way there and back costs more than the work.
+    with tf.device("CPU:0"):
+        return tf.map_fn(lambda x: resize(decode(x), how), contents, fn_output_signature=shape)
+
+
+def decode(content: tf.Tensor) -> tf.Tensor:
+    """One JPEG or PNG, a string, to uint8 RGB (height, width, 3).
+
+    As `data.decoding.decode_image`: the camera's EXIF rotation is applied, transparent pixels are
+    laid over white, of 16 bits the upper 8 are taken. Rotation that a PNG asks for is not read.
+    """
+    return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))
+
+
+def resize(image: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+    """Crops and resizes uint8 (height, width, 3), to the last bit as `data.preprocessing.resize`.
+
+    The width comes first there, too.
+    """
+    height, width = tf.unstack(tf.shape(image)[:2])
+    rows, columns = _box(height, width, how)
+    if how.interpolation == "nearest":
+        image = tf.gather(image, _nearest(*columns, how.width), axis=1)
+        return tf.gather(image, _nearest(*rows, how.height))
+    cubic = how.interpolation == "bicubic"
+    # What shrinks is the first axis, so that whole lines are added up.
+    lines = tf.reshape(tf.transpose(image, (1, 0, 2)), (width, height * 3))
+    lines = _resample(lines, *_taps(width, *columns, how.width, cubic))
+    lines = tf.transpose(tf.reshape(lines, (how.width, height, 3)), (1, 0, 2))
+    lines = tf.reshape(lines, (height, how.width * 3))
+    lines = _resample(lines, *_taps(height, *rows, how.height, cubic))
+    return tf.reshape(lines, (how.height, how.width, 3))
+
+
+def _jpeg(content):
+    # The transform that Pillow uses; TensorFlow's default is a rougher one.
+    image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
+    orientation = _orientation(content)  # 1: as it is; 5 to 8 are 1 to 4, transposed
+    mirrored = (orientation - 1) % 4
+    image = _where(orientation > 4, lambda x: tf.transpose(x, (1, 0, 2)), image)
+    image = _where((mirrored == 2) | (mirrored == 3), lambda x: x[::-1], image)
+    return _where((mirrored == 1) | (mirrored == 2), lambda x: x[:, ::-1], image)
+
+
+def _png(content):
+    image = tf.io.decode_png(content, channels=4)
+    colours, alpha = image[..., :3], image[..., 3:]
+    with tf.control_dependencies([image]):  # so that it is a PNG that is read from
+        depth = tf.io.decode_raw(tf.strings.substr(content, _BIT_DEPTH, 1), tf.uint8)[0]
+    # What TensorFlow fills in where there is no alpha: 255, but 15 in a picture of 4 bits.
+    opaque = tf.cast(2 ** tf.minimum(tf.cast(depth, tf.int32), 8) - 1, tf.uint8)
+    return _where(tf.reduce_any(alpha != opaque), lambda x: _over_white(x, alpha), colours)
+
+
+def _over_white(colours, alpha):
+    # x / 255, rounded; 255 * 255 and a half still fit 16 bits.
+    colours, alpha = tf.cast(colours, tf.uint16), tf.cast(alpha, tf.uint16)
+    x = colours * alpha + 255 * (255 - alpha) + 128
+    return tf.cast(tf.bitwise.right_shift(x + tf.bitwise.right_shift(x, 8), 8), tf.uint8)
+
+
+def _orientation(content):
+    """The EXIF orientation of a JPEG, 1 to 8; 1 where there is none or a broken one."""
+    data = tf.io.decode_raw(content, tf.uint8)
+    size = tf.size(data, tf.int64)
+
+    def number(at, count, little=False):
+        # Beyond the end the last byte is read again: a torn EXIF says nothing, and breaks nothing.
+        index = tf.expand_dims(at, -1) + tf.range(count, dtype=tf.int64)
+        digits = tf.cast(tf.gather(data, tf.clip_by_value(index, 0, size - 1)), tf.int64)
+        digits = tf.where(little, digits[..., ::-1], digits)
+        return tf.reduce_sum(digits * 256 ** tf.range(count - 1, -1, -1, dtype=tf.int64), -1)
+
+    def is_exif(at):
+        return (number(at, 2) == _APP1) & (number(at + 4, 4) == _EXIF)
+
+    def goes_on(at):
+        marker = number(at, 2)
+        is_segment = (marker >= 0xFF00) & (marker != _START_OF_SCAN)
+        return (at < size) & is_segment & ~is_exif(at)
+
+    def onwards(at):
+        return at + tf.where(number(at, 2) != _FILLING, 2 + number(at + 2, 2), 1)
+
+    (at,) = tf.while_loop(goes_on, lambda at: (onwards(at),), (tf.constant(2, tf.int64),))
+    header = at + 10
+    little = number(header, 2) == _LITTLE_ENDIAN
+    directory = header + number(header + 4, 4, little)
+    count = tf.where(is_exif(at), number(directory, 2, little), 0)
+    entries = directory + 2 + 12 * tf.range(count)
+    is_orientation = number(entries, 2, little) == _ORIENTATION
+    found = tf.reduce_max(tf.where(is_orientation, number(entries + 8, 2, little), 0))
+    return tf.where((found >= 1) & (found <= 8), found, 1)
+
+
+def _box(height, width, how: Preprocessing):
+    """What is cut out, ((top, bottom), (left, right)), in the float32 that Pillow keeps it in."""
+    if how.crop is None:
+        return [(tf.zeros(()), tf.cast(side, tf.float32)) for side in (height, width)]
+    unit = how.crop * tf.minimum(_quotient(width, how.width), _quotient(height, how.height))
+    height, width = tf.cast(height, tf.float64), tf.cast(width, tf.float64)
+    lengths = (height, unit * how.height), (width, unit * how.width)
+    starts = [((side - length) / 2, length) for side, length in lengths]
+    # Rounding may put the edge of a whole side just outside.
+    edges = [(tf.maximum(start, 0), start + length) for start, length in starts]
+    return [[tf.cast(edge, tf.float32) for edge in pair] for pair in edges]
+
+
+def _nearest(start, end, size: int):
+    """The index that each of `size` places between start and end takes."""
+    step = _quotient(end - start, size)
+    # Added up step by step, as Pillow does: on the edge of a pixel the last digit decides.
+    steps = tf.concat([[tf.cast(start, tf.float64) + step / 2], tf.fill([size - 1], step)], 0)
+    return tf.cast(tf.cumsum(steps), tf.int32)
+
+
+def _taps(size, start, end, places: int, cubic: bool):
+    """Which of `size` lines make up each place, and how much of each: both (taps, places) int32."""
+    scale = _quotient(end - start, places)
+    widened = tf.maximum(scale, 1)
+    support = (2 if cubic else 1) * widened
+    centre = tf.cast(start, tf.float64) + (tf.range(places, dtype=tf.float64) + 0.5) * scale
+    first = tf.maximum(tf.cast(centre - support + 0.5, tf.int32), 0)
+    last = tf.minimum(tf.cast(centre + support + 0.5, tf.int32), size)
+    index = first + tf.range(tf.reduce_max(last - first))[:, None]
+    x = tf.abs((tf.cast(index, tf.float64) - centre + 0.5) * (1 / widened))
+    weights = tf.where(index < last, _cubic(x) if cubic else tf.maximum(1 - x, 0), 0)
+    weights = weights / tf.reduce_sum(weights, 0) * 2.0**_BITS
+    return tf.minimum(index, size - 1), tf.cast(weights + 0.5 * tf.sign(weights), tf.int32)
+
+
+def _cubic(x):
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * -0.5
+    return tf.where(x < 1, near, tf.where(x < 2, far, 0))
+
+
+def _resample(lines, index, weights):
+    """Sums of uint8 lines (n, values), rounded: (places, values)."""
+
+    def add(tap, total):
+        taken = tf.cast(tf.gather(lines, index[tap]), tf.int32)
+        return tap + 1, total + taken * weights[tap][:, None]
+
+    half = tf.fill((index.shape[1], tf.shape(lines)[1]), 1 << (_BITS - 1))
+    _, total = tf.while_loop(lambda tap, _: tap < tf.shape(index)[0], add, (0, half))
+    return tf.cast(tf.clip_by_value(tf.bitwise.right_shift(total, _BITS), 0, 255), tf.uint8)
+
+
+def _quotient(x, divisor: int):
+    # TensorFlow turns `/` by a constant into a product, which may differ in the last digit.
+    return tf.math.divide_no_nan(tf.cast(x, tf.float64), divisor)
+
+
+def _where(condition, change, image):
+    return tf.cond(condition, lambda: change(image), lambda: image)

@@ -1,0 +1,255 @@
+"""The exact rewrites of the inference graph, as passes over a model's weights.
+
+Without dropout each changes the cost of a forward pass and not its result. A pass takes the
+parameters that earlier ones left, by our layers' names ("encoderblock_0/mlp/dense_0/kernel"), and
+replaces some or takes them away; `graph.py` computes with what is there. Kernels are (inputs,
+outputs), convolutions (height, width, inputs, outputs). Sums are taken in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from keras_vit._errors import UsageError, did_you_mean
+from keras_vit.layers.position_tables import relative_index, sincos_2d
+from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
+
+Parameters = dict[str, np.ndarray]
+_NORM_READERS = ("query", "key", "value")
+
+
+def rewrite(
+    spec: Spec,
+    parameters: Parameters,
+    preprocessing: Preprocessing,
+    rewrites: Iterable[str],
+    uint8: bool,
+) -> Parameters:
+    """Applies the named passes of `PASSES`, in the table's order, in place."""
+    rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
+    if isinstance(spec, ViTSpec) and spec.pooling == "token" and "class_token_only" not in rewrites:
+        rewrites.discard("single_query")
+    for name, apply in PASSES.items():
+        if name in rewrites:
+            apply(spec, parameters, preprocessing)
+    return parameters
+
+
+def check_rewrites(names: Iterable[str]) -> frozenset[str]:
+    """The names as a set.
+
+    Raises:
+        UsageError: one of them is not in `REWRITES`.
+    """
+    names = frozenset(names)
+    for name in sorted(names - REWRITES.keys()):
+        raise UsageError(f"unknown rewrite {name!r}; {did_you_mean(name, REWRITES)}")
+    return names
+
+
+def resolve_positions(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
+    """Positions of every kind as what the graph adds: a row for each token, or for each pair."""
+    if isinstance(spec, ResNetSpec):
+        return
+    kind, encoder = spec.position_embedding, "patch_encoder"
+    table = None
+    if kind == "learned":
+        table = p.pop(f"{encoder}/positions")[0]
+    elif kind == "learned2d":
+        columns, rows = p.pop(f"{encoder}/columns"), p.pop(f"{encoder}/rows")
+        halves = [np.tile(columns, (grid[0], 1)), np.repeat(rows, grid[1], axis=0)]
+        table = np.concatenate(halves, axis=-1)
+    elif kind == "sincos2d":
+        table = sincos_2d(grid, spec.hidden_dim).astype(np.float32)
+    elif kind == "relative":
+        index = relative_index(grid, spec.class_token)  # (tokens, tokens)
+        for block in _blocks(spec):
+            name = f"{block}/attention/relative_position_bias"
+            # (tokens, tokens, heads) to (1, heads, tokens, tokens)
+            p[name] = np.ascontiguousarray(p[name][index].transpose(2, 0, 1))[None]
+    if table is not None and spec.class_token and kind == "learned":
+        p[f"{encoder}/class_position"], table = table[None, :1], table[1:]
+    if table is not None:
+        p[f"{encoder}/positions"] = table[None]  # (1, patches, hidden_dim)
+
+
+def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
+    """All parameters whose last axis is the residual stream that they are added to."""
+    layers = ["patch_encoder/projection"]
+    for block in _blocks(spec):
+        layers += [f"{block}/attention/out", f"{block}/mlp/dense_1"]
+    names = [f"{layer}/{part}" for layer in layers for part in ("kernel", "bias")]
+    names += [f"patch_encoder/{t}" for t in ("class_token", "class_position", "positions")]
+    return [name for name in names if name in p]
+
+
+def stream_readers(spec: ViTSpec, p: Parameters) -> dict[str, list[str]]:
+    """The norms that read the residual stream, and the Dense layers that read each norm alone."""
+    readers = {}
+    for block in _blocks(spec):
+        readers[f"{block}/norm_attention"] = [f"{block}/attention/{r}" for r in _NORM_READERS]
+        readers[f"{block}/norm_mlp"] = [f"{block}/mlp/dense_0"]
+    if spec.pooling == "map":  # whose query does not read the norm
+        last = [f"pooling/attention/{r}" for r in ("asked", "key", "value")]
+        last = [r for r in last if f"{r}/kernel" in p]
+    else:  # the mean over tokens commutes with the scale and the shift
+        last = [r for r in ("pre_logits", "head") if f"{r}/kernel" in p][:1]
+    return {**readers, "encoder_norm": last}
+
+
+def _fold_norms(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+    if isinstance(spec, ResNetSpec):
+        return
+    for norm, readers in stream_readers(spec, p).items():
+        if readers:
+            _into_readers(p, norm, readers)
+    if spec.pooling == "map":
+        _into_readers(p, "pooling/norm", ["pooling/mlp/dense_0"])
+
+
+def _attention_biases(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+    for name in _attentions(spec):
+        scale = np.float32(spec.head_dim**-0.5)
+        for part in ("kernel", "bias"):
+            p[f"{name}/query/{part}"] = p[f"{name}/query/{part}"] * scale
+        # Softmax does not see what all keys share, and its rows sum to 1.
+        del p[f"{name}/key/bias"]
+        shift = _wide(p.pop(f"{name}/value/bias")) @ _wide(p[f"{name}/out/kernel"])
+        p[f"{name}/out/bias"] = _narrow(p[f"{name}/out/bias"] + shift)
+
+
+def _centre(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+    if isinstance(spec, ResNetSpec):
+        return
+    for name in stream_writers(spec, p):
+        p[name] = _narrow(p[name] - _wide(p[name]).mean(-1, keepdims=True))
+
+
+def _constants(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+    if isinstance(spec, ResNetSpec):
+        return
+    encoder = "patch_encoder"
+    if spec.class_token and f"{encoder}/class_position" in p:
+        p[f"{encoder}/class_token"] += p.pop(f"{encoder}/class_position")
+    if f"{encoder}/positions" in p:
+        p[f"{encoder}/positions"] = p[f"{encoder}/positions"] + p.pop(f"{encoder}/projection/bias")
+    if spec.pooling == "map":
+        _fold_probe(spec, p)
+
+
+def _uint8_input(spec: Spec, p: Parameters, preprocessing: Preprocessing) -> None:
+    if not folds_uint8(spec):
+        return
+    name = "patch_encoder/projection"
+    kernel = _wide(p[f"{name}/kernel"]).reshape(-1, 3, spec.hidden_dim)  # (pixels, 3, hidden_dim)
+    kernel /= np.broadcast_to(preprocessing.scale, 3)[:, None]
+    shift = np.einsum("pcd,c->d", kernel, np.broadcast_to(preprocessing.mean, 3).astype(float))
+    p[f"{name}/kernel"] = _narrow(kernel.reshape(p[f"{name}/kernel"].shape))
+    holder = f"{name}/bias" if f"{name}/bias" in p else "patch_encoder/positions"
+    p[holder] = _narrow(p[holder] - shift)
+
+
+def _standardised_kernels(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+    for name in [n for n in p if "conv" in n and n.endswith("/kernel")]:
+        p[name] = standardise(_wide(p[name]), spec).astype(np.float32)
+
+
+def _single_query(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+    if isinstance(spec, ResNetSpec) or spec.pooling not in ("token", "map"):
+        return
+    name = f"encoderblock_{spec.depth - 1}/attention"
+    if spec.pooling == "map":
+        name = "pooling/attention"
+        _fold_probe(spec, p)
+    else:
+        p.pop(f"{name}/key/bias", None)  # softmax does not see it
+        key = _by_head(spec, p.pop(f"{name}/key/kernel"))
+        p[f"{name}/key/kernel"] = np.ascontiguousarray(key.transpose(1, 2, 0))
+    value = _by_head(spec, p.pop(f"{name}/value/kernel"))
+    p[f"{name}/value/kernel"] = np.ascontiguousarray(value.transpose(1, 0, 2))
+
+
+def _fold_probe(spec: ViTSpec, p: Parameters) -> None:
+    # The probe's query is constant, and so is its product with the key's kernel.
+    if "pooling/probe" not in p:
+        return
+    name = "pooling/attention"
+    p.pop(f"{name}/key/bias", None)  # softmax does not see it
+    kernel, bias = (_wide(p.pop(f"{name}/query/{part}")) for part in ("kernel", "bias"))
+    query = (_wide(p.pop("pooling/probe"))[0] @ kernel + bias).reshape(spec.num_heads, -1)
+    key = _by_head(spec, p.pop(f"{name}/key/kernel"))
+    p[f"{name}/asked/kernel"] = _narrow(np.einsum("dhk,hk->dh", key, query))
+
+
+def _by_head(spec: ViTSpec, kernel: np.ndarray) -> np.ndarray:
+    return kernel.reshape(spec.hidden_dim, spec.num_heads, -1)  # (hidden_dim, heads, head_dim)
+
+
+# name: what it does to the weights. The order is part of the algebra: the norms' shifts become
+# biases before the biases move on, and all that writes to the stream is final when it is centred.
+PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
+    "fold_norms": _fold_norms,
+    "attention_biases": _attention_biases,
+    "centre": _centre,
+    "uint8_input": _uint8_input,
+    "constants": _constants,
+    "standardised_kernels": _standardised_kernels,
+    "single_query": _single_query,
+}
+REWRITES = {
+    "fold_norms": "LayerNorm's scale and shift go into the Dense layers that read it",
+    "attention_biases": "1/sqrt(head_dim) goes into the query, the key's bias goes, the value's "
+    "moves through the output projection",
+    "centre": "what writes to the residual stream is centred, so that no norm takes a mean",
+    "constants": "class token and its position, patch positions and the patch bias, the pooling's "
+    "probe and its key: one constant each",
+    "uint8_input": "mean and scale of uint8 pixels go into the patch projection",
+    "standardised_kernels": "StdConv kernels are standardised once",
+    "class_token_only": "the last block computes queries, output and MLP of the class token alone",
+    "single_query": "where one token asks, its query goes through the key's kernel and the mixture "
+    "of tokens through the value's, instead of every token through both",
+}
+
+
+def folds_uint8(spec: Spec) -> bool:
+    """Whether pixel scaling folds into the first kernel: not under a padded convolution."""
+    return isinstance(spec, ViTSpec) and spec.stem is None
+
+
+def standardise(kernel, spec: Spec, mean=np.mean, sqrt=np.sqrt):
+    """What StdConv computes with: see `layers/std_conv.py`."""
+    axes = (0, 1, 2)
+    centred = kernel - mean(kernel, axes, keepdims=True)
+    variance = mean(centred * centred, axes, keepdims=True)
+    if isinstance(spec, ResNetSpec):
+        return centred / sqrt(variance + 1e-10)
+    return centred / (sqrt(variance) + 1e-5)
+
+
+def _blocks(spec: Spec) -> list[str]:
+    depth = 0 if isinstance(spec, ResNetSpec) else spec.depth
+    return [f"encoderblock_{i}" for i in range(depth)]
+
+
+def _attentions(spec: Spec) -> Iterator[str]:
+    yield from (f"{block}/attention" for block in _blocks(spec))
+    if isinstance(spec, ViTSpec) and spec.pooling == "map":
+        yield "pooling/attention"
+
+
+def _into_readers(p: Parameters, norm: str, readers: list[str]) -> None:
+    gamma, beta = _wide(p.pop(f"{norm}/gamma")), _wide(p.pop(f"{norm}/beta"))
+    for reader in readers:
+        kernel = _wide(p[f"{reader}/kernel"])
+        p[f"{reader}/bias"] = _narrow(p[f"{reader}/bias"] + beta @ kernel)
+        p[f"{reader}/kernel"] = _narrow(gamma[:, None] * kernel)
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64)
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array, np.float32)

@@ -1,0 +1,57 @@
+"""The command that compresses a run, as a user runs it: whatever Keras the user has chosen."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from keras_vit import deploy
+from keras_vit.deploy.compression import summary
+
+QUICK = ("--duration", "4 steps", "--images", "40", "--max-drop", "40")
+
+
+def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path):
+    arguments = ("--run", trained_run.path, "--method", "qat", "--out", "small")
+    result = command("export/compress.py", *arguments, *QUICK, cwd=tmp_path, check=0)
+    assert result.stderr == ""
+    assert "    step 4/4: loss " in result.stdout
+    description, golden = deploy.read_bundle(tmp_path / "small/qat-int4")
+    assert description["precision"] == "int4"
+    content = (tmp_path / "small/qat-int4/model.tflite").read_bytes()
+    scores = deploy.Runner(content)(golden["tensor"][None])[0]
+    np.testing.assert_allclose(scores, golden["scores"], atol=1e-4)
+    table = json.loads((tmp_path / "small/table.json").read_text())
+    rows = {row["name"]: row for row in table["rows"]}
+    assert [*rows] == ["none-float32", "none-int4", "qat-int4"]
+    row = rows["qat-int4"]
+    assert row["bytes"] == len(content)
+    assert row["deflated"] == summary(content)["deflated"] < rows["none-float32"]["deflated"]
+    assert row["deflated_ratio"] == row["deflated"] / rows["none-float32"]["deflated"]
+    assert {kernel["layer"] for kernel in row["kernels"]} >= {"head", "encoderblock_0/mlp/dense_1"}
+    assert re.search(rf"qat-int4 +{row['accuracy']:.2%} ", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "shrink"], "invalid choice 'shrink'"),
+        (["--method", "qat", "--quantize", "none"], "qat trains for a file of one of int4, "),
+        (["--method", "prune", "--sparsity", "1.5"], "sparsity must lie in [0, 1). Received: "),
+        (["--method", "cluster", "--clusters", "1"], "clusters must be 2 or more. Received: "),
+        (["--duration", "soon"], "a duration is a number and a unit"),
+        (["--duration", "0 steps"], "duration='0 steps' is less than one step of training"),
+        (["--learning-rate", "-1"], "learning_rate must not be negative"),
+        (["--threads", "0"], "threads must be a positive integer"),
+    ],
+)
+def test_mistakes_are_one_line(invoke, trained_run, tmp_path, arguments, message):
+    code, _, error = invoke(
+        "export/compress.py", "--run", trained_run.path, *arguments, cwd=tmp_path
+    )
+    (line,) = error.strip().splitlines()
+    assert (code, message in line) == (2, True), line
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,178 @@
+"""export/to_tflite.py, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import deploy
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "export/to_tflite.py"
+FEW = ("--images", "40", "--calibrate", "8", "--threads", "1")
+
+
+def refused(result, code):
+    """What a command said on standard error, after exiting with `code`."""
+    assert result[0] == code, result
+    return result[2].strip().splitlines()
+
+
+def test_a_run_becomes_bundles_that_a_recipe_makes_again(invoke, trained_run, tmp_path):
+    run = shutil.copytree(trained_run.path, tmp_path / "run")
+    arguments = ("--run", run, *FEW, "--max-drop", "60")
+    names = ("none", "float16", "auto", "int8-full")
+    code, out, err = invoke(COMMAND, *arguments, "--quantize", *names, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert "exporting ViT-Test_8, 16 x 16, 10 classes" in out
+    assert "Keras on 40 held-out images of digits" in out
+    folders = {path.name for path in (run / "export").iterdir() if path.is_dir()}
+    assert folders == {"float32", "float16", "auto", "int8-full"}
+    for name in folders:
+        description, _ = deploy.read_bundle(run / "export" / name)
+        assert description["precision"] == name
+        assert description["parity"]["images"] == 40
+        assert name in out
+        images = description["calibration"] and description["calibration"]["images"]
+        assert images == (None if name.startswith("float") else 8)
+    assert description["input"]["shape"] == [1, 16, 16, 3]
+    before = (run / "export" / "auto" / "model.tflite").read_bytes()
+    recipe = tmp_path / "kept.json"
+    recipe.write_text(
+        json.dumps({"format": 1, "base": "int8", "float_layers": ["head"], "sensitivity": {}})
+    )
+    arguments = (*arguments, "--quantize", "auto", "--recipe", recipe, "--out", "again")
+    assert invoke(COMMAND, *arguments, cwd=tmp_path)[0] == 0
+    description, _ = deploy.read_bundle(tmp_path / "again" / "auto")
+    assert description["float_layers"] == ["head"]
+    assert (tmp_path / "again" / "auto" / "model.tflite").read_bytes() != before
+    assert json.loads((tmp_path / "again" / "auto" / "recipe.json").read_text()) == json.loads(
+        recipe.read_text()
+    )
+
+
+def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_folder, tmp_path):
+    weights = fixtures / "vit_token.weights.npz"
+    arguments = ("--weights", weights, "--representative", image_folder, "--out", "bundles")
+    options = ("--quantize", "int8", "none", "--input", "uint8", "--output", "probabilities")
+    code, out, err = invoke(COMMAND, *arguments, *options, *FEW, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert f"Keras on 6 images of {image_folder}" in out
+    model = keras_vit.model_from_weights(weights)
+    for name, tolerance in (("float32", 1e-5), ("int8", 0.05)):
+        description, golden = deploy.read_bundle(tmp_path / "bundles" / name)
+        assert description["input"]["dtype"] == golden["tensor"].dtype.name == "uint8"
+        assert description["output"]["kind"] == "probabilities"
+        assert golden["scores"].sum() == pytest.approx(1, abs=1e-5)
+        [expected] = deploy.expected_scores(model, golden["tensor"][None], "probabilities")
+        np.testing.assert_allclose(golden["scores"], expected, atol=tolerance)
+
+
+def test_another_size_features_and_a_gpu_are_for_the_asking(invoke, fixtures, tmp_path):
+    weights = fixtures / "vit_token.weights.npz"
+    arguments = ("--weights", weights, "--out", "bundles", "--image-size", "32", "64")
+    options = ("--output", "features", "--target", "gpu", "--min-runtime", "2.9")
+    code, out, err = invoke(COMMAND, *arguments, *options, *FEW, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert "32 x 64" in out
+    assert "Keras on 16 seeded noise" in out
+    description, golden = deploy.read_bundle(tmp_path / "bundles" / "float32")
+    assert description["input"]["shape"] == [1, 32, 64, 3]
+    assert description["output"]["kind"] == "features"
+    model = keras_vit.model_from_weights(weights, image_size=(32, 64))
+    expected = deploy.expected_scores(model, golden["tensor"][None], "features")[0]
+    np.testing.assert_allclose(golden["scores"], expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
+    invoke, fixtures, image_folder, tmp_path
+):
+    weights = fixtures / "vit_token.weights.npz"
+    arguments = ("--weights", weights, "--representative", image_folder, "--out", "bundles", *FEW)
+    options = ("--quantize", "dynamic", "none", "--min-runtime", "2.16.1")
+    [line] = refused(invoke(COMMAND, *arguments, *options, cwd=tmp_path), 3)
+    assert line.startswith("to_tflite.py: FULLY_CONNECTED version 12 (float32 by int8 with a scale")
+    assert "needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; export int8" in line
+    bundles = {path.name for path in (tmp_path / "bundles").iterdir() if path.is_dir()}
+    assert bundles == {"float32"}
+
+
+def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp_path):
+    keras_vit.save_weights(keras_vit.create_model(tiny_model, 5, 16), tmp_path / "zero.npz")
+    arguments = ("--weights", "zero.npz", "--model", tiny_model, "--out", "bundles")
+    [line] = refused(invoke(COMMAND, *arguments, cwd=tmp_path), 3)
+    assert "Keras' scores are the same for all images" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["zero.npz"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--images", "0"], "images must be a positive integer. Received: images=0"),
+        (["--calibrate", "0"], "calibrate must be a positive integer. Received: calibrate=0"),
+        (["--image-size", "1", "2", "3"], "image_size must be one number or two"),
+        (["--quantize"], "quantize needs at least one precision"),
+        (["--quantize", "int2"], "invalid choice"),
+        (["--max-drop", "-1"], "max_drop must not be negative. Received: -1.0"),
+        (["--model", "ViT-B_16"], "--model and --representative go with --weights"),
+        (["--representative", "digits"], "--model and --representative go with --weights"),
+        (["--weights", "a.npz", "--run", "run"], "expected --run or --weights. Received: both"),
+        (["--weights", "a.npz"], "--weights need --out, the folder for the bundles"),
+        (["--weights", "a.npz", "--out", "b"], "a.npz: expected a .npz or .safetensors file"),
+        (["--run", "nowhere"], "nowhere: expected a run folder"),
+        ([], "no run under"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, message):
+    [line] = refused(invoke(COMMAND, *arguments, cwd=tmp_path), 2)
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--quantize", "none", "int8"], "int8 needs images to measure ranges on: pass represent"),
+        (["--quantize", "none", "--recipe", "r.json"], "a recipe is for auto. Received: quantize"),
+        (["--quantize", "auto", "--recipe", "r.json"], "r.json does not exist"),
+        (["--min-runtime", "new"], "min_runtime must be a version of TFLite such as 2.16.1, or of"),
+        (["--representative", "nowhere"], "nowhere: expected a folder"),
+        (["--image-size", "17"], "must be a multiple of patch_size=16. Received: 17 x 17"),
+    ],
+)
+def test_a_mistake_with_weights_is_one_line_and_writes_nothing(
+    invoke, fixtures, tmp_path, arguments, message
+):
+    weights = ("--weights", fixtures / "vit_token.weights.npz", "--out", "bundles")
+    [line] = refused(invoke(COMMAND, *weights, *arguments, cwd=tmp_path), 2)
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_while_it_writes_the_old_bundle_stays(invoke, trained_run, tmp_path):
+    run = shutil.copytree(trained_run.path, tmp_path / "run")
+    arguments = ("--run", run, *FEW)
+    assert invoke(COMMAND, *arguments, cwd=tmp_path)[0] == 0
+    bundle = run / "export" / "float32"
+    before = {path.name: path.read_bytes() for path in bundle.iterdir()}
+    process = subprocess.Popen(
+        [sys.executable, ROOT / COMMAND, *arguments], stdout=subprocess.PIPE, cwd=tmp_path
+    )
+    deadline = time.monotonic() + 120
+    while not list(bundle.parent.glob(".float32.*/model.tflite")) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert {path.name: path.read_bytes() for path in bundle.iterdir()} == before
+    deploy.read_bundle(bundle)

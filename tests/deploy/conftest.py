@@ -1,0 +1,167 @@
+"""Shared by the tests of deployment: functions, graphs and a model as real `.tflite` files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import tempfile
+from typing import Any
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit.weights.names import weight_names
+
+
+@pytest.fixture(scope="session")
+def converted():
+    """Converts a function of tensors by TensorFlow's converter; settings are the converter's."""
+    import tensorflow as tf
+
+    def convert(function, *shapes, dtype=tf.float32, **settings):
+        signature = [tf.TensorSpec(shape, dtype, name=f"x{i}") for i, shape in enumerate(shapes)]
+        module = tf.Module()
+        module.serve = tf.function(function, input_signature=signature, autograph=False)
+        return convert_module(module, **settings)
+
+    return convert
+
+
+@pytest.fixture(scope="session")
+def graph_file():
+    """Converts our inference graph of a spec, with seeded weights; options are `GraphOptions`'."""
+
+    def convert(spec, image_size=(16, 24), **options):
+        from keras_vit.deploy.convert import parameters_of
+        from keras_vit.deploy.graph import GraphOptions, inference_module
+
+        build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
+        model = build(spec, 5, image_size)
+        parameters, generator = parameters_of(model), np.random.default_rng(0)
+        for name, array in parameters.items():
+            parameters[name] = array + generator.normal(0, 0.1, array.shape).astype(np.float32)
+        return convert_module(
+            inference_module(
+                spec, parameters, image_size, model.preprocessing, GraphOptions(**options)
+            )
+        )
+
+    return convert
+
+
+def convert_module(module, flex=False, **settings):
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, signatures=module.serve.get_concrete_function())
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        more = [tf.lite.OpsSet.SELECT_TF_OPS] if flex else []
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, *more]
+        for name, value in settings.items():
+            setattr(converter, name, value)
+        return converter.convert()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """A model, its images, and its files of every precision from the same two conversions.
+
+    The first 16 images are compared, the others measure ranges. 32 does not divide what the second
+    Dense layer of an MLP reads.
+    """
+
+    model: keras_vit.ViT
+    images: np.ndarray
+    expected: np.ndarray
+    converter: Any
+
+    @functools.cache  # noqa: B019 (a few files, for the length of the tests)
+    def file(self, quantize, *float_layers) -> bytes:
+        return self.converter(quantize, float_layers)
+
+    def exported(self, quantize, **options):
+        """The file judged: `options` are of `deploy.judge`."""
+        name, content = deploy.precision_of(quantize).name, self.file(quantize)
+        given = {"targets": None, **options}
+        return deploy.judge(
+            name, content, self.converter.options, self.images, self.expected, **given
+        )
+
+    __hash__ = object.__hash__
+
+
+@pytest.fixture(scope="session")
+def sample(trained_like, pictures):
+    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=96, depth=2, num_heads=3, mlp_dim=80)
+    model = trained_like(keras_vit.ViT(spec, 10, (16, 24)))
+    images = pictures(48, (16, 24))
+    expected = np.asarray(model(images[:16], training=False))
+    converter = deploy.Converter(model, deploy.PRECISIONS, None, images[16:])
+    return Sample(model, images[:16], expected, converter)
+
+
+@pytest.fixture(scope="session")
+def spoiled():
+    """Makes Dense layers of MLPs sensitive to int8, and changes nothing else.
+
+    One of their inputs is always 0, so that its weights may be large; in int8, where a column of
+    weights shares a scale, they leave the others no bits.
+    """
+
+    def spoil(model, *blocks):
+        for block in blocks:
+            mlp = model.get_layer(block).mlp
+            for variable, index, value in (
+                (mlp.dense_0.kernel, (slice(None), 7), 0.0),
+                (mlp.dense_0.bias, 7, -30.0),
+                (mlp.dense_1.kernel, 7, np.resize([500.0, -500.0], model.spec.hidden_dim)),
+            ):
+                array = np.array(variable)
+                array[index] = value
+                variable.assign(array)
+        return model
+
+    return spoil
+
+
+@pytest.fixture(scope="session")
+def sensitive(sample, spoiled):
+    """The sample with its second block spoiled."""
+    model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
+    model.set_weights(sample.model.get_weights())
+    spoiled(model, "encoderblock_1")
+    converter = deploy.Converter(model, ["int8"], None, sample.converter.calibration)
+    expected = np.asarray(model(sample.images, training=False))
+    return Sample(model, sample.images, expected, converter)
+
+
+@pytest.fixture(scope="session")
+def trained_like():
+    """Kernels that keep their input's scale, and norms and biases that are not ones and zeros."""
+
+    def fill(model):
+        generator = np.random.default_rng(1)
+        for name in weight_names(model.spec, model.num_classes, model.image_size):
+            variable = name.variable(model)
+            values = generator.normal(0, 1, variable.shape)
+            scale = len(values) ** -0.5 if name.path.endswith("/kernel") else 0.1
+            variable.assign((name.path.endswith("/gamma") + scale * values).astype(np.float32))
+        return model
+
+    return fill
+
+
+@pytest.fixture(scope="session")
+def pictures():
+    """Makes preprocessed images that differ in colour and contrast, as pictures do."""
+
+    def make(count, size):
+        generator = np.random.default_rng(2)
+        contrast, colour = generator.uniform(0.1, 0.5, (2, count, 1, 1, 3))
+        noise = generator.uniform(-1, 1, (count, *size, 3))
+        pixels = np.rint(127.5 + 127.5 * (contrast * noise + 2 * colour - 0.5))
+        return ((np.clip(pixels, 0, 255) - 127.5) / 127.5).astype(np.float32)
+
+    return make

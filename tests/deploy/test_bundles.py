@@ -1,0 +1,149 @@
+"""From a subject to bundles: what meets the demands is written, what doesn't is explained."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, deploy
+from keras_vit.data import digits
+from keras_vit.deploy import subject
+from keras_vit.deploy.bundles import Demands, export_bundles
+from keras_vit.deploy.graph import GraphOptions
+
+QUICK = Demands(images=24, calibrate=16)
+SPOILED = "encoderblock_1/mlp/dense_1"
+
+
+@pytest.fixture
+def digits_of(sensitive):
+    """A subject of the sample with a spoiled layer, whose images are digits."""
+
+    def make(labelled=False):
+        model = keras_vit.ViT(sensitive.model.spec, 10, (16, 24))
+        model.set_weights(sensitive.model.get_weights())
+        source = digits()
+        parts = np.arange(0, 64, 2), np.arange(1, 64, 2)
+        labels = source.labels
+        return subject.Subject(model, "ViT-Test", labels, None, source, *parts, labelled)
+
+    return make
+
+
+def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_of, tmp_path):
+    given, said = digits_of(), []
+    demands = dataclasses.replace(QUICK, min_runtime="2.16.1")
+    names = ["int8", "none", "dynamic", "auto", "none"]
+    written, refused = export_bundles(given, names, tmp_path, None, demands, say=said.append)
+    assert list(written) == ["float32", "auto"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "float32"]
+    int8, dynamic = refused
+    assert int8.startswith("the int8 file must agree with Keras on 97.0% of 16 images. Received:")
+    assert "nothing was written. Its blocks differ from the float file's by more than a" in int8
+    assert "a tenth from encoderblock_1 on, most in encoderblock_1 (" in int8
+    assert "FULLY_CONNECTED version 12 (float32 by int8 with a scale for each channel, " in dynamic
+    assert "needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; export int8" in dynamic
+    # Auto holds the budget that int8 does not, with the one layer left float that spoils it.
+    assert written["auto"]["float_layers"] == [SPOILED]
+    recipe = json.loads((tmp_path / "auto" / "recipe.json").read_text())
+    assert (recipe["format"], recipe["base"], recipe["float_layers"]) == (1, "int8", [SPOILED])
+    assert max(recipe["sensitivity"], key=recipe["sensitivity"].get) == SPOILED
+    assert not (tmp_path / "float32" / "recipe.json").exists()
+    assert given.model is None  # it and the conversion need not fit into memory together
+    assert said[0] == "Keras on 16 images of digits"
+    assert "int8: converting, then comparing" in said
+    # Read again, the recipe gives the same file without a search.
+    again, said = digits_of(), []
+    recipe = tmp_path / "auto" / "recipe.json"
+    options = {"demands": QUICK, "recipe": recipe, "say": said.append}
+    repeated, _ = export_bundles(again, ["auto"], tmp_path / "again", **options)
+    assert repeated["auto"]["sha256"] == written["auto"]["sha256"]
+    assert (tmp_path / "again" / "auto" / "recipe.json").read_text() == recipe.read_text()
+    assert not [line for line in said if "sensitivity" in line]
+
+
+def test_pixels_in_and_probabilities_out_of_a_run(trained_run, tmp_path):
+    options = GraphOptions("uint8", "probabilities")
+    given = subject.of_run(trained_run.path)
+    demands = dataclasses.replace(QUICK, max_drop=10.0)  # three epochs leave near ties
+    written, refused = export_bundles(given, ["int8"], tmp_path, options, demands)
+    assert refused == []
+    description, golden = deploy.read_bundle(tmp_path / "int8")
+    assert description == written["int8"]
+    assert description["parity"]["images_from"] == "held-out images of digits"
+    assert description["calibration"]["images"] <= 16
+    assert golden["tensor"].dtype == np.uint8
+    assert golden["scores"].sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_where_labels_are_known_the_accuracy_decides(trained_run, spoiled, tmp_path):
+    for max_drop, count in ((None, 0), (100.0, 1)):
+        given = subject.of_run(trained_run.path)
+        spoiled(given.model, "encoderblock_0")
+        demands = dataclasses.replace(QUICK, images=100, max_drop=max_drop)
+        written, refused = export_bundles(given, ["int8"], tmp_path, None, demands)
+        assert (len(written), len(refused)) == (count, 1 - count)
+        if refused:
+            assert "the int8 file may lose 0.5 points of accuracy. Received: " in refused[0]
+            assert "nothing was written. Its blocks differ" in refused[0]
+    parity = written["int8"]["parity"]
+    assert parity["keras_accuracy"] - parity["accuracy"] > 0.005
+
+
+def test_int8_full_that_is_refused_says_why_without_float_blocks(digits_of, tmp_path):
+    written, refused = export_bundles(digits_of(), ["int8-full"], tmp_path, None, QUICK)
+    assert written == {}
+    [line] = refused
+    assert line.startswith("the int8-full file must agree with Keras on ")
+    assert line.endswith("nothing was written.")
+
+
+def test_files_for_gpus_have_nothing_that_delegates_refuse(digits_of, tmp_path):
+    given = digits_of()
+    sample_options = GraphOptions()
+    demands = dataclasses.replace(QUICK, target="gpu")
+    written, refused = export_bundles(given, ["none"], tmp_path, sample_options, demands)
+    assert refused == []
+    findings = {found["effect"] for found in written["float32"]["gpu"]}
+    assert not findings & {"refused", "wrong"}
+
+
+@pytest.mark.parametrize(
+    ("names", "recipe", "message"),
+    [
+        (["none", "int-8"], None, "unknown quantize='int-8'; did you mean int8"),
+        (["none"], {"format": 1, "base": "int8", "float_layers": []}, "a recipe is for auto. Rece"),
+        (["auto"], {"format": 2, "base": "int8", "float_layers": []}, "expected format 1. Receiv"),
+        (["auto"], {"format": 1, "base": "int8"}, "lacks float_layers; write it anew"),
+        (["auto"], {"format": 1, "base": "int4", "float_layers": []}, "is no recipe of int8 with"),
+        (["auto"], {"format": 1, "base": "int8", "float_layers": "head"}, "is no recipe of int8"),
+        (["auto"], {"format": 1, "base": "int8", "float_layers": ["heat"]}, "did you mean head?"),
+    ],
+)
+def test_mistakes_write_nothing(digits_of, tmp_path, names, recipe, message):
+    path = None
+    if recipe is not None:
+        path = tmp_path / "recipe.json"
+        path.write_text(json.dumps(recipe))
+    with pytest.raises(UsageError, match=re.escape(message)):
+        export_bundles(digits_of(), names, tmp_path / "out", None, QUICK, path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_measured_ranges_without_pictures_are_refused_before_anything_is_written(
+    digits_of, tmp_path
+):
+    given = dataclasses.replace(digits_of(), source=None)
+    with pytest.raises(UsageError, match="int8 needs images to measure ranges on"):
+        export_bundles(given, ["none", "auto"], tmp_path / "out", None, QUICK)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_runtime_that_is_no_version_is_refused():
+    with pytest.raises(UsageError, match="min_runtime must be a version of TFLite such as 2.16.1"):
+        Demands(min_runtime="newest")
