@@ -13,7 +13,7 @@ help: ## show this list
 
 demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	$(BIN)/python train/fit.py --data digits --out runs/demo --overwrite
-	$(BIN)/python export/to_tflite.py --run runs/demo --quantize none float16 int8
+	$(BIN)/python export/to_tflite.py --run runs/demo --quantize none float16 dynamic int8
 	$(BIN)/python train/evaluate.py --run runs/demo --min-accuracy 0.975
 	@echo
 	@echo "run folder  $(CURDIR)/runs/demo"

@@ -15,6 +15,7 @@ import pytest
 
 import keras_vit
 from keras_vit._keras import LEGACY
+from keras_vit.deploy import Runner
 from keras_vit.models.variants import model_class
 from keras_vit.specs import PositionEmbedding, ResNetSpec, ResNetStem, ViTSpec
 
@@ -63,15 +64,21 @@ losses = model.fit(
 model.save(sys.argv[4])
 again = keras.models.load_model(sys.argv[4]).predict(data["images"], verbose=0)
 assert np.array_equal(again, model.predict(data["images"], verbose=0))
+verdict = keras_vit.export_tflite(model, sys.argv[5], representative_data=data["images"])
+assert verdict.rewritten
+headless = keras_vit.ViT(spec, 0, (16, 24))
 try:
-    keras_vit.export_tflite(model, "never.tflite")
+    followed = keras.Sequential([keras.Input((16, 24, 3)), headless, keras.layers.Dense(5)])
+    keras_vit.export_tflite(followed, "never.tflite")
 except keras_vit.UsageError as error:
     message = str(error)
-np.savez(sys.argv[3], logits=logits, attention=attention, losses=losses, message=message)
+np.savez(
+    sys.argv[3], logits=logits, attention=attention, losses=losses, trained=again, message=message
+)
 """
 
 
-def test_jax_gives_the_same_logits_attention_and_losses(small_spec, randomised, rng, tmp_path):
+def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomised, rng, tmp_path):
     from keras_vit._keras import keras
 
     model = randomised(keras_vit.ViT(small_spec, 5, (16, 24)))
@@ -79,7 +86,8 @@ def test_jax_gives_the_same_logits_attention_and_losses(small_spec, randomised, 
     images = rng.normal(size=(8, 16, 24, 3)).astype(np.float32)
     targets = rng.integers(0, 5, 8)
     np.savez(tmp_path / "data.npz", images=images, targets=targets)
-    paths = [tmp_path / n for n in ("weights.npz", "data.npz", "out.npz", "model.keras")]
+    names = ("weights.npz", "data.npz", "out.npz", "model.keras", "model.tflite")
+    paths = [tmp_path / name for name in names]
     _run_under_jax(tmp_path, _PROGRAM, *paths)
     found = np.load(tmp_path / "out.npz")
     np.testing.assert_allclose(found["logits"], model.predict(images, verbose=0), atol=2e-5)
@@ -91,7 +99,11 @@ def test_jax_gives_the_same_logits_attention_and_losses(small_spec, randomised, 
     )
     history = model.fit(images, targets, epochs=3, batch_size=8, shuffle=False, verbose=0).history
     np.testing.assert_allclose(found["losses"], history["loss"], rtol=1e-4)
-    assert "needs Keras on TensorFlow. Received: KERAS_BACKEND=jax" in str(found["message"])
+    exported = Runner(tmp_path / "model.tflite").predict(images)
+    np.testing.assert_allclose(exported, found["trained"], atol=2e-5)
+    assert "only a keras_vit model itself is exported. Received: KERAS_BACKEND=jax" in str(
+        found["message"]
+    )
     assert not (tmp_path / "never.tflite").exists()
 
 

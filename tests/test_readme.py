@@ -53,13 +53,19 @@ def test_its_programs_run(published, monkeypatch, rng, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "keras", keras)  # of the flavour under test
     programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(programs) == 5
+    assert len(programs) == 6
     names = {
         "images": rng.integers(0, 255, (8, 30, 20, 3)).astype(np.uint8),
         "labels": np.arange(8) % 5,
     }
     exec("\n".join(programs), names)
-    assert {path.name for path in folder.iterdir()} == {"model.tflite", "out.npz", "timm", "hub"}
+    assert {path.name for path in folder.iterdir()} == {
+        "model.tflite",
+        "out.npz",
+        "own.tflite",
+        "timm",
+        "hub",
+    }
     assert "weights from npz, official" in capsys.readouterr().out
     assert names["model"].name == "ViT-S_16"
 
