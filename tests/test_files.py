@@ -9,7 +9,10 @@ import time
 
 import pytest
 
+import keras_vit
 from keras_vit import UsageError, _files
+
+pytestmark = pytest.mark.once
 
 
 def names(folder):
@@ -60,9 +63,11 @@ def test_the_new_content_arrives_whole(tmp_path):
 
 
 _WRITER = """
-import itertools, pathlib, sys
+import itertools, sys, types
+package = types.ModuleType("keras_vit")  # without its __init__, which takes seconds to import Keras
+kind, path, *package.__path__ = sys.argv[1:]
+sys.modules["keras_vit"] = package
 from keras_vit import _files
-kind, path = sys.argv[1:]
 for n in itertools.count():
     content = str(n % 10) * 300_000
     if kind == "file":
@@ -78,9 +83,9 @@ for n in itertools.count():
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_killed_at_random_moments_there_is_one_whole_version(tmp_path, rng, kind):
     path = tmp_path / "written"
-    for _ in range(3):
+    for _ in range(10):
         before = path.stat().st_ino if path.exists() else None
-        writer = subprocess.Popen([sys.executable, "-c", _WRITER, kind, str(path)])
+        writer = subprocess.Popen([sys.executable, "-c", _WRITER, kind, path, *keras_vit.__path__])
         deadline = time.monotonic() + 120
         while not path.exists() or path.stat().st_ino == before:
             assert time.monotonic() < deadline

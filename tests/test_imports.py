@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {

@@ -83,6 +83,7 @@ def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path
     assert "expected a held-out accuracy of 99.90% or more. Received:" in line
 
 
+@pytest.mark.once
 def test_no_run_is_said_in_one_line_with_the_way_to_make_one(command, tmp_path):
     result = command("export/to_tflite.py", cwd=tmp_path)
     line = one_line(result.returncode, result.stderr)
@@ -153,6 +154,7 @@ def test_weights_that_do_not_fit_are_one_line(invoke, image_folder, fixtures, tm
     assert "this file is another architecture: hidden_dim 48, not 192; depth 2, not 12" in line
 
 
+@pytest.mark.once
 def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(command, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     command("export/to_tflite.py", "--run", run, cwd=tmp_path, check=0)

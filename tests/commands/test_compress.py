@@ -11,6 +11,8 @@ import pytest
 from keras_vit import deploy
 from keras_vit.deploy.compression import summary
 
+pytestmark = pytest.mark.once
+
 QUICK = ("--duration", "4 steps", "--images", "40", "--max-drop", "40")
 
 

@@ -143,6 +143,7 @@ def test_what_is_not_read_back_as_written_is_removed(invoke, fixtures, tmp_path,
         assert not (tmp_path / target).exists()
 
 
+@pytest.mark.once
 def test_runs_as_a_process_from_any_folder(command, fixtures, tmp_path):
     file = fixtures / "timm_map.safetensors"
     out = command(COMMAND, file, "out.npz", cwd=tmp_path, check=0).stdout

@@ -16,6 +16,8 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 COMMAND = "export/to_tflite.py"
 FEW = ("--images", "40", "--calibrate", "8", "--threads", "1")

@@ -21,6 +21,8 @@ from keras_vit.data import (
 from keras_vit.data.augmentation import _random_box
 from keras_vit.data.preprocessing import resize
 
+pytestmark = pytest.mark.once
+
 
 def test_values_are_scaled_to_minus_one_and_one():
     image = np.zeros((2, 2, 3), np.uint8)

@@ -14,6 +14,8 @@ from keras_vit import UsageError
 from keras_vit.data import digits, image_folder, open_source
 from keras_vit.data.decoding import check_image, decode_image
 
+pytestmark = pytest.mark.once
+
 
 def test_digits_are_the_real_ones():
     source = digits()

@@ -10,6 +10,8 @@ import pytest
 from keras_vit import UsageError
 from keras_vit.data import Source, digits, split_source
 
+pytestmark = pytest.mark.once
+
 
 def source(counts, name="x"):
     targets = np.repeat(np.arange(len(counts)), counts)

@@ -12,6 +12,8 @@ from keras_vit._errors import RefusedError
 from keras_vit.deploy import Runner, choose_float_layers
 from keras_vit.deploy.flatbuffer import read_graph
 
+pytestmark = pytest.mark.once
+
 SPOILED = "encoderblock_1/mlp/dense_1"
 
 

@@ -12,6 +12,8 @@ from keras_vit.deploy.balance import balances
 from keras_vit.deploy.rewrites import REWRITES
 from keras_vit.weights.names import weight_names
 
+pytestmark = pytest.mark.once
+
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=192, depth=4, num_heads=6, mlp_dim=384)
 
 

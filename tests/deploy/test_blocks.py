@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import keras_vit
 from keras_vit.deploy import block_differences, first_difference
+
+pytestmark = pytest.mark.once
 
 
 def test_the_block_that_int8_spoils_is_the_first_to_differ(sample, sensitive):

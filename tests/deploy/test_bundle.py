@@ -22,6 +22,8 @@ from keras_vit.deploy import ParityError, Runner, Verdict
 from keras_vit.deploy.flatbuffer import operators
 from keras_vit.deploy.graph import GraphOptions
 
+pytestmark = pytest.mark.once
+
 LABELS = tuple("abcdefghij")
 
 

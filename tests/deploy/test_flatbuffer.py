@@ -13,6 +13,8 @@ from keras_vit import UsageError
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.flatbuffer import Graph, Operator, Tensor, check_static, operators, read_graph
 
+pytestmark = pytest.mark.once
+
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)
 

@@ -9,6 +9,8 @@ import tensorflow as tf
 import keras_vit
 from keras_vit.deploy.lint import RULES, lint
 
+pytestmark = pytest.mark.once
+
 generator = np.random.default_rng(0)
 KERNEL = generator.normal(0, 1, (32, 32)).astype(np.float32)
 STACK = generator.normal(0, 1, (2, 32, 32)).astype(np.float32)

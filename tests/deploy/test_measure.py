@@ -19,6 +19,8 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit.deploy.measure import Measured, latencies, machine, measure
 
+pytestmark = pytest.mark.once
+
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
 MIB = 2**20
 

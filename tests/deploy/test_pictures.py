@@ -15,6 +15,8 @@ from keras_vit.data import preprocessing
 from keras_vit.data.decoding import decode_image
 from keras_vit.deploy import pictures
 
+pytestmark = pytest.mark.once
+
 BILINEAR = Image.Resampling.BILINEAR
 
 

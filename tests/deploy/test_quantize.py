@@ -11,6 +11,8 @@ from keras_vit.deploy.flatbuffer import read_graph
 from keras_vit.deploy.quantize import measured_ranges, precision_of, quantized
 from keras_vit.deploy.runtimes import needed_version, runtime_floor
 
+pytestmark = pytest.mark.once
+
 # precision: the least cosine with Keras' logits, the largest share of the float32 file's bytes, the
 # oldest runtime.
 EXPECTED = {

@@ -21,6 +21,8 @@ from keras_vit.deploy.plot import draw, plot
 from keras_vit.deploy.report import table, write_report
 from keras_vit.evaluation import page
 
+pytestmark = pytest.mark.once
+
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
 MIB = 2**20
 

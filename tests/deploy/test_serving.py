@@ -18,6 +18,8 @@ from keras_vit._keras import keras
 from keras_vit.data.decoding import decode_image
 from keras_vit.deploy import serving
 
+pytestmark = pytest.mark.once
+
 SIZE = (32, 64)
 HOW = keras_vit.Preprocessing(
     *SIZE, 0.875, "bicubic", mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)

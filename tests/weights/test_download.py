@@ -23,6 +23,8 @@ from keras_vit import UsageError
 from keras_vit.weights import download
 from keras_vit.weights.download import cache_folder, cached_path, fetch
 
+pytestmark = pytest.mark.once
+
 CONTENT = np.random.default_rng(0).bytes(300_000)
 CHANGED = np.random.default_rng(1).bytes(300_000)
 ROOT = Path(__file__).parents[2]

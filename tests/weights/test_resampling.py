@@ -13,6 +13,8 @@ from keras_vit.weights.resampling import (
     half_pixel_matrix,
 )
 
+pytestmark = pytest.mark.once
+
 
 def pairs(file):
     arrays = np.load(file)

@@ -19,6 +19,8 @@ import keras_vit
 from keras_vit.weights import open_checkpoint
 from keras_vit.weights.tensors import open_tensors
 
+pytestmark = pytest.mark.once
+
 HEADER = b"\x93NUMPY\x01\x00"
 
 
