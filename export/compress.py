@@ -64,6 +64,12 @@ class Arguments:
                 _checks.not_negative(field, getattr(self, field))
         if not self.method:
             raise UsageError("method needs at least one of qat, prune, cluster.")
+        stages = {stage for method in self.method for stage in method.split("+")}
+        for field, stage in (("sparsity", "prune"), ("pattern", "prune"), ("clusters", "cluster")):
+            if getattr(self, field) != getattr(Arguments, field) and stage not in stages:
+                raise UsageError(
+                    f"{field} is for {stage}. Received: method={' '.join(self.method)}."
+                )
 
 
 def main(arguments: Arguments) -> None:

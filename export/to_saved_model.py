@@ -8,9 +8,7 @@ TensorFlow alone. TensorFlow Serving wants a number as the folder's name: --out 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from keras_vit import _checks, _command
 from keras_vit._errors import UsageError
@@ -65,7 +63,7 @@ def main(arguments: Arguments) -> None:
     model, (height, width) = subject.model, subject.model.image_size
     print(f"model    {subject.name}, {height} x {width}, {model.num_classes} classes", flush=True)
     print(f"compare  with Keras on {subject.images_from}", flush=True)
-    images = _chosen(subject, arguments.images)
+    images = subject.pictures(arguments.images)
     parity = export_serving(model, out, images, arguments.top_k, subject.images_from)["parity"]
     print(
         f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "
@@ -73,13 +71,6 @@ def main(arguments: Arguments) -> None:
     )
     print(f"pixels   of {parity['pictures']} PNG files as Pillow's, to the last bit")
     print(f"wrote    {out}")
-
-
-def _chosen(subject: Any, count: int) -> Iterable | None:
-    if subject.source is None:
-        return None
-    chosen = subject.held_out[:: -(-len(subject.held_out) // count)]
-    return (subject.source.image(int(i)) for i in chosen)
 
 
 if __name__ == "__main__":

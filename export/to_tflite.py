@@ -80,6 +80,8 @@ class Arguments:
             raise UsageError("--model and --representative go with --weights; a run has its own.")
         if self.weights is not None and self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
+        if self.weights is not None and self.data is not None:
+            raise UsageError("--data is where a run's pictures are; weights take --representative.")
         if self.weights is not None and self.out is None:
             raise UsageError("--weights need --out, the folder for the bundles.")
 
@@ -118,12 +120,12 @@ def main(arguments: Arguments) -> None:
         print("  measuring: latency in turn, memory and load time on their own", flush=True)
         files = {name: out / name / "model.tflite" for name in written}
         measured = deploy.measure(files, sorted(set(arguments.threads)))
-        deploy.write_report(out, written, measured)
+        deploy.write_report(out, written, measured, refused)
         print(f"\n{_command.table(*deploy.table(written, measured))}\n")
         print(f"bundles: {', '.join(str(out / name) for name in written)}")
         print(f"card:    {out / 'card.md'}")
     if refused:
-        raise RefusedError("\n".join(refused))
+        raise RefusedError("\n".join(refused.values()))
 
 
 if __name__ == "__main__":

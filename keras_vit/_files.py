@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import shutil
@@ -14,55 +15,47 @@ from typing import Any
 
 from keras_vit._errors import UsageError
 
+_UNFINISHED = ".unfinished"
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on a clean exit it takes `path`'s name, else it goes.
+    """Yields a path to write to; on a clean exit that file takes `path`'s place, else it goes.
 
-    A process killed at any moment leaves the old file or the new one, never a half of either.
+    A process killed at any moment leaves the old file or the new one, never a half of either. What
+    else it leaves goes when `path` is next written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(
-        prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
-    )
-    os.close(handle)
-    temporary = Path(temporary)
-    try:
+    with _room_beside(path) as room:
+        temporary = room / path.name
         yield temporary
         temporary.chmod(0o666 & ~_umask())
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields an empty temporary folder beside `path` that takes its place on a clean exit.
+    """Yields an empty folder that takes `path`'s place on a clean exit, else it goes.
 
     Where the system can swap two folders in one step (Linux), a process killed at any moment
-    leaves the old folder or the new one; elsewhere there is an instant with neither.
+    leaves the old folder or the new one; elsewhere there is an instant with neither. What else it
+    leaves goes when `path` is next written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
+    with _room_beside(path) as room:
+        temporary = room / path.name
+        temporary.mkdir()
         yield temporary
-        temporary.chmod(0o777 & ~_umask())
         for file in [*temporary.rglob("*"), temporary]:
             _sync(file)
         if not path.exists():
             temporary.rename(path)
         elif not _exchange(temporary, path):
-            retired = temporary.with_suffix(".old")
-            path.rename(retired)
+            path.rename(room / f"{path.name}.old")
             temporary.rename(path)
-            shutil.rmtree(retired)
         _sync(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
@@ -98,6 +91,44 @@ def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = (
     if missing:
         raise UsageError(f"{path} lacks {', '.join(missing)}; write it anew.")
     return value
+
+
+@contextlib.contextmanager
+def _room_beside(path: Path) -> Iterator[Path]:
+    """Yields an empty hidden folder beside `path`, removed at the end.
+
+    Its writer holds a lock on it, which ends with the process, however that ends. So a folder
+    without a lock is a killed writer's: those of the same path are removed first.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.????????{_UNFINISHED}"):
+        with _lock(left, wait=False) as locked:
+            if locked:
+                shutil.rmtree(left, ignore_errors=True)
+    with contextlib.ExitStack() as held:
+        while True:
+            room = Path(tempfile.mkdtemp(_UNFINISHED, f".{path.name}.", path.parent))
+            held.callback(shutil.rmtree, room, ignore_errors=True)
+            held.enter_context(_lock(room, wait=True))
+            if room.exists():  # else another writer took it for a dead one's before it was locked
+                break
+        yield room
+
+
+@contextlib.contextmanager
+def _lock(folder: Path, wait: bool) -> Iterator[bool]:
+    """Locks a folder and yields whether it did: another process may have, or there are no locks."""
+    with contextlib.ExitStack() as opened:
+        try:
+            import fcntl
+
+            descriptor = os.open(folder, os.O_RDONLY)
+            opened.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = True
+        except (ImportError, OSError):
+            locked = False
+        yield locked
 
 
 def _sync(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -62,12 +63,16 @@ def test_the_new_content_arrives_whole(tmp_path):
     assert names(tmp_path) == ["a.txt"]
 
 
-_WRITER = """
+_ALONE = """
 import itertools, sys, types
 package = types.ModuleType("keras_vit")  # without its __init__, which takes seconds to import Keras
 kind, path, *package.__path__ = sys.argv[1:]
 sys.modules["keras_vit"] = package
 from keras_vit import _files
+"""
+_WRITER = (
+    _ALONE
+    + """
 for n in itertools.count():
     content = str(n % 10) * 300_000
     if kind == "file":
@@ -78,6 +83,40 @@ for n in itertools.count():
             for name in "abc":
                 (new / name).write_text(content)
 """
+)
+_SLOW_WRITER = (
+    _ALONE
+    + """
+write = _files.replacing if kind == "file" else _files.replacing_folder
+with write(path) as new:
+    (new if kind == "file" else new / "a").write_text("slow")
+    print("half way", flush=True)
+    sys.stdin.readline()
+"""
+)
+
+
+def start(program, kind, path, **pipes):
+    arguments = (kind, path, *keras_vit.__path__)
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], text=True, **pipes)
+
+
+def start_half_way(kind, path):
+    writer = start(_SLOW_WRITER, kind, path, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert writer.stdout.readline() == "half way\n"
+    return writer
+
+
+def write(kind, path, content):
+    if kind == "file":
+        _files.write_text(path, content)
+    else:
+        with _files.replacing_folder(path) as new:
+            (new / "a").write_text(content)
+
+
+def read(kind, path):
+    return (path if kind == "file" else path / "a").read_text()
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -85,7 +124,7 @@ def test_killed_at_random_moments_there_is_one_whole_version(tmp_path, rng, kind
     path = tmp_path / "written"
     for _ in range(10):
         before = path.stat().st_ino if path.exists() else None
-        writer = subprocess.Popen([sys.executable, "-c", _WRITER, kind, path, *keras_vit.__path__])
+        writer = start(_WRITER, kind, path)
         deadline = time.monotonic() + 120
         while not path.exists() or path.stat().st_ino == before:
             assert time.monotonic() < deadline
@@ -97,6 +136,56 @@ def test_killed_at_random_moments_there_is_one_whole_version(tmp_path, rng, kind
         files = [path] if kind == "file" else [path / name for name in "abc"]
         (content,) = {file.read_text() for file in files}
         assert content == content[0] * 300_000
+    write(kind, path, "whole")
+    assert names(tmp_path) == ["written"]
+    assert read(kind, path) == "whole"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_writer_leaves_goes_with_the_next_write_and_nothing_else(tmp_path, kind):
+    (tmp_path / ".written[1].settings").mkdir()  # somebody else's
+    (tmp_path / ".written1.abcdefgh.unfinished").mkdir()  # of another path
+    before = names(tmp_path)
+    writer = start_half_way(kind, tmp_path / "written[1]")
+    writer.kill()
+    writer.wait()
+    assert len(names(tmp_path)) == len(before) + 1
+    write(kind, tmp_path / "written[1]", "new")
+    assert names(tmp_path) == [*before, "written[1]"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_living_writer_has_written_stays(tmp_path, kind):
+    path = tmp_path / "written"
+    with start_half_way(kind, path) as writer:
+        write(kind, path, "fast")
+        assert read(kind, path) == "fast"
+        writer.communicate("\n")
+    assert writer.returncode == 0
+    assert read(kind, path) == "slow"
+    assert names(tmp_path) == ["written"]
+
+
+def test_a_folder_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    make, made = _files.tempfile.mkdtemp, []
+
+    def swept(*arguments):
+        made.append(make(*arguments))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    monkeypatch.setattr(_files.tempfile, "mkdtemp", swept)
+    _files.write_text(tmp_path / "a.txt", "x")
+    assert len(made) == 2
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_without_locks_files_are_written_and_nothing_is_swept(tmp_path, monkeypatch):
+    (tmp_path / ".a.txt.abcdefgh.unfinished").mkdir()
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    _files.write_text(tmp_path / "a.txt", "x")
+    assert names(tmp_path) == [".a.txt.abcdefgh.unfinished", "a.txt"]
 
 
 @pytest.mark.parametrize(

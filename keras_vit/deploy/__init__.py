@@ -1,7 +1,7 @@
 """From a trained model to a file on a phone, checked on the way."""
 
 from keras_vit.deploy.auto import choose_float_layers
-from keras_vit.deploy.blocks import block_differences, first_difference
+from keras_vit.deploy.blocks import first_difference, layer_differences
 from keras_vit.deploy.bundle import read_bundle, write_bundle
 from keras_vit.deploy.convert import Converter, to_tflite
 from keras_vit.deploy.export import (
@@ -32,7 +32,6 @@ __all__ = [
     "ParityError",
     "Runner",
     "Verdict",
-    "block_differences",
     "check",
     "check_runtime",
     "choose_float_layers",
@@ -44,6 +43,7 @@ __all__ = [
     "inspect_file",
     "judge",
     "latencies",
+    "layer_differences",
     "lint",
     "measure",
     "precision_of",

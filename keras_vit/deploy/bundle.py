@@ -60,8 +60,7 @@ def write_bundle(
         UsageError: the folder holds something that is no bundle.
     """
     folder = Path(folder)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
-        raise UsageError(f"{folder} is not empty and holds no bundle; choose another --out.")
+    check_replaceable(folder)
     exported.verdict.check(max_drop)
     content, options = exported.content, exported.options
     runner = Runner(content)
@@ -88,6 +87,7 @@ def write_bundle(
         **inspection,
         "delegation": delegation,
         "float_layers": list(exported.float_layers),
+        "blocks": exported.differences,
         "calibration": _calibration(calibration),
         "parity": {"images_from": parity_images, **verdict},
         "made_with": _versions(),
@@ -108,6 +108,15 @@ def write_bundle(
             _files.write_json(temporary / "recipe.json", recipe)
         _files.write_json(temporary / "model.json", description)
     return description
+
+
+def check_replaceable(folder: str | os.PathLike) -> None:
+    """Raises a `UsageError` where a folder holds something that is no bundle."""
+    folder = Path(folder)
+    if folder.is_file():
+        raise UsageError(f"{folder} is a file; choose another --out.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
+        raise UsageError(f"{folder} is not empty and holds no bundle; choose another --out.")
 
 
 def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_vit import _files
+from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.auto import BASE, choose_float_layers
-from keras_vit.deploy.blocks import block_differences, first_difference
-from keras_vit.deploy.bundle import write_bundle
-from keras_vit.deploy.convert import Converter
-from keras_vit.deploy.export import Exported, check, expected_scores, judge, to_pixels
+from keras_vit.deploy.blocks import first_difference, layer_differences
+from keras_vit.deploy.bundle import check_replaceable, write_bundle
+from keras_vit.deploy.convert import LARGEST, Converter, check_file_size
+from keras_vit.deploy.export import (
+    Exported,
+    check,
+    compared,
+    expected_scores,
+    judge,
+    to_pixels,
+)
 from keras_vit.deploy.graph import GraphOptions
-from keras_vit.deploy.parity import ParityError
-from keras_vit.deploy.quantize import precision_of
+from keras_vit.deploy.parity import ParityError, check_reference
+from keras_vit.deploy.quantize import check_layers, precision_of
+from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.runtimes import check_version
 from keras_vit.deploy.subject import Subject
 
-# Enough to rank layers by, and to see in which block a difference begins.
-_FEW = 8
+# Images that are enough to rank layers by, and to see in which layer a difference begins.
+_RANKED, _WATCHED = 8, 4
+_RECIPE = ("base", "model", "chosen_on", "float_layers", "sensitivity")
 # In half precision the sum of 768 squares overflows above a root mean square of 9; so, above 147.
 _GPU_DIVISOR = 16.0
 
@@ -65,7 +74,7 @@ def export_bundles(
     demands: Demands | None = None,
     recipe: str | os.PathLike | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Writes a bundle for each precision, in a folder of its name.
 
     Args:
@@ -79,122 +88,172 @@ def export_bundles(
         say: told of the progress, a line at a time.
 
     Returns:
-        What each model.json says, by precision; and for each file that does not meet the demands
-        and is not written, why.
+        What each model.json says, by precision; and by precision, too, why a file does not meet
+        the demands and is not written.
 
     Raises:
-        UsageError: an unknown precision, images that one needs are missing, or no such recipe;
-            nothing is written.
+        ParityError: Keras' own scores prove nothing.
+        UsageError: an unknown precision, images that one needs are missing, a recipe of something
+            else, or a folder that holds no bundle would be replaced; nothing is written.
     """
     options, demands = options or GraphOptions(), demands or Demands()
-    names = list(dict.fromkeys(quantize))
-    if recipe is not None and "auto" not in names:
-        raise UsageError(f"a recipe is for auto. Received: quantize={', '.join(names)}.")
-    chosen = None if recipe is None else _read_recipe(recipe)
+    folders = {name: Path(out) / _precision(name) for name in quantize}
+    for folder in folders.values():
+        check_replaceable(folder)
+    if recipe is not None and "auto" not in folders:
+        raise UsageError(f"a recipe is for auto. Received: quantize={', '.join(folders)}.")
+    chosen = None if recipe is None else _read_recipe(recipe, subject.name)
     if demands.target != "cpu":
         rewrites = options.rewrites - {"single_query"}  # a constant of rank 3 in a product
         options = dataclasses.replace(options, rewrites=rewrites, stream_divisor=_GPU_DIVISOR)
-    inputs, targets = subject.comparison(demands.images)
-    calibration = subject.calibration(demands.calibrate)
-    if options.input == "uint8":
-        inputs, calibration = (
-            x if x is None else to_pixels(x, subject.preprocessing) for x in (inputs, calibration)
-        )
-    targets = None if options.output == "features" else targets
-    say(f"Keras on {len(inputs)} {subject.images_from}")
     parameters = subject.model.count_params()
-    expected = expected_scores(subject.model, inputs, options.output)
-    bases = [BASE if name == "auto" else name for name in names]
-    converter = Converter(subject.model, bases, options, calibration)
-    subject.model = None
-    descriptions, refused = {}, []
+    refused = dict(_too_large(folders, parameters))
+    names = [name for name in folders if _precision(name) not in refused]
+    if not names:
+        return {}, refused
+    making = _making(subject, names, options, demands, say)
+    if chosen is not None:
+        check_layers(making.converter.float_file(BASE), chosen["float_layers"])
+    written = {}
     for name in names:
+        precision = _precision(name)
         say(f"{name}: converting, then comparing")
-        made = _Made(converter, name, inputs, expected, targets, demands, say)
         try:
-            exported, found = made.export(chosen)
+            exported, found = making.export(name, chosen)
         except RefusedError as error:
-            refused.append(str(error))
+            refused[precision] = str(error)
             continue
-        precision = exported.verdict.precision
-        descriptions[precision] = write_bundle(
-            Path(out) / precision,
+        written[precision] = write_bundle(
+            folders[name],
             exported,
             subject.labels,
             subject.preprocessing,
             subject.picture(),
             subject.name,
             subject.images_from,
-            calibration if precision not in ("float32", "float16") else None,
+            making.converter.calibration if precision not in ("float32", "float16") else None,
             found,
             demands.max_drop,
             parameters,
         )
-    return descriptions, refused
+    return written, refused
+
+
+def _making(
+    subject: Subject,
+    names: list[str],
+    options: GraphOptions,
+    demands: Demands,
+    say: Callable[[str], None],
+) -> _Making:
+    inputs, targets = subject.comparison(demands.images)
+    calibration = subject.calibration(demands.calibrate)
+    if options.input == "uint8":
+        inputs, calibration = (
+            x if x is None else to_pixels(x, subject.preprocessing) for x in (inputs, calibration)
+        )
+    images_from = f"{len(inputs)} {subject.images_from}"
+    say(f"Keras on {images_from}")
+    expected = expected_scores(subject.model, inputs, options.output)
+    check_reference(expected)
+    bases = [BASE if name == "auto" else name for name in names]
+    converter = Converter(subject.model, bases, options, calibration)
+    subject.model = None
+    origin = {"model": subject.name, "chosen_on": images_from}
+    return _Making(converter, inputs, expected, targets, demands, say, origin)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Made:
-    """One precision in the making."""
+class _Making:
+    """What the files of one export share."""
 
     converter: Converter
-    name: str
     inputs: np.ndarray
     expected: np.ndarray
     targets: np.ndarray | None
     demands: Demands
     say: Callable[[str], None]
+    origin: dict[str, str]
 
-    def export(self, recipe: dict[str, Any] | None) -> tuple[Exported, dict[str, Any] | None]:
+    def export(
+        self, name: str, recipe: dict[str, Any] | None
+    ) -> tuple[Exported, dict[str, Any] | None]:
         """The file, which meets the demands, and what auto chose."""
-        chosen = None
-        if self.name == "auto":
-            chosen = recipe or self.search()
+        chosen = (recipe or self.search()) if name == "auto" else None
         kept = chosen["float_layers"] if chosen else ()
-        content = self.converter(BASE if self.name == "auto" else self.name, kept)
-        exported = self.judged(content, kept)
+        content = self.converter(_base(name), kept)
+        options = self.converter.options
+        exported = judge(
+            _precision(name), content, options, self.inputs, self.expected, self.targets, kept
+        )
+        blocks, layers = self.differences(name, content)
+        exported = dataclasses.replace(exported, differences=blocks)
         try:
             check(exported, self.demands.max_drop, self.demands.min_runtime, self.demands.target)
         except ParityError as error:
-            raise ParityError(f"{error}{self.place(content)}") from None
+            raise ParityError(f"{error}{_place(layers)}") from None
         return exported, chosen
-
-    def judged(self, content: bytes, kept: Iterable[str] = ()) -> Exported:
-        precision = "auto" if self.name == "auto" else precision_of(self.name).name
-        options = self.converter.options
-        return judge(precision, content, options, self.inputs, self.expected, self.targets, kept)
 
     def search(self) -> dict[str, Any]:
         def holds(content: bytes) -> bool:
+            runner, options = Runner(content), self.converter.options
+            given = (self.inputs, self.expected, self.targets)
             try:
-                self.judged(content).verdict.check(self.demands.max_drop)
+                compared("auto", runner, options, *given).check(self.demands.max_drop)
             except ParityError:
                 return False
             return True
 
         few = self.converter.calibration
-        few = self.inputs[:_FEW] if few is None else few[:_FEW]
-        return choose_float_layers(self.converter, few, holds, self.say).to_dict()
+        few = self.inputs[:_RANKED] if few is None else few[:_RANKED]
+        choice = choose_float_layers(self.converter, few, holds, self.say)
+        found = choice.to_dict() | self.origin
+        return {field: found[field] for field in ("format", *_RECIPE)}
 
-    def place(self, content: bytes) -> str:
-        """Where the file begins to differ, in words."""
-        base = BASE if self.name == "auto" else self.name
-        reference = self.converter.float_file(base)
-        differences = block_differences(reference, content, self.inputs[:_FEW])
-        first = first_difference(differences)
-        if first is None:
-            return ""
-        worst = max(differences, key=differences.get)
-        return (
-            f" Its blocks differ from the float file's by more than a tenth from {first} on, most "
-            f"in {worst} ({differences[worst]:.0%})."
-        )
+    def differences(self, name: str, content: bytes) -> tuple[dict[str, float], dict[str, float]]:
+        """Of blocks and of layers, where the float file is one that runtimes read."""
+        reference = self.converter.float_file(_base(name))
+        if _precision(name) == "float32" or len(reference) > LARGEST:
+            return {}, {}
+        return layer_differences(reference, content, self.inputs[:_WATCHED])
 
 
-def _read_recipe(path: str | os.PathLike) -> dict[str, Any]:
-    recipe = _files.read_json(path, format=1, fields=("base", "float_layers"))
-    names = recipe["float_layers"]
+def _base(name: str) -> str:
+    return BASE if name == "auto" else name
+
+
+def _precision(name: str) -> str:
+    return "auto" if name == "auto" else precision_of(name).name
+
+
+def _too_large(names: Iterable[str], parameters: int) -> Iterator[tuple[str, str]]:
+    for name in names:
+        try:
+            check_file_size(_base(name), parameters)
+        except RefusedError as error:
+            yield _precision(name), str(error)
+
+
+def _place(differences: dict[str, float]) -> str:
+    """Where a file begins to differ, in words."""
+    first = first_difference(differences)
+    if first is None:
+        return ""
+    worst = max(differences, key=differences.get)
+    return (
+        f" Its layers differ from the float file's by more than a tenth from {first} on, most "
+        f"in {worst} ({differences[worst]:.0%})."
+    )
+
+
+def _read_recipe(path: str | os.PathLike, model: str) -> dict[str, Any]:
+    recipe = _files.read_json(path, format=1, fields=_RECIPE)
+    names, sensitivity = recipe["float_layers"], recipe["sensitivity"]
     listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if recipe["base"] != BASE or not listed:
+    if recipe["base"] != BASE or not listed or not isinstance(sensitivity, dict):
         raise UsageError(f"{path} is no recipe of {BASE} with layers left float.")
-    return recipe
+    for layer, value in sensitivity.items():
+        _checks.number(f"{path}: sensitivity of {layer}", value)
+    if recipe["model"] != model:
+        raise UsageError(f"{path} is a recipe for {recipe['model']}. Received: {model}.")
+    return {field: recipe[field] for field in ("format", *_RECIPE)}

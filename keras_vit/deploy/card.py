@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from keras_vit.deploy.measure import Measured
@@ -20,6 +21,7 @@ def card(
     labels: tuple[str, ...] = (),
     machine: str = "",
     earlier: tuple[str, ...] = (),
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The card, in Markdown. What comes from folders stands in code spans, which mark up nothing.
 
@@ -30,15 +32,17 @@ def card(
         labels: the classes' names.
         machine: that the figures were measured on, in words.
         earlier: names of files that were measured in an earlier call.
+        refused: what was asked for too and not written, and why.
     """
     model = next(iter(descriptions.values()))["model"]
     files = f"{len(descriptions)} files" if len(descriptions) > 1 else "one file"
     sections = {
         "Model": _model(descriptions, labels),
         "Data": _data(descriptions),
-        "Figures": _figures(table, measured, machine, earlier),
+        "Figures": _figures(descriptions, table, measured, machine, earlier),
         "How it was made": _making(descriptions),
         "Limits": _limits(descriptions, measured),
+        "Refused": [f"- {code(name)}: {code(why)}" for name, why in refused.items()],
     }
     head = [
         f"# {code(model)} for LiteRT",
@@ -46,7 +50,8 @@ def card(
         f"One model in {files}. Each was run with LiteRT and compared with Keras before it got its "
         "name.",
     ]
-    body = [line for title, lines in sections.items() for line in ["", f"## {title}", "", *lines]]
+    told = {title: lines for title, lines in sections.items() if lines}
+    body = [line for title, lines in told.items() for line in ["", f"## {title}", "", *lines]]
     return "\n".join([*head, *body, ""])
 
 
@@ -119,6 +124,7 @@ def _calibration(description: dict[str, Any]) -> str:
 
 
 def _figures(
+    descriptions: Descriptions,
     table: tuple[list[str], list[list[str]]],
     measured: dict[str, Measured],
     machine: str,
@@ -131,9 +137,18 @@ def _figures(
     notes += ["", "![Size and latency against accuracy](plot.png)", "", *_legend(header, measured)]
     if machine:
         notes.append(f"- Measured on: {code(machine)}; other machines have other ratios too.")
+    notes += _each("Block farthest from the float file's", descriptions, _farthest)
     if named := [code(name) for name in earlier if name in measured]:
         notes.append(f"- Measured in an earlier call, not in turn with the others: {_list(named)}.")
     return notes
+
+
+def _farthest(description: dict[str, Any]) -> str:
+    blocks = description.get("blocks") or {}
+    if not blocks:
+        return ""
+    worst = max(blocks, key=blocks.get)
+    return f"{code(worst)}, by {blocks[worst]:.1%} of its norm"
 
 
 def _legend(header: list[str], measured: dict[str, Measured]) -> list[str]:
@@ -165,7 +180,9 @@ def _making(descriptions: Descriptions) -> list[str]:
 def _recipe(description: dict[str, Any]) -> str:
     precision = description["precision"]
     known = {p.name: p.summary for p in PRECISIONS.values()}
-    known["auto"] = "int8, with as few layers left float as its budget needs"
+    known["auto"] = (
+        "int8, with as few layers left float as its budget needs, chosen on the compared images"
+    )
     text = known.get(precision, code(precision))
     if kept := description.get("float_layers"):
         text += f"; left float: {', '.join(code(layer) for layer in kept)}"

@@ -5,11 +5,14 @@ All get the weights of one Keras model, but for KerasHub, which has its own of t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
+import math
+import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,13 @@ import numpy as np
 from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert import Converter
-from keras_vit.deploy.flatbuffer import read_graph
+from keras_vit.deploy.flatbuffer import Operator, read_graph
 from keras_vit.deploy.graph import GraphOptions
 from keras_vit.deploy.rewrites import REWRITES
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.saved_model import save_module, write_saved_model
 from keras_vit.models.image_model import ImageModel
+from keras_vit.specs import ViTSpec
 from keras_vit.weights.saving import save_weights
 
 
@@ -33,7 +37,7 @@ class Contender:
     """Something that computes the model's logits of one image.
 
     Attributes:
-        run: computes them once; what is timed.
+        run: puts the image in, computes, takes the scores out; what is timed.
         bytes: of its file; None where it has none.
         logits: for all images (n, classes); None where it has other weights, or no logits.
     """
@@ -77,27 +81,38 @@ def setting(
 def contender(name: str, setting: Setting) -> Contender:
     """Builds a contender of `CONTENDERS`.
 
+    What its packages print is shown only if it fails.
+
     Raises:
         ImportError: its package is not installed.
+        UsageError: it has no such model.
+        RefusedError: the file would be larger than 2 GB.
     """
     module, build = CONTENDERS[name]
     if module is not None and importlib.util.find_spec(module) is None:
         raise ImportError(f"{name} needs {module}: pip install {module.replace('_', '-')}")
-    with quiet():
+    with quiet(), contextlib.redirect_stdout(sys.stderr):
         return build(setting)
 
 
 def ablation(setting: Setting, say: Callable[[str], None]) -> dict[str, Contender]:
-    """Our float32 file, the same without each rewrite in turn, and without any."""
+    """Our float32 file, the same without each rewrite in turn, and without any.
+
+    Where that gives a graph that is there already, the row is left out, and `say` is told.
+    """
     sets = {"all rewrites": frozenset(REWRITES)}
     sets |= {f"without {name}": sets["all rewrites"] - {name} for name in REWRITES}
     sets |= {"none": frozenset()}
-    built = {}
+    built, known = {}, {}
     for name, rewrites in sets.items():
-        if name != "without uint8_input":  # the input is float32
+        options = GraphOptions(rewrites=rewrites)
+        content = Converter(setting.model, ["none"], options)("none")
+        same = known.setdefault((_computation(content), len(content)), name)
+        if same == name:
             say(name)
-            options = GraphOptions(rewrites=rewrites)
-            built[name] = _tflite(Converter(setting.model, ["none"], options)("none"), setting)
+            built[name] = _tflite(content, setting)
+        else:
+            say(f"{name}: left out, the graph is that of {same!r}")
     return built
 
 
@@ -105,9 +120,15 @@ def trained_like(model: ImageModel, outliers: float = 1.0, seed: int = 0) -> Ima
     """Gives a fresh model weights as training leaves them, in place.
 
     Norms' scales spread from 0.3 to 2, no bias is zero, the head isn't. With `outliers` above 1,
-    six channels of the residual stream are 30 to `outliers` times as large as the others, while
-    the norms that read them are as much smaller, as in trained ViTs (Sun et al. 2024).
+    six channels of the residual stream are 0.3 to 1 times `outliers` (at least 1) times as large
+    as the others, while the norms that read them are as much smaller, as in trained ViTs (Sun et
+    al. 2024). It is another function then: the norms' variance sees the outliers.
+
+    Raises:
+        UsageError: outliers are asked for in a model without a residual stream of tokens.
     """
+    if outliers > 1 and not isinstance(model.spec, ViTSpec):
+        raise UsageError(f"outliers are for ViTs. Received: outliers={outliers} and a BiT.")
     generator = np.random.default_rng(seed)
     for variable in model.weights:
         shape = tuple(variable.shape)
@@ -133,7 +154,7 @@ def _grow_outliers(model: ImageModel, largest: float, generator: np.random.Gener
     width = model.spec.hidden_dim
     growth = np.ones(width, np.float32)
     channels = generator.choice(width, 6, replace=False)
-    growth[channels] = generator.uniform(30, largest, 6)
+    growth[channels] = generator.uniform(max(1.0, 0.3 * largest), largest, 6)
     parameters = parameters_of(model)
     grown = dict.fromkeys(stream_writers(model.spec, parameters), growth)
     grown |= {f"{norm}/gamma": 1 / growth for norm in stream_readers(model.spec, parameters)}
@@ -141,6 +162,78 @@ def _grow_outliers(model: ImageModel, largest: float, generator: np.random.Gener
     for name in names:
         if name.path in grown:
             name.variable(model).assign(parameters[name.path] * grown[name.path])
+
+
+def products_alone(content: bytes) -> bytes:
+    """A file of the matrix products and convolutions of a float32 file, and nothing else.
+
+    The left side of each is what an earlier one wrote and none has read, where there is one of its
+    shape. So memory is used again as in the whole file, and no two have the same operands: the
+    converter would merge them. Other activations are inputs.
+    """
+    import tensorflow as tf
+
+    graph = read_graph(content)
+    generator = np.random.default_rng(0)
+    inputs, kernels, steps = {}, {}, []
+    unread = defaultdict(list)
+    for operator in graph.operators:
+        if operator.name not in ("FULLY_CONNECTED", "BATCH_MATMUL", "CONV_2D"):
+            continue
+        left, right = graph.read(operator)[:2]
+        result, second = f"result_{operator.index}", "right_" + "_".join(map(str, right.shape))
+        first = unread[left.shape].pop() if unread[left.shape] else f"left_{operator.index}"
+        if first.startswith("left"):
+            inputs[first] = left.shape
+        if right.constant:
+            second = f"kernel_{operator.index}"
+            kernels[second] = tf.Variable(_kernel(operator, right.shape, generator))
+        else:
+            inputs[second] = right.shape
+        steps.append((operator, first, second, result))
+        unread[graph.written(operator)[0].shape].append(result)
+
+    @tf.function(autograph=False)
+    def serve(**given):
+        values = {**given, **kernels}
+        for operator, first, second, result in steps:
+            values[result] = _product(operator, values[first], values[second])
+        return {name: values[name] for names in unread.values() for name in names}
+
+    module = tf.Module()
+    module.kernels = list(kernels.values())
+    signature = {name: tf.TensorSpec(shape, name=name) for name, shape in inputs.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        save_module(module, folder, serve.get_concrete_function(**signature))
+        return tf.lite.TFLiteConverter.from_saved_model(folder).convert()
+
+
+def _kernel(operator: Operator, shape: tuple, generator: np.random.Generator) -> np.ndarray:
+    """Weights as TensorFlow takes them, of a scale that keeps their input's."""
+    if operator.name == "FULLY_CONNECTED":
+        shape = shape[::-1]  # (inputs, outputs)
+    elif operator.name == "CONV_2D":
+        shape = (*shape[1:], shape[0])  # (height, width, inputs, outputs)
+    return generator.normal(0, math.prod(shape[:-1]) ** -0.5, shape).astype(np.float32)
+
+
+def _product(operator: Operator, left: Any, right: Any) -> Any:
+    import tensorflow as tf
+
+    options = operator.options
+    if operator.name == "CONV_2D":
+        strides = (options["strideH"], options["strideW"])
+        return tf.nn.conv2d(left, right, strides, ("SAME", "VALID")[options["padding"]])
+    return tf.matmul(left, right, transpose_b=options.get("adjY", False))
+
+
+def _computation(content: bytes) -> tuple:
+    """The operators of a file in order, each with the shapes that it reads and writes."""
+    graph = read_graph(content)
+    return tuple(
+        (operator.name, *(t.shape for t in graph.read(operator) + graph.written(operator)))
+        for operator in graph.operators
+    )
 
 
 def _ours(precision: str) -> Callable[[Setting], Contender]:
@@ -178,6 +271,7 @@ def _plainly_converted(setting: Setting, representative: Callable | None = None)
 def _keras_hub(setting: Setting) -> Contender:
     import keras_hub
 
+    _check_plain(setting)
     spec, size = setting.model.spec, setting.model.image_size
     backbone = keras_hub.models.ViTBackbone(
         image_shape=(*size, 3),
@@ -195,51 +289,25 @@ def _keras_hub(setting: Setting) -> Contender:
 
 
 def _floor(setting: Setting) -> Contender:
-    """All matrix products of our float32 file, each on inputs of its own, and nothing else."""
-    import tensorflow as tf
-
-    graph = read_graph(setting.converter("none"))
+    content = setting.converter("none")
+    graph = read_graph(content)
+    runner = Runner(products_alone(content), setting.threads)
+    inputs = runner.interpreter.get_input_details()
     generator = np.random.default_rng(0)
-    products: Counter[tuple] = Counter()
-    for operator in graph.operators:
-        if operator.name in ("FULLY_CONNECTED", "BATCH_MATMUL"):
-            left, right = graph.read(operator)[:2]
-            products[(left.shape, right.shape, right.constant, operator.name)] += 1
-    inputs, makers = {}, []
-    for (left, right, constant, name), count in products.items():
-        a = _given(inputs, left)
-        for _ in range(count):
-            transposed = name == "FULLY_CONNECTED" or left[-1] == right[-1] != right[-2]
-            if constant:
-                b = tf.Variable(generator.normal(size=right).astype(np.float32))
-            else:
-                b = _given(inputs, right)
-            makers.append((a, b, transposed))
-    module = tf.Module()
-    module.weights = [b for _, b, _ in makers if not isinstance(b, str)]
-    signature = {name: tf.TensorSpec(shape, name=name) for name, shape in inputs.items()}
-
-    @tf.function(autograph=False)
-    def serve(**given):
-        return {
-            f"y{i}": tf.matmul(given[a], given[b] if isinstance(b, str) else b, transpose_b=t)
-            for i, (a, b, t) in enumerate(makers)
-        }
-
-    with tempfile.TemporaryDirectory() as folder:
-        save_module(module, folder, serve.get_concrete_function(**signature))
-        content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
-    runner = Runner(content, setting.threads)
-    for details in runner.interpreter.get_input_details():
-        values = generator.normal(size=details["shape"]).astype(np.float32)
-        runner.interpreter.set_tensor(details["index"], values)
-    return Contender(runner.interpreter.invoke)
+    for details in inputs:
+        # So that values neither grow nor vanish from block to block.
+        values = generator.normal(0, details["shape"][-2] ** -0.5, details["shape"])
+        runner.interpreter.set_tensor(details["index"], values.astype(np.float32))
+    # As large as the image and the scores.
+    image, scores = (math.prod(graph.tensors[i].shape) for i in (*graph.inputs, *graph.outputs))
+    runner.input = _nearest(inputs, image)
+    runner.output = _nearest(runner.interpreter.get_output_details(), scores)
+    image = runner.interpreter.get_tensor(runner.input["index"])
+    return Contender(lambda: runner(image))
 
 
-def _given(inputs: dict[str, tuple], shape: tuple) -> str:
-    name = "x_" + "_".join(map(str, shape))
-    inputs[name] = shape
-    return name
+def _nearest(details: list[dict], size: int) -> dict:
+    return min(details, key=lambda tensor: abs(math.prod(tensor["shape"]) - size))
 
 
 def _torch(setting: Setting) -> Contender:
@@ -247,12 +315,13 @@ def _torch(setting: Setting) -> Contender:
 
     model = _torch_model(setting)
     torch.set_num_threads(setting.threads)
+    images = _channels_first(setting.images)
 
     def logits(images: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            return model(torch.from_numpy(_channels_first(images))).logits.numpy()
+            return model(torch.from_numpy(images)).logits.numpy()
 
-    return Contender(lambda: logits(setting.images[:1]), None, logits(setting.images))
+    return Contender(lambda: logits(images[:1]), None, logits(images))
 
 
 def _onnx_runtime(setting: Setting) -> Contender:
@@ -320,13 +389,17 @@ def _litert_torch(setting: Setting) -> Contender:
 def _torch_model(setting: Setting) -> Any:
     import transformers
 
-    spec = setting.model.spec
-    if spec.pooling != "token" or spec.stem is not None:
-        raise UsageError("PyTorch's contenders are ViTs with a class token.")
+    _check_plain(setting)
     with tempfile.TemporaryDirectory() as folder:
         save_weights(setting.model, Path(folder) / "model.safetensors", "transformers")
         model = transformers.ViTForImageClassification.from_pretrained(folder)
     return model.eval()
+
+
+def _check_plain(setting: Setting) -> None:
+    spec = setting.model.spec
+    if not isinstance(spec, ViTSpec) or spec.pooling != "token" or spec.stem is not None:
+        raise UsageError("it has only ViTs with a class token and no stem.")
 
 
 def _onnx_file(setting: Setting, folder: str) -> Path:
@@ -348,8 +421,7 @@ def _tflite(content: bytes, setting: Setting, same_weights: bool = True) -> Cont
         runner.interpreter.resize_tensor_input(runner.input["index"], setting.images[:1].shape)
         runner.interpreter.allocate_tensors()
     logits = runner.predict(setting.images) if same_weights else None
-    runner(setting.images[:1])
-    return Contender(runner.interpreter.invoke, len(content), logits)
+    return Contender(lambda: runner(setting.images[:1]), len(content), logits)
 
 
 # name: the package that it needs beside ours, and how it is built.

@@ -29,9 +29,9 @@ from keras_vit.specs import Preprocessing
 from keras_vit.weights.names import weight_names
 
 # Readers of files count bytes in 31 bits; weights behind the flatbuffer lift that for some.
-_LARGEST = 2**31 - 1
-# For each weight, in files that hold them all in one type.
-_BYTES = {"float32": 4, "float16": 2}
+LARGEST = 2**31 - 1
+# For each weight, at least; int8 what is not listed.
+_BYTES = {"float32": 4, "float16": 2, "dynamic": 1, "int8": 1, "int4": 0.5}
 
 
 class Converter:
@@ -89,8 +89,7 @@ class Converter:
             RefusedError: the file would be larger than 2 GB.
         """
         precision = precision_of(quantize)
-        # Before the minutes that a conversion of this size takes.
-        _check_size(precision, self._weights * _BYTES.get(precision.name, 0))
+        check_file_size(quantize, self._weights)
         content = self.float_file(quantize)
         if precision.calibrated and precision.name not in self._ranges:
             self._ranges[precision.name] = measured_ranges(content, precision, self.calibration)
@@ -206,6 +205,20 @@ def check_convertible(model: Any, options: Any) -> None:
             )
 
 
+def check_file_size(quantize: str | None, parameters: int) -> None:
+    """Refuses, before the minutes that it takes, a file that no runtime would read.
+
+    Args:
+        quantize: its precision.
+        parameters: how many the model has.
+
+    Raises:
+        RefusedError: it would be larger than 2 GB.
+    """
+    precision = precision_of(quantize)
+    _check_size(precision, parameters * _BYTES.get(precision.name, 1))
+
+
 def release_memory() -> None:
     """Gives what is no longer used back to the system, before work that needs the room."""
     gc.collect()
@@ -236,12 +249,15 @@ def _followed(ours: ImageModel, features: Any, model: Any) -> tuple | None:
         return None
 
 
-def _check_size(precision: Precision, size: int) -> None:
-    if size > _LARGEST:
-        raise RefusedError(
-            f"the {precision.name} file would have {size / 1e9:.1f} GB, and runtimes read 2.1; "
-            "choose float16, dynamic or int8."
-        )
+def _check_size(precision: Precision, size: float) -> None:
+    if size <= LARGEST:
+        return
+    each = _BYTES.get(precision.name, 1)
+    smaller = [name for name, other in _BYTES.items() if other < each]
+    raise RefusedError(
+        f"the {precision.name} file would have {size / 1e9:.1f} GB, and runtimes read 2.1; choose "
+        f"{' or '.join(smaller) or 'a smaller model'}. Nothing was written."
+    )
 
 
 def _float32(variable: Any) -> np.ndarray:

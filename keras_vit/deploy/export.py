@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_vit import _files
+from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import normalise
-from keras_vit.deploy.convert import Converter, backbone, check_convertible, preprocessing_of
+from keras_vit.deploy.convert import (
+    Converter,
+    backbone,
+    check_convertible,
+    check_file_size,
+    preprocessing_of,
+)
 from keras_vit.deploy.flatbuffer import check_static
 from keras_vit.deploy.inspection import Inspection, inspect_file
-from keras_vit.deploy.parity import Verdict, compare
+from keras_vit.deploy.parity import Verdict, check_reference, compare
 from keras_vit.deploy.quantize import precision_of
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.runtimes import check_runtime
@@ -46,10 +53,10 @@ def export_tflite(
         path: the `.tflite` file, replaced whole.
         quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
         representative_data: inputs as the model takes them, preprocessed: an array
-            (n, height, width, 3), or an iterable or tf.data.Dataset of such batches, with or
-            without integer labels. The first 32 measure ranges of activations, all are compared.
-            Without it seeded noise is compared, a weaker check than real images, and precisions
-            that need ranges are refused.
+            (n, height, width, 3), with its integer labels a tuple (images, labels), or an iterable
+            or tf.data.Dataset of such batches. The first 32 measure ranges of activations, all are
+            compared. Without it seeded noise is compared, a weaker check than real images, and
+            precisions that need ranges are refused.
         max_images: how many of them are used.
         input: "float32", as Keras takes it, or "uint8": RGB pixels, scaled inside the file.
         output: "logits", "probabilities" or "features"; with layers of others after ours, what
@@ -63,19 +70,29 @@ def export_tflite(
 
     Raises:
         ParityError: the file differs by more than its precision explains; none is written.
-        UsageError: an unknown precision; data is missing or of another shape; a model of another
-            backend than TensorFlow that isn't ours.
+        RefusedError: the file would be larger than 2 GB, or has sizes known at run time only.
+        UsageError: an unknown precision; data is missing or of another shape; `path` is a folder;
+            a model of another backend than TensorFlow that isn't ours.
     """
     from keras_vit.deploy.graph import GraphOptions
 
     precision, options = precision_of(quantize), GraphOptions(input, output)
     check_convertible(model, options)
+    _checks.positive_integer("max_images", max_images)
+    if max_drop is not None:
+        _checks.not_negative("max_drop", max_drop)
+    if float_layers and not precision.rules:
+        raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
+    if Path(path).is_dir():
+        raise UsageError(f"{path} is a folder; name the .tflite file.")
+    check_file_size(quantize, model.count_params())
     inputs, targets = _inputs(model, representative_data, max_images)
     given = inputs if input == "float32" else to_pixels(inputs, preprocessing_of(model))
+    expected = expected_scores(model, given, output)
+    check_reference(expected)
     calibration = None if representative_data is None else given[:CALIBRATED]
     converter = Converter(model, [quantize], options, calibration)
     content = converter(quantize, float_layers)
-    expected = expected_scores(model, given, output)
     exported = judge(precision.name, content, options, given, expected, targets, float_layers)
     check(exported, max_drop)
     with _files.replacing(path) as temporary:
@@ -93,6 +110,7 @@ class Exported:
         inspection: what it needs and what the runtime does with it.
         options: what it takes and gives.
         float_layers: layers that were left float in a quantised file.
+        differences: of each block from the float file, see `layer_differences`.
     """
 
     content: bytes
@@ -100,6 +118,7 @@ class Exported:
     inspection: Inspection
     options: Any
     float_layers: tuple[str, ...] = ()
+    differences: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def judge(
@@ -119,13 +138,26 @@ def judge(
         options: what it takes and gives.
         given: images as it takes them (n, height, width, 3).
         expected: Keras' scores for them.
-        targets: the true classes (n,), where they are known.
+        targets: the true classes (n,), where they are known; features have none.
         float_layers: for the record.
     """
     runner = Runner(content)
-    verdict = compare(precision, expected, runner.predict(given), targets)
+    verdict = compared(precision, runner, options, given, expected, targets)
     inspection = inspect_file(content, runner=runner)
     return Exported(content, verdict, inspection, options, tuple(float_layers))
+
+
+def compared(
+    precision: str,
+    runner: Runner,
+    options: Any,
+    given: np.ndarray,
+    expected: np.ndarray,
+    targets: np.ndarray | None,
+) -> Verdict:
+    """The comparison alone, of a file that is loaded: see `judge`."""
+    features = options.output == "features"
+    return compare(precision, expected, runner.predict(given), targets, features)
 
 
 def check(
@@ -192,23 +224,40 @@ def _inputs(model: Any, data: Any, max_images: int) -> tuple[np.ndarray, np.ndar
     if data is None:
         noise = np.random.default_rng(0).uniform(-1, 1, (min(max_images, 16), *shape))
         return noise.astype(np.float32), None
-    batches, targets, count = [], [], 0
-    for item in [data] if isinstance(data, np.ndarray) else data:
-        labelled = isinstance(item, (tuple, list))
-        batch = np.asarray(item[0] if labelled else item)
-        batch = batch[None] if batch.shape == shape else batch
-        if batch.dtype.kind != "f" or batch.shape[1:] != shape:
-            raise UsageError(
-                f"representative_data must be preprocessed floats (n, *{shape}). "
-                f"Received: {batch.dtype} {batch.shape}; keras_vit.preprocess makes them."
-            )
-        batches.append(batch.astype(np.float32))
-        targets.append(np.atleast_1d(np.asarray(item[1])) if labelled else None)
-        count += len(batch)
+    # An array, and images with their labels as `fit` takes them, are one batch.
+    whole = isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2)
+    batches, count = [], 0
+    for item in [data] if whole else data:
+        batches.append(_batch(item, shape))
+        count += len(batches[-1][0])
         if count >= max_images:
             break
     if not count:
         raise UsageError("representative_data holds no image.")
-    known = all(t is not None and t.dtype.kind in "iu" and t.ndim == 1 for t in targets)
-    labels = np.concatenate(targets)[:max_images] if known else None
-    return np.concatenate(batches)[:max_images], labels
+    images, labels = zip(*batches, strict=True)
+    known = all(targets is not None for targets in labels)
+    targets = np.concatenate(labels)[:max_images] if known else None
+    return np.concatenate(images)[:max_images], targets
+
+
+def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+    """The images (n, *shape) and the labels (n,) of an item of a data set."""
+    labelled = isinstance(item, (tuple, list))
+    images = np.asarray(item[0] if labelled else item)
+    images = images[None] if images.shape == shape else images
+    if images.dtype.kind != "f" or images.shape[1:] != shape:
+        raise UsageError(
+            f"representative_data must be preprocessed floats (n, *{shape}). "
+            f"Received: {images.dtype} {images.shape}; keras_vit.preprocess makes them."
+        )
+    if not np.isfinite(images).all():
+        raise UsageError("representative_data must be finite. Received: NaN or infinity in it.")
+    if not labelled or len(item) < 2:
+        return images.astype(np.float32), None
+    targets = np.atleast_1d(np.asarray(item[1]))
+    if targets.dtype.kind not in "iu" or targets.shape != (len(images),):
+        raise UsageError(
+            f"labels must be integers ({len(images)},), the classes of the images. "
+            f"Received: {targets.dtype} {targets.shape}; leave them out if there are none."
+        )
+    return images.astype(np.float32), targets

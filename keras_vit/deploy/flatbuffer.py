@@ -25,6 +25,10 @@ Model = bytes | bytearray | str | os.PathLike
 # Operators whose further inputs are weights, named after their layers.
 _WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"}
 _NUMPY = {"float32": "<f4", "float16": "<f2", "int32": "<i4"}
+# Numbers of the schema: the fields that are texts, and a kind of quantisation.
+_TENSOR_NAME, _CUSTOM_CODE, _METADATA_NAME, _BLOCKWISE = 10, 6, 4, 2
+# More entries of a list or bytes of a name than this only a damaged file claims.
+_MOST = 1 << 16
 # TensorFlow's own scopes: they start with a capital (Gelu, BiasAdd, Tensordot), but for two.
 _NO_LAYER = re.compile(r"[A-Z].*|(moments|einsum)(_\d+)?")
 
@@ -156,16 +160,22 @@ def read_graph(model: Model) -> Graph:
             raise UsageError(
                 f"{name}: expected a model of one graph. Received: {file.SubgraphsLength()}."
             )
-        graph = schema.SubGraphT.InitFromObj(file.Subgraphs(0))
-        codes = [code_name(file.OperatorCodes(i)) for i in range(file.OperatorCodesLength())]
+        graph = file.Subgraphs(0)
+        codes = [code_name(code) for code in _items(file, "OperatorCodes")]
+        tensors = tuple(_tensor(tensor, file, content) for tensor in _items(graph, "Tensors"))
         found = Graph(
-            tuple(_tensor(tensor, file, content) for tensor in graph.tensors),
-            tuple(_operator(i, op, *codes[op.opcodeIndex]) for i, op in enumerate(graph.operators)),
-            tuple(map(int, graph.inputs)),
-            tuple(map(int, graph.outputs)),
+            tensors,
+            tuple(
+                _operator(i, operator, *codes[operator.OpcodeIndex()], len(tensors))
+                for i, operator in enumerate(_items(graph, "Operators"))
+            ),
+            _indices(graph, "Inputs", len(tensors)),
+            _indices(graph, "Outputs", len(tensors)),
             _stated_runtime(file),
         )
-    except (struct.error, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except UsageError:
+        raise
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UsageError(f"{name} is not a TFLite model: {error}.") from None
     foreign = [
         operator for operator in found.operators if operator.name not in _builtins().values()
@@ -214,8 +224,7 @@ def code_name(code: Any) -> tuple[str, int]:
     """The name and version in a schema's `OperatorCode`; of a custom operator, its own name."""
     # Codes above 127 stand in the newer of two fields; older files fill only the older.
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    custom = code.CustomCode()
-    return custom.decode() if custom else _builtins()[number], code.Version()
+    return _text(code, _CUSTOM_CODE) or _builtins()[number], code.Version()
 
 
 def _content(model: Model) -> tuple[Any, str]:
@@ -235,57 +244,84 @@ def _content(model: Model) -> tuple[Any, str]:
     return content, name
 
 
+def _items(table: Any, name: str) -> list[Any]:
+    """The entries of one of a table's lists."""
+    count = getattr(table, f"{name}Length")()
+    if count > _MOST:
+        raise ValueError(f"it claims {count} {name}")
+    return [getattr(table, name)(i) for i in range(count)]
+
+
+def _text(table: Any, field: int) -> str:
+    """A text of a table, "" where it has none."""
+    place = table._tab.Offset(field)
+    if not place:
+        return ""
+    length = table._tab.VectorLen(place)  # the schema's own methods copy first
+    if length > _MOST:
+        raise ValueError(f"it claims a text of {length} bytes")
+    return table._tab.String(place + table._tab.Pos).decode()
+
+
+def _indices(table: Any, name: str, tensors: int, least: int = 0) -> tuple[int, ...]:
+    """A list of indices of tensors."""
+    found = _items(table, name)
+    absent = [i for i in found if not least <= i < tensors]
+    if absent:
+        raise IndexError(f"it claims a tensor {absent[0]} of {tensors}")
+    return tuple(found)
+
+
 def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
-    signature = tensor.shapeSignature
-    shape = tensor.shape if signature is None else signature
-    buffer = file.Buffers(tensor.buffer)
+    if tensor.Buffer() >= file.BuffersLength():
+        raise IndexError(f"it claims a buffer {tensor.Buffer()} of {file.BuffersLength()}")
+    buffer = file.Buffers(tensor.Buffer())
     constant = buffer.DataLength() > 0 or buffer.Size() > 0
-    shape = () if shape is None else tuple(map(int, shape))
-    dtype = _dtypes()[tensor.type]
-    quantisation = tensor.quantization
-    scales, points = (
-        [] if values is None else values
-        for values in (getattr(quantisation, name, None) for name in ("scale", "zeroPoint"))
-    )
+    shape = tuple(_items(tensor, "ShapeSignature") or _items(tensor, "Shape"))
+    dtype = _dtypes()[tensor.Type()]
+    told = tensor.Quantization()
+    scales = [] if told is None or told.ScaleIsNone() else told.ScaleAsNumpy()
+    points = [] if told is None or told.ZeroPointIsNone() else told.ZeroPointAsNumpy()
     single = constant and math.prod(shape) == 1 and dtype in _NUMPY
     return Tensor(
-        name=(tensor.name or b"").decode(),
+        name=_text(tensor, _TENSOR_NAME),
         dtype=dtype,
         shape=shape,
         constant=constant,
-        value=_first(buffer, content, dtype) if single else None,
+        value=_first(buffer, content, _NUMPY[dtype]) if single else None,
         scales=len(scales),
         scale=float(scales[0]) if len(scales) == 1 else 0.0,
         zero_point=int(points[0]) if len(points) == 1 else 0,
-        blocks=type(getattr(quantisation, "details", None)).__name__ == "BlockwiseQuantizationT",
+        blocks=told is not None and told.DetailsType() == _BLOCKWISE,
     )
 
 
 def _first(buffer: Any, content: Any, dtype: str) -> float:
     # A buffer behind the flatbuffer is told by its place in the file.
-    start, size = buffer.Offset(), buffer.Size()
-    raw = content[start : start + size] if size else buffer.DataAsNumpy().tobytes()
-    return np.frombuffer(raw, _NUMPY[dtype], count=1)[0].item()
+    inside = buffer.Size() == 0
+    raw, start = (buffer.DataAsNumpy(), 0) if inside else (content, buffer.Offset())
+    return np.frombuffer(raw, dtype, 1, start)[0].item()
 
 
-def _operator(index: int, operator: Any, name: str, version: int) -> Operator:
-    inputs = [] if operator.inputs is None else operator.inputs
+def _operator(index: int, operator: Any, name: str, version: int, tensors: int) -> Operator:
+    from ai_edge_litert import schema_py_generated as schema
+
+    options = schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions())
     return Operator(
         index,
         name,
         version,
-        tuple(None if i < 0 else int(i) for i in inputs),
-        tuple(map(int, operator.outputs)),
-        dict(vars(operator.builtinOptions)) if operator.builtinOptions else {},
+        tuple(None if i < 0 else i for i in _indices(operator, "Inputs", tensors, least=-1)),
+        _indices(operator, "Outputs", tensors),
+        dict(vars(options)) if options else {},
     )
 
 
 def _stated_runtime(file: Any) -> str | None:
-    for i in range(file.MetadataLength()):
-        entry = file.Metadata(i)
-        if entry.Name() == b"min_runtime_version":
+    for entry in _items(file, "Metadata"):
+        if _text(entry, _METADATA_NAME) == "min_runtime_version":
             data = file.Buffers(entry.Buffer()).DataAsNumpy()
-            return bytes(data).rstrip(b"\0").decode() or None if len(data) else None
+            return bytes(data[:_MOST]).rstrip(b"\0").decode() or None if len(data) else None
     return None
 
 

@@ -18,7 +18,7 @@ _LONGEST = 24  # characters of a name
 
 
 def plot(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]) -> bytes:
-    """Size, and latency where it was measured, against accuracy or, without labels, agreement.
+    """Size and latency against accuracy; without labels agreement, without classes the cosine.
 
     Args:
         descriptions: what each bundle's model.json says, by the name of its folder.
@@ -41,8 +41,11 @@ def plot(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured])
 def draw(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]) -> Any:
     """The matplotlib figure of `plot`; its names overlap neither each other nor a point."""
     parities = {name: description["parity"] for name, description in descriptions.items()}
-    known = any(parity.get("accuracy") is not None for parity in parities.values())
-    worth = "accuracy" if known else "agreement"
+    worth = next(
+        figure
+        for figure in ("accuracy", "agreement", "cosine")
+        if any(parity.get(figure) is not None for parity in parities.values())
+    )
     heights = {n: 100 * p[worth] for n, p in parities.items() if p.get(worth) is not None}
     keras = {p.get("keras_accuracy") for p in parities.values()} - {None}
     lines = sorted(100 * accuracy for accuracy in keras)

@@ -11,19 +11,20 @@ import dataclasses
 import io
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import numpy as np
 
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit._quiet import quiet
-from keras_vit.deploy.flatbuffer import Graph, Operator, read_graph
+from keras_vit.deploy.flatbuffer import Graph, Model, Operator, read_graph
 from keras_vit.deploy.runtimes import state_versions
 
 Kind = Literal["float", "float16", "dynamic8", "dynamic4", "static8", "static16"]
 _BLOCK = 32  # inputs of a kernel that share a scale in int4
 _PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
+_MOST_STEPS = 2**30  # of a bias, half of what an int32 holds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +124,9 @@ def quantized(
     Raises:
         UsageError: ranges are needed and there are no images, or a layer has another name.
     """
-    graph = read_graph(content)
-    kept = _checked(graph, float_layers)
+    graph, kept = read_graph(content), frozenset(float_layers)
+    if kept:
+        check_layers(content, kept)
     if not precision.rules:
         return content
     recipe = _recipe(graph, precision, kept)
@@ -166,10 +168,11 @@ def measured_ranges(
         measured.calibrate({signature: list(images)}, manager)
     # What the library quantises constants with must have their rank; profiling forgets it.
     ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
-    return {
+    ranges = {
         name: {key: np.reshape(value, (1,) * ranks[name]) for key, value in found.items()}
         for name, found in measured.get_model_qsvs().items()
     }
+    return ranges | _kernel_ranges(graph, measured._tfl_interpreter.get_tensor, ranges)
 
 
 def check_calibration(precision: Precision, calibration: np.ndarray | None) -> None:
@@ -181,9 +184,46 @@ def check_calibration(precision: Precision, calibration: np.ndarray | None) -> N
         )
 
 
+def check_layers(content: Model, names: Iterable[str]) -> None:
+    """Raises a `UsageError` where a name is of no layer with a kernel."""
+    known = _layers(read_graph(content))
+    for name in sorted(set(names) - known.keys()):
+        raise UsageError(
+            f"the model has no layer {name!r} to keep float; {did_you_mean(name, known)}"
+        )
+
+
 def quantizable_layers(content: bytes) -> list[str]:
     """The layers of a file with a kernel, in the order of execution."""
     return list(_layers(read_graph(content)))
+
+
+def _kernel_ranges(
+    graph: Graph, value: Callable[[int], np.ndarray], ranges: dict[str, Any]
+) -> dict[str, Any]:
+    """Ranges of the kernels whose channels are too small for their biases.
+
+    A bias is an int32 in steps of the scale of the input times that of its channel. Where weights
+    have died away, the bias would not fit and be cut off, to nothing where all are zero; there the
+    channel gets the scale that the bias needs.
+    """
+    found = {}
+    for operator in graph.operators:
+        if operator.name not in _PRODUCTS or len(operator.inputs) < 3:
+            continue
+        given, kernel, bias = operator.inputs[:3]
+        tensors = graph.tensors
+        if bias is None or not tensors[kernel].constant or tensors[given].name not in ranges:
+            continue
+        read = ranges[tensors[given].name]
+        step = float(np.max(read["max"]) - np.min(read["min"])) / 255
+        weights = value(kernel)
+        largest = np.abs(weights).max(tuple(range(1, weights.ndim)), keepdims=True)
+        needed = np.abs(value(bias)).reshape(largest.shape) * 127 / (max(step, 1e-9) * _MOST_STEPS)
+        if (needed > largest).any():
+            largest = np.maximum(largest, needed).astype(np.float32)
+            found[tensors[kernel].name] = {"min": -largest, "max": largest}
+    return found
 
 
 def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) -> list[dict]:
@@ -225,15 +265,6 @@ def _layers(graph: Graph) -> dict[str, list[Operator]]:
         if operator.name in _PRODUCTS:
             found.setdefault(graph.layer(operator), []).append(operator)
     return found
-
-
-def _checked(graph: Graph, names: Iterable[str]) -> frozenset[str]:
-    names, known = frozenset(names), _layers(graph)
-    for name in sorted(names - known.keys()):
-        raise UsageError(
-            f"the model has no layer {name!r} to keep float; {did_you_mean(name, known)}"
-        )
-    return names
 
 
 def _scope(graph: Graph, operator: Operator) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from keras_vit import _files
@@ -22,6 +23,7 @@ def write_report(
     folder: str | os.PathLike,
     descriptions: dict[str, dict[str, Any]],
     measured: dict[str, Measured],
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Writes table.json, card.md and plot.png beside bundles.
 
@@ -32,6 +34,7 @@ def write_report(
         folder: of the bundles.
         descriptions: what each bundle's model.json says, by the name of its folder.
         measured: what each costs, by the same names; one may be missing.
+        refused: what was asked for too and not written, and why.
 
     Raises:
         ImportError: matplotlib is not installed; nothing is written.
@@ -42,9 +45,8 @@ def write_report(
     figures = _earlier_figures(folder, earlier) | measured
     files = dict(sorted({**earlier, **descriptions}.items(), key=_order))
     picture = plot(files, figures)
-    text = card(
-        files, table(files, figures), figures, _labels(folder, files), machine(), tuple(earlier)
-    )
+    labels = _labels(folder, files)
+    text = card(files, table(files, figures), figures, labels, machine(), tuple(earlier), refused)
     with _files.replacing(folder / "plot.png") as temporary:
         temporary.write_bytes(picture)
     _files.write_text(folder / "card.md", text)
@@ -57,6 +59,7 @@ def write_report(
             _row(name, description, figures.get(name)) | {"earlier": name in earlier}
             for name, description in files.items()
         ],
+        "refused": dict(refused),
     }
     _files.write_json(folder / "table.json", record)
 

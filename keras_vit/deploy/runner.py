@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit._quiet import quiet
 
 
@@ -18,23 +18,33 @@ class Runner:
     Where the file takes or gives integers with a scale, floats go in and come out all the same.
 
     Args:
-        model: the file, or its bytes.
+        model: the file, which is mapped and not loaded, or its bytes.
         threads: of the interpreter.
 
     Raises:
         UsageError: the file is absent or not a TFLite model.
+        RefusedError: LiteRT does not take it: it has weights that are not finite, or operators that
+            are not there.
     """
 
     def __init__(self, model: str | os.PathLike | bytes, threads: int = 2):
-        content = model if isinstance(model, bytes) else _read(Path(model))
+        in_memory = isinstance(model, bytes)
+        name = "the model" if in_memory else str(model)
+        if not in_memory and not Path(model).is_file():
+            raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
+        given = {"model_content": model} if in_memory else {"model_path": os.fspath(model)}
         interpreter = interpreter_class()
         try:
             with quiet():
-                self.interpreter = interpreter(model_content=content, num_threads=threads)
+                self.interpreter = interpreter(**given, num_threads=threads)
                 self.interpreter.allocate_tensors()
         except ValueError as error:
-            name = "the model" if isinstance(model, bytes) else model
-            raise UsageError(f"{name} is not a TFLite model: {error}.") from None
+            raise UsageError(f"{name} is not a TFLite model: {_line(error)}.") from None
+        except RuntimeError as error:
+            raise RefusedError(
+                f"LiteRT does not take {name}: {_line(error)}; are all weights finite, and all "
+                "operators TFLite's own?"
+            ) from None
         self.input = self.interpreter.get_input_details()[0]
         self.output = self.interpreter.get_output_details()[0]
 
@@ -71,7 +81,5 @@ def interpreter_class() -> Any:
     return Interpreter
 
 
-def _read(path: Path) -> bytes:
-    if not path.is_file():
-        raise UsageError(f"{path}: expected a .tflite file; there is no such file.")
-    return path.read_bytes()
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")

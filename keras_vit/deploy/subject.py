@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +68,12 @@ class Subject:
             return normalise(pixels, how), None
         images, targets = load(self.source, _evenly(self.held_out, count), self.preprocessing)
         return images, targets if self.labelled else None
+
+    def pictures(self, count: int) -> Iterator[np.ndarray] | None:
+        """Compared images as they are stored, uint8 (height, width, 3); None without pictures."""
+        if self.source is None:
+            return None
+        return (self.source.image(int(i)) for i in _evenly(self.held_out, count))
 
     def picture(self) -> np.ndarray:
         """One of the compared images as it is stored, uint8 (height, width, 3)."""
@@ -145,4 +151,6 @@ def of_weights(
 
 
 def _evenly(indices: Sequence[int], count: int) -> np.ndarray:
-    return np.asarray(indices)[:: -(-len(indices) // count)]
+    indices = np.asarray(indices)
+    count = min(count, len(indices))
+    return indices[np.arange(count) * len(indices) // max(count, 1)]

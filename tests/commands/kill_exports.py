@@ -1,7 +1,8 @@
 """Kills exports at random moments: python tests/commands/kill_exports.py --run runs/demo --kills 20
 
 Every second export takes pixels instead of floats, so that the old bundle and the new one differ.
-Whatever the moment, each bundle must be one of the two, whole.
+Whatever the moment, each bundle must be one of the two, whole; and a last export that is not killed
+must clear away what the others left.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ def main() -> None:
         killed = 0
         for i in range(arguments.kills):
             killed += _export_killed_after(moments.uniform(0, seconds), run, INPUTS[(i + 1) % 2])
+        left = len(_hidden(run))
+        if _start(run, INPUTS[0]).wait() or _hidden(run):
+            sys.exit(f"after a whole export there are still {_hidden(run)}")
     print(f"{arguments.kills} exports, {killed} killed before their end; every bundle is whole")
+    print(f"{left} unfinished folders were left, none after one more export")
 
 
 def _start(run: Path, taken: str) -> subprocess.Popen:
@@ -60,6 +65,10 @@ def _export_killed_after(seconds: float, run: Path, taken: str) -> bool:
     held = {name: bundle["input"]["dtype"] for name, bundle in bundles.items()}
     print(f"{taken}, {'killed' if killed else 'ended'} after {seconds:4.1f} s: {held}", flush=True)
     return killed
+
+
+def _hidden(run: Path) -> list[str]:
+    return sorted(str(path.relative_to(run)) for path in run.rglob(".*"))
 
 
 if __name__ == "__main__":

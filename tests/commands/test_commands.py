@@ -42,23 +42,24 @@ def test_help_shows_the_defaults_of_the_recipe(invoke, tmp_path):
     assert "(default: sgd)" in text
 
 
-def test_pictures_to_bundle_to_report(command, image_folder, tmp_path):
+def test_pictures_to_bundle_to_report(invoke, command, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "torn.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "runs").mkdir()
-    fitted = command(
-        "train/fit.py", "--data", image_folder, "--model", "ViT_Pico4", "--out", "runs/mine",
-        *QUICK, "--augment", "none", cwd=tmp_path, check=0,
+    code, out, error = invoke(
+        "train/fit.py", "--data", image_folder, "--model", tiny_model, "--out", "runs/mine",
+        *QUICK, "--augment", "none", cwd=tmp_path,
     )  # fmt: skip
-    assert "torn.jpg: " in fitted.stderr
-    assert "skipped 1 unreadable pictures" in fitted.stderr
-    assert "held-out accuracy" in fitted.stdout
+    assert code == 0
+    assert "torn.jpg: " in error
+    assert "skipped 1 unreadable pictures" in error
+    assert "held-out accuracy" in out
     exported = command(
         "export/to_tflite.py", "--quantize", "none", "int8", cwd=tmp_path, check=0
     )  # without --run: the newest
     assert exported.stderr == ""
     for precision in ("float32", "int8"):
         description, golden = deploy.read_bundle(tmp_path / "runs/mine/export" / precision)
-        assert description["model"] == "ViT-Pico_4"
+        assert description["model"] == tiny_model
         assert description["parity"]["images"] == 2
         assert precision in exported.stdout
         runner = deploy.Runner(tmp_path / "runs/mine/export" / precision / "model.tflite")
@@ -84,9 +85,9 @@ def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path
 
 
 @pytest.mark.once
-def test_no_run_is_said_in_one_line_with_the_way_to_make_one(command, tmp_path):
-    result = command("export/to_tflite.py", cwd=tmp_path)
-    line = one_line(result.returncode, result.stderr)
+def test_no_run_is_said_in_one_line_with_the_way_to_make_one(invoke, tmp_path):
+    code, _, error = invoke("export/to_tflite.py", cwd=tmp_path)
+    line = one_line(code, error)
     assert line.startswith("to_tflite.py: no run under ")
     assert line.endswith("make one with: python train/fit.py --data digits --out runs/digits")
 
@@ -104,7 +105,7 @@ def test_no_run_is_said_in_one_line_with_the_way_to_make_one(command, tmp_path):
         (["--batch-size", "many"], "Error parsing --batch-size"),
         (["--epochs", "3"], "Unrecognized options: --epochs"),
         (["--weights", "none.npz"], "none.npz: expected a .npz file"),
-        (["--out", "half"], "half is not empty and holds no run"),
+        (["--out", "half", "--model", "ViT_Pico4"], "half is not empty and holds no run"),
         (["--data", "pictures", "--out", "pictures/run"], "lies inside the data"),
         (["--seed", "8589934592"], "seed must be below 2**32"),
     ],
@@ -133,8 +134,8 @@ def test_mistakes_with_a_run_are_one_line(invoke, tmp_path, script, arguments, m
     assert message in one_line(code, error)
 
 
-def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tmp_path):
-    arguments = ("--data", image_folder, "--model", "ViT_Pico4", "--out", "run", *QUICK)
+def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tiny_model, tmp_path):
+    arguments = ("--data", image_folder, "--model", tiny_model, "--out", "run", *QUICK)
     assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
     moved = image_folder.rename(tmp_path / "moved")
     code, _, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
@@ -155,9 +156,9 @@ def test_weights_that_do_not_fit_are_one_line(invoke, image_folder, fixtures, tm
 
 
 @pytest.mark.once
-def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(command, trained_run, tmp_path):
+def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
-    command("export/to_tflite.py", "--run", run, cwd=tmp_path, check=0)
+    assert invoke("export/to_tflite.py", "--run", run, cwd=tmp_path)[0] == 0
     bundle = run / "export" / "float32"
     before = (bundle / "model.json").read_bytes()
     size = (bundle / "model.tflite").stat().st_size
@@ -182,8 +183,8 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(command, trained_run,
 
 def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, ROOT / "train/fit.py", "--out", "run", "--image-size", "16",
-         "--no-jit", "--duration", "1000 epochs"],
+        [sys.executable, ROOT / "train/fit.py", "--out", "run", "--model", "ViT_Pico4",
+         "--image-size", "8", "--no-jit", "--duration", "1000 epochs"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
     )  # fmt: skip

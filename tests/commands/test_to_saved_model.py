@@ -102,7 +102,9 @@ def test_killed_on_the_way_the_old_one_stays(trained_run, tmp_path):
     arguments = ["--run", trained_run.path, "--out", folder]
     process = subprocess.Popen([sys.executable, ROOT / COMMAND, *arguments], stdout=subprocess.PIPE)
     deadline = time.monotonic() + 120
-    while not list(tmp_path.glob(".served*/saved_model.pb")) and time.monotonic() < deadline:
+    while (
+        not list(tmp_path.glob(".served.*/served/saved_model.pb")) and time.monotonic() < deadline
+    ):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

@@ -49,9 +49,8 @@ def test_a_run_becomes_bundles_that_a_recipe_makes_again(invoke, trained_run, tm
     assert description["input"]["shape"] == [1, 16, 16, 3]
     before = (run / "export" / "auto" / "model.tflite").read_bytes()
     recipe = tmp_path / "kept.json"
-    recipe.write_text(
-        json.dumps({"format": 1, "base": "int8", "float_layers": ["head"], "sensitivity": {}})
-    )
+    found = json.loads((run / "export" / "auto" / "recipe.json").read_text())
+    recipe.write_text(json.dumps(found | {"float_layers": ["head"]}))
     arguments = (*arguments, "--quantize", "auto", "--recipe", recipe, "--out", "again")
     assert invoke(COMMAND, *arguments, cwd=tmp_path)[0] == 0
     description, _ = deploy.read_bundle(tmp_path / "again" / "auto")
@@ -106,6 +105,9 @@ def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
     assert "needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; export int8" in line
     bundles = {path.name for path in (tmp_path / "bundles").iterdir() if path.is_dir()}
     assert bundles == {"float32"}
+    record = json.loads((tmp_path / "bundles" / "table.json").read_text())
+    assert record["refused"] == {"dynamic": line.removeprefix("to_tflite.py: ")}
+    assert "## Refused" in (tmp_path / "bundles" / "card.md").read_text()
 
 
 def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp_path):
@@ -129,6 +131,7 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
         (["--representative", "digits"], "--model and --representative go with --weights"),
         (["--weights", "a.npz", "--run", "run"], "expected --run or --weights. Received: both"),
         (["--weights", "a.npz"], "--weights need --out, the folder for the bundles"),
+        (["--weights", "a.npz", "--data", "pictures"], "weights take --representative"),
         (["--weights", "a.npz", "--out", "b"], "a.npz: expected a .npz or .safetensors file"),
         (["--run", "nowhere"], "nowhere: expected a run folder"),
         ([], "no run under"),
@@ -170,7 +173,10 @@ def test_killed_while_it_writes_the_old_bundle_stays(invoke, trained_run, tmp_pa
         [sys.executable, ROOT / COMMAND, *arguments], stdout=subprocess.PIPE, cwd=tmp_path
     )
     deadline = time.monotonic() + 120
-    while not list(bundle.parent.glob(".float32.*/model.tflite")) and time.monotonic() < deadline:
+    while (
+        not list(bundle.parent.glob(".float32.*/float32/model.tflite"))
+        and time.monotonic() < deadline
+    ):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)

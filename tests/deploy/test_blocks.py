@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.deploy import block_differences, first_difference
+from keras_vit.deploy import Runner, first_difference, layer_differences, quantizable_layers
 
 pytestmark = pytest.mark.once
 
 
-def test_the_block_that_int8_spoils_is_the_first_to_differ(sample, sensitive):
+SPOILED = "encoderblock_1/mlp/dense_1"
+
+
+def test_the_layer_that_int8_spoils_is_the_first_to_differ(sample, sensitive):
     few = sample.images[:4]
-    good, bad = (
-        block_differences(s.converter.float_file("int8"), s.file("int8"), few)
+    (blocks, layers), (bad_blocks, bad_layers) = (
+        layer_differences(s.converter.float_file("int8"), s.file("int8"), few)
         for s in (sample, sensitive)
     )
-    assert list(good) == list(bad) == ["encoderblock_0", "encoderblock_1"]
-    assert 0 < good["encoderblock_0"] < 0.05
-    assert first_difference(good) is None
-    assert bad["encoderblock_0"] < 0.05
-    assert bad["encoderblock_1"] > 0.1
-    assert first_difference(bad) == "encoderblock_1"
+    assert list(blocks) == list(bad_blocks) == ["encoderblock_0", "encoderblock_1"]
+    assert set(layers) == set(quantizable_layers(sample.file("int8")))
+    assert 0 < min(layers.values()) < max(layers.values()) < 0.1
+    assert first_difference(blocks) is first_difference(layers) is None
+    assert bad_blocks["encoderblock_0"] < 0.05
+    assert first_difference(bad_blocks) == "encoderblock_1"
+    assert first_difference(bad_layers) == SPOILED
 
 
 def test_the_first_is_told_by_order_and_not_by_size():
@@ -33,22 +38,32 @@ def test_the_first_is_told_by_order_and_not_by_size():
 
 def test_difference_is_the_largest_of_all_images(sample):
     contents = sample.converter.float_file("int8"), sample.file("int8")
-    alone = [block_differences(*contents, image[None]) for image in sample.images[:3]]
-    together = block_differences(*contents, sample.images[:3])
+    alone = [layer_differences(*contents, image[None])[0] for image in sample.images[:3]]
+    together, _ = layer_differences(*contents, sample.images[:3])
     assert together == {name: max(found[name] for found in alone) for name in together}
+
+
+def test_difference_is_the_share_of_the_norm(sample):
+    # Of the last layer, whose output is the file's.
+    contents = sample.converter.float_file("int8"), sample.file("int8")
+    expected, found = (Runner(content).predict(sample.images[:1]) for content in contents)
+    _, layers = layer_differences(*contents, sample.images[:1])
+    share = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+    assert layers["head"] == pytest.approx(share, rel=0.05)
 
 
 def test_units_of_a_hybrid_are_blocks_and_a_file_equals_itself(graph_file, pictures):
     stem = keras_vit.ResNetStem((2,))
     spec = keras_vit.ViTSpec(1, 48, 1, 3, 64, stem=stem)
     content = graph_file(spec, (32, 32))
-    assert block_differences(content, content, pictures(2, (32, 32))) == {
-        "block1_unit1": 0.0,
-        "block1_unit2": 0.0,
-        "encoderblock_0": 0.0,
-    }
+    blocks, layers = layer_differences(content, content, pictures(2, (32, 32)))
+    assert blocks == {"block1_unit1": 0.0, "block1_unit2": 0.0, "encoderblock_0": 0.0}
+    assert set(layers.values()) == {0.0}
 
 
-def test_a_file_without_float_blocks_has_none_to_compare(sample):
+def test_files_of_integers_throughout_are_compared_by_what_they_stand_for(sample):
     reference = sample.converter.float_file("int8-full")
-    assert block_differences(reference, sample.file("int8-full"), sample.images[:1]) == {}
+    blocks, layers = layer_differences(reference, sample.file("int8-full"), sample.images[:1])
+    assert list(blocks) == ["encoderblock_0", "encoderblock_1"]
+    assert 0 < layers["patch_encoder/projection"] < 0.05  # nothing has been lost before it
+    assert all(0.01 < value < 0.6 for value in blocks.values())

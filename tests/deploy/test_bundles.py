@@ -12,12 +12,16 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.data import digits
-from keras_vit.deploy import subject
+from keras_vit.deploy import convert, subject
 from keras_vit.deploy.bundles import Demands, export_bundles
 from keras_vit.deploy.graph import GraphOptions
 
 QUICK = Demands(images=24, calibrate=16)
 SPOILED = "encoderblock_1/mlp/dense_1"
+RECIPE = {
+    **{"format": 1, "base": "int8", "model": "ViT-Test", "chosen_on": "2 images of digits"},
+    **{"float_layers": [], "sensitivity": {"head": 0.5}},
+}
 
 
 @pytest.fixture
@@ -42,10 +46,11 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     written, refused = export_bundles(given, names, tmp_path, None, demands, say=said.append)
     assert list(written) == ["float32", "auto"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "float32"]
-    int8, dynamic = refused
+    assert list(refused) == ["int8", "dynamic"]
+    int8, dynamic = refused.values()
     assert int8.startswith("the int8 file must agree with Keras on 97.0% of 16 images. Received:")
-    assert "nothing was written. Its blocks differ from the float file's by more than a" in int8
-    assert "a tenth from encoderblock_1 on, most in encoderblock_1 (" in int8
+    assert "nothing was written. Its layers differ from the float file's by more than a" in int8
+    assert f"a tenth from {SPOILED} on, most in {SPOILED} (" in int8
     assert "FULLY_CONNECTED version 12 (float32 by int8 with a scale for each channel, " in dynamic
     assert "needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; export int8" in dynamic
     # Auto holds the budget that int8 does not, with the one layer left float that spoils it.
@@ -53,6 +58,9 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     recipe = json.loads((tmp_path / "auto" / "recipe.json").read_text())
     assert (recipe["format"], recipe["base"], recipe["float_layers"]) == (1, "int8", [SPOILED])
     assert max(recipe["sensitivity"], key=recipe["sensitivity"].get) == SPOILED
+    assert (recipe["model"], recipe["chosen_on"]) == ("ViT-Test", "16 images of digits")
+    assert list(written["auto"]["blocks"]) == ["encoderblock_0", "encoderblock_1"]
+    assert 0 < max(written["auto"]["blocks"].values()) < 0.1
     assert not (tmp_path / "float32" / "recipe.json").exists()
     assert given.model is None  # it and the conversion need not fit into memory together
     assert said[0] == "Keras on 16 images of digits"
@@ -72,7 +80,7 @@ def test_pixels_in_and_probabilities_out_of_a_run(trained_run, tmp_path):
     given = subject.of_run(trained_run.path)
     demands = dataclasses.replace(QUICK, max_drop=10.0)  # three epochs leave near ties
     written, refused = export_bundles(given, ["int8"], tmp_path, options, demands)
-    assert refused == []
+    assert refused == {}
     description, golden = deploy.read_bundle(tmp_path / "int8")
     assert description == written["int8"]
     assert description["parity"]["images_from"] == "held-out images of digits"
@@ -89,18 +97,31 @@ def test_where_labels_are_known_the_accuracy_decides(trained_run, spoiled, tmp_p
         written, refused = export_bundles(given, ["int8"], tmp_path, None, demands)
         assert (len(written), len(refused)) == (count, 1 - count)
         if refused:
-            assert "the int8 file may lose 0.5 points of accuracy. Received: " in refused[0]
-            assert "nothing was written. Its blocks differ" in refused[0]
+            assert "the int8 file may lose 0.5 points of accuracy. Received: " in refused["int8"]
+            assert "nothing was written. Its layers differ" in refused["int8"]
     parity = written["int8"]["parity"]
     assert parity["keras_accuracy"] - parity["accuracy"] > 0.005
 
 
-def test_int8_full_that_is_refused_says_why_without_float_blocks(digits_of, tmp_path):
-    written, refused = export_bundles(digits_of(), ["int8-full"], tmp_path, None, QUICK)
-    assert written == {}
-    [line] = refused
-    assert line.startswith("the int8-full file must agree with Keras on ")
-    assert line.endswith("nothing was written.")
+def test_a_folder_that_is_no_bundle_is_found_before_anything_is_written(digits_of, tmp_path):
+    (tmp_path / "int8").mkdir()
+    (tmp_path / "int8" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="int8 is not empty and holds no bundle; choose another"):
+        export_bundles(digits_of(), ["none", "int8"], tmp_path, None, QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == ["int8"]
+
+
+def test_a_file_beyond_what_runtimes_read_is_refused_before_keras_runs(
+    digits_of, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(convert, "LARGEST", 3 * digits_of().model.count_params())
+    said = []
+    written, refused = export_bundles(digits_of(), ["none"], tmp_path, say=said.append)
+    assert (written, list(refused), said) == ({}, ["float32"], [])
+    assert "choose float16 or dynamic or int8 or int4. Nothing was written" in refused["float32"]
+    names = ["none", "float16"]
+    written, refused = export_bundles(digits_of(), names, tmp_path, demands=QUICK)
+    assert (list(written), list(refused)) == (["float16"], ["float32"])
 
 
 def test_files_for_gpus_have_nothing_that_delegates_refuse(digits_of, tmp_path):
@@ -108,7 +129,7 @@ def test_files_for_gpus_have_nothing_that_delegates_refuse(digits_of, tmp_path):
     sample_options = GraphOptions()
     demands = dataclasses.replace(QUICK, target="gpu")
     written, refused = export_bundles(given, ["none"], tmp_path, sample_options, demands)
-    assert refused == []
+    assert refused == {}
     findings = {found["effect"] for found in written["float32"]["gpu"]}
     assert not findings & {"refused", "wrong"}
 
@@ -117,22 +138,33 @@ def test_files_for_gpus_have_nothing_that_delegates_refuse(digits_of, tmp_path):
     ("names", "recipe", "message"),
     [
         (["none", "int-8"], None, "unknown quantize='int-8'; did you mean int8"),
-        (["none"], {"format": 1, "base": "int8", "float_layers": []}, "a recipe is for auto. Rece"),
-        (["auto"], {"format": 2, "base": "int8", "float_layers": []}, "expected format 1. Receiv"),
-        (["auto"], {"format": 1, "base": "int8"}, "lacks float_layers; write it anew"),
-        (["auto"], {"format": 1, "base": "int4", "float_layers": []}, "is no recipe of int8 with"),
-        (["auto"], {"format": 1, "base": "int8", "float_layers": "head"}, "is no recipe of int8"),
-        (["auto"], {"format": 1, "base": "int8", "float_layers": ["heat"]}, "did you mean head?"),
+        (["none"], {}, "a recipe is for auto. Received: quantize=none"),
+        (["auto"], {"format": 2}, "expected format 1. Received: 2"),
+        (["auto"], {"float_layers": None}, "is no recipe of int8 with layers left float"),
+        (["auto"], {"base": "int4"}, "is no recipe of int8 with layers left float"),
+        (["auto"], {"float_layers": "head"}, "is no recipe of int8 with layers left float"),
+        (["none", "auto"], {"float_layers": ["heat"]}, "did you mean head?"),
+        (["auto"], {"sensitivity": [1]}, "is no recipe of int8 with layers left float"),
+        (["auto"], {"sensitivity": {"head": np.nan}}, "sensitivity of head must be a number"),
+        (["auto"], {"model": "ViT-B_16"}, "is a recipe for ViT-B_16. Received: ViT-Test"),
     ],
 )
 def test_mistakes_write_nothing(digits_of, tmp_path, names, recipe, message):
     path = None
     if recipe is not None:
         path = tmp_path / "recipe.json"
-        path.write_text(json.dumps(recipe))
+        path.write_text(json.dumps(RECIPE | recipe))
     with pytest.raises(UsageError, match=re.escape(message)):
         export_bundles(digits_of(), names, tmp_path / "out", None, QUICK, path)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_else_stands_in_a_recipe_is_left_behind(digits_of, tmp_path):
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps(RECIPE | {"float_layers": [SPOILED], "more": 1}))
+    export_bundles(digits_of(), ["auto"], tmp_path / "out", None, QUICK, recipe)
+    written = json.loads((tmp_path / "out" / "auto" / "recipe.json").read_text())
+    assert written == RECIPE | {"float_layers": [SPOILED]}
 
 
 def test_measured_ranges_without_pictures_are_refused_before_anything_is_written(

@@ -156,6 +156,7 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
         ({"method": "prune", "quantize": "int3"}, "unknown quantize='int3'"),
         ({"method": "prune", "sparsity": 1}, "sparsity must lie in [0, 1). Received: sparsity=1"),
         ({"method": "prune", "pattern": "4:2"}, "pattern must be one of 2:4. Received: '4:2'"),
+        ({"method": "prune", "pattern": "2:4", "sparsity": 0.7}, "Received: sparsity=0.7; leave"),
         ({"method": "cluster", "clusters": 1}, "clusters must be 2 or more. Received: clusters=1"),
         ({"method": "prune+cluster", "clusters": 2}, "clusters must be 3 or more"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import deploy
+from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import digits
@@ -190,22 +190,70 @@ def test_divergence_stops(model):
         tune(model, [])
 
 
-def test_a_file_that_costs_too_much_is_not_written(trained_run, tmp_path):
-    class Untouched:
-        steps = 1
+class Training:
+    """Calls `act` instead of training."""
 
-        def __call__(self, model, callbacks):
-            """As if no step helped."""
+    steps = 1
+
+    def __init__(self, act):
+        self.act = act
+
+    def __call__(self, model, callbacks):
+        self.act()
+
+
+def never():
+    raise AssertionError("something was trained")
+
+
+def test_what_diverges_or_costs_too_much_is_not_written(trained_run, tmp_path):
+    calls = []
+
+    def diverge_once():
+        calls.append(1)
+        if len(calls) == 1:
+            raise RefusedError("the fine-tuning diverged.")
 
     record = compression.compress_bundles(
         subject.of_run(trained_run.path),
-        [Compression("cluster", clusters=2)],
-        Untouched(),
+        [Compression("prune"), Compression("cluster", clusters=2)],
+        Training(diverge_once),
         tmp_path,
         max_drop=5.0,
         images=60,
     )
-    (refused,) = record["refused"]
-    assert refused.startswith("cluster-float32 may lose 5 points of accuracy. Received: ")
+    diverged, costly = record["refused"]
+    assert diverged == "prune-float32: the fine-tuning diverged."
+    assert costly.startswith("cluster-float32: it may lose 5 points of accuracy. Received: ")
     assert [row["name"] for row in record["rows"]] == ["none-float32"]
     assert not [*tmp_path.iterdir()]
+
+
+def test_what_cannot_be_written_is_refused_before_training(trained_run, tmp_path):
+    given, wanted = subject.of_run(trained_run.path), [Compression("prune")]
+    foreign = tmp_path / "foreign" / "prune-float32" / "letters"
+    foreign.mkdir(parents=True)
+    (tmp_path / "file").touch()
+    for folder, those, message in (
+        ("foreign", wanted, "holds no bundle; choose another --out"),
+        ("file", wanted, "is a file; choose another --out"),
+        ("new", [*wanted, Compression("prune", sparsity=0.7)], "a name of its own"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            compression.compress_bundles(given, those, Training(never), tmp_path / folder)
+    assert foreign.is_dir()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("unknown", ["scores of tokens", "classes"])
+def test_without_accuracy_nothing_is_trained(trained_run, tmp_path, randomised, unknown):
+    given = subject.of_run(trained_run.path)
+    if unknown == "classes":
+        given.labelled = False
+    else:
+        spec = dataclasses.replace(given.model.spec, pooling="none")
+        given.model = randomised(keras_vit.ViT(spec, 10, 16))
+    with pytest.raises(UsageError, match="what compression costs is told by accuracy"):
+        compression.compress_bundles(
+            given, [Compression("prune")], Training(never), tmp_path, images=20
+        )

@@ -48,19 +48,23 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
     model = trained_like(build(ARCHITECTURES[kind], 10, size))
     images = pictures(32, size)
     given, expected = images[:4], np.asarray(model(images[:4], training=False))
-    names = [*COSINES, *(["none"] if kind == "map" else [])]
+    names = [*COSINES, *(["none"] if kind != "none" else [])]
+    weights = 4 * model.count_params()
     converter = deploy.Converter(model, names, None, images[4:])
     floats = [converter.float_file("int8"), *(converter(n) for n in names if n == "none")]
     for content in floats:
         found = deploy.judge("float32", content, converter.options, given, expected, None)
         export.check(found)
         assert found.verdict.max_difference < 1e-5 * found.verdict.scale
+        # Kernels are standardised once, at conversion: none is kept twice.
+        assert len(content) < 1.05 * weights + 100_000
         assert (found.inspection.partitions, found.inspection.undelegated) == (1, ())
     for name, cosine in COSINES.items():
         content = converter(name)
         found = deploy.judge(name, content, converter.options, given, expected, None)
         assert found.verdict.cosine > cosine, name
         check_static(content)
+        assert len(content) < 0.3 * weights + 100_000, name  # all kernels are integers
         if name in ("dynamic", "int8", "int4"):
             assert (found.inspection.partitions, found.inspection.undelegated) == (1, ()), name
 

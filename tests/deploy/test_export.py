@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -51,6 +52,67 @@ def test_data_may_be_a_dataset_with_labels(model, inputs, tmp_path):
         model, tmp_path / "m.tflite", representative_data=data, max_images=10
     )
     assert (verdict.images, verdict.accuracy, verdict.keras_accuracy) == (10, 1.0, 1.0)
+
+
+def test_images_and_labels_come_as_fit_takes_them(model, inputs, tmp_path):
+    targets = np.asarray(model(inputs, training=False)).argmax(-1)
+    for data, count in (((inputs, targets), 20), ([(inputs[:4], targets[:4])], 4)):
+        verdict = keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=data)
+        assert (verdict.images, verdict.accuracy, verdict.keras_accuracy) == (count, 1.0, 1.0)
+        assert verdict.informed
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (
+            np.zeros(19, int),
+            r"labels must be integers (20,), the classes of the images. Received: ",
+        ),
+        (np.zeros((20, 5)), r"Received: float64 (20, 5); leave them out if there are none"),
+        (np.full(20, 5), "labels must lie in 0 to 4. Received: 5 to 5"),
+        (np.arange(20) - 1, "labels must lie in 0 to 4. Received: -1 to 18"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(model, inputs, tmp_path, targets, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        keras_vit.export_tflite(model, tmp_path / "m", representative_data=(inputs, targets))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_that_keras_guesses_excuse_no_file(model, inputs, tmp_path, spoiled):
+    # Of the wrong order, say: then no file could lose accuracy.
+    spoiled(model, "encoderblock_0")
+    targets = (np.asarray(model(inputs, training=False)).argmax(-1) + 1) % 5
+    with pytest.raises(ParityError, match="the int8 file must agree with Keras on 97.0% of 20"):
+        keras_vit.export_tflite(model, tmp_path / "m", "int8", (inputs, targets))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("spoil", ["model", "data"])
+@pytest.mark.parametrize("quantize", [None, "dynamic", "int8"])
+def test_what_is_not_finite_is_refused_before_it_is_converted(
+    model, inputs, tmp_path, spoil, quantize
+):
+    kind, message = UsageError, "representative_data must be finite"
+    if spoil == "model":
+        kind, message = ParityError, "Keras' own scores are not finite"
+        kernel = model.get_layer("encoderblock_0").mlp.dense_0.kernel
+        kernel.assign(np.asarray(kernel) * np.nan)
+    else:
+        inputs[3, 2, 1, 0] = np.nan
+    with pytest.raises(kind, match=message):
+        keras_vit.export_tflite(model, tmp_path / "m", quantize, inputs)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_features_have_no_classes_to_agree_on(model, inputs, tmp_path):
+    path, data = tmp_path / "m.tflite", (inputs, np.zeros(20, int))
+    verdict = keras_vit.export_tflite(model, path, "int8", data, output="features")
+    assert (verdict.agreement, verdict.accuracy, verdict.drop) == (None, None, None)
+    assert verdict.cosine > 0.99
+    with pytest.raises(ParityError, match="scores may differ from Keras' by"):
+        dataclasses.replace(verdict, max_difference=0.21 * verdict.scale).check()
 
 
 def test_without_data_noise_is_compared(model, tmp_path):
@@ -135,9 +197,15 @@ def test_unknown_settings_are_refused(model, tmp_path):
         ({"quantize": "int-8"}, "unknown quantize='int-8'; did you mean int8"),
         ({"input": "jpeg"}, "input must be one of float32, uint8. Received: input='jpeg'"),
         ({"output": "labels"}, "output must be one of logits, probabilities, features. Received"),
+        ({"max_images": 0}, "max_images must be a positive integer. Received: max_images=0"),
+        ({"max_drop": -1}, "max_drop must not be negative. Received: max_drop=-1"),
+        ({"max_drop": np.nan}, "max_drop must be a number. Received: max_drop=nan"),
+        ({"float_layers": ["head"]}, "float_layers are for quantised files. Received: quantize="),
+        ({"path": tmp_path}, "is a folder; name the .tflite file"),
     ):
         with pytest.raises(UsageError, match=message):
-            keras_vit.export_tflite(model, tmp_path / "m.tflite", **arguments)
+            keras_vit.export_tflite(model, **{"path": tmp_path / "m.tflite", **arguments})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pixels_are_found_again_from_what_the_model_takes(rng):
@@ -193,6 +261,21 @@ def test_labels_of_images_are_not_those_of_tokens():
     tokens = np.stack([SCORES] * 3)  # (images, tokens, classes)
     found = compare("int8", tokens, tokens, np.array([0, 1, 2]))
     assert (found.images, found.agreement, found.accuracy, found.drop) == (3, 1.0, None, None)
+
+
+def test_accuracy_judges_where_it_is_above_what_guessing_reaches():
+    def informed(right, count, classes):
+        targets = np.arange(count) % classes
+        named = np.where(np.arange(count) < right, targets, (targets + 1) % classes)
+        scores = np.eye(classes)[named]
+        return compare("int8", scores, scores, targets).informed
+
+    assert [informed(right, 100, 10) for right in (0, 10, 19, 20, 90)] == [0, 0, 0, 1, 1]
+    assert not informed(2, 2, 2)  # two of two tell nothing
+    bad = Verdict("int8", 100, 0.5, 9.0, 3.0, 0.5, accuracy=0.1, keras_accuracy=0.1)
+    bad.check()
+    with pytest.raises(ParityError, match="must agree with Keras on 97.0%"):
+        dataclasses.replace(bad, informed=False).check()
 
 
 def test_ties_count_as_agreement():

@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import tensorflow as tf
+from ai_edge_litert import schema_py_generated as schema
 
 import keras_vit
 from keras_vit import UsageError
@@ -22,6 +23,13 @@ KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)
 @pytest.fixture(scope="module")
 def vit(graph_file):
     return graph_file(SPEC)
+
+
+@pytest.fixture(scope="module")
+def heavy(converted):
+    """A file whose weights are 4 MB."""
+    kernel = np.ones((1024, 1024), np.float32)
+    return converted(lambda x: {"y": tf.matmul(x, kernel)}, (1, 1024))
 
 
 def test_operators_are_counted_and_bear_their_layers_names(vit):
@@ -78,18 +86,16 @@ def test_an_operation_is_no_part_of_its_layers_name(name, layer):
     assert Graph((written,), (operator,), (), (0,), None).layer(operator) == layer
 
 
-def test_weights_stay_in_the_file(converted, tmp_path):
-    kernel = np.zeros((1024, 1024), np.float32)
-    content = converted(lambda x: {"y": tf.matmul(x, kernel)}, (1, 1024))
-    (tmp_path / "m.tflite").write_bytes(content)
+def test_weights_stay_in_the_file(heavy, tmp_path):
+    (tmp_path / "m.tflite").write_bytes(heavy)
     read_graph(tmp_path / "m.tflite")
     tracemalloc.start()
     graph = read_graph(tmp_path / "m.tflite")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(content) > 4e6
+    assert len(heavy) > 4e6
     assert peak < 1e6
-    assert graph == read_graph(content) == read_graph(bytearray(content))
+    assert graph == read_graph(heavy) == read_graph(bytearray(heavy))
 
 
 def test_weights_behind_the_flatbuffer_are_found(converted):
@@ -142,13 +148,60 @@ def test_what_is_no_model_is_told_so(vit, tmp_path):
 
 def test_a_damaged_file_is_read_or_refused(vit):
     generator = np.random.default_rng(0)
-    refused = 0
-    for _ in range(100):
-        damaged = bytearray(vit[: generator.integers(8, len(vit))])
-        for place in generator.integers(8, len(damaged), 3):
-            damaged[place] = generator.integers(256)
+    places, refused = without_weights(vit), 0
+    for i in range(400):
+        damaged = bytearray(vit)
+        start = generator.choice(places)
+        noise = generator.integers(0, 256, 4) if i % 2 else generator.choice([0, 127, 255], 4)
+        damaged[start : start + 4] = bytes(noise.tolist())
+        if i % 8 == 0:
+            damaged = damaged[: generator.integers(8, len(vit))]
         try:
-            read_graph(damaged)
+            graph = read_graph(damaged)
         except UsageError:
             refused += 1
-    assert refused > 50
+        else:
+            for operator in graph.operators:
+                graph.layer(operator)  # looks at its tensors, which are there
+    assert 200 < refused < 390
+
+
+def without_weights(content):
+    """The places of a file where no weights stand."""
+    file = schema.Model.GetRootAs(content, 0)
+    free = np.ones(len(content), bool)
+    start = np.frombuffer(content, np.uint8).ctypes.data
+    for buffer in map(file.Buffers, range(file.BuffersLength())):
+        if buffer.DataLength() > 16:
+            data = buffer.DataAsNumpy()
+            free[data.ctypes.data - start :][: len(data)] = False
+    return np.flatnonzero(free)
+
+
+@pytest.mark.parametrize(
+    ("holder", "field"),
+    [
+        ("", 6),
+        ("", 16),
+        ("graph", 4),
+        ("graph", 10),
+        ("operator", 6),
+        ("tensor", 4),
+        ("tensor", 10),
+    ],
+    ids=["codes", "metadata", "tensors", "operators", "inputs", "shape", "name"],
+)
+def test_what_a_damaged_file_claims_to_hold_is_not_read(heavy, holder, field):
+    content = bytearray(heavy) + bytes(5_000_000)  # so that it could be read
+    file = schema.Model.GetRootAs(content, 0)
+    graph = file.Subgraphs(0)
+    holders = {"graph": graph, "operator": graph.Operators(0), "tensor": graph.Tensors(0)}
+    table = holders.get(holder, file)._tab
+    length = table.Vector(table.Offset(field)) - 4
+    content[length : length + 4] = (1_000_000).to_bytes(4, "little")
+    tracemalloc.start()
+    with pytest.raises(UsageError, match="is not a TFLite model"):
+        read_graph(content)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1e6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import PRECISIONS, Runner
 from keras_vit.deploy.flatbuffer import read_graph
@@ -190,3 +191,19 @@ def test_the_file_says_which_versions_it_needs(sample, quantize):
     floor = runtime_floor(graph)
     if floor[0].isdigit():
         assert graph.stated_runtime == floor
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int8-full"])
+def test_the_bias_of_a_neuron_without_weights_is_kept(sample, quantize):
+    # In steps of a scale that fits its weights it would be far too many.
+    model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
+    model.set_weights(sample.model.get_weights())
+    dense = model.get_layer("encoderblock_1").mlp.dense_0
+    kernel, bias = np.array(dense.kernel), np.array(dense.bias)
+    kernel[:, 7], kernel[:, 8], bias[7], bias[8] = 0, 1e-12, 10, -10
+    dense.kernel.assign(kernel)
+    dense.bias.assign(bias)
+    converter = deploy.Converter(model, [quantize], None, sample.converter.calibration)
+    files = converter.float_file(quantize), converter(quantize)
+    _, layers = deploy.layer_differences(*files, sample.images[:4])
+    assert layers["encoderblock_1/mlp/dense_0"] < (0.1 if quantize == "int8" else 0.3)

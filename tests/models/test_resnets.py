@@ -1,4 +1,4 @@
-"""Hybrids and BiT as Keras models: their inner outputs, policies, learning, saving, export."""
+"""Hybrids and BiT as Keras models: their inner outputs, policies, learning, saving."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ def test_saved_model_gives_the_same_logits(build, images, randomised, tmp_path):
     model = randomised(build(name="mine", labels=["a", "b", "c"]))
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(
-        model.predict(images, verbose=0), again.predict(images, verbose=0)
-    )
+    np.testing.assert_array_equal(np.asarray(model(images)), np.asarray(again(images)))
     assert type(again) is type(model)
     assert (again.spec, again.name, again.labels) == (model.spec, "mine", ("a", "b", "c"))
 
@@ -103,6 +101,7 @@ def test_every_weight_learns(build, images):
     model.compile(
         optimizer=keras.optimizers.Adam(1e-3),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        run_eagerly=True,  # tests/training traces them
     )
     # A zero head, and a zero scale behind it: the first steps reach only them.
     model.fit(images, np.array([0, 2]), epochs=4, verbose=0)
@@ -131,18 +130,6 @@ def test_mixed_precision_stays_near_float32(build, images, randomised, tmp_path,
     unit = mixed.get_layer("block2_unit1")
     assert "float32" not in str(unit.output.dtype)
     assert all("float32" in str(w.dtype) for w in unit.weights)
-
-
-@pytest.mark.parametrize("quantize", [None, "dynamic"])
-def test_exports_to_tflite(build, randomised, tmp_path, quantize):
-    model = randomised(build())
-    verdict = keras_vit.export_tflite(model, tmp_path / "model.tflite", quantize)
-    if quantize is None:
-        assert verdict.max_difference < 1e-4
-    kernels = sum(4 * int(np.prod(w.shape)) for w in model.weights)
-    size = (tmp_path / "model.tflite").stat().st_size
-    # Standardised once, at conversion: no kernel is kept twice, and the quantiser finds them all.
-    assert size < (1.05 if quantize is None else 0.3) * kernels + 100_000
 
 
 def _shapes(model):

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit._errors import RefusedError
-from keras_vit.deploy.bundle import write_bundle
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.deploy.bundle import check_replaceable, write_bundle
 from keras_vit.deploy.compression.exporting import compressed_file
 from keras_vit.deploy.compression.fine_tuning import FineTuning
-from keras_vit.deploy.compression.methods import Compressed, Compression, compress
+from keras_vit.deploy.compression.methods import (
+    Compressed,
+    Compression,
+    check_compressible,
+    compress,
+)
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert import Converter
 from keras_vit.deploy.export import Exported, check, expected_scores, judge
 from keras_vit.deploy.graph import GraphOptions
 from keras_vit.deploy.measure import latencies
+from keras_vit.deploy.parity import check_reference
 from keras_vit.deploy.quantize import precision_of
 from keras_vit.deploy.subject import Subject
 
@@ -37,6 +43,8 @@ def compress_bundles(
 ) -> dict[str, Any]:
     """Writes a bundle for each compression, in a folder of its name ("prune+qat-int4").
 
+    What cannot be done is refused before anything is trained.
+
     Args:
         subject: the run's model and images.
         wanted: what to make of it.
@@ -51,18 +59,30 @@ def compress_bundles(
     Returns:
         "rows", a record for each file, first those without compression; "refused", why others
         were not written.
+
+    Raises:
+        UsageError: the model is not one that `compress` takes or has no accuracy, a folder holds
+            something that is no bundle, or two compressions have one name.
+        ImportError: as `compress`.
+        ParityError: Keras' own scores prove nothing.
     """
+    check_compressible(subject.model)
+    _check_folders(Path(out), [each.name for each in wanted])
     bench = _Bench(subject, images, calibrate)
-    files = bench.uncompressed([each.quantize for each in wanted])
+    precisions = dict.fromkeys(["none", *(each.quantize for each in wanted)])
+    say(f"without compression ({', '.join(precisions)}): converting, then comparing")
+    files = bench.uncompressed(precisions)
     refused = []
     for each in wanted:
         say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
-        exported = bench.judged(compress(subject.model, each, train, train.steps))
         try:
+            made = compress(subject.model, each, train, train.steps)
+            say(f"{each.name}: converting, then comparing")
+            exported = bench.judged(made)
             check(exported, max_drop)
-            bench.check_cost(each.name, exported, max_drop)
+            bench.check_cost(exported, max_drop)
         except RefusedError as error:
-            refused.append(str(error))
+            refused.append(f"{each.name}: {error}")
             continue
         bench.write(Path(out) / each.name, each, exported, max_drop)
         files[each.name] = exported
@@ -84,12 +104,18 @@ class _Bench:
         self.inputs, self.targets = subject.comparison(images)
         self.calibration = subject.calibration(calibrate)
         self.expected = expected_scores(subject.model, self.inputs)
+        check_reference(self.expected)
+        if self.targets is None or self.expected.ndim != 2:
+            raise UsageError(
+                "what compression costs is told by accuracy: expected a score for each class of an "
+                f"image, and images with classes. Received: scores {self.expected.shape}, "
+                f"{'no ' if self.targets is None else ''}classes of {len(self.inputs)} images."
+            )
 
-    def uncompressed(self, quantize: Sequence[str]) -> dict[str, Exported]:
-        """The run's own files: float32, and those of the precisions."""
-        names = dict.fromkeys(["none", *quantize])
+    def uncompressed(self, names: Iterable[str]) -> dict[str, Exported]:
+        """The run's own files of these precisions."""
         options = GraphOptions()
-        converter = Converter(self.subject.model, names, options, self.calibration)
+        converter = Converter(self.subject.model, tuple(names), options, self.calibration)
         return {
             f"none-{precision_of(name).name}": judge(
                 precision_of(name).name,
@@ -113,13 +139,13 @@ class _Bench:
             self.targets,
         )
 
-    def check_cost(self, name: str, exported: Exported, max_drop: float) -> None:
+    def check_cost(self, exported: Exported, max_drop: float) -> None:
         """Refuses a file that is too much worse than the run's own model."""
         before = float((self.expected.argmax(-1) == self.targets).mean())
         after = exported.verdict.accuracy
         if 100 * (before - after) > max_drop + 1e-9:
             raise RefusedError(
-                f"{name} may lose {max_drop:g} points of accuracy. Received: "
+                f"it may lose {max_drop:g} points of accuracy. Received: "
                 f"{100 * (before - after):.2f} ({before:.2%} to {after:.2%} of "
                 f"{len(self.inputs)} images); train longer or compress less. Nothing was written."
             )
@@ -137,6 +163,18 @@ class _Bench:
             self.calibration if precision_of(wanted.quantize).calibrated else None,
             max_drop=max_drop,
         )
+
+
+def _check_folders(out: Path, names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"each compression needs a name of its own. Received: {', '.join(names)}; write those "
+            "of one name to several folders."
+        )
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; choose another --out.")
+    for name in names:
+        check_replaceable(out / name)
 
 
 def _row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable
 
 from keras_vit._checks import positive_integer, share
@@ -65,6 +66,11 @@ class Compression:
             raise UsageError(
                 f"pattern must be one of {', '.join(PATTERNS)}. Received: {self.pattern!r}."
             )
+        if self.pattern is not None and self.sparsity != 0.5:
+            raise UsageError(
+                f"pattern={self.pattern!r} makes half of the weights zero. "
+                f"Received: sparsity={self.sparsity}; leave one of them out."
+            )
         positive_integer("clusters", self.clusters)
         fewest = 2 + ("prune" in self.stages)  # zero is one
         if self.clusters < fewest:
@@ -122,11 +128,7 @@ def compress(
         UsageError: Keras is not tf_keras, or the model is a BiT.
         ImportError: tensorflow-model-optimization is not installed; the message says how to.
     """
-    if isinstance(model.spec, ResNetSpec):
-        raise UsageError(
-            "compression is for the Dense layers of Vision Transformers. Received: "
-            f"{model.name}, whose convolutions are standardised whenever they are used."
-        )
+    check_compressible(model)
     from keras_vit.deploy.compression import clustering, pruning, qat
     from keras_vit.deploy.compression.folding import fold_norms
 
@@ -141,3 +143,17 @@ def compress(
         else:
             model, ranges = qat.train_quantised(model, train, wanted.quantize, keep_zeros)
     return Compressed(model, wanted, ranges)
+
+
+def check_compressible(model: ImageModel) -> None:
+    """Checks what `compress` needs.
+
+    Raises:
+        UsageError, ImportError: as `compress`.
+    """
+    if isinstance(model.spec, ResNetSpec):
+        raise UsageError(
+            "compression is for the Dense layers of Vision Transformers. Received: "
+            f"{model.name}, whose convolutions are standardised whenever they are used."
+        )
+    importlib.import_module("keras_vit.deploy.compression._tfmot")
