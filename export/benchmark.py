@@ -1,7 +1,8 @@
 """Times one model through our exporter, others' exporters and other runtimes, in turn.
 
-Latency of one image, put in, computed, scores taken out; medians of rounds in which every
-contender runs once; cosine of the logits with Keras'. What is not installed or has no such model is
+Latency of one image, put in, computed, scores taken out: medians of rounds in which every
+contender is timed once, and of its ratio to the first within each; cosine of the logits with
+Keras'. What is not installed or has no such model is
 named and left out. --ablation leaves out each exact rewrite in turn; --outliers 100 makes six
 channels of the residual stream 30 to 100 times as large as the others.
 """
@@ -91,12 +92,14 @@ def main(arguments: Arguments) -> None:
     else:
         built = _built(wanted, setting)
     times = _timed(built, arguments.rounds)
-    first = np.median(next(iter(times.values())))
+    first = next(iter(times.values()))
     rows = {}
     for name, made in built.items():
         cosine = None if made.logits is None else _cosine(made.logits, expected)
+        # Within a round: what slows the machine down for a while slows all of it down.
+        ratio = float(np.median(np.divide(times[name], first)))
         median = float(np.median(times[name]))
-        rows[name] = {"ms": median, "ratio": median / first, "bytes": made.bytes, "cosine": cosine}
+        rows[name] = {"ms": median, "ratio": ratio, "bytes": made.bytes, "cosine": cosine}
     installed = " ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)))
     machine = f"{platform.machine()}, {os.cpu_count()} CPUs, {arguments.threads} threads"
     print(

@@ -56,8 +56,9 @@ def test_contenders_are_timed_on_the_smallest_images_and_written(
     for name, row in rows.items():
         assert row.keys() == {"ms", "ratio", "bytes", "cosine"}
         assert row["ms"] > 0
-        assert row["ratio"] == pytest.approx(row["ms"] / rows["keras_vit float32"]["ms"])
+        assert row["ratio"] > 0
         assert any(line.startswith(f"{name}  ") for line in out.splitlines())
+    assert rows["keras_vit float32"]["ratio"] == 1
     floor = rows.pop("matrix products alone")
     assert floor["bytes"] is floor["cosine"] is None
     for row in rows.values():
