@@ -48,7 +48,7 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "float32"]
     assert list(refused) == ["int8", "dynamic"]
     int8, dynamic = refused.values()
-    assert int8.startswith("the int8 file must agree with Keras on 97.0% of 16 images. Received:")
+    assert int8.startswith("the int8 file must agree with Keras on 97.0% of 24 images. Received:")
     assert "nothing was written. Its layers differ from the float file's by more than a" in int8
     assert f"a tenth from {SPOILED} on, most in {SPOILED} (" in int8
     assert "FULLY_CONNECTED version 12 (float32 by int8 with a scale for each channel, " in dynamic
@@ -58,12 +58,12 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     recipe = json.loads((tmp_path / "auto" / "recipe.json").read_text())
     assert (recipe["format"], recipe["base"], recipe["float_layers"]) == (1, "int8", [SPOILED])
     assert max(recipe["sensitivity"], key=recipe["sensitivity"].get) == SPOILED
-    assert (recipe["model"], recipe["chosen_on"]) == ("ViT-Test", "16 images of digits")
+    assert (recipe["model"], recipe["chosen_on"]) == ("ViT-Test", "24 images of digits")
     assert list(written["auto"]["blocks"]) == ["encoderblock_0", "encoderblock_1"]
     assert 0 < max(written["auto"]["blocks"].values()) < 0.1
     assert not (tmp_path / "float32" / "recipe.json").exists()
     assert given.model is None  # it and the conversion need not fit into memory together
-    assert said[0] == "Keras on 16 images of digits"
+    assert said[0] == "Keras on 24 images of digits"
     assert "int8: converting, then comparing" in said
     # Read again, the recipe gives the same file without a search.
     again, said = digits_of(), []
