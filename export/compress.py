@@ -91,7 +91,7 @@ def main(arguments: Arguments) -> None:
         say=lambda line: print(f"  {line}", flush=True),
     )
     _files.write_json(out / "table.json", record)
-    print(f"\n{_table(record['rows'])}")
+    print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
     if record["refused"]:
         raise RefusedError("\n".join(record["refused"]))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -99,6 +100,8 @@ def main(arguments: Arguments) -> None:
             arguments.weights, arguments.model, arguments.representative, size
         )
     out = arguments.out or given.folder / "export"
+    for line in given.source.skipped if given.source else ():
+        print(f"skipped {line}", file=sys.stderr)
     height, width = given.model.image_size
     print(f"exporting {given.name}, {height} x {width}, {len(given.labels)} classes", flush=True)
     written, refused = bundles.export_bundles(
@@ -125,7 +128,7 @@ def main(arguments: Arguments) -> None:
         print(f"bundles: {', '.join(str(out / name) for name in written)}")
         print(f"card:    {out / 'card.md'}")
     if refused:
-        raise RefusedError("\n".join(refused.values()))
+        raise RefusedError("\n".join(f"{name}: {why}" for name, why in refused.items()))
 
 
 if __name__ == "__main__":

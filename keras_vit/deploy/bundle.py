@@ -92,7 +92,8 @@ def write_bundle(
         "parity": {"images_from": parity_images, **verdict},
         "made_with": _versions(),
     }
-    scale = max(exported.verdict.scale, 1e-3)
+    # Another processor may round the last step of integers the other way.
+    tolerance = max(1e-3 * exported.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
     with _files.replacing_folder(folder) as temporary:
         (temporary / "model.tflite").write_bytes(content)
         _files.write_text(temporary / "labels.txt", "".join(f"{label}\n" for label in labels))
@@ -101,7 +102,7 @@ def write_bundle(
             "image": _encode(golden_image),
             "tensor": _encode(tensor),
             "scores": _encode(runner(tensor[None])[0]),
-            "tolerance": {"tensor": 1e-6, "scores": 1e-3 * scale},
+            "tolerance": {"tensor": 1e-6, "scores": tolerance},
         }
         _files.write_json(temporary / "golden.json", golden)
         if recipe is not None:
@@ -113,8 +114,9 @@ def write_bundle(
 def check_replaceable(folder: str | os.PathLike) -> None:
     """Raises a `UsageError` where a folder holds something that is no bundle."""
     folder = Path(folder)
-    if folder.is_file():
-        raise UsageError(f"{folder} is a file; choose another --out.")
+    for path in (folder, folder.parent):
+        if path.is_file():
+            raise UsageError(f"{path} is a file; choose another --out.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
         raise UsageError(f"{folder} is not empty and holds no bundle; choose another --out.")
 

@@ -157,6 +157,7 @@ def _legend(header: list[str], measured: dict[str, Measured]) -> list[str]:
     words = {
         "drop": "accuracy that the Keras model has more, in points of a hundred",
         "agreement": "share of the images on which the file and Keras name the same class",
+        "worst": "largest difference of any score from Keras', as a share of the scores' scale",
         "cosine": "of the file's scores and Keras', the least of any image",
         "zipped": "MiB in a zip file or an APK (zlib, level 6)",
         "p90": "nine of ten runs were quicker; the median stands before it. One image, all files "

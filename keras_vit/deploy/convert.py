@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit._quiet import quiet
 from keras_vit.deploy.quantize import (
@@ -131,7 +132,9 @@ class Converter:
             calibration,
             tail,
         )
-        save_module(module, folder, module.serve.get_concrete_function())
+        with deferred_interrupts() as check_interrupts:
+            save_module(module, folder, module.serve.get_concrete_function())
+            check_interrupts()
 
 
 def to_tflite(
@@ -283,8 +286,9 @@ def _converted(folder: str | Path) -> bytes:
     # Weights behind the flatbuffer: it may not have 2 GB, and is not built twice.
     converter._experimental_use_buffer_offset = True
     release_memory()
-    with quiet():
+    with quiet(), deferred_interrupts() as check_interrupts:  # the converter would swallow them
         content = converter.convert()
+        check_interrupts()
     del converter
     release_memory()
     return content

@@ -103,6 +103,7 @@ def _columns(measured: dict[str, Measured]) -> list[_Column]:
         _Column("accuracy", lambda d, m: d["parity"].get("accuracy"), "{:.2%}".format),
         _Column("drop", lambda d, m: _drop(d["parity"]), "{:.2f}".format),
         _Column("agreement", lambda d, m: d["parity"].get("agreement"), "{:.2%}".format),
+        _Column("worst", lambda d, m: _worst(d["parity"]), "{:.1%}".format),
         _Column("cosine", lambda d, m: d["parity"].get("cosine"), "{:.5f}".format),
         _Column("MiB", lambda d, m: _mib(d["bytes"]), _three_digits),
         _Column("zipped", lambda d, m: _mib(m and m.compressed_bytes), _three_digits),
@@ -205,6 +206,12 @@ def _drop(parity: dict[str, Any]) -> float | None:
     if parity.get("accuracy") is None or parity.get("keras_accuracy") is None:
         return None
     return round(100 * (parity["keras_accuracy"] - parity["accuracy"]), 2) + 0.0  # no -0.00
+
+
+def _worst(parity: dict[str, Any]) -> float | None:
+    """The largest difference of a score, as a share of the scores' scale."""
+    known = parity.get("max_difference") is not None and parity.get("scale")
+    return parity["max_difference"] / parity["scale"] if known else None
 
 
 def _mib(size: int | None) -> float | None:

@@ -114,6 +114,12 @@ def serving_module(model: ImageModel, top_k: int) -> tf.Module:
 
     @tf.function(input_signature=[pixels], autograph=False)
     def classify(images):
+        # A loaded signature takes other sizes too, and would see several images in a larger one.
+        size = tf.shape(images)[1:]
+        height, width = model.image_size
+        wanted = f"images must be uint8 (n, {height}, {width}, 3)"
+        with tf.control_dependencies([tf.debugging.assert_equal(size, pixels.shape[1:], wanted)]):
+            images = tf.ensure_shape(tf.identity(images), pixels.shape)
         found = module.serve(images)
         return {**found, **_best(found["logits"], model, top_k)} if model.num_classes else found
 

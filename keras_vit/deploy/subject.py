@@ -51,7 +51,9 @@ class Subject:
         """Where the compared images come from, in words."""
         if self.source is None:
             return "seeded noise"
-        return f"{'held-out ' if self.folder else ''}images of {self.source.name}"
+        # A folder's own name: bundles travel, and paths tell of this machine.
+        name = Path(self.source.name).name
+        return f"{'held-out ' if self.folder else ''}images of {name}"
 
     def calibration(self, count: int) -> np.ndarray | None:
         """Preprocessed images (n, height, width, 3) to measure ranges on; None without pictures."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from keras_vit import runs
 from keras_vit._errors import UsageError
+from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data import (
     Source,
@@ -25,7 +26,6 @@ from keras_vit.data import (
 from keras_vit.models import create_model
 from keras_vit.training.callbacks import AfterEachStep, RunWriter, StopAfter
 from keras_vit.training.durations import to_steps
-from keras_vit.training.interrupts import deferred_interrupts
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.recipes import Recipe
 

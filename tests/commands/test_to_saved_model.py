@@ -55,7 +55,7 @@ def test_a_file_of_weights_is_exported(invoke, fixtures, image_folder, tmp_path)
     arguments = ("--weights", weights, "--out", "served", "--data", image_folder)
     code, out, err = invoke(COMMAND, *arguments, cwd=tmp_path)
     assert (code, err) == (0, "")
-    assert f"with Keras on images of {image_folder}" in out
+    assert f"with Keras on images of {image_folder.name}" in out
     pixels = np.zeros((1, 48, 48, 3), np.uint8)
     model = keras_vit.model_from_weights(weights)
     logits = serve(tmp_path / "served", pixels)["logits"]

@@ -67,7 +67,7 @@ def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_fo
     options = ("--quantize", "int8", "none", "--input", "uint8", "--output", "probabilities")
     code, out, err = invoke(COMMAND, *arguments, *options, *FEW, cwd=tmp_path)
     assert (code, err) == (0, "")
-    assert f"Keras on 6 images of {image_folder}" in out
+    assert f"Keras on 6 images of {image_folder.name}" in out
     model = keras_vit.model_from_weights(weights)
     for name, tolerance in (("float32", 1e-5), ("int8", 0.05)):
         description, golden = deploy.read_bundle(tmp_path / "bundles" / name)
@@ -101,12 +101,14 @@ def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
     arguments = ("--weights", weights, "--representative", image_folder, "--out", "bundles", *FEW)
     options = ("--quantize", "dynamic", "none", "--min-runtime", "2.16.1")
     [line] = refused(invoke(COMMAND, *arguments, *options, cwd=tmp_path), 3)
-    assert line.startswith("to_tflite.py: FULLY_CONNECTED version 12 (float32 by int8 with a scale")
+    assert line.startswith(
+        "to_tflite.py: dynamic: FULLY_CONNECTED version 12 (float32 by int8 with a scale"
+    )
     assert "needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; export int8" in line
     bundles = {path.name for path in (tmp_path / "bundles").iterdir() if path.is_dir()}
     assert bundles == {"float32"}
     record = json.loads((tmp_path / "bundles" / "table.json").read_text())
-    assert record["refused"] == {"dynamic": line.removeprefix("to_tflite.py: ")}
+    assert record["refused"] == {"dynamic": line.removeprefix("to_tflite.py: dynamic: ")}
     assert "## Refused" in (tmp_path / "bundles" / "card.md").read_text()
 
 

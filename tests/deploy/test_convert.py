@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
+import signal
 
 import numpy as np
 import pytest
@@ -317,3 +319,29 @@ def test_the_converter_needs_the_model_no_longer_once_it_is_made(trained_like, r
         variable.assign(np.zeros(variable.shape, np.float32))
     found = deploy.Runner(converter("none")).predict(images)
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_ctrl_c_that_the_converter_swallows_is_not_lost(sample, monkeypatch):
+    import tensorflow as tf
+
+    opened = tf.lite.TFLiteConverter.from_saved_model
+
+    def from_saved_model(folder):
+        converter = opened(folder)
+        convert_all = converter.convert
+
+        def interrupted():
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            return convert_all()
+
+        converter.convert = interrupted
+        return converter
+
+    monkeypatch.setattr(tf.lite.TFLiteConverter, "from_saved_model", from_saved_model)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in a background suite
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            deploy.to_tflite(sample.model)
+    finally:
+        signal.signal(signal.SIGINT, before)

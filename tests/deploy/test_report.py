@@ -78,16 +78,17 @@ def rows_of(folder):
 
 def test_a_row_says_what_a_file_is_worth_and_costs():
     header, rows = table({"int8": description("int8")}, {"int8": measured()})
-    assert dict(zip(header[:7], rows[0], strict=False)) == {
+    assert dict(zip(header[:8], rows[0], strict=False)) == {
         "file": "int8",
         "accuracy": "99.16%",
         "drop": "0.28",
         "agreement": "99.72%",
+        "worst": "6.0%",
         "cosine": "0.99774",
         "MiB": "3.00",
         "zipped": "2.00",
     }
-    assert list(zip(header[7:], rows[0][7:], strict=True)) == [
+    assert list(zip(header[8:], rows[0][8:], strict=True)) == [
         ("ms, 1 thread", "12.3"),
         ("p90", "12.3"),
         ("ms, 2 threads", "6.17"),
@@ -102,8 +103,8 @@ def test_columns_without_any_value_are_left_out():
     unknown = {"accuracy": None, "keras_accuracy": None}
     header, rows = table({"a": description(**unknown, delegation={})}, {})
     assert (header, rows) == (
-        ["file", "agreement", "cosine", "MiB"],
-        [["a", "99.72%", "0.99774", "3.00"]],
+        ["file", "agreement", "worst", "cosine", "MiB"],
+        [["a", "99.72%", "6.0%", "0.99774", "3.00"]],
     )
     header, rows = table({"a": description(**unknown), "b": description()}, {"b": measured()})
     assert rows[0][header.index("accuracy")] == rows[0][header.index("load s")] == "-"

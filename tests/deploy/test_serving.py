@@ -111,6 +111,16 @@ def test_images_of_any_number_get_keras_scores(exported):
         )
 
 
+def test_images_of_another_size_are_refused_and_not_taken_for_several(exported):
+    import tensorflow as tf
+
+    model, *_, folder = exported
+    classify = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    height, width = model.image_size
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\(n, {height}, {width}, 3\)"):
+        classify(images=tf.zeros((1, 2 * height, 2 * width, 3), tf.uint8))
+
+
 def test_files_of_different_sizes_get_the_scores_of_preprocess_and_keras(exported):
     model, _, (_, pictures), answered, _ = exported
     logits, _ = scores_of(model, keras_vit.preprocess(pictures, model))

@@ -16,12 +16,12 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs
 from keras_vit._errors import RefusedError
+from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import keras
 from keras_vit.data import load, open_source, split_source, training_batches
 from keras_vit.specs import VARIANTS
 from keras_vit.training import RECIPES, Recipe, fit, train
 from keras_vit.training.durations import to_steps
-from keras_vit.training.interrupts import deferred_interrupts
 from keras_vit.training.optimisers import optimizer, schedule
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)

@@ -1,4 +1,4 @@
-"""Ctrl-C at a safe point: between two steps, never inside one."""
+"""Ctrl-C at a safe point: after what would swallow it, never inside."""
 
 from __future__ import annotations
 
