@@ -69,7 +69,7 @@ def main(arguments: Arguments) -> None:
         f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "
         f"{parity['images']} images, the same class on {parity['agreement']:.2%}"
     )
-    print(f"pixels   of {parity['pictures']} PNG files as Pillow's, to the last bit")
+    print(f"pixels   of {parity['pictures']} PNG files as keras_vit.preprocess's, to the last bit")
     print(f"wrote    {out}")
 
 
