@@ -49,8 +49,6 @@ class Arguments:
     """What the file gives; features are what the head reads."""
     image_size: tuple[int, ...] | None = None
     """One number or height and width, in pixels; positions are resampled. Default: the model's."""
-    target: Literal["cpu", "gpu", "any"] = "cpu"
-    """gpu and any avoid what GPU delegates do not take, and refuse what they would get wrong."""
     min_runtime: str | None = None
     """The oldest runtime that must run the files: 2.16.1 of TFLite, 'LiteRT 2.1'. Default: any."""
     max_drop: float | None = None
@@ -112,7 +110,6 @@ def main(arguments: Arguments) -> None:
         bundles.Demands(
             arguments.max_drop,
             arguments.min_runtime,
-            arguments.target,
             arguments.images,
             arguments.calibrate,
         ),

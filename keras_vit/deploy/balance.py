@@ -35,11 +35,9 @@ def balance(spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray]) -> None
 
 
 def balances(spec: Spec, rewrites: Iterable[str]) -> bool:
-    """Whether graphs of these can be balanced: a BiT has no norms that undo a scale, norms that
-    take a mean or shift cannot, and "single_query" leaves kernels of other forms."""
-    names = set(rewrites)
-    fit = {"centre", "fold_norms"} <= names and "single_query" not in names
-    return isinstance(spec, ViTSpec) and fit
+    """Whether graphs of these can be balanced: a BiT has no norms that undo a scale, and norms that
+    take a mean or shift cannot."""
+    return isinstance(spec, ViTSpec) and {"centre", "fold_norms"} <= set(rewrites)
 
 
 def _scale_stream(spec: ViTSpec, p: Parameters, scale: np.ndarray) -> None:

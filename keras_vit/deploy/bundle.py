@@ -90,10 +90,14 @@ def write_bundle(
         "blocks": exported.differences,
         "calibration": _calibration(calibration),
         "parity": {"images_from": parity_images, **verdict},
+        "half_precision": exported.half and exported.half.to_dict(),
         "made_with": _versions(),
     }
-    # Another processor may round the last step of integers the other way.
-    tolerance = max(1e-3 * exported.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
+    # At least a step of an integer output, and what the order of summation may change.
+    least = max(1e-3 * exported.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
+    tolerances = {"tensor": 1e-6, "scores": max(least, exported.tolerance)}
+    if exported.half is not None and exported.half.verdict is not None:
+        tolerances["scores_half_precision"] = 2 * max(least, exported.half.verdict.max_difference)
     with _files.replacing_folder(folder) as temporary:
         (temporary / "model.tflite").write_bytes(content)
         _files.write_text(temporary / "labels.txt", "".join(f"{label}\n" for label in labels))
@@ -102,7 +106,7 @@ def write_bundle(
             "image": _encode(golden_image),
             "tensor": _encode(tensor),
             "scores": _encode(runner(tensor[None])[0]),
-            "tolerance": {"tensor": 1e-6, "scores": tolerance},
+            "tolerance": tolerances,
         }
         _files.write_json(temporary / "golden.json", golden)
         if recipe is not None:

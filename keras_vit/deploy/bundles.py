@@ -15,7 +15,7 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.auto import BASE, choose_float_layers
 from keras_vit.deploy.blocks import first_difference, layer_differences
 from keras_vit.deploy.bundle import check_replaceable, write_bundle
-from keras_vit.deploy.convert import LARGEST, Converter, check_file_size
+from keras_vit.deploy.convert import Converter
 from keras_vit.deploy.export import (
     Exported,
     check,
@@ -26,16 +26,16 @@ from keras_vit.deploy.export import (
 )
 from keras_vit.deploy.graph import GraphOptions
 from keras_vit.deploy.parity import ParityError, check_reference
-from keras_vit.deploy.quantize import check_layers, precision_of
+from keras_vit.deploy.quantize import check_layers, for_runtime, precision_of
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.runtimes import check_version
 from keras_vit.deploy.subject import Subject
 
 # Images that are enough to rank layers by, and to see in which layer a difference begins.
 _RANKED, _WATCHED = 8, 4
+# Bytes of a float file that is run with all its inner values kept, beside the one it became.
+_LARGEST_COMPARED = 2**31
 _RECIPE = ("base", "model", "chosen_on", "float_layers", "sensitivity")
-# In half precision the sum of 768 squares overflows above a root mean square of 9; so, above 147.
-_GPU_DIVISOR = 16.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +46,6 @@ class Demands:
         max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
             0.5, of int4 1.5.
         min_runtime: the oldest runtime that must run them; None for any.
-        target: "cpu"; "gpu" or "any" avoid what GPU delegates do not take, at some 2% of a CPU's
-            time, and refuse what they would get wrong.
         images: at most this many are compared.
         calibrate: at most this many measure ranges.
 
@@ -57,7 +55,6 @@ class Demands:
 
     max_drop: float | None = None
     min_runtime: str | None = None
-    target: str = "cpu"
     images: int = 500
     calibrate: int = 32
 
@@ -103,11 +100,8 @@ def export_bundles(
     if recipe is not None and "auto" not in folders:
         raise UsageError(f"a recipe is for auto. Received: quantize={', '.join(folders)}.")
     chosen = None if recipe is None else _read_recipe(recipe, subject.name)
-    if demands.target != "cpu":
-        rewrites = options.rewrites - {"single_query"}  # a constant of rank 3 in a product
-        options = dataclasses.replace(options, rewrites=rewrites, stream_divisor=_GPU_DIVISOR)
     parameters = subject.model.count_params()
-    refused = dict(_too_large(folders, parameters))
+    refused = dict(_too_new(folders, demands.min_runtime))
     names = [name for name in folders if _precision(name) not in refused]
     if not names:
         return {}, refused
@@ -157,7 +151,7 @@ def _making(
     expected = expected_scores(subject.model, inputs, options.output)
     check_reference(expected)
     bases = [BASE if name == "auto" else name for name in names]
-    converter = Converter(subject.model, bases, options, calibration)
+    converter = Converter(subject.model, bases, options, calibration, demands.min_runtime)
     subject.model = None
     origin = {"model": subject.name, "chosen_on": images_from}
     return _Making(converter, inputs, expected, targets, demands, say, origin)
@@ -189,7 +183,7 @@ class _Making:
         blocks, layers = self.differences(name, content)
         exported = dataclasses.replace(exported, differences=blocks)
         try:
-            check(exported, self.demands.max_drop, self.demands.min_runtime, self.demands.target)
+            check(exported, self.demands.max_drop, self.demands.min_runtime)
         except ParityError as error:
             raise ParityError(f"{error}{_place(layers)}") from None
         return exported, chosen
@@ -211,9 +205,9 @@ class _Making:
         return {field: found[field] for field in ("format", *_RECIPE)}
 
     def differences(self, name: str, content: bytes) -> tuple[dict[str, float], dict[str, float]]:
-        """Of blocks and of layers, where the float file is one that runtimes read."""
+        """Of blocks and of layers, from the float file."""
         reference = self.converter.float_file(_base(name))
-        if _precision(name) == "float32" or len(reference) > LARGEST:
+        if _precision(name) == "float32" or len(reference) > _LARGEST_COMPARED:
             return {}, {}
         return layer_differences(reference, content, self.inputs[:_WATCHED])
 
@@ -226,10 +220,11 @@ def _precision(name: str) -> str:
     return "auto" if name == "auto" else precision_of(name).name
 
 
-def _too_large(names: Iterable[str], parameters: int) -> Iterator[tuple[str, str]]:
+def _too_new(names: Iterable[str], min_runtime: str | None) -> Iterator[tuple[str, str]]:
+    """The precisions that the oldest runtime runs no file of, before anything is converted."""
     for name in names:
         try:
-            check_file_size(_base(name), parameters)
+            for_runtime(precision_of(_base(name)), min_runtime)
         except RefusedError as error:
             yield _precision(name), str(error)
 

@@ -201,6 +201,9 @@ def _limits(descriptions: Descriptions, measured: dict[str, Measured]) -> list[s
     return [
         *_each("Oldest runtime", descriptions, lambda d: code(d.get("runtime_floor", "unknown"))),
         *_each("On CPUs XNNPACK", descriptions, _delegation),
+        *_each(
+            "Half precision on CPUs (`setAllowFp16PrecisionForFp32`)", descriptions, _half_precision
+        ),
         *_gpu(descriptions),
         f"- Not measured: {'; '.join(_unmeasured(descriptions, measured))}.",
     ]
@@ -218,6 +221,17 @@ def _delegation(description: dict[str, Any]) -> str:
     lines = [_finding(*kind, layers) for kind, layers in left_out.items()]
     text = f"takes {some} {found['nodes']:,} operators, in {parts}{'; not:' if lines else ''}"
     return "\n  - ".join([text, *lines])
+
+
+def _half_precision(description: dict[str, Any]) -> str:
+    found = description.get("half_precision")
+    if not found:
+        return ""
+    if found["problem"]:
+        return f"must not be allowed: {code(found['problem'])}"
+    difference = found["max_difference"] / found["scale"]
+    accuracy = f", accuracy {found['accuracy']:.2%}" if found.get("accuracy") is not None else ""
+    return f"may be allowed: scores within {difference:.2%} of their scale{accuracy}"
 
 
 def _gpu(descriptions: Descriptions) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import gc
 import tempfile
 from collections.abc import Iterable
@@ -13,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import UsageError
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit._quiet import quiet
 from keras_vit.deploy.quantize import (
-    Precision,
     check_calibration,
+    for_runtime,
     measured_ranges,
     precision_of,
     quantized,
@@ -28,11 +27,6 @@ from keras_vit.deploy.saved_model import input_shape, save_module, write_saved_m
 from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing
 from keras_vit.weights.names import weight_names
-
-# Readers of files count bytes in 31 bits; weights behind the flatbuffer lift that for some.
-LARGEST = 2**31 - 1
-# For each weight, at least; int8 what is not listed.
-_BYTES = {"float32": 4, "float16": 2, "dynamic": 1, "int8": 1, "int4": 0.5}
 
 
 class Converter:
@@ -49,8 +43,11 @@ class Converter:
         options: a `graph.GraphOptions`: what the file takes and gives, and the rewrites.
         calibration: images as the file takes them (n, height, width, 3), for precisions with
             measured ranges, and to balance outlier channels in all quantised ones.
+        min_runtime: the oldest runtime that must run the files; None for any. Precisions that
+            have a form for older runtimes take it.
 
     Raises:
+        RefusedError: `min_runtime` runs no file of a precision.
         UsageError: the model computes in mixed precision, its input's size is unknown, it cannot
             take or give what `options` say, or a precision needs images and there are none.
     """
@@ -61,6 +58,7 @@ class Converter:
         precisions: Iterable[str],
         options: Any = None,
         calibration: np.ndarray | None = None,
+        min_runtime: str | None = None,
     ):
         from keras_vit.deploy.graph import GraphOptions
 
@@ -68,10 +66,10 @@ class Converter:
         self.options = options or GraphOptions()
         check_convertible(model, self.options)
         for name in precisions:
-            check_calibration(precision_of(name), calibration)
+            check_calibration(for_runtime(precision_of(name), min_runtime), calibration)
         self.rewritten = backbone(model) is not None
         self.calibration = calibration
-        self._weights = model.count_params()
+        self._min_runtime = min_runtime
         self._folder = tempfile.TemporaryDirectory()
         self._float_files: dict[str, bytes] = {}
         self._ranges: dict[str, dict] = {}
@@ -87,29 +85,26 @@ class Converter:
 
         Raises:
             UsageError: an unknown layer; images are needed and there are none.
-            RefusedError: the file would be larger than 2 GB.
         """
-        precision = precision_of(quantize)
-        check_file_size(quantize, self._weights)
+        precision = for_runtime(precision_of(quantize), self._min_runtime)
         content = self.float_file(quantize)
         if precision.calibrated and precision.name not in self._ranges:
             self._ranges[precision.name] = measured_ranges(content, precision, self.calibration)
         ranges = self._ranges.get(precision.name)
-        result = quantized(content, precision, None, float_layers, ranges)
-        _check_size(precision, len(result))
-        return result
+        return quantized(content, precision, None, float_layers, ranges)
 
     def float_file(self, quantize: str | None = None) -> bytes:
-        """The float32 file that a precision starts from, which may be larger than 2 GB."""
+        """The float32 file that a precision starts from, with its weights behind the flatbuffer."""
         kind = self._kind(quantize)
         if kind not in self._float_files:
             self._float_files[kind] = _converted(Path(self._folder.name) / kind)
         return self._float_files[kind]
 
     def _kind(self, quantize: str | None) -> str:
-        # For integers, outlier channels are balanced, and every kernel is a Dense layer's.
+        # Outlier channels are balanced for integers, by what images show of them.
         integers = precision_of(quantize).name not in ("float32", "float16")
-        return "integers" if integers and self.rewritten else "floats"
+        balances = integers and self.rewritten and self.calibration is not None
+        return "balanced" if balances else "plain"
 
     def _write(self, model: Any, kind: str) -> None:
         from keras_vit.deploy.graph import inference_module
@@ -118,18 +113,13 @@ class Converter:
         if not self.rewritten:
             return write_saved_model(model, folder, batch=1)
         ours, tail = backbone(model)
-        calibration = self.calibration if kind == "integers" else None
-        options = self.options
-        if kind == "integers":
-            rewrites = options.rewrites - {"single_query"}
-            options = dataclasses.replace(options, rewrites=rewrites)
         module = inference_module(
             ours.spec,
             parameters_of(ours),
             ours.image_size,
             ours.preprocessing,
-            options,
-            calibration,
+            self.options,
+            self.calibration if kind == "balanced" else None,
             tail,
         )
         with deferred_interrupts() as check_interrupts:
@@ -208,20 +198,6 @@ def check_convertible(model: Any, options: Any) -> None:
             )
 
 
-def check_file_size(quantize: str | None, parameters: int) -> None:
-    """Refuses, before the minutes that it takes, a file that no runtime would read.
-
-    Args:
-        quantize: its precision.
-        parameters: how many the model has.
-
-    Raises:
-        RefusedError: it would be larger than 2 GB.
-    """
-    precision = precision_of(quantize)
-    _check_size(precision, parameters * _BYTES.get(precision.name, 1))
-
-
 def release_memory() -> None:
     """Gives what is no longer used back to the system, before work that needs the room."""
     gc.collect()
@@ -252,17 +228,6 @@ def _followed(ours: ImageModel, features: Any, model: Any) -> tuple | None:
         return None
 
 
-def _check_size(precision: Precision, size: float) -> None:
-    if size <= LARGEST:
-        return
-    each = _BYTES.get(precision.name, 1)
-    smaller = [name for name, other in _BYTES.items() if other < each]
-    raise RefusedError(
-        f"the {precision.name} file would have {size / 1e9:.1f} GB, and runtimes read 2.1; choose "
-        f"{' or '.join(smaller) or 'a smaller model'}. Nothing was written."
-    )
-
-
 def _float32(variable: Any) -> np.ndarray:
     array = variable.numpy() if hasattr(variable, "numpy") else np.asarray(variable)
     return np.array(array, np.float32)
@@ -283,7 +248,7 @@ def _converted(folder: str | Path) -> bytes:
 
     converter = tf.lite.TFLiteConverter.from_saved_model(str(folder))
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    # Weights behind the flatbuffer: it may not have 2 GB, and is not built twice.
+    # Weights behind the flatbuffer: it may exceed 2 GB, and is not built twice.
     converter._experimental_use_buffer_offset = True
     release_memory()
     with quiet(), deferred_interrupts() as check_interrupts:  # the converter would swallow them

@@ -11,17 +11,22 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _checks, _files
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.convert import (
     Converter,
     backbone,
     check_convertible,
-    check_file_size,
     preprocessing_of,
 )
 from keras_vit.deploy.flatbuffer import check_static
+from keras_vit.deploy.half_precision import (
+    FLOAT_PRECISIONS,
+    HalfPrecision,
+    judge_half_precision,
+)
 from keras_vit.deploy.inspection import Inspection, inspect_file
+from keras_vit.deploy.kernels import runtime_tolerance
 from keras_vit.deploy.parity import Verdict, check_reference, compare
 from keras_vit.deploy.quantize import precision_of
 from keras_vit.deploy.runner import Runner
@@ -43,6 +48,7 @@ def export_tflite(
     output: str = "logits",
     float_layers: Iterable[str] = (),
     max_drop: float | None = None,
+    min_runtime: str | None = None,
 ) -> Verdict:
     """Converts a model, runs the result with LiteRT against Keras, and only then names it `path`.
 
@@ -64,13 +70,15 @@ def export_tflite(
         float_layers: names of `deploy.quantizable_layers` that stay float.
         max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
             0.5, of int4 1.5.
+        min_runtime: the oldest runtime that must run the file: "2.16.1" of TFLite, "LiteRT 2.1";
+            None for any.
 
     Returns:
         The comparison: agreement, largest difference and so on.
 
     Raises:
         ParityError: the file differs by more than its precision explains; none is written.
-        RefusedError: the file would be larger than 2 GB, or has sizes known at run time only.
+        RefusedError: the file has sizes known at run time only, or `min_runtime` does not run it.
         UsageError: an unknown precision; data is missing or of another shape; `path` is a folder;
             a model of another backend than TensorFlow that isn't ours.
     """
@@ -85,16 +93,15 @@ def export_tflite(
         raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
-    check_file_size(quantize, model.count_params())
     inputs, targets = _inputs(model, representative_data, max_images)
     given = inputs if input == "float32" else to_pixels(inputs, preprocessing_of(model))
     expected = expected_scores(model, given, output)
     check_reference(expected)
     calibration = None if representative_data is None else given[:CALIBRATED]
-    converter = Converter(model, [quantize], options, calibration)
+    converter = Converter(model, [quantize], options, calibration, min_runtime)
     content = converter(quantize, float_layers)
     exported = judge(precision.name, content, options, given, expected, targets, float_layers)
-    check(exported, max_drop)
+    check(exported, max_drop, min_runtime)
     with _files.replacing(path) as temporary:
         temporary.write_bytes(content)
     return dataclasses.replace(exported.verdict, rewritten=converter.rewritten)
@@ -111,6 +118,9 @@ class Exported:
         options: what it takes and gives.
         float_layers: layers that were left float in a quantised file.
         differences: of each block from the float file, see `layer_differences`.
+        half: what a float file gives in half precision; None for other files.
+        tolerance: how far the scores of quantised files may be apart on different runtimes, see
+            `runtime_tolerance`.
     """
 
     content: bytes
@@ -119,6 +129,8 @@ class Exported:
     options: Any
     float_layers: tuple[str, ...] = ()
     differences: dict[str, float] = dataclasses.field(default_factory=dict)
+    half: HalfPrecision | None = None
+    tolerance: float = 0.0
 
 
 def judge(
@@ -144,7 +156,13 @@ def judge(
     runner = Runner(content)
     verdict = compared(precision, runner, options, given, expected, targets)
     inspection = inspect_file(content, runner=runner)
-    return Exported(content, verdict, inspection, options, tuple(float_layers))
+    half, tolerance = None, 0.0
+    if precision in FLOAT_PRECISIONS:
+        features = options.output == "features"
+        half = judge_half_precision(content, given, expected, targets, features)
+    else:
+        tolerance = runtime_tolerance(content, given, runner)
+    return Exported(content, verdict, inspection, options, tuple(float_layers), {}, half, tolerance)
 
 
 def compared(
@@ -164,7 +182,6 @@ def check(
     exported: Exported,
     max_drop: float | None = None,
     min_runtime: str | None = None,
-    target: str = "cpu",
 ) -> None:
     """Refuses a file that must not get its name.
 
@@ -173,20 +190,13 @@ def check(
         max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
             0.5, of int4 1.5.
         min_runtime: the oldest runtime that must run it: "2.16.1", "LiteRT 2.1".
-        target: "gpu" and "any" refuse what GPU delegates do not take or get wrong.
 
     Raises:
-        RefusedError: a budget is exceeded, or the runtime or the delegate will not run it.
+        RefusedError: a budget is exceeded, or the runtime will not run it.
     """
     check_static(exported.content)
     if min_runtime is not None:
         check_runtime(exported.content, min_runtime)
-    findings = [f for f in exported.inspection.gpu if f.effect in ("refused", "wrong")]
-    if target != "cpu" and findings:
-        raise RefusedError(
-            f"the {exported.verdict.precision} file is not for GPU delegates: {findings[0]} "
-            f"({len(findings)} findings); nothing was written."
-        )
     exported.verdict.check(max_drop)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit.deploy.buffers import has_weights_behind
 
 Model = bytes | bytearray | str | os.PathLike
 # Operators whose further inputs are weights, named after their layers.
@@ -93,6 +94,7 @@ class Graph:
         tensors, operators: all of them.
         inputs, outputs: indices of tensors.
         stated_runtime: the oldest runtime according to the converter; None if it says nothing.
+        weights_behind: whether weights stand behind the flatbuffer, see `buffers`.
     """
 
     tensors: tuple[Tensor, ...]
@@ -100,6 +102,7 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     stated_runtime: str | None
+    weights_behind: bool = False
 
     def read(self, operator: Operator) -> list[Tensor]:
         """The tensors that an operator reads, constants included."""
@@ -172,6 +175,7 @@ def read_graph(model: Model) -> Graph:
             _indices(graph, "Inputs", len(tensors)),
             _indices(graph, "Outputs", len(tensors)),
             _stated_runtime(file),
+            has_weights_behind(content),
         )
     except UsageError:
         raise

@@ -17,13 +17,13 @@ from keras_vit._keras import LEGACY
 from keras_vit.deploy.balance import balance, balances
 from keras_vit.deploy.rewrites import (
     REWRITES,
+    STREAM_DIVISOR,
     Parameters,
     check_rewrites,
     folds_uint8,
     resolve_positions,
     rewrite,
     standardise,
-    stream_writers,
 )
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetUnit, Spec, ViTSpec
 
@@ -41,8 +41,6 @@ class GraphOptions:
         output: "logits"; "probabilities", their softmax; "features", what the head reads.
         batch: a fixed number of images; None for any.
         rewrites: names in `REWRITES`.
-        stream_divisor: a power of two that the residual stream is divided by, exactly, so that a
-            GPU that sums squares in half precision does not overflow.
 
     Raises:
         UsageError: an unknown input, output or rewrite.
@@ -52,7 +50,6 @@ class GraphOptions:
     output: Output = "logits"
     batch: int | None = 1
     rewrites: frozenset[str] = frozenset(REWRITES)
-    stream_divisor: float = 1.0
 
     def __post_init__(self):
         object.__setattr__(self, "rewrites", check_rewrites(self.rewrites))
@@ -96,9 +93,6 @@ def inference_module(
     grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
     resolve_positions(spec, parameters, grid)
     rewrite(spec, parameters, preprocessing, options.rewrites, options.input == "uint8")
-    if options.stream_divisor != 1 and isinstance(spec, ViTSpec):
-        for name in stream_writers(spec, parameters):
-            parameters[name] = parameters[name] / np.float32(options.stream_divisor)
     if calibration is not None and balances(spec, options.rewrites):
         balance(
             spec, parameters, channel_ranges(spec, parameters, calibration, preprocessing, options)
@@ -179,7 +173,7 @@ class _Graph:
         self.spec = spec
         self.weights = weights
         self.rewrites = options.rewrites
-        self.divisor = options.stream_divisor
+        self.divisor = STREAM_DIVISOR if "scaled_stream" in options.rewrites else 1.0
         self.taps = taps
 
     def vit(self, images):
@@ -225,10 +219,7 @@ class _Graph:
         centred = "centre" in self.rewrites
         keys = self.norm(f"{name}/norm_attention", x, centred)
         queries, x = (keys[:, :1], x[:, :1]) if alone else (keys, x)
-        if alone and "single_query" in self.rewrites:
-            y = self.single_query(f"{name}/attention", keys, queries)
-        else:
-            y = self.attention(f"{name}/attention", queries, keys)
+        y = self.attention(f"{name}/attention", queries, keys)
         x = tf.add(x, y, name="attended")
         y = self.mlp(f"{name}/mlp", self.norm(f"{name}/norm_mlp", x, centred))
         return tf.add(x, y, name="output")
@@ -252,43 +243,11 @@ class _Graph:
         mixed = tf.reshape(mixed, (-1, mixed.shape[1], self.spec.hidden_dim))
         return self.dense(f"{name}/out", mixed)
 
-    def single_query(self, name, keys, query):
-        """Attention of one query (batch, 1, hidden_dim): no token goes through the key's kernel.
-
-        q . (K x) = (K' q) . x
-        """
-        heads, width = self.spec.num_heads, self.spec.hidden_dim
-        with tf.name_scope("attention"):
-            query = self.scaled(self.dense(f"{name}/query", query))
-            query = tf.reshape(query, (-1, heads, 1, width // heads))
-            asked = tf.matmul(query, self.weights[f"{name}/key/kernel"])
-            asked = tf.reshape(asked, (-1, heads, width))
-            logits = tf.matmul(asked, keys, transpose_b=True)  # (batch, heads, keys)
-            bias = self.weights.get(f"{name}/relative_position_bias")  # (1, heads, tokens, tokens)
-            return self.mixed_first(name, logits if bias is None else logits + bias[:, :, 0], keys)
-
-    def mixed_first(self, name, logits, keys):
-        """The output of one query's attention from its logits (batch, heads, keys).
-
-        The sum of a V x is V times the sum of a x: the mixture goes through the value's kernel.
-        """
-        heads, width = self.spec.num_heads, self.spec.hidden_dim
-        mixed = tf.matmul(tf.nn.softmax(logits), keys)  # (batch, heads, hidden_dim)
-        mixed = tf.reshape(mixed, (-1, heads, 1, width))
-        value = tf.matmul(mixed, self.weights[f"{name}/value/kernel"])
-        # (batch, heads, 1, head_dim) to (batch, 1, hidden_dim)
-        value = tf.reshape(value, (-1, 1, width))
-        if f"{name}/value/bias" in self.weights:
-            value += self.weights[f"{name}/value/bias"]
-        return self.dense(f"{name}/out", value)
-
     def probed(self, name, keys):
         """Attention of the pooling's probe, whose query is constant: (batch, 1, hidden_dim)."""
         with tf.name_scope("attention"):
             logits = self.scaled(self.dense(f"{name}/asked", keys))  # (batch, keys, heads)
             logits = tf.transpose(logits, (0, 2, 1))
-            if "single_query" in self.rewrites:
-                return self.mixed_first(name, logits, keys)
             value = self.heads(self.dense(f"{name}/value", keys))
             # (batch, heads, keys) to (batch, heads, 1, keys)
             logits = tf.reshape(logits, (-1, self.spec.num_heads, 1, keys.shape[1]))

@@ -15,6 +15,7 @@ from keras_vit._errors import RefusedError, UsageError
 BUDGETS = {
     "float32": (1.0, 1e-4),
     "float16": (0.99, 2e-2),
+    "half precision": (0.99, 2e-2),
     "dynamic": (0.97, 2e-1),
     "int8": (0.97, 2e-1),
     "auto": (0.97, 2e-1),
@@ -25,7 +26,7 @@ BUDGETS = {
 # Points of accuracy that a quantised file may lose, unless told otherwise.
 _DROP, _DROPS = 0.5, {"int4": 1.5}
 # Those whose scores are as good as the model's, whatever their accuracy.
-_EXACT = ("float32", "float16")
+_EXACT = ("float32", "float16", "half precision")
 # Below this share of the scale two classes are a tie, which either may win.
 _TIE = 1e-5
 

@@ -16,12 +16,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keras_vit._errors import UsageError, did_you_mean
+from keras_vit._errors import RefusedError, UsageError, did_you_mean
 from keras_vit._quiet import quiet
+from keras_vit.deploy.buffers import embed_weights
 from keras_vit.deploy.flatbuffer import Graph, Model, Operator, read_graph
-from keras_vit.deploy.runtimes import state_versions
+from keras_vit.deploy.runtimes import PER_CHANNEL_RUNTIME, named_runtime, runs, state_versions
 
-Kind = Literal["float", "float16", "dynamic8", "dynamic4", "static8", "static16"]
+Kind = Literal[
+    "float", "float16", "dynamic8", "dynamic8_per_tensor", "dynamic4", "static8", "static16"
+]
 _BLOCK = 32  # inputs of a kernel that share a scale in int4
 _PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
 _MOST_STEPS = 2**30  # of a bias, half of what an int32 holds
@@ -36,12 +39,14 @@ class Precision:
         rules: operators ("*" for all) and what becomes of them; a later rule wins.
         calibrated: whether ranges of activations must be measured on images.
         summary: what it is and what it costs, in words.
+        runtime: the oldest runtime that runs any such file; None where the operators decide.
     """
 
     name: str
     rules: tuple[tuple[str, Kind], ...]
     calibrated: bool
     summary: str
+    runtime: str | None = None
 
 
 # Every value of `quantize` but "auto", which is int8 with some layers left float.
@@ -57,8 +62,8 @@ PRECISIONS: dict[str, Precision] = {
         "dynamic",
         tuple((operator, "dynamic8") for operator in _PRODUCTS),
         False,
-        "weights in int8 per channel, activations quantised per token while it runs; needs "
-        "runtime 2.17",
+        "weights in int8, activations quantised per token while it runs; a scale for each channel "
+        "needs runtime 2.17, for older ones each kernel gets one scale",
     ),
     "int8": Precision(
         "int8",
@@ -87,6 +92,7 @@ PRECISIONS: dict[str, Precision] = {
         False,
         f"Dense kernels in int4, a scale for each {_BLOCK} inputs (int8 where these do not divide "
         "them), activations as in dynamic",
+        "LiteRT 2.1.0",
     ),
 }
 
@@ -105,6 +111,31 @@ def precision_of(quantize: str | None) -> Precision:
     return found
 
 
+def for_runtime(precision: Precision, minimum: str | None) -> Precision:
+    """The precision in the form that a runtime runs; None for the newest.
+
+    Args:
+        precision: one of `PRECISIONS`.
+        minimum: "2.16.1" of TFLite, "LiteRT 2.1" of LiteRT.
+
+    Raises:
+        RefusedError: that runtime runs no file of this precision.
+        UsageError: `minimum` is no version.
+    """
+    if minimum is None:
+        return precision
+    if precision.runtime is not None and not runs(precision.runtime, minimum):
+        raise RefusedError(
+            f"{precision.name} needs {named_runtime(precision.runtime)} or newer. Received: "
+            f"min_runtime={minimum}; export int8 or dynamic, or raise it."
+        )
+    if runs(PER_CHANNEL_RUNTIME, minimum):
+        return precision
+    older = {"dynamic8": "dynamic8_per_tensor"}
+    rules = tuple((operator, older.get(kind, kind)) for operator, kind in precision.rules)
+    return dataclasses.replace(precision, rules=rules)
+
+
 def quantized(
     content: bytes,
     precision: Precision,
@@ -112,7 +143,7 @@ def quantized(
     float_layers: Iterable[str] = (),
     ranges: dict[str, Any] | None = None,
 ) -> bytes:
-    """Quantises a float32 `.tflite` file.
+    """Quantises a float32 `.tflite` file, puts its weights inside and states what it needs.
 
     Args:
         content: the file, with a signature.
@@ -127,14 +158,14 @@ def quantized(
     graph, kept = read_graph(content), frozenset(float_layers)
     if kept:
         check_layers(content, kept)
-    if not precision.rules:
-        return content
-    recipe = _recipe(graph, precision, kept)
     if precision.calibrated and ranges is None:
         ranges = measured_ranges(content, precision, calibration)
-    with _silent():
-        quantizer = _library().Quantizer(content, recipe)
-        result = bytearray(quantizer.quantize(ranges).quantized_model)
+    if precision.rules:
+        with _silent():
+            quantizer = _library().Quantizer(content, _recipe(graph, precision, kept))
+            content = quantizer.quantize(ranges).quantized_model
+        del quantizer
+    result = embed_weights(content)
     state_versions(result)
     return bytes(result)
 
@@ -253,6 +284,8 @@ def _add(manager: Any, regex: str, operator: str, kind: Kind) -> None:
         manager.add_weight_only_config(regex, operator, 16, algorithm_key="float_casting")
     elif kind == "dynamic8":
         manager.add_dynamic_config(regex, operator, 8)
+    elif kind == "dynamic8_per_tensor":
+        manager.add_dynamic_config(regex, operator, 8, QuantGranularity.TENSORWISE)
     elif kind == "dynamic4":
         manager.add_dynamic_config(regex, operator, 4, QuantGranularity.BLOCKWISE_32)
     else:

@@ -18,6 +18,10 @@ from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = dict[str, np.ndarray]
 _NORM_READERS = ("query", "key", "value")
+# A power of two, which divides without rounding. In half precision the square of a value above 255
+# is infinite, and so is a sum of 768 squares where their root mean square is above 9; divided by
+# 16, above 4,095 and 147.
+STREAM_DIVISOR = 16.0
 
 
 def rewrite(
@@ -29,8 +33,6 @@ def rewrite(
 ) -> Parameters:
     """Applies the named passes of `PASSES`, in the table's order, in place."""
     rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
-    if isinstance(spec, ViTSpec) and spec.pooling == "token" and "class_token_only" not in rewrites:
-        rewrites.discard("single_query")
     for name, apply in PASSES.items():
         if name in rewrites:
             apply(spec, parameters, preprocessing)
@@ -156,19 +158,11 @@ def _standardised_kernels(spec: Spec, p: Parameters, _: Preprocessing) -> None:
         p[name] = standardise(_wide(p[name]), spec).astype(np.float32)
 
 
-def _single_query(spec: Spec, p: Parameters, _: Preprocessing) -> None:
-    if isinstance(spec, ResNetSpec) or spec.pooling not in ("token", "map"):
+def _scale_stream(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+    if isinstance(spec, ResNetSpec):
         return
-    name = f"encoderblock_{spec.depth - 1}/attention"
-    if spec.pooling == "map":
-        name = "pooling/attention"
-        _fold_probe(spec, p)
-    else:
-        p.pop(f"{name}/key/bias", None)  # softmax does not see it
-        key = _by_head(spec, p.pop(f"{name}/key/kernel"))
-        p[f"{name}/key/kernel"] = np.ascontiguousarray(key.transpose(1, 2, 0))
-    value = _by_head(spec, p.pop(f"{name}/value/kernel"))
-    p[f"{name}/value/kernel"] = np.ascontiguousarray(value.transpose(1, 0, 2))
+    for name in stream_writers(spec, p):
+        p[name] = p[name] / np.float32(STREAM_DIVISOR)
 
 
 def _fold_probe(spec: ViTSpec, p: Parameters) -> None:
@@ -179,12 +173,9 @@ def _fold_probe(spec: ViTSpec, p: Parameters) -> None:
     p.pop(f"{name}/key/bias", None)  # softmax does not see it
     kernel, bias = (_wide(p.pop(f"{name}/query/{part}")) for part in ("kernel", "bias"))
     query = (_wide(p.pop("pooling/probe"))[0] @ kernel + bias).reshape(spec.num_heads, -1)
-    key = _by_head(spec, p.pop(f"{name}/key/kernel"))
+    key = p.pop(f"{name}/key/kernel")
+    key = key.reshape(spec.hidden_dim, spec.num_heads, -1)  # (hidden_dim, heads, head_dim)
     p[f"{name}/asked/kernel"] = _narrow(np.einsum("dhk,hk->dh", key, query))
-
-
-def _by_head(spec: ViTSpec, kernel: np.ndarray) -> np.ndarray:
-    return kernel.reshape(spec.hidden_dim, spec.num_heads, -1)  # (hidden_dim, heads, head_dim)
 
 
 # name: what it does to the weights. The order is part of the algebra: the norms' shifts become
@@ -196,7 +187,7 @@ PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
     "uint8_input": _uint8_input,
     "constants": _constants,
     "standardised_kernels": _standardised_kernels,
-    "single_query": _single_query,
+    "scaled_stream": _scale_stream,
 }
 REWRITES = {
     "fold_norms": "LayerNorm's scale and shift go into the Dense layers that read it",
@@ -208,8 +199,8 @@ REWRITES = {
     "uint8_input": "mean and scale of uint8 pixels go into the patch projection",
     "standardised_kernels": "StdConv kernels are standardised once",
     "class_token_only": "the last block computes queries, output and MLP of the class token alone",
-    "single_query": "where one token asks, its query goes through the key's kernel and the mixture "
-    "of tokens through the value's, instead of every token through both",
+    "scaled_stream": f"the residual stream is divided by {STREAM_DIVISOR:g}, which is exact, so "
+    "that its squares fit into half precision",
 }
 
 

@@ -20,6 +20,8 @@ class Runner:
     Args:
         model: the file, which is mapped and not loaded, or its bytes.
         threads: of the interpreter.
+        xnnpack: whether XNNPACK computes what it takes, as it does by default on phones; without
+            it LiteRT's own kernels compute everything.
 
     Raises:
         UsageError: the file is absent or not a TFLite model.
@@ -27,16 +29,17 @@ class Runner:
             are not there.
     """
 
-    def __init__(self, model: str | os.PathLike | bytes, threads: int = 2):
+    def __init__(self, model: str | os.PathLike | bytes, threads: int = 2, xnnpack: bool = True):
         in_memory = isinstance(model, bytes)
         name = "the model" if in_memory else str(model)
         if not in_memory and not Path(model).is_file():
             raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
         given = {"model_content": model} if in_memory else {"model_path": os.fspath(model)}
         interpreter = interpreter_class()
+        kernels = {} if xnnpack else {"experimental_op_resolver_type": _own_kernels()}
         try:
             with quiet():
-                self.interpreter = interpreter(**given, num_threads=threads)
+                self.interpreter = interpreter(**given, **kernels, num_threads=threads)
                 self.interpreter.allocate_tensors()
         except ValueError as error:
             raise UsageError(f"{name} is not a TFLite model: {_line(error)}.") from None
@@ -79,6 +82,12 @@ def interpreter_class() -> Any:
             "running TFLite files needs LiteRT: pip install 'keras_vit[export]'"
         ) from None
     return Interpreter
+
+
+def _own_kernels() -> Any:
+    from ai_edge_litert.interpreter import OpResolverType
+
+    return OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
 
 
 def _line(error: Exception) -> str:

@@ -27,13 +27,15 @@ class Need:
         operator: "FULLY_CONNECTED".
         version: of the operator.
         operands: what makes it need that, in words; "" where the version says it all.
-        runtime: the oldest that has it: TFLite's number ("2.17.0"), or LiteRT's own ("LiteRT
-            2.1.0"), which came after all of TFLite's; None where it is not known.
+        runtime: the oldest that has it: TFLite's number ("2.17.0") or, of what came later,
+            LiteRT's own ("LiteRT 2.1.0"); None where it is not known.
         layers: where it stands.
+
+    Weights behind the flatbuffer are a need too, of no operator: its version is None.
     """
 
     operator: str
-    version: int
+    version: int | None
     operands: str
     runtime: str | None
     layers: tuple[str, ...]
@@ -42,7 +44,8 @@ class Need:
         named = [layer for layer in self.layers if layer]
         place = [named[0] if len(self.layers) == 1 else f"{named[0]} and others"] if named else []
         details = ", ".join([*filter(None, [self.operands]), *place])
-        return f"{self.operator} version {self.version}" + (f" ({details})" if details else "")
+        version = "" if self.version is None else f" version {self.version}"
+        return f"{self.operator}{version}" + (f" ({details})" if details else "")
 
 
 def needs(model: Model | Graph) -> list[Need]:
@@ -60,6 +63,8 @@ def needs(model: Model | Graph) -> list[Need]:
         Need(name, version, operands, _runtime(name, version, operands), tuple(dict.fromkeys(at)))
         for (name, version, operands), at in layers.items()
     ]
+    if graph.weights_behind:
+        found.append(Need("weights behind the flatbuffer", None, "", _BEHIND_RUNTIME, ()))
     newest = (9,)
     return sorted(found, key=lambda n: _order(n.runtime) if n.runtime else newest, reverse=True)
 
@@ -68,7 +73,8 @@ def versions(model: Model | Graph) -> dict[str, int]:
     """The highest version of each operator that a file needs."""
     found: dict[str, int] = {}
     for need in needs(model):
-        found[need.operator] = max(need.version, found.get(need.operator, 0))
+        if need.version is not None:
+            found[need.operator] = max(need.version, found.get(need.operator, 0))
     return dict(sorted(found.items()))
 
 
@@ -95,12 +101,29 @@ def check_runtime(model: Model | Graph, minimum: str) -> None:
                 f"which runtime runs {need} is not known. Received: min_runtime={minimum}; check "
                 "the file on that runtime, or export another precision."
             )
-        if _order(need.runtime) > _order(minimum):
+        if not runs(need.runtime, minimum):
             remedy = _REMEDIES.get(need.operands, "")
             raise RefusedError(
-                f"{need} needs {_named(need.runtime)} or newer. Received: min_runtime={minimum}; "
+                f"{need} needs {named_runtime(need.runtime)} or newer. "
+                f"Received: min_runtime={minimum}; "
                 f"{remedy}raise it to {need.runtime}."
             )
+
+
+def runs(needed: str, runtime: str) -> bool:
+    """Whether `runtime` runs what came with the runtime `needed`; see `LITERT_AGE`.
+
+    Raises:
+        UsageError: `runtime` is no version.
+    """
+    check_version(runtime)
+    least, given = _order(needed), _order(runtime)
+    if least[0] == given[0]:
+        return given >= least
+    if least[0]:  # LiteRT's own: no TFLite has it
+        return False
+    age = max((tflite for litert, tflite in LITERT_AGE.items() if litert <= given[1:]), default=())
+    return age >= least[1:]
 
 
 def check_version(runtime: str) -> None:
@@ -162,6 +185,8 @@ def state_versions(content: bytearray) -> None:
 
 def _operands(graph: Graph, operator: Operator) -> str:
     """The operands that decide about the runtime, in words; "" for all others."""
+    if operator.name == "GELU" and graph.read(operator)[0].dtype == "int16":
+        return "int16"
     if operator.name not in _PRODUCTS:
         return ""
     activations, weights = graph.read(operator)[:2]
@@ -193,9 +218,19 @@ def _order(runtime: str) -> tuple[int, ...] | None:
     return (bool(found[1]), int(found[2]), int(found[3]), int(found[4] or 0))
 
 
-def _named(runtime: str) -> str:
+def named_runtime(runtime: str) -> str:
+    """ "TFLite 2.17.0" or "LiteRT 2.1.0"."""
     return runtime if runtime.startswith("LiteRT") else f"TFLite {runtime}"
 
+
+# From which LiteRT on: up to which TFLite its operators go. LiteRT 1.0 came between TFLite 2.17 and
+# 2.18; it has FULLY_CONNECTED 12 and lacks CAST 7, which 1.1.2 has (tried on both).
+LITERT_AGE = {(1, 0, 0): (2, 17, 0), (1, 1, 0): (2, 18, 0)}
+# TensorFlow 2.13.1 refuses weights behind the flatbuffer, tflite-runtime 2.14.0 reads them (tried
+# on both, also with 2.3 GB of them).
+_BEHIND_RUNTIME = "2.14.0"
+# FULLY_CONNECTED 12: int8 weights with a scale for each channel.
+PER_CHANNEL_RUNTIME = "2.17.0"
 
 # Where `OperatorCode.version` stands in its table's list of fields (schema.fbs: the third field).
 _VERSION_FIELD = 8
@@ -252,23 +287,26 @@ _BLOCKS = "{} weights with a scale for each block"
 # What those tables do not tell, run on the runtimes themselves: TFLite 2.12.0 to 2.16.1 and LiteRT
 # 1.0.1 to 2.3.0. 2.12.0 refuses float32 by int4. Blocks give wrong scores on 2.16.1, on LiteRT
 # 1.2.0 and, under XNNPACK, on 1.4.0 and 2.0.3; 2.14.0 dies of them.
+# int16 GELU fails to run up to LiteRT 1.2.0 and runs on 1.3.0, whatever version it states.
 _MEASURED = {
+    ("GELU", "int16"): "LiteRT 1.3.0",
     ("FULLY_CONNECTED", "float32 by int4"): "2.14.0",
     ("FULLY_CONNECTED", _BLOCKS.format("int4")): "LiteRT 2.1.0",
 }
 _REMEDIES = {
-    _PER_CHANNEL: "export int8 with quantised activations or float16, or ",
+    _PER_CHANNEL: "export dynamic for that runtime, int8 or float16, or ",
     _BLOCKS.format("int4"): "give int4 weights a scale for each channel, export int8, or ",
 }
 
 # operator: the runtime that came with its version 1, 2, 3 ... ("-" for one that was withdrawn), for
-# the operators of our graphs and of what converters make of similar ones. From runtime_version.cc.
+# the operators of our graphs and of what converters make of similar ones. From runtime_version.cc,
+# but for CAST 7, which that file gives to 2.17 and LiteRT 1.0.1 does not have.
 _TABLE = """
 ADD                 1.5 1.14 2.4 2.6 2.13
 AVERAGE_POOL_2D     1.5 1.14 2.3
 BATCH_MATMUL        2.3 2.3 2.4 2.5
 BROADCAST_TO        - 2.5 2.5
-CAST                1.5 2.7 2.8 2.9 2.12 2.15 2.17
+CAST                1.5 2.7 2.8 2.9 2.12 2.15 2.18
 CONCATENATION       1.5 1.14 2.3 2.14
 CONV_2D             1.5 1.14 1.14 2.3 2.4 2.9 2.11 2.15
 DEQUANTIZE          1.13.1 1.14 1.15 2.2 2.7 2.18

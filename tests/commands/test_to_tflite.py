@@ -78,10 +78,10 @@ def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_fo
         np.testing.assert_allclose(golden["scores"], expected, atol=tolerance)
 
 
-def test_another_size_features_and_a_gpu_are_for_the_asking(invoke, fixtures, tmp_path):
+def test_another_size_and_features_are_for_the_asking(invoke, fixtures, tmp_path):
     weights = fixtures / "vit_token.weights.npz"
     arguments = ("--weights", weights, "--out", "bundles", "--image-size", "32", "64")
-    options = ("--output", "features", "--target", "gpu", "--min-runtime", "2.9")
+    options = ("--output", "features", "--min-runtime", "2.9")
     code, out, err = invoke(COMMAND, *arguments, *options, *FEW, cwd=tmp_path)
     assert (code, err) == (0, "")
     assert "32 x 64" in out
@@ -99,12 +99,9 @@ def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
 ):
     weights = fixtures / "vit_token.weights.npz"
     arguments = ("--weights", weights, "--representative", image_folder, "--out", "bundles", *FEW)
-    options = ("--quantize", "dynamic", "none", "--min-runtime", "2.16.1")
+    options = ("--quantize", "int4", "none", "--min-runtime", "2.16.1")
     [line] = refused(invoke(COMMAND, *arguments, *options, cwd=tmp_path), 3)
-    assert line.startswith(
-        "to_tflite.py: dynamic: FULLY_CONNECTED version 12 (float32 by int8 with a scale"
-    )
-    assert "needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; export int8" in line
+    assert line.startswith("to_tflite.py: int4: int4 needs LiteRT 2.1.0 or newer. Received: min_")
     bundles = {path.name for path in (tmp_path / "bundles").iterdir() if path.is_dir()}
     assert bundles == {"float32"}
     record = json.loads((tmp_path / "bundles" / "table.json").read_text())

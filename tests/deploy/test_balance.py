@@ -57,10 +57,10 @@ def test_int8_bears_outlier_channels_because_they_are_balanced(stressed, compens
         assert cosine(model, images, "int8-full") < 0.93
 
 
-def test_balancing_needs_norms_without_mean_and_shift_and_kernels_of_dense_layers():
-    fit = frozenset(REWRITES) - {"single_query"}
+def test_balancing_needs_norms_without_mean_and_shift():
+    fit = frozenset(REWRITES)
     assert balances(SPEC, fit)
-    for names in (frozenset(REWRITES), fit - {"centre"}, fit - {"fold_norms"}):
+    for names in (fit - {"centre"}, fit - {"fold_norms"}):
         assert not balances(SPEC, names)
     assert not balances(keras_vit.ResNetSpec((1, 1, 1, 1)), fit)
 
@@ -68,16 +68,14 @@ def test_balancing_needs_norms_without_mean_and_shift_and_kernels_of_dense_layer
 @pytest.mark.parametrize("left_out", ["centre", "fold_norms", "attention_biases", "constants"])
 def test_calibrated_graphs_are_right_whichever_rewrites_are_left_out(stressed, left_out):
     model, images = stressed(compensated=False)
-    options = graph.GraphOptions(batch=None, rewrites=frozenset(REWRITES) - {left_out})
-    for rewrites in (options.rewrites, options.rewrites - {"single_query"}):
-        module = graph.inference_module(
-            SPEC,
-            deploy.convert.parameters_of(model),
-            (32, 32),
-            model.preprocessing,
-            graph.GraphOptions(batch=None, rewrites=rewrites),
-            images[:4],
-        )
-        expected = np.asarray(model(images[8:12], training=False))
-        found = module.serve(images[8:12])["logits"]
-        np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max(), rtol=0)
+    module = graph.inference_module(
+        SPEC,
+        deploy.convert.parameters_of(model),
+        (32, 32),
+        model.preprocessing,
+        graph.GraphOptions(batch=None, rewrites=frozenset(REWRITES) - {left_out}),
+        images[:4],
+    )
+    expected = np.asarray(model(images[8:12], training=False))
+    found = module.serve(images[8:12])["logits"]
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max(), rtol=0)

@@ -12,7 +12,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.data import digits
-from keras_vit.deploy import convert, subject
+from keras_vit.deploy import subject
 from keras_vit.deploy.bundles import Demands, export_bundles
 from keras_vit.deploy.graph import GraphOptions
 
@@ -42,17 +42,16 @@ def digits_of(sensitive):
 def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_of, tmp_path):
     given, said = digits_of(), []
     demands = dataclasses.replace(QUICK, min_runtime="2.16.1")
-    names = ["int8", "none", "dynamic", "auto", "none"]
+    names = ["int8", "none", "int4", "auto", "none"]
     written, refused = export_bundles(given, names, tmp_path, None, demands, say=said.append)
     assert list(written) == ["float32", "auto"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "float32"]
-    assert list(refused) == ["int8", "dynamic"]
-    int8, dynamic = refused.values()
+    assert set(refused) == {"int8", "int4"}
+    int8 = refused["int8"]
     assert int8.startswith("the int8 file must agree with Keras on 97.0% of 24 images. Received:")
     assert "nothing was written. Its layers differ from the float file's by more than a" in int8
     assert f"a tenth from {SPOILED} on, most in {SPOILED} (" in int8
-    assert "FULLY_CONNECTED version 12 (float32 by int8 with a scale for each channel, " in dynamic
-    assert "needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; export int8" in dynamic
+    assert "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.16.1" in refused["int4"]
     # Auto holds the budget that int8 does not, with the one layer left float that spoils it.
     assert written["auto"]["float_layers"] == [SPOILED]
     recipe = json.loads((tmp_path / "auto" / "recipe.json").read_text())
@@ -111,27 +110,18 @@ def test_a_folder_that_is_no_bundle_is_found_before_anything_is_written(digits_o
     assert [path.name for path in tmp_path.iterdir()] == ["int8"]
 
 
-def test_a_file_beyond_what_runtimes_read_is_refused_before_keras_runs(
-    digits_of, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(convert, "LARGEST", 3 * digits_of().model.count_params())
-    said = []
-    written, refused = export_bundles(digits_of(), ["none"], tmp_path, say=said.append)
-    assert (written, list(refused), said) == ({}, ["float32"], [])
-    assert "choose float16 or dynamic or int8 or int4. Nothing was written" in refused["float32"]
-    names = ["none", "float16"]
-    written, refused = export_bundles(digits_of(), names, tmp_path, demands=QUICK)
-    assert (list(written), list(refused)) == (["float16"], ["float32"])
+def test_what_the_oldest_runtime_cannot_run_is_refused_before_keras_runs(digits_of, tmp_path):
+    demands, said = dataclasses.replace(QUICK, min_runtime="2.16.1"), []
+    arguments = (tmp_path, None, demands, None, said.append)
+    written, refused = export_bundles(digits_of(), ["int4"], *arguments)
+    assert (written, list(refused), said) == ({}, ["int4"], [])
+    assert refused["int4"].startswith("int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.1")
 
 
-def test_files_for_gpus_have_nothing_that_delegates_refuse(digits_of, tmp_path):
-    given = digits_of()
-    sample_options = GraphOptions()
-    demands = dataclasses.replace(QUICK, target="gpu")
-    written, refused = export_bundles(given, ["none"], tmp_path, sample_options, demands)
-    assert refused == {}
-    findings = {found["effect"] for found in written["float32"]["gpu"]}
-    assert not findings & {"refused", "wrong"}
+def test_gpu_delegates_take_all_of_a_float_file_and_get_it_right(digits_of, tmp_path):
+    written, _ = export_bundles(digits_of(), ["none", "float16"], tmp_path, None, QUICK)
+    for name in ("float32", "float16"):
+        assert not {found["effect"] for found in written[name]["gpu"]} & {"refused", "wrong"}
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, deploy
-from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
-from keras_vit.deploy import convert, export
+from keras_vit.deploy import export
 from keras_vit.deploy.convert import backbone
 from keras_vit.deploy.flatbuffer import check_static, operators, read_graph
 from keras_vit.deploy.graph import GraphOptions
@@ -296,18 +295,6 @@ def test_mixed_precision_is_refused_with_the_way_out(tmp_path):
         keras.mixed_precision.set_global_policy("float32")
     with pytest.raises(UsageError, match="Received: layers that compute in bfloat16; build it"):
         keras_vit.export_tflite(mixed, tmp_path / "m.tflite")
-
-
-def test_what_no_runtime_reads_is_refused_before_it_is_converted(sample, monkeypatch):
-    size = 4 * sample.model.count_params()
-    monkeypatch.setattr(convert, "LARGEST", size - 1)
-    monkeypatch.setattr(sample.converter, "_float_files", {})
-    with pytest.raises(RefusedError, match="float32 file would have .* choose float16 or dynamic"):
-        sample.converter("none")
-    assert sample.converter._float_files == {}
-    monkeypatch.setattr(convert, "LARGEST", 40_000)
-    with pytest.raises(RefusedError, match="the dynamic file would have"):
-        sample.converter("dynamic")
 
 
 def test_the_converter_needs_the_model_no_longer_once_it_is_made(trained_like, rng):

@@ -227,16 +227,6 @@ def test_a_file_for_an_older_runtime_is_refused(sample):
         deploy.check(int8, min_runtime="soon")
 
 
-def test_a_file_that_gpus_would_not_run_is_refused_for_them_alone(sample):
-    # A single query asks with kernels of rank 3, which they do not take as constants.
-    found = sample.exported("none")
-    deploy.check(found)
-    deploy.check(found, target="cpu")
-    for target in ("gpu", "any"):
-        with pytest.raises(RefusedError, match="float32 file is not for GPU delegates: BATCH_MATM"):
-            deploy.check(found, target=target)
-
-
 def test_sizes_that_are_known_at_run_time_only_are_refused(sample):
     options = GraphOptions(batch=None)
     content = deploy.to_tflite(sample.model, options=options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from typing import get_args
 
@@ -117,7 +118,6 @@ def test_each_rewrite_alone_and_each_left_out_equals_keras(architecture, eager):
     for rewrites in sets:
         for given in ("float32", "uint8"):
             assert_equals_keras(model, pixels, expected, input=given, rewrites=rewrites)
-        assert_equals_keras(model, pixels, expected, rewrites=rewrites, stream_divisor=16.0)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True)
@@ -154,14 +154,13 @@ def test_balanced_parameters_give_what_they_gave(architecture, rng):
     model, pixels = architecture
     spec, images = model.spec, inputs_of(model, pixels)
     expected = np.asarray(model(images, training=False))
-    rewrites = ALL - {"single_query"}
-    options = GraphOptions(batch=None, rewrites=rewrites)
+    options = GraphOptions(batch=None)
     for spread in (0.0, 3.0):
         parameters = parameters_of(model)
         for name in [n for n in parameters if n.endswith(("query/kernel", "dense_0/kernel"))]:
             parameters[name][5] *= 50 * spread + 1  # a row that is worth smoothing
         resolve_positions(spec, parameters, spec.grid(model.image_size))
-        rewrite(spec, parameters, model.preprocessing, rewrites, uint8=False)
+        rewrite(spec, parameters, model.preprocessing, ALL, uint8=False)
         before = forward(spec, parameters, images, model.preprocessing, options).numpy()
         ranges = {
             name: np.exp2(rng.normal(0, spread, 48)).astype(np.float32)
@@ -229,7 +228,8 @@ def test_queries_carry_the_scale_and_keys_and_values_no_bias(token):
     assert {n for n in left if n not in names} == {
         "encoderblock_0/attention/key/bias",
         "encoderblock_0/attention/value/bias",
-        "encoderblock_1/attention/value/bias",  # a single query never sees its key's
+        "encoderblock_1/attention/key/bias",
+        "encoderblock_1/attention/value/bias",
     }
     assert counted(other)["Mul"] == counted(graph)["Mul"] + 2
 
@@ -250,10 +250,10 @@ def test_what_is_constant_is_one_constant(build):
     assert {n for n in left if n not in names} == gone
     assert counted(other)["AddV2"] == counted(graph)["AddV2"] + 2
     probed, _ = build(ARCHITECTURES["map"])
-    names, _ = graph_of(probed, rewrites=ALL - {"single_query"})
+    names, _ = graph_of(probed)
     assert names["pooling/attention/asked/kernel"] == (48, 3)
     assert not {"pooling/probe", "pooling/attention/query/kernel"} & names.keys()
-    left, _ = graph_of(probed, rewrites=ALL - {"single_query", "constants"})
+    left, _ = graph_of(probed, rewrites=ALL - {"constants"})
     assert {"pooling/probe", "pooling/attention/query/kernel"} <= left.keys()
 
 
@@ -287,37 +287,31 @@ def last_block(graph) -> int:
 
 def test_the_last_block_computes_the_class_token_alone(build):
     model, _ = build(TOKEN, (64, 96))  # 97 tokens of 48 channels, 112 in the MLP
-    costs = {}
-    for name, rewrites in {
-        "neither": ALL - {"class_token_only", "single_query"},
-        "token": ALL - {"single_query"},
-        "query": ALL,
-    }.items():
-        costs[name] = last_block(graph_of(model, rewrites=rewrites)[1])
+    whole, alone = (
+        last_block(graph_of(model, rewrites=rewrites)[1])
+        for rewrites in (ALL - {"class_token_only"}, ALL)
+    )
     tokens, width, mlp = 97, 48, 112
-    assert costs["neither"] == tokens * (4 * width**2 + 2 * width * mlp) + 2 * tokens**2 * width
+    assert whole == tokens * (4 * width**2 + 2 * width * mlp) + 2 * tokens**2 * width
     one = 2 * width**2 + 2 * width * mlp  # query and output, MLP: of one token
-    assert costs["token"] == 2 * tokens * width**2 + 2 * tokens * width + one
-    # Keys and values of no token: their kernels meet the query and the mixture.
-    assert costs["query"] == 2 * width**2 + 2 * 3 * tokens * width + one
+    assert alone == 2 * tokens * width**2 + 2 * tokens * width + one
 
 
-def test_a_single_query_spares_the_products_of_all_tokens(build):
-    for kind, pooling in (("token", "encoderblock_1/"), ("map", "pooling/")):
-        model, _ = build(ARCHITECTURES[kind], (64, 96))
-        names, graph = graph_of(model)
-        name = f"{pooling}attention/value/kernel"
-        assert names[name] == (3, 48, 16)  # (heads, hidden_dim, head_dim)
-        parts = [(n, cost) for n, cost in products(graph) if n.startswith(pooling)]
-        assert parts
-        assert max(cost for _, cost in parts) < 96 * 48 * 48
-        _, other = graph_of(model, rewrites=ALL - {"single_query"})
-        assert max(c for n, c in products(other) if n.startswith(pooling)) >= 96 * 48 * 48
+def test_the_stream_fits_into_half_precision_and_norms_see_it_undivided(token):
+    names, _ = graph_of(token)
+    assert names == graph_of(token, rewrites=ALL - {"scaled_stream"})[0]
+    divided, whole = (
+        {v.name: v.numpy() for v in module_of(token, rewrites=rewrites).variables_of_graph}
+        for rewrites in (ALL, ALL - {"scaled_stream"})
+    )
+    for name, values in whole.items():
+        writes = re.search(r"patch_encoder/|attention/out/|dense_1/", name)
+        np.testing.assert_array_equal(divided[name], values / 16 if writes else values)
 
 
 def test_every_rewrite_changes_a_graph(build):
     models = {name: build(ARCHITECTURES[name], (64, 96))[0] for name in ("token", "stages")}
-    for name in ALL:
+    for name in ALL - {"scaled_stream"}:  # which changes weights alone
         model = models["stages" if name == "standardised_kernels" else "token"]
         found = [
             (names, counted(graph), products(graph))

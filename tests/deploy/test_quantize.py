@@ -7,9 +7,10 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, deploy
+from keras_vit._errors import RefusedError
 from keras_vit.deploy import PRECISIONS, Runner
 from keras_vit.deploy.flatbuffer import read_graph
-from keras_vit.deploy.quantize import measured_ranges, precision_of, quantized
+from keras_vit.deploy.quantize import for_runtime, measured_ranges, precision_of, quantized
 from keras_vit.deploy.runtimes import needed_version, runtime_floor
 
 pytestmark = pytest.mark.once
@@ -22,7 +23,7 @@ EXPECTED = {
     "dynamic": (0.998, 0.35, "2.17.0"),
     "int8": (0.995, 0.35, "2.9.0"),
     "int8-full": (0.98, 0.35, "2.9.0"),
-    "int16x8": (0.997, 0.35, "2.9.0"),
+    "int16x8": (0.997, 0.35, "LiteRT 1.3.0"),
     "int4": (0.85, 0.2, "LiteRT 2.1.0"),
 }
 # What a vision transformer does not bear in int8.
@@ -79,6 +80,24 @@ def test_dynamic_quantises_weights_alone_and_activations_while_it_runs(sample):
     weights = [graph.read(op)[1] for op in graph.operators if op.name == "FULLY_CONNECTED"]
     assert {tensor.dtype for tensor in weights} == {"int8"}
     assert all(tensor.scales == tensor.shape[0] for tensor in weights)  # one for each output
+
+
+def test_dynamic_for_an_older_runtime_has_one_scale_for_each_kernel(sample):
+    converter = deploy.Converter(
+        sample.model, ["dynamic"], calibration=sample.converter.calibration, min_runtime="2.9"
+    )
+    content = converter("dynamic")
+    graph = read_graph(content)
+    products = [op for op in graph.operators if op.name == "FULLY_CONNECTED"]
+    assert {(graph.read(op)[1].dtype, graph.read(op)[1].scales) for op in products} == {("int8", 1)}
+    assert runtime_floor(content) == "2.9.0"
+    found = Runner(content).predict(sample.images)
+    verdict = deploy.compare("dynamic", sample.expected, found)
+    assert verdict.cosine > 0.995
+    # The newest runtimes get the better form, and what came later is refused before it is made.
+    assert for_runtime(PRECISIONS["dynamic"], "2.17") == PRECISIONS["dynamic"]
+    with pytest.raises(RefusedError, match="int4 needs LiteRT 2.1.0 or newer. Received: min_runt"):
+        deploy.Converter(sample.model, ["int4"], min_runtime="LiteRT 1.4")
 
 
 def test_int8_full_has_no_float_and_the_runner_hides_it(sample):

@@ -15,6 +15,7 @@ from keras_vit.deploy.flatbuffer import read_graph
 from keras_vit.deploy.runtimes import (
     check_runtime,
     needs,
+    runs,
     runtime_floor,
     state_versions,
     versions,
@@ -93,7 +94,7 @@ def test_versions_left_behind_by_a_quantizer_are_told_from_the_operands(quantise
     assert str(error.value) == (
         "FULLY_CONNECTED version 12 (float32 by int8 with a scale for each channel, "
         "encoderblock_0/mlp/dense_0) needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; "
-        "export int8 with quantised activations or float16, or raise it to 2.17.0."
+        "export dynamic for that runtime, int8 or float16, or raise it to 2.17.0."
     )
 
 
@@ -118,6 +119,23 @@ def test_int4_weights_need_what_was_measured(quantised):
             RefusedError, match="int4 weights with a scale for each block.*LiteRT 2.1"
         ):
             check_runtime(blocks, old)
+
+
+@pytest.mark.parametrize(
+    ("needed", "runtime", "expected"),
+    [
+        ("2.17.0", "LiteRT 1.0.1", True),
+        ("2.18.0", "LiteRT 1.0.1", False),
+        ("2.18.0", "LiteRT 1.1", True),
+        ("2.9.0", "LiteRT 1.0", True),
+        ("LiteRT 1.3.0", "2.21.0", False),
+        ("LiteRT 1.3.0", "LiteRT 1.2.0", False),
+        ("LiteRT 1.3.0", "LiteRT 2.1", True),
+        ("2.14.0", "2.13.1", False),
+    ],
+)
+def test_litert_1_0_stands_where_it_came_and_not_after_all_of_tflite(needed, runtime, expected):
+    assert runs(needed, runtime) is expected
 
 
 def test_what_no_table_knows_is_unknown_and_refused(dense_file):

@@ -32,9 +32,9 @@ def kept_rewrites(quantised: bool) -> frozenset[str]:
 
     Args:
         quantised: whether they were trained for a quantised file. Then every Dense layer must read
-            what it did in training: no value without its bias, no query through the key's kernel.
+            what it did in training, so values keep their bias.
     """
     spoiling = {"centre"}
     if quantised:
-        spoiling |= {"attention_biases", "single_query"}
+        spoiling |= {"attention_biases"}
     return frozenset(REWRITES) - spoiling

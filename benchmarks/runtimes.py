@@ -1,0 +1,153 @@
+"""Runs every precision of a run on older TFLite runtimes: who takes what, and how exactly.
+
+Each runtime is installed from PyPI in an environment of its own. A cell is the largest difference
+of a score from golden.json, or "refused". Exit code 3 where a runtime that is not older than a
+file's runtime_floor refuses the file, or differs by more than golden.json allows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_vit import _command, _files
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.deploy.runtimes import runs
+
+ROOT = Path(__file__).parents[1]
+PRECISIONS = ("none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4")
+
+
+class Runtime(NamedTuple):
+    """A runtime: what `runtime_floor` calls it, and what pip installs for it."""
+
+    name: str
+    packages: tuple[str, ...]
+
+
+# All of them have wheels for Python 3.9 to 3.11.
+RUNTIMES = (
+    Runtime("2.13.1", ("tensorflow-cpu==2.13.1",)),
+    Runtime("2.14.0", ("tflite-runtime==2.14.0", "numpy<2")),
+    Runtime("LiteRT 1.0.1", ("ai-edge-litert==1.0.1", "numpy<2")),
+    Runtime("LiteRT 1.4.0", ("ai-edge-litert==1.4.0",)),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    run: Path | None = None
+    """The run folder to export in every precision; default: the newest under runs/."""
+    bundles: Path | None = None
+    """Instead of a run: a folder of bundles that have been exported."""
+    environments: Path = ROOT / ".venv-runtimes"
+    """Where the runtimes are installed; what is there is used again."""
+    python: str = sys.executable
+    """The Python that they are installed for, 3.9 to 3.11."""
+
+
+def main(arguments: Arguments) -> None:
+    if arguments.run is not None and arguments.bundles is not None:
+        raise UsageError("expected --run or --bundles. Received: both.")
+    _check_python(arguments.python)
+    runners = {f"LiteRT {version('ai-edge-litert')}": sys.executable}
+    installed = {r.name: _installed(r, arguments) for r in RUNTIMES}
+    runners = {name: python for name, python in installed.items() if python} | runners
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.bundles is None:
+            bundles = _exported(arguments.run, Path(folder))
+        else:
+            bundles = sorted(file.parent for file in arguments.bundles.glob("*/golden.json"))
+        if not bundles:
+            raise UsageError(f"{arguments.bundles} holds no bundles.")
+        rows, wrong = _compared(bundles, runners)
+    header = ["precision", "floor", "tolerance", *runners]
+    print(f"\n{_command.table(header, rows)}")
+    if wrong:
+        raise RefusedError("\n".join(wrong))
+
+
+def _compared(bundles: list[Path], runners: dict[str, str]) -> tuple[list[list[str]], list[str]]:
+    rows, wrong = [], []
+    for bundle in bundles:
+        floor = _files.read_json(bundle / "model.json", format=1)["runtime_floor"]
+        golden = _files.read_json(bundle / "golden.json", format=1, fields=("tolerance",))
+        tolerance = golden["tolerance"]["scores"]
+        cells = []
+        for name, python in runners.items():
+            found = _run(python, bundle)
+            supported = runs(floor, name)
+            difference = found.get("difference")
+            cells.append("refused" if difference is None else f"{difference:.1e}")
+            if supported and not (difference is not None and difference <= tolerance):
+                why = found.get("refused") or f"differs by {difference:.3g}, over {tolerance:.3g}"
+                wrong.append(f"{bundle.name} on {name}: {why}")
+            elif not supported and difference is not None:
+                cells[-1] += " (older)"
+        rows.append([bundle.name, floor, f"{tolerance:.1e}", *cells])
+    return rows, wrong
+
+
+def _run(python: str, bundle: Path) -> dict:
+    """What the runtime of an environment says to a bundle's golden case."""
+    program = Path(__file__).with_name("golden_runner.py")
+    done = subprocess.run([python, program, bundle], capture_output=True, text=True)
+    if done.returncode < 0:
+        return {"refused": f"ended by {signal.Signals(-done.returncode).name}"}
+    if done.returncode:
+        raise UsageError(f"{python} {program}: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _exported(run: Path | None, folder: Path) -> list[Path]:
+    """Bundles of every precision, and dynamic in its form for older runtimes."""
+    print("exporting", ", ".join(PRECISIONS), flush=True)
+    command = [sys.executable, ROOT / "export" / "to_tflite.py", "--images", "100"]
+    command += [] if run is None else ["--run", run]
+    older = ["--quantize", "dynamic", "--min-runtime", "2.9"]
+    for name, options in {"new": ["--quantize", *PRECISIONS], "older": older}.items():
+        done = subprocess.run(
+            [*command, *options, "--out", folder / name], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise UsageError(done.stderr.strip().splitlines()[-1])
+    (folder / "older" / "dynamic").rename(folder / "new" / "dynamic, 2.9")
+    return sorted(file.parent for file in (folder / "new").glob("*/golden.json"))
+
+
+def _installed(runtime: Runtime, arguments: Arguments) -> str | None:
+    """The Python of the runtime's environment, which is made if need be; None where pip fails."""
+    folder = arguments.environments / runtime.name.replace(" ", "-").lower()
+    python, done = folder / "bin" / "python", folder / "installed"
+    if done.is_file():
+        return str(python)
+    print("installing", *runtime.packages, flush=True)
+    subprocess.run([arguments.python, "-m", "venv", "--clear", folder], check=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    result = subprocess.run([*pip, *runtime.packages], capture_output=True, text=True)
+    if result.returncode:
+        print(f"  left out: {result.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        return None
+    done.touch()
+    return str(python)
+
+
+def _check_python(python: str) -> None:
+    program = "import sys; print(*sys.version_info[:2], sep='.')"
+    found = subprocess.run([python, "-c", program], capture_output=True, text=True).stdout.strip()
+    if found not in ("3.9", "3.10", "3.11"):
+        raise UsageError(
+            "the old runtimes have wheels for Python 3.9 to 3.11. "
+            f"Received: {found or python}; pass --python python3.11 or so."
+        )
+
+
+if __name__ == "__main__":
+    _command.run(main, Arguments)

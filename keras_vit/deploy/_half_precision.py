@@ -1,0 +1,32 @@
+"""Runs a `.tflite` file in half precision: a program of its own, started by `half_precision.py`.
+
+It reads model.tflite and inputs.npy (n, height, width, 3) in the folder that it is given and writes
+scores.npy. LiteRT logs until the process ends, and a delegate that fails may end it.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from ai_edge_litert.compiled_model import CompiledModel
+from ai_edge_litert.options import CpuOptions, Options
+
+# TFLITE_XNNPACK_DELEGATE_FLAG_FORCE_FP16 of LiteRT's xnnpack_delegate.h.
+FORCE_FP16 = 4
+
+
+def main(folder: Path, threads: int) -> None:
+    options = Options(cpu_options=CpuOptions(num_threads=threads, xnnpack_flags=FORCE_FP16))
+    model = CompiledModel.from_file(str(folder / "model.tflite"), options=options)
+    given, found = model.create_input_buffers(0), model.create_output_buffers(0)
+    shape = found[0].get_tensor_details()["shape"]
+    scores = []
+    for image in np.load(folder / "inputs.npy", mmap_mode="r"):
+        given[0].write(np.ascontiguousarray(image[None]))
+        model.run_by_index(0, given, found)
+        scores.append(found[0].read(int(np.prod(shape)), np.float32).reshape(shape))
+    np.save(folder / "scores.npy", np.concatenate(scores))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
