@@ -85,10 +85,10 @@ def test_pixels_go_in_as_they_are(trained_like, rng):
 def test_the_graph_is_what_it_must_be_and_no_more(sample):
     graph = read_graph(sample.file("none"))  # which refuses Flex and other custom operators
     count = operators(graph)
-    # Patches, a whole block, of the last one the query, output and MLP of one token, the head.
-    assert count["FULLY_CONNECTED"] == 1 + 6 + 4 + 1
-    # The scores and mixtures of both blocks; the key's and the value's kernel of the last.
-    assert count["BATCH_MATMUL"] == 2 + 4
+    # Patches, two blocks, the head.
+    assert count["FULLY_CONNECTED"] == 1 + 6 + 6 + 1
+    # The scores and mixtures of both blocks.
+    assert count["BATCH_MATMUL"] == 2 + 2
     assert (count["SOFTMAX"], count["GELU"], count["RSQRT"]) == (2, 2, 5)
     assert (count["CONCATENATION"], count["STRIDED_SLICE"]) == (1, 2)
     assert count.keys() <= {
