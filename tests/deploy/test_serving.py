@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import subprocess
 import sys
@@ -205,6 +206,16 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
         order = np.argsort(-expected, axis=-1)  # 5 classes are all there are of 9
         np.testing.assert_array_equal(found["classes"], order)
         np.testing.assert_array_equal(found["labels"], order.astype("S").astype(object))
+    if kind not in ("none", "features"):
+        return
+    file = io.BytesIO()
+    Image.fromarray(images[0]).save(file, "PNG")
+    found = serving.serving_module(model, top_k=9).classify_pictures([b"", file.getvalue()])
+    assert found.pop("valid").numpy().tolist() == [False, True]
+    scores = found["logits" if classes else "features"].numpy()
+    assert np.isnan(scores[0]).all()
+    (expected,) = np.asarray(model(keras_vit.preprocess(images[0], model)))
+    np.testing.assert_allclose(scores[1], expected, atol=atol)
 
 
 @pytest.fixture
