@@ -70,7 +70,7 @@ def class_folders(path: Path) -> list[Path]:
         inner = next((r for f in sorted(folders, key=_by_part) if (r := _classes_below(f))), None)
         way = f"pass {inner}" if inner else "put the pictures of each class in a subfolder"
         raise UsageError(
-            f"{path}: one level too high, {_list(parts)} are parts of a data set, not classes; "
+            f"{path}: one level too high, {listed(parts)} are parts of a data set, not classes; "
             f"{way}."
         )
     if root not in (None, path):
@@ -127,14 +127,14 @@ def check_classes(
     faults = []
     odd = [repr(folder.name) for folder in folders if not _is_text(folder.name)]
     if odd:
-        faults.append(f"control characters or bytes that are not UTF-8 in the name of {_list(odd)}")
+        faults.append(f"control characters or bytes that are no UTF-8 in the name of {listed(odd)}")
     empty = [folder for target, folder in enumerate(folders) if target not in filled]
     if empty:
         reasons = collections.defaultdict(collections.Counter)
         for file in skipped:
             reasons[file.label][file.reason] += 1
         names = [_with_reasons(folder.name, reasons[folder.name]) for folder in empty]
-        faults.append(f"no readable picture in {_list(names)}, fill or remove what is empty")
+        faults.append(f"no readable picture in {listed(names)}, fill or remove what is empty")
     if faults:
         raise UsageError(f"{path}: {'; '.join(faults)}.")
 
@@ -149,7 +149,7 @@ def summary(skipped: Iterable[Skipped], kept: int) -> list[str]:
     for file in skipped:
         groups[file.reason].append(file)
     lines = []
-    for reason, files in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+    for reason, files in sorted(groups.items(), key=_importance):
         if len(files) < _SHOWN:
             lines += map(str, files)
             continue
@@ -157,14 +157,32 @@ def summary(skipped: Iterable[Skipped], kept: int) -> list[str]:
         for file in files:
             classes[file.label].append(_short(file.path.removeprefix(f"{file.label}/")))
         places = [
-            f"{len(names)} in {_short(printable(label))} ({_list(names)})"
+            f"{len(names)} in {_short(printable(label))} ({listed(names)})"
             if label
-            else _list(names)
+            else listed(names)
             for label, names in sorted(classes.items(), key=lambda item: -len(item[1]))
         ]
-        lines.append(f"{len(files)} files, {reason}: {_list(places, '; ')}")
+        lines.append(f"{len(files)} files, {reason}: {listed(places, '; ')}")
     total = sum(map(len, groups.values()))
     return [*lines, f"{total} of {total + kept} files in all"] if len(lines) > 1 else lines
+
+
+def listed(names: Iterable[str], separator: str = ", ") -> str:
+    """The first names, and how many more there are.
+
+    >>> listed("abcde")
+    'a, b, c and 2 more'
+    """
+    names = list(names)
+    more = len(names) - _SHOWN
+    return separator.join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _importance(group: tuple[str, list[Skipped]]) -> tuple[bool, bool, int, str]:
+    # Lost pictures first, hidden files last.
+    reason, files = group
+    is_lost = any(file.is_unreadable for file in files)
+    return reason == _HIDDEN, not is_lost, -len(files), reason
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -247,8 +265,3 @@ def _with_reasons(name: str, reasons: collections.Counter) -> str:
 
 def _short(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}...{name[-_LONGEST // 2 :]}"
-
-
-def _list(names: list[str], separator: str = ", ") -> str:
-    more = len(names) - _SHOWN
-    return separator.join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

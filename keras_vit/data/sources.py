@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit._quiet import quiet
 from keras_vit.data import folders
 from keras_vit.data.decoding import check_image, decode_image
 from keras_vit.data.folders import Skipped
@@ -91,7 +92,8 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
     path = Path(path).resolve()
     classes = folders.class_folders(path)
     files, skipped = folders.list_pictures(path, classes)
-    with ThreadPoolExecutor() as pool:
+    # libtiff writes what is wrong with a file to standard error, without the file's name.
+    with quiet(), ThreadPoolExecutor() as pool:
         faults = list(pool.map(check_image, [file for _, file in files]))
     good = [entry for entry, fault in zip(files, faults, strict=True) if not fault]
     for (target, file), fault in zip(files, faults, strict=True):

@@ -224,7 +224,7 @@ def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
         open_source(image_folder)
     (line,) = str(raised.value).splitlines()
     assert line == (
-        f"{image_folder}: control characters or bytes that are not UTF-8 in the name of "
+        f"{image_folder}: control characters or bytes that are no UTF-8 in the name of "
         "'two\\nlines'; no readable picture in a, b, c and 3 more, fill or remove what is empty."
     )
     for name in "abc":
@@ -271,12 +271,12 @@ def test_what_is_passed_over_is_counted_and_named(image_folder):
     assert skipped_summary(source) == [
         "94 files, AVIF in a .png, convert to JPEG or PNG: 94 in red (0.png, 1.png, 10.png and "
         "91 more)",
-        "3 files, hidden: 3 in blue (.checkpoints, .thumb.jpg, Thumbs.db)",
         "blue/gone.jpg: broken link",
-        "blue/linked: link to a folder, not followed",
         "blue/pipe.jpg: not a regular file",
+        "blue/linked: link to a folder, not followed",
         "labels.csv: outside the class folders",
         "blue/0.jpg.bak: picture without a picture's extension (.jpg, .jpeg ...)",
+        "3 files, hidden: 3 in blue (.checkpoints, .thumb.jpg, Thumbs.db)",
         "102 of 110 files in all",
     ]
 
