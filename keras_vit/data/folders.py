@@ -55,29 +55,9 @@ def class_folders(path: Path) -> list[Path]:
     if not path.is_dir():
         kind = "it is a file" if path.exists() else "there is none"
         raise UsageError(f"{path}: expected a folder with one subfolder a class; {kind}.")
-    has_pictures, folders = _look(path)
-    if not folders and has_pictures:
-        siblings = _look(path.parent)[1]
-        way = (
-            f"pass {path.parent} if its {len(siblings)} subfolders are the classes"
-            if len(siblings) > 1
-            else "put the pictures of each class in a subfolder of its own"
-        )
-        raise UsageError(f"{path}: one level too low, it holds pictures but no subfolders; {way}.")
-    parts = [folder.name for folder in folders if folder.name.lower() in _PARTS]
-    root = _classes_below(path)
-    if len(parts) > 1:
-        inner = next((r for f in sorted(folders, key=_by_part) if (r := _classes_below(f))), None)
-        way = f"pass {inner}" if inner else "put the pictures of each class in a subfolder"
-        raise UsageError(
-            f"{path}: one level too high, {listed(parts)} are parts of a data set, not classes; "
-            f"{way}."
-        )
-    if root not in (None, path):
-        raise UsageError(
-            f"{path}: one level too high, the pictures lie two levels down; pass {root}"
-            f"{', or another folder like it' if len(folders) > 1 else ''}."
-        )
+    pictures, folders = _look(path)
+    _check_not_too_high(path, folders)
+    _check_not_too_low(path, pictures, folders)
     if len(folders) < 2:
         names = f" ({printable(folders[0].name)})" if folders else ""
         raise UsageError(
@@ -178,6 +158,39 @@ def listed(names: Iterable[str], separator: str = ", ") -> str:
     return separator.join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
+def _check_not_too_low(path: Path, pictures: int, folders: list[Path]) -> None:
+    below = sum(_look(folder)[0] for folder in folders)
+    # A few beside the class folders are strays; they are named where files are listed.
+    if pictures <= below or (len(folders) > 1 and not below):
+        return
+    siblings = _look(path.parent)[1]
+    way = (
+        f"pass {path.parent} if its {len(siblings)} subfolders are the classes"
+        if len(siblings) > 1
+        else "put the pictures of each class in a subfolder of its own"
+    )
+    raise UsageError(f"{path}: one level too low, {pictures} pictures lie in it directly; {way}.")
+
+
+def _check_not_too_high(path: Path, folders: list[Path]) -> None:
+    parts = [folder.name for folder in folders if folder.name.lower() in _PARTS]
+    inner = [found for f in sorted(folders, key=_by_part) if (found := _classes_below(f))]
+    if len(parts) > 1:
+        way = f"pass {inner[0]}" if inner else "put the pictures of each class in a subfolder"
+        raise UsageError(
+            f"{path}: one level too high, {listed(parts)} are parts of a data set, not classes; "
+            f"{way}."
+        )
+    are_classes = len(folders) > 1 and any(_look(folder)[0] for folder in folders)
+    # One class may be divided into folders; if most are, they are data sets.
+    if not are_classes and inner and 2 * len(inner) >= len(folders):
+        other = ", or another folder like it" if len(inner) > 1 else ""
+        raise UsageError(
+            f"{path}: one level too high, no picture lies in its subfolders themselves; "
+            f"pass {inner[0]}{other}."
+        )
+
+
 def _importance(group: tuple[str, list[Skipped]]) -> tuple[bool, bool, int, str]:
     # Lost pictures first, hidden files last.
     reason, files = group
@@ -218,14 +231,14 @@ def _reason(file: Path, place: Path) -> str:
     return f"picture without a picture's extension ({', '.join(EXTENSIONS[:2])} ...)"
 
 
-def _look(folder: Path) -> tuple[bool, list[Path]]:
-    """Whether pictures lie in a folder itself, and its subfolders."""
+def _look(folder: Path) -> tuple[int, list[Path]]:
+    """How many pictures lie in a folder itself, and its subfolders."""
     try:
         entries = sorted(p for p in folder.iterdir() if not _is_hidden(p.name))
     except OSError:
-        return False, []
+        return 0, []
     folders = [entry for entry in entries if entry.is_dir()]
-    return any(_is_picture(e) for e in entries if e not in set(folders)), folders
+    return sum(map(_is_picture, set(entries) - set(folders))), folders
 
 
 def _classes_below(folder: Path, depth: int = _DEPTH) -> Path | None:

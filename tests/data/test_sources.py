@@ -181,8 +181,13 @@ def test_a_class_may_be_called_train(image_folder):
 
 
 def test_a_folder_one_level_too_low_is_refused(image_folder):
-    with pytest.raises(UsageError, match=f"one level too low.*; pass {image_folder} if its 2"):
-        open_source(image_folder / "red")
+    too_low = f"one level too low, 6 pictures lie in it directly; pass {image_folder} if its 2 sub"
+    for names in ([], ["more"], ["more", "raw"]):
+        for name in names:
+            (image_folder / "red" / name).mkdir(exist_ok=True)
+            shutil.copy(image_folder / "red" / "0.jpg", image_folder / "red" / name)
+        with pytest.raises(UsageError, match=too_low):
+            open_source(image_folder / "red")
     shutil.rmtree(image_folder / "blue")
     with pytest.raises(UsageError, match="one level too low.*; put the pictures of each class in"):
         open_source(image_folder / "red")
@@ -193,8 +198,12 @@ def test_pictures_may_lie_deeper_in_a_class(image_folder):
         (image_folder / label).rename(image_folder.parent / "images")
         (image_folder / label).mkdir()
         (image_folder.parent / "images").rename(image_folder / label / "images")
+    shutil.copytree(image_folder / "red", image_folder / "green")
+    for part in ("first", "second"):  # of one class
+        shutil.copytree(image_folder / "red" / "images", image_folder / "red" / part)
     source = open_source(image_folder)
-    assert (len(source), source.ids[0]) == (12, "blue/images/0.jpg")
+    assert source.counts == {"blue": 6, "green": 6, "red": 18}
+    assert source.ids[0] == "blue/images/0.jpg"
 
 
 def test_a_folder_of_the_users_called_digits_is_a_folder(image_folder, monkeypatch):
