@@ -73,14 +73,12 @@ def list_pictures(path: Path, folders: list[Path]) -> tuple[list[tuple[int, Path
     Raises:
         UsageError: all that is wrong with the classes: odd names, no picture in them.
     """
-    files, skipped = (
-        [],
-        [
-            Skipped(printable(file.name), "", "outside the class folders", is_unreadable=False)
-            for file in sorted(path.iterdir())
-            if not _is_hidden(file.name) and not file.is_dir()
-        ],
-    )
+    files = []
+    skipped = [
+        Skipped(printable(file.name), "", "outside the class folders", is_unreadable=False)
+        for file in sorted(path.iterdir())
+        if not _is_hidden(file.name) and not file.is_dir()
+    ]
     for target, folder in enumerate(folders):
         for file, reason in sorted(_walk(folder)):
             if not reason:
