@@ -1,8 +1,9 @@
 """Exports a model to a SavedModel for serving, checked against Keras before it gets its name.
 
 Without --run or --weights the newest run under runs/ is exported. The SavedModel takes uint8
-images, or JPEG and PNG files, any number of either; it gives scores and labels, and needs
-TensorFlow alone. TensorFlow Serving wants a number as the folder's name: --out flowers/1.
+images, or JPEG and PNG files, any number of either, and marks files that it cannot read; it gives
+scores and labels, and needs TensorFlow alone. TensorFlow Serving wants a number as the folder's
+name: --out flowers/1.
 """
 
 from __future__ import annotations

@@ -87,6 +87,7 @@ class Arguments:
 
 def main(arguments: Arguments) -> None:
     from keras_vit import deploy
+    from keras_vit.data import skipped_summary
     from keras_vit.deploy import bundles, subject
     from keras_vit.deploy.graph import GraphOptions
 
@@ -98,7 +99,7 @@ def main(arguments: Arguments) -> None:
             arguments.weights, arguments.model, arguments.representative, size
         )
     out = arguments.out or given.folder / "export"
-    for line in given.source.skipped if given.source else ():
+    for line in skipped_summary(given.source) if given.source else ():
         print(f"skipped {line}", file=sys.stderr)
     height, width = given.model.image_size
     print(f"exporting {given.name}, {height} x {width}, {len(given.labels)} classes", flush=True)

@@ -130,6 +130,18 @@ def test_importing_is_silent_and_loads_nothing_heavy_beyond_keras():
     assert not loaded & {"tensorflow", "matplotlib", "sklearn", "tyro", "ai_edge_litert", "scipy"}
 
 
+def test_preprocessing_on_another_backend_needs_no_tensorflow(tmp_path):
+    program = (
+        "import sys, numpy as np, keras_vit; from PIL import Image;"
+        "pixels = np.zeros((4, 4, 3), np.uint8); Image.fromarray(pixels).save(sys.argv[1]);"
+        "how = keras_vit.Preprocessing(2, 2);"
+        "keras_vit.preprocess(pixels, how), keras_vit.preprocess(sys.argv[1], how);"
+        "assert 'tensorflow' not in sys.modules"
+    )
+    environment = os.environ | {"KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0"}
+    subprocess.run([sys.executable, "-c", program, tmp_path / "a.png"], env=environment, check=True)
+
+
 @pytest.mark.parametrize("legacy", ["0", "1"])
 def test_importing_prints_nothing(legacy):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}

@@ -47,19 +47,21 @@ def published(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_its_programs_run(published, monkeypatch, rng, capsys):
+def test_its_programs_run(published, image_folder, monkeypatch, rng, capsys):
     folder = published / "work"
     folder.mkdir()
+    image_folder.rename(folder / "flower_photos")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "keras", keras)  # of the flavour under test
     programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(programs) == 6
+    assert len(programs) == 7
     names = {
         "images": rng.integers(0, 255, (8, 30, 20, 3)).astype(np.uint8),
         "labels": np.arange(8) % 5,
     }
     exec("\n".join(programs), names)
     assert {path.name for path in folder.iterdir()} == {
+        "flower_photos",
         "model.tflite",
         "out.npz",
         "own.tflite",

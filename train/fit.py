@@ -33,7 +33,7 @@ class Arguments:
     overwrite: bool = False
     """Replace the run that --out holds."""
     strict: bool = False
-    """Stop at the first unreadable picture instead of skipping it."""
+    """Stop where pictures cannot be read instead of skipping them."""
     tensorboard: bool = False
     """Also write TensorBoard's event files into the run folder."""
 
@@ -43,10 +43,8 @@ def main(arguments: Arguments) -> None:
 
     print(f"reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
-    for line in source.skipped:
+    for line in data.skipped_summary(source):
         print(f"skipped {line}", file=sys.stderr)
-    if source.skipped:
-        print(f"skipped {len(source.skipped)} unreadable pictures", file=sys.stderr)
     out = arguments.out or Path("runs") / Path(source.name).name
     print(
         f"{len(source)} images of {len(source.labels)} classes; {arguments.model} to {out}",

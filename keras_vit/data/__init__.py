@@ -1,13 +1,15 @@
 """Images in: sources, preprocessing, augmentation, and the pipeline that feeds `fit`."""
 
 from keras_vit.data.augmentation import AUGMENTATIONS
+from keras_vit.data.folders import Skipped
 from keras_vit.data.pipeline import evaluation_batches, load, training_batches
 from keras_vit.data.preprocessing import preprocess, preprocess_image
-from keras_vit.data.sources import Source, digits, image_folder, open_source
+from keras_vit.data.sources import Source, digits, image_folder, open_source, skipped_summary
 from keras_vit.data.split import Split, split_source
 
 __all__ = [
     "AUGMENTATIONS",
+    "Skipped",
     "Source",
     "Split",
     "digits",
@@ -17,6 +19,7 @@ __all__ = [
     "open_source",
     "preprocess",
     "preprocess_image",
+    "skipped_summary",
     "split_source",
     "training_batches",
 ]

@@ -3,48 +3,133 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
 
-_FORMATS = ("JPEG", "PNG")
+from keras_vit._errors import UsageError
+from keras_vit.data.formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
+
+# Of what Pillow opens: the modes whose colours are known, and TIFF's usual compressions.
+_MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
+_COMPRESSIONS = {
+    "raw", "packbits", "tiff_lzw", "tiff_adobe_deflate", "tiff_deflate", "jpeg", "group3",
+    "group4", "tiff_ccitt",
+}  # fmt: skip
+_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
+_EMPTY = "empty file"
 
 
 def decode_image(path: Path) -> np.ndarray:
-    """Decodes a JPEG or PNG of any mode to uint8 (height, width, 3).
+    """Decodes a JPEG, PNG, WebP, GIF, BMP or TIFF of any mode to uint8 (height, width, 3).
 
-    The camera's EXIF rotation is applied, transparent pixels are laid over white, 16-bit grey is
-    scaled to 8 bits.
+    The content says which of them it is, not the name. Of several frames or pages the first is
+    taken; EXIF rotation is applied, transparent pixels are laid over white, 16-bit grey is scaled
+    to 8 bits.
 
     Raises:
-        OSError, ValueError: the file is not a whole JPEG or PNG, or claims absurdly many pixels.
+        OSError: the file is absent or cannot be opened.
+        UsageError: it is not a whole picture of these formats, or claims absurdly many pixels.
     """
-    with _open(path) as image:
-        image = ImageOps.exif_transpose(image)
-        if image.mode.startswith("I"):
-            image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
-        if image.has_transparency_data:
-            image = image.convert("RGBA")
-            white = Image.new("RGBA", image.size, "white")
-            image = Image.alpha_composite(white, image)
-        return np.asarray(image.convert("RGB"))
+    with path.open("rb") as file:
+        try:
+            with _open(file) as image:
+                return to_rgb(image)
+        except Exception as error:  # a damaged file makes Pillow raise errors of any type
+            raise UsageError(f"{printable(path)}: {_reason(error, path)}.") from error
 
 
 def check_image(path: Path) -> str:
-    """Why `path` cannot be decoded, or "" if it can: the whole file is read."""
-    try:
-        if path.stat().st_size == 0:
-            return "the file is empty"
-        with _open(path) as image:
-            image.draft("RGB", (1, 1))  # a JPEG's coefficients are read but not all transformed
-            image.load()
-    except Image.UnidentifiedImageError:
-        return "not a JPEG or PNG image"
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        return str(error) or type(error).__name__
+    """Why `path` cannot be decoded, or "" if it can: the whole file is read.
+
+    The reasons are few, so that files can be counted by them.
+    """
+    fault = check_format(path)
+    if fault:
+        return fault
+    with path.open("rb") as file:
+        try:
+            with _open(file) as image:
+                _check_mode(image)
+                image.draft("RGB", (1, 1))  # a JPEG's coefficients are read but not all transformed
+                image.load()
+        except Exception as error:  # as in decode_image
+            return _reason(error, path)
     return ""
 
 
-def _open(path: Path) -> Image.Image:
+def check_format(path: Path) -> str:
+    """As `check_image`, from the first bytes alone: empty, or a format that is not read."""
+    try:
+        name = _format(path)
+    except OSError as error:
+        return f"cannot be opened ({error.strerror})"
+    if name in READ:
+        return ""
+    if name == _EMPTY:
+        return name
+    suffix = path.suffix.lower()
+    advice = ", convert to JPEG or PNG" if name in UNREAD else ""
+    return f"{name} in a {suffix}{advice}" if suffix in EXTENSIONS else f"{name}{advice}"
+
+
+def to_rgb(image: Image.Image) -> np.ndarray:
+    """A Pillow image to uint8 (height, width, 3), as `decode_image` does it.
+
+    Raises:
+        UsageError: its mode has no known colours (floats, 32-bit integers, Lab).
+    """
+    _check_mode(image)
+    tags = getattr(image, "tag_v2", {})  # of a TIFF; it loses them when it is turned
+    bits, white_is_zero = tags.get(_BITS_PER_SAMPLE, (16,))[0], tags.get(_PHOTOMETRIC) == 0
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        values = np.asarray(image) >> (bits - 8)
+        image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
+        image = ImageOps.invert(image) if white_is_zero else image
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return np.asarray(image.convert("RGB"))
+
+
+def printable(path: Path) -> str:
+    """A path as text, also where its name is not UTF-8."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
+
+
+def _open(file: BinaryIO) -> Image.Image:
     # Pillow itself refuses what claims more than 179 million pixels.
-    return Image.open(path, formats=_FORMATS)
+    image = Image.open(file, formats=[name.upper() for name in READ])
+    compression = image.info.get("compression")
+    if image.format == "TIFF" and compression not in _COMPRESSIONS:
+        raise UsageError(f"TIFF with {compression} compression, save it without")
+    return image
+
+
+def _check_mode(image: Image.Image) -> None:
+    # 16-bit grey is I;16, or I in a PNG before Pillow 11; any other I has 32 bits.
+    is_deep = image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG")
+    if not is_deep and image.mode not in _MODES:
+        kind = image.format or "image"
+        raise UsageError(f"{kind} of Pillow's mode {image.mode}, convert to 8 bits a colour")
+
+
+def _reason(error: Exception, path: Path) -> str:
+    if isinstance(error, UsageError):
+        return str(error)
+    fault = check_format(path)
+    if fault:
+        return fault
+    name = _format(path)
+    if isinstance(error, Image.DecompressionBombError):
+        return f"{name} of more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels"
+    return f"truncated {name}" if "truncated" in str(error).lower() else f"broken {name}"
+
+
+def _format(path: Path) -> str:
+    with path.open("rb") as file:
+        header = file.read(HEADER_BYTES)
+    return true_format(header) if header else _EMPTY

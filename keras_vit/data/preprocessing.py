@@ -6,13 +6,14 @@ reproduce it to the last digit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from keras_vit._errors import UsageError
+from keras_vit.data.images import rgb_images
 from keras_vit.specs import Preprocessing
 
 _RESAMPLING = {
@@ -22,30 +23,40 @@ _RESAMPLING = {
 }
 
 
-def preprocess(images: np.ndarray | Sequence[np.ndarray], model: Any) -> np.ndarray:
-    """What `model` expects, from uint8 RGB images of any size.
+def preprocess(images: Any, model: Any) -> Any:
+    """What `model` expects, from images of any size and kind.
 
     Args:
-        images: one image (height, width, 3), a batch (n, height, width, 3) or a list of images
-            of different sizes; uint8 in [0, 255].
+        images: one of, or a list of
+            - paths of pictures: JPEG, PNG, WebP, GIF, BMP, TIFF;
+            - Pillow images of any mode, turned as their EXIF says;
+            - arrays or tensors of any library: (height, width), grey, or (height, width, channels)
+              with 1, 3 or 4 channels; alpha is laid over white.
+            Or a batch (n, height, width, channels). Pixels are numbers from 0 to 255 of any type;
+            floats are rounded, as `image_dataset_from_directory` resizes to fractions.
+            Or a tensor of a TensorFlow graph, as in `ds.map(lambda x, y: (preprocess(x, model),
+            y))`: a batch or one image, or strings, the contents of JPEG and PNG files.
         model: a `keras_vit` model, or a `Preprocessing`.
 
     Returns:
-        float32 (n, model height, model width, 3); n = 1 for one image.
+        float32 (n, model height, model width, 3); n = 1 for one image. Of a graph's tensor a
+        tensor with the same bits, for one image without n, so that the data set can be batched.
 
     Raises:
-        UsageError: an image is not uint8 or not (height, width, 3).
+        UsageError: an image is none of these, its pixels are not from 0 to 255 or all lie in
+            [0, 1], or a file cannot be read.
     """
     how = model if isinstance(model, Preprocessing) else getattr(model, "preprocessing", None)
     if how is None:
         raise UsageError(
             f"expected a keras_vit model or a Preprocessing. Received: {type(model).__name__}."
         )
-    if isinstance(images, np.ndarray) and images.ndim == 3:
-        images = [images]
-    if len(images) == 0:
-        return np.zeros((0, how.height, how.width, 3), np.float32)
-    return np.stack([preprocess_image(image, how) for image in images])
+    if _is_of_graph(images):
+        from keras_vit.data.tf_preprocessing import preprocess_tensor
+
+        return preprocess_tensor(images, how)
+    found = [preprocess_image(image, how) for image in rgb_images(images)]
+    return np.stack(found) if found else np.zeros((0, how.height, how.width, 3), np.float32)
 
 
 def preprocess_image(image: np.ndarray, how: Preprocessing) -> np.ndarray:
@@ -76,6 +87,12 @@ def normalise(pixels: Any, how: Preprocessing) -> np.ndarray:
     """(x - mean) / scale of uint8 pixels (..., 3), in float32."""
     mean, scale = (np.asarray(value, np.float32) for value in (how.mean, how.scale))
     return (np.asarray(pixels, np.float32) - mean) / scale
+
+
+def _is_of_graph(images: Any) -> bool:
+    # Whoever has such a tensor has imported TensorFlow; nobody else should pay for it.
+    tensor = getattr(sys.modules.get("tensorflow"), "Tensor", None)
+    return tensor is not None and isinstance(images, tensor) and not hasattr(images, "numpy")
 
 
 def _central_box(size: tuple[int, int], how: Preprocessing) -> tuple[float, float, float, float]:

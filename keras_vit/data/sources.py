@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import unicodedata
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit._quiet import quiet
+from keras_vit.data import folders
 from keras_vit.data.decoding import check_image, decode_image
-
-EXTENSIONS = (".jpg", ".jpeg", ".png")
+from keras_vit.data.folders import Skipped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Source:
         ids: a stable name for each example.
         targets: each example's class, int64 (n,).
         image: the image at an index, uint8 (height, width, 3); called from many threads.
-        skipped: what was left out, each with the reason.
+        skipped: what was left out, each with the reason; `skipped_summary` puts it in few lines.
     """
 
     name: str
@@ -35,10 +35,16 @@ class Source:
     ids: tuple[str, ...]
     targets: np.ndarray
     image: Callable[[int], np.ndarray]
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many images each class has, in the order of `labels`."""
+        found = np.bincount(self.targets, minlength=len(self.labels))
+        return dict(zip(self.labels, found.tolist(), strict=True))
 
 
 def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
@@ -69,75 +75,47 @@ def digits() -> Source:
 
 
 def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
-    """A folder with one subfolder a class, each with JPEG or PNG images of any size and mode.
+    """A folder with one subfolder a class, each with pictures of any size and mode.
 
-    Classes are the subfolders in alphabetical order. Every image is decoded once to find the
-    corrupt ones; hidden files and files of other kinds are passed over.
+    Classes are the subfolders in alphabetical order; pictures may lie in subfolders of these.
+    JPEG, PNG, WebP, GIF, BMP and TIFF are read, told by their content. Every picture is decoded
+    once to find the corrupt ones; all files that are left out are in `skipped`.
 
     Args:
         path: the folder.
-        strict: raise for the first unreadable image instead of skipping it.
+        strict: raise for unreadable pictures instead of skipping them.
 
     Raises:
-        UsageError: the folder is absent or has fewer than two subfolders, a class has no readable
-            image or a control character in its name, or, if strict, an image cannot be read.
+        UsageError: there is no such folder, it is not the one that holds the class folders, a
+            class has no readable picture or an odd name, or, if strict, a picture cannot be read.
     """
     path = Path(path).resolve()
-    if not path.is_dir():
-        raise UsageError(f"{path}: expected a folder with one subfolder a class; there is none.")
-    folders = sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
-    if len(folders) < 2:
+    classes = folders.class_folders(path)
+    files, skipped = folders.list_pictures(path, classes)
+    # libtiff writes what is wrong with a file to standard error, without the file's name.
+    with quiet(), ThreadPoolExecutor() as pool:
+        faults = list(pool.map(check_image, [file for _, file in files]))
+    good = [entry for entry, fault in zip(files, faults, strict=True) if not fault]
+    for (target, file), fault in zip(files, faults, strict=True):
+        if fault:
+            place = file.relative_to(path).as_posix()
+            skipped.append(Skipped(place, classes[target].name, fault, is_unreadable=True))
+    lost = [file for file in skipped if file.is_unreadable]
+    if strict and lost:
         raise UsageError(
-            f"{path}: expected two subfolders or more, one a class. Received: {len(folders)}; "
-            "is it one level too high?"
+            f"{path / lost[0].path}: {lost[0].reason} ({len(lost)} unreadable in all)."
         )
-    odd = [folder.name for folder in folders if not _is_text(folder.name)]
-    if odd:
-        raise UsageError(f"{path}: class {odd[0]!r} has a control character in its name.")
-    files = [(target, file) for target, folder in enumerate(folders) for file in _images(folder)]
-    with ThreadPoolExecutor() as pool:
-        faults = list(pool.map(_fault, [file for _, file in files]))
-    judged = list(zip(files, faults, strict=True))
-    skipped = tuple(f"{_shown(file)}: {fault}" for (_, file), fault in judged if fault)
-    if strict and skipped:
-        raise UsageError(f"{skipped[0]} ({len(skipped)} unreadable in all).")
-    good = [entry for entry, fault in judged if not fault]
-    for target, folder in enumerate(folders):
-        if not any(t == target for t, _ in good):
-            raise UsageError(
-                f"{folder} holds no readable image ({', '.join(EXTENSIONS)}); "
-                "put some there or remove the folder."
-            )
+    folders.check_classes(path, classes, {target for target, _ in good}, skipped)
     return Source(
         name=str(path),
-        labels=tuple(folder.name for folder in folders),
+        labels=tuple(folder.name for folder in classes),
         ids=tuple(file.relative_to(path).as_posix() for _, file in good),
         targets=np.array([target for target, _ in good], np.int64),
         image=lambda i: decode_image(good[i][1]),
-        skipped=skipped,
+        skipped=tuple(skipped),
     )
 
 
-def _images(folder: Path) -> list[Path]:
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in EXTENSIONS
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        and file.is_file()
-    )
-
-
-def _shown(file: Path) -> str:
-    return str(file).encode("utf-8", "backslashreplace").decode()
-
-
-def _fault(file: Path) -> str:
-    return check_image(file) if _is_text(file.name) else "its name is not readable text"
-
-
-def _is_text(name: str) -> bool:
-    # No control characters, and no bytes that are not UTF-8 (which Python holds as surrogates).
-    return not any(
-        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name
-    )
+def skipped_summary(source: Source) -> list[str]:
+    """What was left out of a source, by reason and class: few lines, however many files."""
+    return folders.summary(source.skipped, len(source))

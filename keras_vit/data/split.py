@@ -8,6 +8,7 @@ import hashlib
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.data.folders import listed
 from keras_vit.data.sources import Source
 
 RULE = "in each class, the fraction of examples whose sha256 of the id is smallest is held out"
@@ -32,14 +33,15 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     """
     if not 0 < fraction < 1:
         raise UsageError(f"the held-out fraction must lie in (0, 1). Received: {fraction}.")
+    few = [f"{label!r} ({count})" for label, count in source.counts.items() if count < 2]
+    if few:
+        raise UsageError(
+            f"{source.name}: each class needs at least 2 readable images, one to train and one to "
+            f"hold out. Received: fewer in {listed(few)}."
+        )
     held_out = []
-    for target, label in enumerate(source.labels):
+    for target in range(len(source.labels)):
         members = np.flatnonzero(source.targets == target)
-        if len(members) < 2:
-            raise UsageError(
-                f"{source.name}: class {label!r} needs at least 2 readable images, one to train "
-                f"and one to hold out. Received: {len(members)}."
-            )
         ranked = sorted(members, key=lambda i: hashlib.sha256(source.ids[i].encode()).digest())
         count = min(max(round(fraction * len(members)), 1), len(members) - 1)
         held_out += ranked[:count]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,9 @@ def save_module(module: Any, folder: str | os.PathLike, signatures: Any) -> None
     try:
         tf.saved_model.save(module, str(folder), signatures)
     except tf.errors.OpError as error:  # TensorFlow's word for a full disk
-        raise OSError(f"no SavedModel could be written to {folder}: {error.message}") from error
+        # Names of graph nodes and temporary files, then the system's reason, then the operator.
+        reason = re.sub(r"\[Op:\w+\]", "", error.message.strip().splitlines()[0]).split(";")[-1]
+        raise OSError(f"no SavedModel could be written: {reason.strip()}") from error
 
 
 def input_shape(model: Any) -> tuple[int, int, int, int]:

@@ -21,11 +21,11 @@ from keras_vit import _files
 from keras_vit._checks import positive_integer
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import normalise, resize
+from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert import check_float32, parameters_of
 from keras_vit.deploy.export import predict
 from keras_vit.deploy.graph import GraphOptions, inference_module
 from keras_vit.deploy.parity import compare
-from keras_vit.deploy.pictures import read_pictures
 from keras_vit.deploy.saved_model import save_module
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.image_model import ImageModel
@@ -48,12 +48,15 @@ def export_serving(
         "serving_default": "images", uint8 RGB (n, height, width, 3) of the model's size.
         "bytes": "image_bytes", strings (n,), whole JPEG or PNG files of any size and mode, which
             are decoded, turned as their EXIF says, cropped and resized inside, as the model's
-            `preprocessing` says. A broken one is TensorFlow's InvalidArgumentError.
+            `preprocessing` says.
 
     Both give "logits" and "probabilities" (n, classes), and of the `top_k` most probable classes
     "scores" (their probabilities), "classes" (their indices) and "labels" (strings), (n, k) each.
     Of a model with pooling "none" it is so for each token: (n, tokens, classes), (n, tokens, k).
     A model without classes gives "features".
+
+    "bytes" also gives "valid", bool (n,): false for a file that is no whole JPEG or PNG. The other
+    files of the request are classified; of that one all floats are NaN, classes -1 and labels "".
 
     What the model is stands in `assets.extra`: model.json and labels.txt. A model without labels
     has ImageNet-1k's if it has 1000 classes, otherwise the classes' numbers.
@@ -102,7 +105,8 @@ def export_serving(
 def serving_module(model: ImageModel, top_k: int) -> tf.Module:
     """What is saved: `classify(images)`, `read(image_bytes)` and `classify_pictures(image_bytes)`.
 
-    See `export_serving`; `read` gives what the pictures become, uint8 (n, height, width, 3).
+    See `export_serving`; `read` gives what the pictures become, uint8 (n, height, width, 3), and
+    which are valid, bool (n,).
     """
     output = "logits" if model.num_classes else "features"
     options = GraphOptions(input="uint8", output=output, batch=None)
@@ -125,11 +129,13 @@ def serving_module(model: ImageModel, top_k: int) -> tf.Module:
 
     @tf.function(input_signature=[files], autograph=False)
     def read(image_bytes):
-        return read_pictures(image_bytes, how)
+        return read_valid_pictures(image_bytes, how)
 
     @tf.function(input_signature=[files], autograph=False)
     def classify_pictures(image_bytes):
-        return classify(read(image_bytes))
+        images, valid = read(image_bytes)
+        found = {name: _masked(values, valid) for name, values in classify(images).items()}
+        return {**found, "valid": valid}
 
     module.classify, module.read, module.classify_pictures = classify, read, classify_pictures
     return module
@@ -158,6 +164,12 @@ def _best(logits: tf.Tensor, model: ImageModel, top_k: int) -> dict[str, tf.Tens
     }
 
 
+def _masked(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    nothing = "" if values.dtype == tf.string else -1 if values.dtype.is_integer else np.nan
+    valid = tf.reshape(valid, [-1] + [1] * (values.shape.rank - 1))  # (n, 1, ...)
+    return tf.where(valid, values, tf.constant(nothing, values.dtype))
+
+
 def _labels(model: ImageModel) -> tuple[str, ...]:
     if model.labels:
         return model.labels
@@ -173,7 +185,7 @@ def _parity(model: ImageModel, served: Any, resized: np.ndarray, pictures: list)
     found = _run(served.signatures["serving_default"], images=resized)[output]
     verdict = compare("float32", expected, found)
     verdict.check()
-    read = _run(served.read, image_bytes=pictures)
+    read, _ = _run(served.read, image_bytes=pictures)
     difference = np.abs(read.astype(int) - resized[: len(read)])
     if difference.max():
         raise RefusedError(
@@ -183,9 +195,7 @@ def _parity(model: ImageModel, served: Any, resized: np.ndarray, pictures: list)
     again = _run(served.signatures["serving_default"], images=read)[output]
     from_bytes = _run(served.signatures["bytes"], image_bytes=pictures)[output]
     compare("float32", again, from_bytes).check()
-    return dataclasses.asdict(verdict) | {
-        "pictures": len(pictures),
-    }
+    return dataclasses.asdict(verdict) | {"pictures": len(pictures)}
 
 
 def _run(function: Any, **inputs: Any) -> Any:

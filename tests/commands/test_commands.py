@@ -50,14 +50,13 @@ def test_pictures_to_bundle_to_report(invoke, command, image_folder, tiny_model,
         *QUICK, "--augment", "none", cwd=tmp_path,
     )  # fmt: skip
     assert code == 0
-    assert "torn.jpg: " in error
-    assert "skipped 1 unreadable pictures" in error
+    assert "skipped red/torn.jpg: broken JPEG" in error
     assert "held-out accuracy" in out
     exported = command(
         "export/to_tflite.py", "--quantize", "none", "int8", cwd=tmp_path, check=0
     )  # without --run: the newest
     (line,) = exported.stderr.splitlines()
-    assert line.endswith("torn.jpg: not a JPEG or PNG image")
+    assert line.endswith("torn.jpg: broken JPEG")
     for precision in ("float32", "int8"):
         description, golden = deploy.read_bundle(tmp_path / "runs/mine/export" / precision)
         assert description["model"] == tiny_model
@@ -98,7 +97,7 @@ def test_no_run_is_said_in_one_line_with_the_way_to_make_one(invoke, tmp_path):
     [
         (["--data", "nowhere"], "nowhere: expected a folder"),
         (["--data", "empty"], "empty: expected two subfolders or more"),
-        (["--data", "half"], "half/without holds no readable image"),
+        (["--data", "half"], "half: no readable picture in without, fill or remove"),
         (["--model", "ViT_B61"], "unknown model 'ViT_B61'; did you mean ViT-B_16?"),
         (["--image-size", "30"], "must be a multiple of patch_size=4. Received: 30 x 30"),
         (["--duration", "soon"], "a duration is a number and a unit"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import signal
 import subprocess
@@ -69,6 +70,21 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
     assert (code, len(err.splitlines())) == (3, 1)
     assert "Keras' scores are the same for all images" in err
     assert [path.name for path in tmp_path.iterdir()] == ["zero.npz"]
+
+
+@pytest.mark.once
+def test_a_full_disk_is_one_line_without_tensorflows_names(invoke, trained_run, tmp_path):
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    arguments = ("--run", trained_run.path, "--out", tmp_path / "served", "--images", "5")
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+        code, _, err = invoke(COMMAND, *arguments, cwd=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "File too large" in err
+    assert not any(word in err for word in ("{{", "[Op:", "unfinished", "tempstate"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

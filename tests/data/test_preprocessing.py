@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from keras_vit.data import (
     digits,
     evaluation_batches,
     preprocess,
+    preprocess_image,
     training_batches,
 )
 from keras_vit.data.augmentation import _random_box
+from keras_vit.data.decoding import decode_image
 from keras_vit.data.preprocessing import resize
 
 pytestmark = pytest.mark.once
@@ -94,13 +97,131 @@ def test_takes_one_image_a_batch_and_a_list_of_sizes(rng, small_spec):
     assert keras_vit.preprocess([], model).shape == (0, 16, 24, 3)
 
 
-def test_refuses_what_is_not_a_uint8_rgb_image():
-    with pytest.raises(UsageError, match=r"expected a uint8 image.*Received: float32 \(4, 4, 3\)"):
-        preprocess(np.zeros((4, 4, 3), np.float32), Preprocessing(2, 2))
-    with pytest.raises(UsageError, match=r"Received: uint8 \(4, 4, 1\)"):
-        preprocess(np.zeros((4, 4, 1), np.uint8), Preprocessing(2, 2))
+HOW = Preprocessing(16, 24, crop=0.9, mean=(123.675, 116.28, 103.53), scale=(58.4, 57.1, 57.4))
+
+
+@pytest.fixture
+def files(tmp_path, rng):
+    """Pictures of several formats and sizes, one of them turned by the camera."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    paths = [tmp_path / name for name in ("a.jpg", "b.png", "c.webp", "d.gif", "e.bmp", "f.tif")]
+    for i, path in enumerate(paths):
+        image = Image.fromarray(rng.integers(0, 256, (20 + i, 40 - i, 3)).astype(np.uint8))
+        image.save(path, **({"exif": exif} if path.suffix in (".jpg", ".tif") else {}))
+    return paths
+
+
+def test_takes_paths_and_pillow_images_as_they_are_decoded_for_training(files):
+    expected = np.stack([preprocess_image(decode_image(path), HOW) for path in files])
+    assert decode_image(files[0]).shape == (40, 20, 3)  # turned
+    for images in (
+        files,
+        [str(path) for path in files],
+        np.array([str(path) for path in files]),
+        (path for path in files),
+        [Image.open(path) for path in files],
+        [decode_image(path) for path in files],
+        [files[0], Image.open(files[1]), *(decode_image(path) for path in files[2:])],
+    ):
+        np.testing.assert_array_equal(preprocess(images, HOW), expected)
+    for one in (files[0], str(files[0]), Image.open(files[0])):
+        np.testing.assert_array_equal(preprocess(one, HOW), expected[:1])
+
+
+def test_takes_grey_and_transparent_arrays_as_files(tmp_path, rng):
+    grey = rng.integers(0, 256, (30, 40)).astype(np.uint8)
+    clear = rng.integers(0, 256, (30, 40, 4)).astype(np.uint8)
+    for pixels, shapes in ((grey, (grey, grey[..., None])), (clear, (clear,))):
+        Image.fromarray(pixels).save(tmp_path / "a.png")
+        expected = preprocess(tmp_path / "a.png", HOW)
+        for image in shapes:
+            np.testing.assert_array_equal(preprocess(image, HOW), expected)
+            np.testing.assert_array_equal(preprocess([image], HOW), expected)
+        np.testing.assert_array_equal(preprocess(shapes[-1][None], HOW), expected)
+
+
+def test_numbers_of_any_type_are_rounded_levels(rng):
+    levels = rng.integers(0, 256, (3, 20, 30, 3))
+    expected = preprocess(levels.astype(np.uint8), HOW)
+    for kind in (np.int64, np.int32, np.uint16, np.float16, np.float32, np.float64):
+        np.testing.assert_array_equal(preprocess(levels.astype(kind), HOW), expected)
+    halves = np.full((4, 4, 3), 2.5, np.float32)  # to the even level
+    black = np.full((4, 4, 3), 0.0)
+    for pixels, level in ((halves, 2), (halves + 1, 4), (black, 0)):
+        want = preprocess(np.full((4, 4, 3), level, np.uint8), HOW)
+        np.testing.assert_array_equal(preprocess(pixels, HOW), want)
+
+
+class TorchTensor:
+    """What `preprocess` uses of torch.Tensor: one on a GPU, with gradients, has no `__array__`."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def detach(self):
+        return self
+
+    def cpu(self):
+        return self.values
+
+
+def test_takes_tensors_of_any_library(rng):
+    import tensorflow as tf
+
+    pixels = rng.integers(0, 256, (2, 20, 30, 3)).astype(np.uint8)
+    expected = preprocess(pixels, HOW)
+    for batch in (tf.constant(pixels), TorchTensor(pixels), keras.ops.array(pixels)):
+        found = preprocess(batch, HOW)
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(preprocess([tf.constant(pixels[0])], HOW), expected[:1])
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.full((4, 4, 3), 0.5), "Received: float64 from 0.5 to 0.5; multiply by 255."),
+        (np.ones((2, 4, 4, 3), np.float32), "multiply by 255"),
+        (np.linspace(-1, 1, 48).reshape(4, 4, 3), "Received: float64 from -1 to 1."),
+        (np.full((4, 4, 3), np.nan), "Received: float64 from nan to nan"),
+        (np.full((4, 4), 60_000, np.uint16), "Received: uint16 from 60000 to 60000"),
+        (np.zeros((4, 4, 3), bool), "from 0 to 255. Received: bool"),
+        (np.zeros((3, 4, 5), np.uint8), r"Received: uint8 \(3, 4, 5\); channels come last"),
+        (np.zeros((60, 28, 28), np.uint8), r"a batch of grey images needs them too"),
+        (np.zeros((4, 0, 3), np.uint8), r"expected an image with pixels. .* \(4, 0, 3\)"),
+        (np.zeros((1, 1, 4, 4, 3), np.uint8), r"\(1, 1, 4, 4, 3\)"),
+        ([np.zeros((1, 4, 4, 3), np.uint8)], r"a list holds single images. .* \(1, 4, 4, 3\)"),
+        ({"images": 3}, "a list of these. Received: dict"),
+        (b"\xff\xd8\xff", "Received: bytes"),
+        (7, "Received: int"),
+        ([[0, 1], [2, 3]], "Received: a list of list"),
+        (keras.Input((4, 4, 3)), "Received: KerasTensor"),
+        ("nowhere.jpg", "nowhere.jpg: No such file or directory"),
+        (Path(__file__).parent, "expected a picture; keras_vit.data.image_folder reads folders"),
+        ([Path(__file__)], "test_preprocessing.py: text."),
+        (Image.new("F", (4, 4)), "Pillow's mode F"),
+    ],
+)
+def test_what_is_no_image_is_refused_in_one_line(images, message):
+    with pytest.raises(UsageError, match=message) as raised:
+        preprocess(images, Preprocessing(2, 2))
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_model_is_needed():
     with pytest.raises(UsageError, match="expected a keras_vit model.*Received: str"):
         preprocess(np.zeros((4, 4, 3), np.uint8), "ViT-B_16")
+
+
+def test_a_torn_file_is_refused_by_name_also_as_a_pillow_image(tmp_path, rng):
+    path = tmp_path / "torn.png"
+    Image.fromarray(rng.integers(0, 256, (40, 40, 3)).astype(np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(UsageError, match=r"torn.png: (truncated|broken) PNG\.$"):
+        preprocess(path, HOW)
+    with pytest.raises(UsageError, match="expected a whole Pillow image. Received: .*truncated"):
+        preprocess(Image.open(path), HOW)
 
 
 def test_without_a_crop_the_whole_image_is_stretched():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import struct
 import warnings
 
 import numpy as np
@@ -11,8 +13,9 @@ import pytest
 from PIL import Image
 
 from keras_vit import UsageError
-from keras_vit.data import digits, image_folder, open_source
+from keras_vit.data import Skipped, digits, image_folder, open_source, skipped_summary, sources
 from keras_vit.data.decoding import check_image, decode_image
+from keras_vit.data.formats import true_format
 
 pytestmark = pytest.mark.once
 
@@ -71,20 +74,25 @@ def test_the_cameras_rotation_is_applied(tmp_path):
 
 
 BROKEN = {
-    "empty.jpg": (lambda good: b"", "the file is empty"),
-    "text.jpg": (lambda good: b"these are not the pixels you want", "not a JPEG or PNG image"),
-    "short.jpg": (lambda good: good[: len(good) // 2], "truncated"),
-    "webpage.png": (lambda good: b"<html></html>", "not a JPEG or PNG image"),
+    "empty.jpg": (lambda good: b"", "empty file"),
+    "text.jpg": (lambda good: b"these are not the pixels you want", "text in a .jpg"),
+    "short.jpg": (lambda good: good[: len(good) // 2], "truncated JPEG"),
+    "torn.webp": (lambda good: b"RIFF\x40\0\0\0WEBPVP8 1234", "broken WebP"),
+    "webpage.png": (lambda good: b"<html></html>", "HTML in a .png"),
+    "phone.JPG": (
+        lambda good: b"\0\0\0\x1cftypmif1\0\0\0\0mif1heic1234",
+        "HEIC in a .jpg, convert to JPEG or PNG",
+    ),
 }
 
 
 @pytest.fixture(params=BROKEN)
 def broken(request, image_folder):
     damage, message = BROKEN[request.param]
-    good = Image.effect_noise((64, 64), 90)
-    good.save(image_folder / "good.jpg")
+    good = io.BytesIO()
+    Image.effect_noise((64, 64), 90).save(good, "JPEG")
     path = image_folder / "blue" / request.param
-    path.write_bytes(damage((image_folder / "good.jpg").read_bytes()))
+    path.write_bytes(damage(good.getvalue()))
     return path, message
 
 
@@ -92,14 +100,14 @@ def test_unreadable_pictures_are_skipped_and_named(image_folder, broken):
     path, message = broken
     source = open_source(image_folder)
     assert len(source) == 12
-    (line,) = source.skipped
-    assert str(path) in line
-    assert message in line
+    assert skipped_summary(source) == [f"blue/{path.name}: {message}"]
+    assert source.skipped == (Skipped(f"blue/{path.name}", "blue", message, is_unreadable=True),)
 
 
 def test_strict_stops_at_unreadable_pictures(image_folder, broken):
     path, message = broken
-    with pytest.raises(UsageError, match=f"{path.name}.*{message}"):
+    (image_folder / "red" / "notes.txt").write_text("no picture, and none that is lost")
+    with pytest.raises(UsageError, match=rf"{path.name}: {message} \(1 unreadable in all\)"):
         open_source(image_folder, strict=True)
 
 
@@ -115,19 +123,87 @@ def test_a_picture_that_claims_too_many_pixels_is_refused(tmp_path):
     path = tmp_path / "bomb.png"
     Image.new("1", (20_000, 10_000)).save(path)
     assert path.stat().st_size < 50_000
-    assert "exceeds limit" in check_image(path)
+    assert check_image(path) == "PNG of more than 178,956,970 pixels"
 
 
 def test_absent_and_empty_folders(tmp_path):
-    with pytest.raises(UsageError, match="nowhere: expected a folder"):
+    with pytest.raises(UsageError, match="nowhere: expected a folder.*; there is none"):
         image_folder(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="two subfolders or more.*Received: 0"):
         image_folder(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file: expected a folder.*; it is a file"):
+        image_folder(tmp_path / "file")
 
 
-def test_a_folder_one_level_too_high_is_refused(image_folder):
-    with pytest.raises(UsageError, match="Received: 1; is it one level too high"):
-        open_source(image_folder.parent)
+def test_a_single_class_is_no_data_set(image_folder):
+    shutil.rmtree(image_folder / "red")
+    with pytest.raises(UsageError, match=r"two subfolders or more.*Received: 1 \(blue\)\.$"):
+        open_source(image_folder)
+
+
+def moved(folder, *places):
+    """Copies of a folder in the places under a new root."""
+    root = folder.parent / "root"
+    for place in places:
+        shutil.copytree(folder, root / place)
+    return root
+
+
+def test_a_folder_one_level_too_high_is_refused_and_the_right_one_named(image_folder):
+    for place in ("flowers", "flowers/images", "flowers/train"):
+        root = moved(image_folder, place)
+        with pytest.raises(UsageError, match=f"one level too high.*; pass {root / place}\\.$"):
+            open_source(root)
+        shutil.rmtree(root)
+    root = moved(image_folder, "flowers", "pets")
+    with pytest.raises(UsageError, match=f"pass {root}/flowers, or another folder like it"):
+        open_source(root)
+
+
+@pytest.mark.parametrize("parts", [("train", "val"), ("Test", "training"), ("train", "val", "x")])
+def test_declared_splits_are_no_classes(image_folder, parts):
+    root = moved(image_folder, *parts)
+    train = next(part for part in parts if part.startswith("train"))
+    with pytest.raises(UsageError, match=f"parts of a data set, not classes; pass {root / train}"):
+        open_source(root)
+    # Test pictures without classes, as competitions give them.
+    other = next(part for part in parts if part != train)
+    for file in list((root / other).rglob("*.*")):
+        file.rename(root / other / f"{file.parent.name}-{file.name}")
+    with pytest.raises(UsageError, match=f"pass {root / train}"):
+        open_source(root)
+
+
+def test_a_class_may_be_called_train(image_folder):
+    (image_folder / "red").rename(image_folder / "train")
+    assert open_source(image_folder).counts == {"blue": 6, "train": 6}
+
+
+def test_a_folder_one_level_too_low_is_refused(image_folder):
+    too_low = f"one level too low, 6 pictures lie in it directly; pass {image_folder} if its 2 sub"
+    for names in ([], ["more"], ["more", "raw"]):
+        for name in names:
+            (image_folder / "red" / name).mkdir(exist_ok=True)
+            shutil.copy(image_folder / "red" / "0.jpg", image_folder / "red" / name)
+        with pytest.raises(UsageError, match=too_low):
+            open_source(image_folder / "red")
+    shutil.rmtree(image_folder / "blue")
+    with pytest.raises(UsageError, match="one level too low.*; put the pictures of each class in"):
+        open_source(image_folder / "red")
+
+
+def test_pictures_may_lie_deeper_in_a_class(image_folder):
+    for label in ("blue", "red"):  # as Tiny ImageNet has it
+        (image_folder / label).rename(image_folder.parent / "images")
+        (image_folder / label).mkdir()
+        (image_folder.parent / "images").rename(image_folder / label / "images")
+    shutil.copytree(image_folder / "red", image_folder / "green")
+    for part in ("first", "second"):  # of one class
+        shutil.copytree(image_folder / "red" / "images", image_folder / "red" / part)
+    source = open_source(image_folder)
+    assert source.counts == {"blue": 6, "green": 6, "red": 18}
+    assert source.ids[0] == "blue/images/0.jpg"
 
 
 def test_a_folder_of_the_users_called_digits_is_a_folder(image_folder, monkeypatch):
@@ -144,16 +220,32 @@ def test_checking_leaves_no_warning_filter(image_folder):
     assert warnings.filters == before
 
 
-def test_a_class_without_images_is_named(image_folder):
-    (image_folder / "green").mkdir()
+def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
+    image_folder, monkeypatch
+):
+    monkeypatch.setattr(sources, "check_image", None)
+    for name in ("green", "two\nlines", "phone", *"abc"):
+        (image_folder / name).mkdir()
     (image_folder / "green" / "notes.txt").write_text("nothing here")
-    with pytest.raises(UsageError, match=r"green holds no readable image \(.jpg, .jpeg, .png\)"):
+    for i in range(3):
+        (image_folder / "phone" / f"{i}.jpg").write_bytes(b"\0\0\0\x18ftypheic")
+    with pytest.raises(UsageError) as raised:
+        open_source(image_folder)
+    (line,) = str(raised.value).splitlines()
+    assert line == (
+        f"{image_folder}: control characters or bytes that are no UTF-8 in the name of "
+        "'two\\nlines'; no readable picture in a, b, c and 3 more, fill or remove what is empty."
+    )
+    for name in "abc":
+        (image_folder / name).rmdir()
+    with pytest.raises(UsageError, match=r"green \(1 text\), phone \(3 HEIC in a .jpg, convert"):
         open_source(image_folder)
 
 
-def test_a_class_name_with_a_line_break_is_refused(image_folder):
-    (image_folder / "two\nlines").mkdir()
-    with pytest.raises(UsageError, match="has a control character in its name"):
+def test_a_class_of_broken_pictures_alone_is_named(image_folder):
+    (image_folder / "torn").mkdir()
+    (image_folder / "torn" / "a.jpg").write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(UsageError, match=r"no readable picture in torn \(1 broken JPEG\)"):
         open_source(image_folder)
 
 
@@ -164,15 +256,164 @@ def test_names_in_any_script_are_taken_and_bytes_that_are_no_text_are_not(image_
         file.write(picture)
     source = open_source(image_folder)
     assert source.labels == ("blue", "می\u200cخواهم")
-    (line,) = source.skipped
-    assert line.endswith("its name is not readable text")
-    line.encode()
+    (line,) = skipped_summary(source)
+    assert line == "blue/caf\\udce9.jpg: its name is not readable text"
 
 
-def test_hidden_files_and_folders_are_passed_over(image_folder):
+def test_what_is_passed_over_is_counted_and_named(image_folder):
     (image_folder / ".cache").mkdir()
-    (image_folder / "blue" / ".thumb.jpg").write_bytes(b"x")
-    (image_folder / "blue" / ".checkpoints").mkdir()
-    shutil.copy(image_folder / "blue" / "0.jpg", image_folder / "blue" / ".checkpoints" / "0.jpg")
+    (image_folder / "labels.csv").write_text("a,b")
+    blue, picture = image_folder / "blue", (image_folder / "blue" / "0.jpg").read_bytes()
+    (blue / ".thumb.jpg").write_bytes(picture)
+    (blue / ".checkpoints").mkdir()
+    (blue / ".checkpoints" / "0.jpg").write_bytes(picture)
+    (blue / "Thumbs.db").write_bytes(b"\xd0\xcf\x11\xe0")
+    (blue / "0.jpg.bak").write_bytes(picture)
+    (blue / "gone.jpg").symlink_to("nowhere.jpg")
+    (blue / "linked").symlink_to(image_folder / "red")
+    (blue / "linked.jpg").symlink_to("0.jpg")
+    os.mkfifo(blue / "pipe.jpg")
+    for i in range(94):
+        (image_folder / "red" / f"{i}.png").write_bytes(b"\0\0\0\x18ftypavif")
     source = open_source(image_folder)
-    assert (len(source), source.labels, source.skipped) == (12, ("blue", "red"), ())
+    assert source.counts == {"blue": 7, "red": 1}  # five of red are overwritten
+    assert skipped_summary(source) == [
+        "94 files, AVIF in a .png, convert to JPEG or PNG: 94 in red (0.png, 1.png, 10.png and "
+        "91 more)",
+        "blue/gone.jpg: broken link",
+        "blue/pipe.jpg: not a regular file",
+        "blue/linked: link to a folder, not followed",
+        "labels.csv: outside the class folders",
+        "blue/0.jpg.bak: picture without a picture's extension (.jpg, .jpeg ...)",
+        "3 files, hidden: 3 in blue (.checkpoints, .thumb.jpg, Thumbs.db)",
+        "102 of 110 files in all",
+    ]
+
+
+def test_many_classes_and_reasons_stay_few_lines(image_folder):
+    for label in "abcdefgh":
+        shutil.copytree(image_folder / "red", image_folder / label)
+        for i in range(20):
+            (image_folder / label / f"{'long name ' * 20}{i}.jpg").write_bytes(b"")
+    (line,) = skipped_summary(open_source(image_folder))
+    assert line.startswith("160 files, empty file: 20 in a (")
+    assert line.endswith(" and 5 more")
+    assert len(line) < 600
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".gif", ".bmp", ".tiff"])
+def test_every_format_is_read_under_any_extension(tmp_path, rng, kind, suffix):
+    grey = rng.integers(0, 256, (9, 13)).astype(np.uint8)
+    image = Image.fromarray(grey)
+    image.save(tmp_path / f"a{suffix}", kind, **({"lossless": True} if kind == "WEBP" else {}))
+    assert check_image(tmp_path / f"a{suffix}") == ""
+    found = decode_image(tmp_path / f"a{suffix}")
+    if kind == "JPEG":
+        np.testing.assert_array_equal(found, Image.open(tmp_path / f"a{suffix}").convert("RGB"))
+    else:
+        np.testing.assert_array_equal(found, np.repeat(grey[..., None], 3, -1))
+
+
+def test_the_first_frame_and_the_first_page_are_read(tmp_path, rng):
+    frames = [Image.new("RGB", (8, 6), colour) for colour in ("red", "blue")]
+    for name in ("a.gif", "a.tif", "a.webp"):
+        options = {"lossless": True} if name == "a.webp" else {}
+        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:], **options)
+        assert Image.open(tmp_path / name).n_frames == 2
+        assert (decode_image(tmp_path / name) == (255, 0, 0)).all()
+
+
+def test_transparent_gif_and_webp_are_laid_over_white(tmp_path):
+    clear = Image.new("RGBA", (4, 4), (200, 0, 0, 0))
+    for name in ("a.gif", "a.webp", "a.tif"):
+        clear.save(tmp_path / name)
+        assert (decode_image(tmp_path / name) == 255).all()
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "WEBP", "PNG"])
+def test_every_orientation_is_applied_once(tmp_path, rng, kind):
+    pixels = rng.integers(0, 256, (4, 6, 3)).astype(np.uint8)
+    turned = {
+        1: pixels, 2: pixels[:, ::-1], 3: pixels[::-1, ::-1], 4: pixels[::-1],
+        5: pixels.swapaxes(0, 1), 6: np.rot90(pixels, -1), 7: np.rot90(pixels, 2).swapaxes(0, 1),
+        8: np.rot90(pixels),
+    }  # fmt: skip
+    for orientation, expected in turned.items():
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        options = {"lossless": True} if kind == "WEBP" else {}
+        Image.fromarray(pixels).save(tmp_path / "a", kind, exif=exif, **options)
+        np.testing.assert_array_equal(decode_image(tmp_path / "a"), expected)
+
+
+def tiff(bits, photometric, values):
+    """A little-endian TIFF of one strip of grey."""
+    tags = [
+        (256, 3, 1, 4), (257, 3, 1, 1), (258, 3, 1, bits), (259, 3, 1, 1),
+        (262, 3, 1, photometric), (273, 4, 1, 8), (277, 3, 1, 1), (278, 3, 1, 1),
+        (279, 4, 1, len(values)),
+    ]  # fmt: skip
+    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *t) for t in tags)
+    return b"II*\0" + struct.pack("<I", 8 + len(values)) + values + directory + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "photometric", "values", "expected"),
+    [
+        (16, 1, b"\0\x00\0\x40\0\x80\xff\xff", [0, 64, 128, 255]),
+        (16, 0, b"\0\x00\0\x40\0\x80\xff\xff", [255, 191, 127, 0]),
+        (12, 1, b"\x00\x04\x00\x80\x0f\xff", [0, 64, 128, 255]),
+    ],
+)
+def test_deep_grey_tiff_is_scaled(tmp_path, bits, photometric, values, expected):
+    (tmp_path / "a.tif").write_bytes(tiff(bits, photometric, values))
+    assert decode_image(tmp_path / "a.tif")[0, :, 0].tolist() == expected
+
+
+def test_print_colours_are_converted(tmp_path):
+    for name in ("a.tif", "a.jpg"):
+        Image.new("CMYK", (4, 6), (0, 255, 255, 0)).save(tmp_path / name)
+        red, green, blue = decode_image(tmp_path / name)[0, 0].tolist()
+        assert red > 200
+        assert max(green, blue) < 60
+
+
+@pytest.mark.parametrize(
+    ("image", "options", "fault"),
+    [
+        (Image.new("F", (4, 4)), {}, "TIFF of Pillow's mode F, convert to 8 bits a colour"),
+        (Image.new("I", (4, 4)), {}, "TIFF of Pillow's mode I, convert to 8 bits a colour"),
+        (Image.new("LAB", (4, 4)), {}, "TIFF of Pillow's mode LAB, convert to 8 bits a colour"),
+        (
+            Image.new("RGB", (4, 4)),
+            {"compression": "lzma"},
+            "TIFF with lzma compression, save it without",
+        ),
+    ],
+)
+def test_pixels_of_unknown_meaning_are_refused_by_name(tmp_path, image, options, fault):
+    image.save(tmp_path / "a.tif", **options)
+    assert check_image(tmp_path / "a.tif") == fault
+    with pytest.raises(UsageError, match=f"a.tif: {fault}."):
+        decode_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC"),
+        (b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf", "AVIF"),
+        (b"\0\0\0\x18ftypisom\0\0\0\0mp42", "video"),
+        (b"\xff\x0a\xfa\x1f", "JPEG XL"),
+        (b"\0\0\0\x0cjP  \r\n\x87\n", "JPEG 2000"),
+        (b"II*\0\x10\0\0\0CR\x02\0", "camera raw"),
+        (b"\n <!DOCTYPE HTML>", "HTML"),
+        (b"<?xml version='1.0'?>\n<svg>", "SVG"),
+        (b"RIFF\0\0\0\0WAVE", "unknown format"),
+        ("grüße\n".encode(), "text"),
+        (bytes(20), "unknown format"),
+    ],
+)
+def test_the_true_format_is_told_by_the_first_bytes(header, expected):
+    assert true_format(header) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import subprocess
 import sys
@@ -50,10 +51,9 @@ found = {
     "a_file": served["bytes"](image_bytes=tf.constant(contents[:1])),
     "no_file": served["bytes"](image_bytes=tf.constant([], tf.string)),
 }
-try:
-    served["bytes"](image_bytes=tf.constant([contents[0], b"no picture"]))
-except tf.errors.InvalidArgumentError:
-    found["broken"] = {"refused": np.array(True)}
+torn = [contents[0][:-900], b"", contents[0], b"no picture", contents[1][:200], contents[2]]
+found["torn"] = served["bytes"](image_bytes=tf.constant(torn))
+found["none_whole"] = served["bytes"](image_bytes=tf.constant([b"", b"text"]))
 arrays = {f"{n}/{k}": np.asarray(v) for n, outputs in found.items() for k, v in outputs.items()}
 np.savez(answered, **{k: v.astype("S") if v.dtype == object else v for k, v in arrays.items()})
 """
@@ -139,8 +139,24 @@ def test_the_best_classes_are_named(exported):
         np.testing.assert_allclose(answered["bytes/scores"][i], [p for _, p in expected], atol=1e-6)
 
 
-def test_a_broken_file_is_refused(exported):
-    assert exported[3]["broken/refused"]
+def test_broken_files_are_marked_and_the_others_of_the_batch_classified(exported):
+    answered = exported[3]
+    torn = {key.removeprefix("torn/"): answered[key] for key in answered if "torn/" in key}
+    assert torn["valid"].tolist() == [False, False, True, False, False, True]
+    assert answered["bytes/valid"].all()
+    for name in torn.keys() - {"valid"}:
+        for i, whole in ((2, 0), (5, 2)):
+            expected = answered[f"bytes/{name}"][whole]
+            if torn[name].dtype.kind == "f":
+                np.testing.assert_allclose(torn[name][i], expected, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(torn[name][i], expected)
+    broken = ~torn["valid"]
+    assert all(np.isnan(torn[name][broken]).all() for name in ("logits", "probabilities", "scores"))
+    assert (torn["classes"][broken] == -1).all()
+    assert (torn["labels"][broken] == b"").all()
+    assert answered["none_whole/valid"].tolist() == [False, False]
+    assert np.isnan(answered["none_whole/logits"]).all()
 
 
 def test_it_says_what_it_is(exported):
@@ -156,6 +172,8 @@ def test_it_says_what_it_is(exported):
     outputs = told["signatures"]["serving_default"]["outputs"]
     assert outputs["probabilities"] == {"dtype": "float32", "shape": [None, 5]}
     assert outputs["labels"] == {"dtype": "string", "shape": [None, 3]}
+    valid = {"valid": {"dtype": "bool", "shape": [None]}}
+    assert told["signatures"]["bytes"]["outputs"] == outputs | valid
     parity = told["parity"]
     assert (parity["images_from"], parity["images"], parity["pictures"]) == ("test pictures", 3, 3)
     assert parity["max_difference"] < 1e-5 * parity["scale"]
@@ -188,6 +206,16 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
         order = np.argsort(-expected, axis=-1)  # 5 classes are all there are of 9
         np.testing.assert_array_equal(found["classes"], order)
         np.testing.assert_array_equal(found["labels"], order.astype("S").astype(object))
+    if kind not in ("none", "features"):
+        return
+    file = io.BytesIO()
+    Image.fromarray(images[0]).save(file, "PNG")
+    found = serving.serving_module(model, top_k=9).classify_pictures([b"", file.getvalue()])
+    assert found.pop("valid").numpy().tolist() == [False, True]
+    scores = found["logits" if classes else "features"].numpy()
+    assert np.isnan(scores[0]).all()
+    (expected,) = np.asarray(model(keras_vit.preprocess(images[0], model)))
+    np.testing.assert_allclose(scores[1], expected, atol=atol)
 
 
 @pytest.fixture
@@ -217,7 +245,7 @@ def heavier(parameters):
             "the float32 file's scores may differ",
         ),
         (
-            "read_pictures",
+            "read_valid_pictures",
             lambda right, x, how: right(x, dataclasses.replace(how, interpolation="nearest")),
             "must be Pillow's. Received: a difference of",
         ),

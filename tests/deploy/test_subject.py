@@ -53,7 +53,7 @@ def test_pictures_for_weights_calibrate_or_judge_unless_there_is_one(
     (tmp_path / "one" / "only").mkdir(parents=True)
     (tmp_path / "one" / "other").mkdir()
     Image.new("RGB", (20, 20)).save(tmp_path / "one" / "only" / "a.png")
-    with pytest.raises(keras_vit.UsageError, match="holds no readable image"):
+    with pytest.raises(keras_vit.UsageError, match="no readable picture in other"):
         of_weights(weights, data=tmp_path / "one")
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit import Preprocessing
-from keras_vit.data import preprocessing
+from keras_vit import Preprocessing, UsageError, preprocess
+from keras_vit.data import preprocessing, tf_preprocessing
 from keras_vit.data.decoding import decode_image
-from keras_vit.deploy import pictures
 
 pytestmark = pytest.mark.once
 
@@ -30,13 +31,15 @@ def photographs():
 @pytest.fixture(scope="module")
 def decode():
     signature = [tf.TensorSpec((), tf.string)]
-    return tf.function(pictures.decode, input_signature=signature, autograph=False)
+    return tf.function(tf_preprocessing.decode, input_signature=signature, autograph=False)
 
 
 def resizing(how):
     signature = [tf.TensorSpec((None, None, 3), tf.uint8)]
     return tf.function(
-        lambda x: pictures.resize(x, how), input_signature=signature, autograph=False
+        lambda x: tf_preprocessing.resize(x[None], how)[0],
+        input_signature=signature,
+        autograph=False,
     )
 
 
@@ -167,8 +170,140 @@ def test_a_batch_holds_pictures_of_any_size(photographs, tmp_path):
         picture = Image.fromarray(decode_image(tmp_path / name))
         expected.append(np.asarray(preprocessing.resize(picture, how)))
     read = tf.function(
-        lambda x: pictures.read_pictures(x, how),
+        lambda x: tf_preprocessing.read_pictures(x, how),
         input_signature=[tf.TensorSpec((None,), tf.string)],
     )
     np.testing.assert_array_equal(read(tf.constant(contents)), expected)
     assert read(tf.constant([], tf.string)).shape == (0, 32, 48, 3)
+
+
+HOWS = {
+    f"{interpolation}-{crop}": Preprocessing(
+        33, 48, crop, interpolation, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
+    )
+    for interpolation in ("nearest", "bilinear", "bicubic")
+    for crop in (None, 0.875, 1.0)
+}
+
+
+@pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
+def test_a_mapped_data_set_has_the_bits_of_preprocess(rng, how):
+    images = [
+        rng.integers(0, 256, (*rng.integers(1, 130, 2), 3)).astype(np.uint8) for _ in range(12)
+    ]
+    sizes = tf.TensorSpec((None, None, 3), tf.uint8)
+    single = tf.data.Dataset.from_generator(lambda: iter(images), output_signature=sizes)
+    single = single.map(lambda x: preprocess(x, how), num_parallel_calls=4).batch(5)
+    assert single.element_spec.shape.as_list() == [None, 33, 48, 3]
+    np.testing.assert_array_equal(np.concatenate(list(single)), preprocess(images, how))
+    batch = rng.integers(0, 256, (3, 61, 47, 3)).astype(np.uint8)
+    expected = preprocess(batch, how)
+    for shape, kind in (((3, 61, 47, 3), np.int32), ((None, None, None, 3), np.float32)):
+        signature = [tf.TensorSpec(shape, kind)]
+        run = tf.function(lambda x: preprocess(x, how), input_signature=signature)
+        np.testing.assert_array_equal(run(batch.astype(kind)), expected)
+
+
+def test_what_is_resized_already_is_scaled_alone(rng):
+    images = rng.uniform(0, 255, (4, 16, 24, 3)).astype(np.float32)  # as Keras resizes them
+    images[0, 0, 0] = (0.5, 1.5, 254.5)
+    (found,) = tf.data.Dataset.from_tensors(images).map(lambda x: preprocess(x, HOW))
+    np.testing.assert_array_equal(found, preprocess(images, HOW))
+    np.testing.assert_array_equal(found, (np.rint(images) - np.float32(127.5)) / np.float32(127.5))
+
+
+HOW = Preprocessing(16, 24)
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 4), (2, 20, 30, 1)])
+def test_grey_and_transparent_tensors_are_as_arrays(rng, shape):
+    images = rng.integers(0, 256, shape).astype(np.uint8)
+    (found,) = tf.data.Dataset.from_tensors(images).map(lambda x: preprocess(x, HOW))
+    expected = preprocess(images, HOW)
+    np.testing.assert_array_equal(found, expected if len(shape) == 4 else expected[0])
+
+
+def test_files_are_decoded_in_the_graph(photographs, tmp_path):
+    paths = []
+    for orientation in range(1, 9):
+        paths.append(str(tmp_path / f"{orientation}.jpg"))
+        Image.fromarray(photographs[0][:80, :100]).save(paths[-1], exif=exif(orientation))
+    expected = preprocess(paths, HOW)
+    single = tf.data.Dataset.from_tensor_slices(paths).map(
+        lambda path: preprocess(tf.io.read_file(path), HOW)
+    )
+    np.testing.assert_array_equal(list(single), expected)
+    batches = tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(8)
+    (found,) = batches.map(lambda contents: preprocess(contents, HOW))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "message"),
+    [
+        (np.full((4, 4, 3), 0.5), "no more than 1; multiply by 255"),
+        (np.full((4, 4, 3), -0.5), "pixels from 0 to 255. Received:"),
+        (np.full((4, 4, 3), 256), "pixels from 0 to 255. Received:"),
+        (np.full((4, 4, 3), np.nan, np.float32), "pixels from 0 to 255. Received:"),
+    ],
+)
+def test_pixels_of_another_range_stop_the_graph(pixels, message):
+    data = tf.data.Dataset.from_tensors(pixels).map(lambda x: preprocess(x, HOW))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        list(data)
+
+
+def test_black_floats_are_black():
+    (found,) = tf.data.Dataset.from_tensors(np.zeros((4, 4, 3))).map(lambda x: preprocess(x, HOW))
+    assert (found.numpy() == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (tf.TensorSpec(None, tf.uint8), "Received: uint8 <unknown>; set_shape says"),
+        (tf.TensorSpec((None, None, None), tf.uint8), r"Received: uint8 \(None, None, None\)"),
+        (tf.TensorSpec((3, 20, 30), tf.uint8), r"Received: uint8 \(3, 20, 30\)"),
+        (tf.TensorSpec((20, 30, 3), tf.bool), "Received: bool"),
+    ],
+)
+def test_tensors_of_unknown_channels_are_refused(spec, message):
+    with pytest.raises(UsageError, match=message):
+        tf.function(lambda x: preprocess(x, HOW), autograph=False).get_concrete_function(spec)
+
+
+def test_a_saved_pipeline_needs_nothing_of_ours(rng, tmp_path):
+    images = rng.integers(0, 256, (5, 40, 30, 3)).astype(np.uint8)
+    module = tf.Module()
+    signature = [tf.TensorSpec((None, None, None, 3), tf.uint8)]
+    module.run = tf.function(lambda x: preprocess(x, HOW), input_signature=signature)
+    tf.saved_model.save(module, str(tmp_path))
+    np.save(tmp_path / "images.npy", images)
+    program = (
+        "import sys; sys.modules['keras_vit'] = sys.modules['PIL'] = None\n"
+        "import numpy as np, tensorflow as tf\n"
+        "images = np.load(f'{sys.argv[1]}/images.npy')\n"
+        "data = tf.data.Dataset.from_tensors(images).map(tf.saved_model.load(sys.argv[1]).run)\n"
+        "np.save(f'{sys.argv[1]}/found.npy', next(iter(data)))"
+    )
+    subprocess.run([sys.executable, "-I", "-c", program, tmp_path], check=True, timeout=120)
+    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), preprocess(images, HOW))
+
+
+def test_broken_files_of_a_batch_are_marked_and_the_others_read(photographs, tmp_path):
+    paths = [tmp_path / f"{i}.png" for i in range(3)]
+    for i, path in enumerate(paths):
+        Image.fromarray(photographs[0][i:99, : 50 + i]).save(path)
+    good = [path.read_bytes() for path in paths]
+    read = tf.function(
+        lambda x: tf_preprocessing.read_valid_pictures(x, HOW),
+        input_signature=[tf.TensorSpec((None,), tf.string)],
+    )
+    pixels, valid = read(tf.constant([good[0], b"", good[1], good[2][:-99], b"text", good[2]]))
+    assert valid.numpy().tolist() == [True, False, True, False, False, True]
+    found = (pixels.numpy()[valid] - np.float32(127.5)) / np.float32(127.5)
+    np.testing.assert_array_equal(found, preprocess(paths, HOW))
+    assert not pixels.numpy()[~valid.numpy()].any()
+    pixels, valid = read(tf.constant([], tf.string))
+    assert (pixels.shape, valid.shape) == ((0, 16, 24, 3), (0,))
+    assert not read(tf.constant([b"", b"text"]))[1].numpy().any()

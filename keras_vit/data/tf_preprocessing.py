@@ -1,14 +1,15 @@
-"""From JPEG and PNG bytes to a model's uint8 input, in TensorFlow operations alone.
+"""The twin of `decoding.py` and `preprocessing.py` in TensorFlow operations alone.
 
-The twin of `data/decoding.py` and `data/preprocessing.py`, for a server that has neither Pillow nor
-this library. The arithmetic is Pillow's own, integers with 22 bits behind the point, so that the
-pixels are the same to the last digit.
+For `tf.data` pipelines, and for servers that have neither Pillow nor this library. The arithmetic
+is Pillow's own, integers with 22 bits behind the point, so that the pixels are the same to the last
+digit. Of files it reads JPEG and PNG.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
+from keras_vit._errors import UsageError
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
@@ -16,6 +17,38 @@ _BITS = 22
 _APP1, _START_OF_SCAN, _FILLING = 0xFFE1, 0xFFDA, 0xFFFF
 _EXIF, _LITTLE_ENDIAN, _ORIENTATION = 0x45786966, 0x4949, 0x0112
 _BIT_DEPTH = 24  # where it stands in a PNG
+
+
+@tf.autograph.experimental.do_not_convert
+def preprocess_tensor(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+    """`keras_vit.preprocess` of a tensor inside a graph, as in `ds.map`: the same bits.
+
+    Args:
+        images: pixels from 0 to 255 of any numeric type, (n, height, width, channels), or one
+            image (height, width, channels) or (height, width), with 1, 3 or 4 channels; only the
+            channels must be known. Or whole JPEG and PNG files: strings (n,) or ().
+        how: size and scale.
+
+    Returns:
+        float32 (n, how.height, how.width, 3), or (how.height, how.width, 3) for one image.
+
+    Raises:
+        UsageError: the tensor is none of these.
+        tf.errors.InvalidArgumentError: when it runs; pixels are not from 0 to 255, or a file is
+            broken.
+    """
+    rank = images.shape.rank
+    if images.dtype == tf.string and rank in (0, 1):
+        is_one = rank == 0
+        pixels = read_pictures(images[None] if is_one else images, how)
+    else:
+        pixels = _rgb(images)
+        is_one = pixels.shape.rank == 3
+        pixels = resize(pixels[None] if is_one else pixels, how)
+    mean, scale = (tf.constant(value, tf.float32) for value in (how.mean, how.scale))
+    # As in `_quotient`: `/` would become a product.
+    inputs = tf.math.divide_no_nan(tf.cast(pixels, tf.float32) - mean, scale)
+    return inputs[0] if is_one else inputs
 
 
 def read_pictures(contents: tf.Tensor, how: Preprocessing) -> tf.Tensor:
@@ -26,7 +59,42 @@ def read_pictures(contents: tf.Tensor, how: Preprocessing) -> tf.Tensor:
     shape = tf.TensorSpec((how.height, how.width, 3), tf.uint8)
     # On the CPU even where the model is on a GPU: the way there and back costs more than the work.
     with tf.device("CPU:0"):
-        return tf.map_fn(lambda x: resize(decode(x), how), contents, fn_output_signature=shape)
+        return tf.map_fn(lambda x: read_picture(x, how), contents, fn_output_signature=shape)
+
+
+def read_valid_pictures(contents: tf.Tensor, how: Preprocessing) -> tuple[tf.Tensor, tf.Tensor]:
+    """As `read_pictures`, but broken files become zeros: also says which are whole, bool (n,)."""
+    with tf.device("CPU:0"):
+        count = tf.size(contents, tf.int64)
+        places, pictures = _whole(contents, how).batch(count + 1).get_single_element()
+        places, shape = places[:, None], (count + 1, how.height, how.width, 3)
+        valid = tf.scatter_nd(places, tf.fill((tf.size(places),), True), (count + 1,))
+        return tf.scatter_nd(places, pictures, shape)[:count], valid[:count]
+
+
+def _whole(contents, how: Preprocessing):
+    """A data set of places in `contents` and what is read there, and one more so that it has one.
+
+    A graph cannot catch errors, but a data set can leave out the elements that raise them.
+    """
+    count = tf.size(contents, tf.int64)
+    one_more = (count, tf.zeros((how.height, how.width, 3), tf.uint8))
+    options = tf.data.Options()  # a pipeline of a few elements is not worth optimising
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    return (
+        tf.data.Dataset.from_tensor_slices(contents)
+        .enumerate()
+        .map(lambda i, x: (i, read_picture(x, how)), num_parallel_calls=tf.data.AUTOTUNE)
+        .ignore_errors()
+        .concatenate(tf.data.Dataset.from_tensors(one_more))
+        .with_options(options)
+    )
+
+
+def read_picture(content: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+    """One encoded JPEG or PNG, a string, to uint8 (how.height, how.width, 3)."""
+    return resize(decode(content)[None], how)[0]
 
 
 def decode(content: tf.Tensor) -> tf.Tensor:
@@ -38,24 +106,64 @@ def decode(content: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))
 
 
-def resize(image: tf.Tensor, how: Preprocessing) -> tf.Tensor:
-    """Crops and resizes uint8 (height, width, 3), to the last bit as `data.preprocessing.resize`.
+def resize(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+    """Crops and resizes uint8 (n, height, width, 3), to the last bit as `preprocessing.resize`.
 
     The width comes first there, too.
     """
-    height, width = tf.unstack(tf.shape(image)[:2])
+    if how.crop is None and images.shape[1:3] == (how.height, how.width):
+        return images
+    count, height, width = tf.unstack(tf.shape(images)[:3])
     rows, columns = _box(height, width, how)
     if how.interpolation == "nearest":
-        image = tf.gather(image, _nearest(*columns, how.width), axis=1)
-        return tf.gather(image, _nearest(*rows, how.height))
+        images = tf.gather(images, _nearest(*columns, how.width), axis=2)
+        return tf.gather(images, _nearest(*rows, how.height), axis=1)
     cubic = how.interpolation == "bicubic"
     # What shrinks is the first axis, so that whole lines are added up.
-    lines = tf.reshape(tf.transpose(image, (1, 0, 2)), (width, height * 3))
+    lines = tf.reshape(tf.transpose(images, (2, 0, 1, 3)), (width, count * height * 3))
     lines = _resample(lines, *_taps(width, *columns, how.width, cubic))
-    lines = tf.transpose(tf.reshape(lines, (how.width, height, 3)), (1, 0, 2))
-    lines = tf.reshape(lines, (height, how.width * 3))
+    lines = tf.reshape(lines, (how.width, count, height, 3))
+    lines = tf.reshape(tf.transpose(lines, (2, 1, 0, 3)), (height, count * how.width * 3))
     lines = _resample(lines, *_taps(height, *rows, how.height, cubic))
-    return tf.reshape(lines, (how.height, how.width, 3))
+    lines = tf.reshape(lines, (how.height, count, how.width, 3))
+    return tf.transpose(lines, (1, 0, 2, 3))  # (n, how.height, how.width, 3)
+
+
+def _rgb(images):
+    """Numeric images of 1, 3 or 4 channels to uint8 RGB, (n, height, width, 3) or without n."""
+    if images.shape.rank == 2:
+        images = images[..., None]
+    if images.shape.rank not in (3, 4) or images.shape[-1] not in (1, 3, 4):
+        raise UsageError(
+            "expected a tensor (height, width, channels) or (n, height, width, channels) with 1, 3 "
+            f"or 4 channels. Received: {images.dtype.name} {images.shape}; set_shape says what "
+            "TensorFlow does not know."
+        )
+    images = _levels(images)
+    if images.shape[-1] == 1:
+        return tf.repeat(images, 3, axis=-1)
+    return images if images.shape[-1] == 3 else _over_white(images[..., :3], images[..., 3:])
+
+
+def _levels(images):
+    """Numbers from 0 to 255, rounded to uint8."""
+    if images.dtype == tf.uint8:
+        return images
+    if not (images.dtype.is_floating or images.dtype.is_integer):
+        raise UsageError(f"expected pixels from 0 to 255. Received: {images.dtype.name}.")
+    least, most = tf.reduce_min(images), tf.reduce_max(images)
+    checks = [
+        tf.debugging.Assert(
+            (least >= 0) & (most <= 255), ["expected pixels from 0 to 255. Received:", least, most]
+        )
+    ]
+    if images.dtype.is_floating:
+        is_fraction = (most > 0) & (most <= 1)
+        advice = "expected pixels from 0 to 255. Received: no more than 1; multiply by 255."
+        checks.append(tf.debugging.Assert(~is_fraction, [advice]))
+        images = tf.round(images)
+    with tf.control_dependencies(checks):
+        return tf.cast(images, tf.uint8)
 
 
 def _jpeg(content):

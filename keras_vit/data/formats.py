@@ -1,0 +1,79 @@
+"""What a file is, told by its first bytes and never by its name."""
+
+from __future__ import annotations
+
+# Formats that are decoded by Pillow. Its other decoders are rarely used, old code.
+READ = ("JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF")
+# Endings of files that should be pictures of these formats.
+EXTENSIONS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
+)  # fmt: skip
+# Pictures that are recognised in order to name them.
+UNREAD = ("HEIC", "AVIF", "JPEG XL", "JPEG 2000", "SVG", "Photoshop", "icon", "camera raw")
+HEADER_BYTES = 512
+
+# What a file begins with: (position, bytes, format).
+_SIGNATURES = (
+    (0, b"\xff\xd8\xff", "JPEG"),
+    (0, b"\x89PNG\r\n\x1a\n", "PNG"),
+    (8, b"WEBP", "WebP"),
+    (0, b"GIF87a", "GIF"),
+    (0, b"GIF89a", "GIF"),
+    (8, b"CR\x02", "camera raw"),
+    (0, b"II*\0", "TIFF"),
+    (0, b"MM\0*", "TIFF"),
+    (0, b"II+\0", "TIFF"),
+    (0, b"MM\0+", "TIFF"),
+    (0, b"BM", "BMP"),
+    (0, b"FUJIFILMCCD-RAW", "camera raw"),
+    (0, b"\0\0\0\x0cJXL \r\n\x87\n", "JPEG XL"),
+    (0, b"\xff\x0a", "JPEG XL"),
+    (0, b"\0\0\0\x0cjP  ", "JPEG 2000"),
+    (0, b"\xff\x4f\xff\x51", "JPEG 2000"),
+    (0, b"8BPS", "Photoshop"),
+    (0, b"\0\0\x01\0", "icon"),
+    (0, b"%PDF", "PDF"),
+    (0, b"PK\x03\x04", "ZIP"),
+    (0, b"\x1f\x8b", "gzip"),
+    (0, b"Rar!", "RAR"),
+    (0, b"\x1a\x45\xdf\xa3", "video"),
+)
+# Brands in the header of an ISO media file ("ftyp"); any other is a video.
+_BRANDS = (
+    (("avif", "avis"), "AVIF"),
+    (("heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1"), "HEIC"),
+    (("crx ",), "camera raw"),
+)
+_MARKUP = ((b"<svg", "SVG"), (b"<!doctype html", "HTML"), (b"<html", "HTML"))
+
+
+def true_format(header: bytes) -> str:
+    """The format of a file from its first `HEADER_BYTES`: "JPEG", "HEIC", "text" ...
+
+    >>> true_format(b"GIF89a")
+    'GIF'
+    """
+    if header[4:8] == b"ftyp":
+        return _media(header)
+    for position, signature, name in _SIGNATURES:
+        if header[position:].startswith(signature) and (name != "WebP" or header[:4] == b"RIFF"):
+            return name
+    start = header.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for signature, name in _MARKUP:
+        if signature in start if start.startswith(b"<?xml") else start.startswith(signature):
+            return name
+    return "text" if _is_text(header) else "unknown format"
+
+
+def _media(header: bytes) -> str:
+    # The box of brands begins with its length; the major brand may be a general one, as mif1 is.
+    length = min(int.from_bytes(header[:4], "big"), len(header))
+    brands = [header[8:12], *(header[i : i + 4] for i in range(16, length - 3, 4))]
+    for known, name in _BRANDS:
+        if any(brand.decode("latin-1") in known for brand in brands):
+            return name
+    return "video"
+
+
+def _is_text(header: bytes) -> bool:
+    return bool(header) and all(byte >= 32 or byte in b"\t\n\r\f" for byte in header)

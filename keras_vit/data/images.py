@@ -1,0 +1,115 @@
+"""What people have as images (files, Pillow images, arrays, tensors) to uint8 RGB arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from keras_vit._errors import UsageError
+from keras_vit.data.decoding import decode_image, printable, to_rgb
+
+_EXPECTED = "expected a path, a Pillow image, an array of pixels, or a list of these"
+_CHANNELS = (1, 3, 4)
+
+
+def rgb_images(images: Any) -> list[np.ndarray]:
+    """One or more images as uint8 RGB arrays (height, width, 3).
+
+    Args:
+        images: what `keras_vit.preprocess` takes, except tensors of a graph.
+
+    Raises:
+        UsageError: it is something else, or a picture cannot be read.
+    """
+    if isinstance(images, (str, os.PathLike, Image.Image)):
+        return [_one(images)]
+    if _is_array(images):
+        array = _array(images)
+        if array.dtype.kind not in "OUS":
+            return _of_array(array)
+        images = array  # of paths, or of images of different sizes
+    if isinstance(images, (bytes, Mapping)) or not isinstance(images, Iterable):
+        raise UsageError(f"{_EXPECTED}. Received: {type(images).__name__}.")
+    return [_one(image) for image in images]
+
+
+def _one(image: Any) -> np.ndarray:
+    if isinstance(image, (str, os.PathLike)):
+        return _of_file(Path(image))
+    if isinstance(image, Image.Image):
+        try:
+            return to_rgb(image)
+        except OSError as error:  # Pillow reads the file only now
+            raise UsageError(f"expected a whole Pillow image. Received: {error}.") from error
+    if not _is_array(image):
+        raise UsageError(f"{_EXPECTED}. Received: a list of {type(image).__name__}.")
+    array = _array(image)
+    if array.ndim not in (2, 3):
+        raise UsageError(f"a list holds single images. Received: {array.dtype} {array.shape}.")
+    return _of_array(array)[0]
+
+
+def _of_file(path: Path) -> np.ndarray:
+    try:
+        return decode_image(path)
+    except IsADirectoryError:
+        reader = "keras_vit.data.image_folder reads folders"
+        raise UsageError(f"{printable(path)}: expected a picture; {reader}.") from None
+    except OSError as error:
+        raise UsageError(f"{printable(path)}: {error.strerror or error}.") from error
+
+
+def _of_array(array: np.ndarray) -> list[np.ndarray]:
+    """An image (height, width) or (height, width, channels), or a batch of the latter."""
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim not in (3, 4) or array.shape[-1] not in _CHANNELS:
+        raise UsageError(
+            "expected pixels (height, width, channels) or (n, height, width, channels) with 1, 3 "
+            f"or 4 channels. Received: {array.dtype} {array.shape}; channels come last, and a "
+            "batch of grey images needs them too (x[..., None])."
+        )
+    array = _levels(array)
+    images = list(array) if array.ndim == 4 else [array]
+    if array.shape[-1] == 3:
+        return images
+    # Pillow knows grey as (height, width).
+    return [to_rgb(Image.fromarray(i[..., 0] if i.shape[-1] == 1 else i)) for i in images]
+
+
+def _levels(array: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 255, rounded to uint8."""
+    if array.shape[0] and 0 in array.shape:
+        raise UsageError(f"expected an image with pixels. Received: {array.dtype} {array.shape}.")
+    if array.dtype == np.uint8 or array.size == 0:
+        return array.astype(np.uint8)
+    if array.dtype.kind not in "uif":
+        raise UsageError(f"expected pixels from 0 to 255. Received: {array.dtype}.")
+    least, most = array.min(), array.max()
+    if not (least >= 0 and most <= 255):
+        raise UsageError(
+            f"expected pixels from 0 to 255. Received: {array.dtype} from {least:g} to {most:g}."
+        )
+    if array.dtype.kind == "f" and 0 < most <= 1:
+        raise UsageError(
+            f"expected pixels from 0 to 255. Received: {array.dtype} from {least:g} to {most:g}; "
+            "multiply by 255."
+        )
+    return np.rint(array).astype(np.uint8)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") or hasattr(value, "detach")
+
+
+def _array(value: Any) -> np.ndarray:
+    try:
+        # torch's tensors may lie on a GPU and carry gradients.
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except Exception as error:  # symbolic tensors, each library with an error of its own
+        raise UsageError(f"{_EXPECTED}. Received: {type(value).__name__}.") from error
