@@ -41,9 +41,10 @@ def importing() -> Iterator[None]:
 
     A script imports the library before it can call `run`. Other programs get the error itself.
     """
-    program = Path(sys.argv[0] if sys.argv else "").absolute()
-    ours = [Path(__file__).parents[1] / name for name in ("train", "export")]
-    with _one_line_errors() if program.parent in ours else contextlib.nullcontext():
+    folder = Path(sys.argv[0] if sys.argv else "").absolute().parent
+    beside = folder.parent / "keras_vit" / "__init__.py"  # also where another copy is installed
+    is_command = folder.name in ("train", "export") and beside.is_file()
+    with _one_line_errors() if is_command else contextlib.nullcontext():
         yield
 
 

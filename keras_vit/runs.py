@@ -46,12 +46,16 @@ class Run:
     def __str__(self) -> str:
         """One line: where it is, what it is, what it was trained on and when."""
         height, width = self.spec["image_size"]
-        saved = time.localtime((self.path / "weights.npz").stat().st_mtime)
-        when = time.strftime("%Y-%m-%d %H:%M", saved)
         return (
             f"{self.path}: {self.spec['model']}, {height} x {width} pixels, {len(self.labels)} "
-            f"classes, trained on {self.recipe['data']}, saved {when}"
+            f"classes, trained on {self.recipe['data']}, saved {self.saved}"
         )
+
+    @property
+    def saved(self) -> str:
+        """When its weights were written, in local time: "2026-01-31 17:05"."""
+        written = time.localtime((self.path / "weights.npz").stat().st_mtime)
+        return time.strftime("%Y-%m-%d %H:%M", written)
 
     def model(self) -> ImageModel:
         """The trained model."""

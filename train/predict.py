@@ -8,10 +8,14 @@ standard error and passed over; the exit code is 2 if none could be read.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from keras_vit import _checks, _command
 from keras_vit._errors import UsageError
@@ -39,7 +43,7 @@ class Arguments:
 
     def __post_init__(self):
         if not self.pictures:
-            raise UsageError("expected pictures: python train/predict.py --run RUN picture.jpg ...")
+            raise UsageError("expected pictures, as in: python train/predict.py photo.jpg")
         _checks.positive_integer("top_k", self.top_k)
         given = [f"--{n}" for n in ("run", "bundle", "weights") if getattr(self, n) is not None]
         if len(given) > 1:
@@ -52,31 +56,43 @@ def main(arguments: Arguments) -> None:
     from keras_vit.data.listing import find_pictures
 
     pictures = find_pictures(arguments.pictures)
-    model, description = _model(arguments)
-    print(description, file=sys.stderr if arguments.json else sys.stdout, flush=True)
+    predictor = _predictor(arguments)
+    told = sys.stderr if arguments.json else sys.stdout
+    print(predictor.description, file=told, flush=True)
     read = 0
     for first in range(0, len(pictures), _TOGETHER):
-        for picture, classes in _predict(model, pictures[first : first + _TOGETHER], arguments):
+        some = pictures[first : first + _TOGETHER]
+        for picture, classes in _predict(predictor, some, arguments.top_k):
             read += 1
             print(_shown(picture, classes, arguments.json), flush=True)
     if not read:
         raise UsageError(f"none of the {len(pictures)} pictures could be read.")
 
 
-def _model(arguments: Arguments) -> tuple[Any, str]:
-    # The model or the opened bundle, and a line that says what it is.
+@dataclasses.dataclass(frozen=True)
+class _Predictor:
+    description: str
+    model: Any  # with its labels and preprocessing
+    scores: Callable[[np.ndarray], Any]
+    from_logits: bool = True
+
+
+def _predictor(arguments: Arguments) -> _Predictor:
     from keras_vit import runs
 
     if arguments.bundle is not None:
         from keras_vit import deploy
 
         bundle = deploy.open_bundle(arguments.bundle)
-        return bundle, f"bundle {arguments.bundle}: {_what(bundle)}, {bundle.precision}"
+        description = f"bundle {arguments.bundle}: {_what(bundle)}, {bundle.precision}"
+        return _Predictor(description, bundle, bundle.predict, bundle.from_logits)
     if arguments.weights is not None:
         model = _of_weights(arguments.weights, arguments.model)
-        return model, f"weights {arguments.weights}: {_what(model)}"
-    run = runs.open_run(arguments.run or runs.newest_run())
-    return run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
+        description = f"weights {arguments.weights}: {_what(model)}"
+    else:
+        run = runs.open_run(arguments.run or runs.newest_run())
+        model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
+    return _Predictor(description, model, functools.partial(model.predict, verbose=0))
 
 
 def _of_weights(weights: str, name: str | None) -> Any:
@@ -92,6 +108,8 @@ def _of_weights(weights: str, name: str | None) -> Any:
         model = keras_vit.model_from_weights(weights)
     if not model.num_classes:
         raise UsageError(f"{weights} holds a model without a head, which knows no classes.")
+    if not np.asarray(model.get_layer("head").kernel).any():
+        _command.warn("the head is all zeros, so every class is equally probable; train it first.")
     return model
 
 
@@ -102,7 +120,7 @@ def _what(model: Any) -> str:
 
 
 def _predict(
-    model: Any, pictures: list[Path], arguments: Arguments
+    predictor: _Predictor, pictures: list[Path], top_k: int
 ) -> list[tuple[Path, list[tuple[str, float]]]]:
     import keras_vit
     from keras_vit.data.listing import read_picture
@@ -115,10 +133,9 @@ def _predict(
             print(f"skipped {error}", file=sys.stderr)
     if not images:
         return []
-    inputs = keras_vit.preprocess(list(images.values()), model)
-    from_logits = getattr(model, "from_logits", True)
+    inputs = keras_vit.preprocess(list(images.values()), predictor.model)
     decoded = keras_vit.decode_predictions(
-        model.predict(inputs), _labels(model), arguments.top_k, from_logits
+        predictor.scores(inputs), _labels(predictor.model), top_k, predictor.from_logits
     )
     return list(zip(images, decoded, strict=True))
 
