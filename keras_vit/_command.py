@@ -95,6 +95,8 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except (UsageError, OSError, ImportError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "tensorflow":
+            _fail("this command needs TensorFlow: pip install 'keras_vit[tensorflow]'")
         # The list that follows a first line is for scripts; an error may also say nothing.
         line = (str(error) or type(error).__name__).splitlines()[0]
         if getattr(error, "errno", None) == errno.ENOSPC and not error.filename:

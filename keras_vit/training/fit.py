@@ -108,8 +108,14 @@ def check_settings(
     Raises:
         UsageError: an unknown model, a size that its patches do not divide, a duration that cannot
             be read, weights that are absent or do not fit, or a run folder that cannot be written.
-        ImportError: TensorBoard is asked for and not installed.
+        ImportError: TensorFlow, which feeds the images, is not installed; or TensorBoard is asked
+            for and not installed.
     """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ImportError(
+            "training needs TensorFlow's data pipeline, with every backend of Keras: "
+            "pip install 'keras_vit[tensorflow]'"
+        )
     name = find_variant(model_name)
     spec = with_overrides(VARIANTS[name], _overrides(recipe))
     if isinstance(spec, ViTSpec):
