@@ -17,7 +17,8 @@ _EXTRAS = {"tensorflow": "'keras_vit[tensorflow]'", "jax": "'keras_vit[jax]'"}
 
 
 def _installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None  # any folder of that name has a spec
 
 
 def _no_backend(name: str) -> str:
@@ -52,7 +53,8 @@ except ValueError as error:
     if "Unable to import backend" not in str(error):
         raise
     raise ImportError(
-        f"{error}; KERAS_BACKEND (or ~/.keras/keras.json) must be tensorflow, jax or torch."
+        "KERAS_BACKEND (or the backend in ~/.keras/keras.json) must be tensorflow, jax or torch. "
+        f"Received: {str(error).rpartition(':')[2].strip()}."
     ) from None
 
 __all__ = ["LEGACY", "backend", "keras", "ops", "register"]
