@@ -93,8 +93,8 @@ def test_a_run_and_its_weights_give_the_models_probabilities(
 
 def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, expected, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "runs" / "mine")
-    logits = ("--quantize", "none", "--images", "20", "--out", "logits")
-    pixels = ("--quantize", "none", "int8-full", "--images", "20", "--out", "pixels")
+    logits = ("--quantize", "none", "--out", "logits")
+    pixels = ("--quantize", "none", "int16x8", "--out", "pixels")
     pixels += ("--input", "uint8", "--output", "probabilities")
     for options in (logits, pixels):
         code, _, error = invoke("export/to_tflite.py", "--run", run, *options, cwd=tmp_path)
@@ -103,14 +103,14 @@ def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, ex
         ("logits/float32", 1e-4),
         ("logits/float32/model.tflite", 1e-4),
         ("pixels/float32", 1e-4),
-        ("pixels/int8-full", 0.1),
+        ("pixels/int16x8", 0.02),
     ):
         arguments = ("--bundle", bundle, pictures, "--top-k", "10", "--json")
         code, out, error = invoke(COMMAND, *arguments, cwd=tmp_path)
         assert code == 0, error
         check(out, expected, atol)
     for folder, message in (
-        ("pixels", "Received: a folder that holds pixels/float32, pixels/int8-full; choose one."),
+        ("pixels", "Received: a folder that holds pixels/float32, pixels/int16x8; choose one."),
         (run, "expected a bundle's folder. There is none."),
     ):
         code, _, error = invoke(COMMAND, "--bundle", folder, pictures, cwd=tmp_path)
