@@ -6,7 +6,6 @@ The one place in the package that parses arguments and prints.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import itertools
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._files import full_disk
 
 _MOST_CLASSES = 20  # that are listed one by one
 
@@ -98,18 +98,26 @@ def _one_line_errors() -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError) and error.name == "tensorflow":
             _fail("this command needs TensorFlow: pip install 'keras_vit[tensorflow]'")
         # The list that follows a first line is for scripts; an error may also say nothing.
-        line = (str(error) or type(error).__name__).splitlines()[0]
-        if getattr(error, "errno", None) == errno.ENOSPC and not error.filename:
-            folder = tempfile.gettempdir()
-            line += (
-                f", perhaps in {folder}, where temporary files go; TMPDIR chooses another folder."
-            )
-        _fail(line)
+        _fail(_about_a_full_disk(error) or (str(error) or type(error).__name__).splitlines()[0])
     except RefusedError as error:
         _fail(str(error), code=3)
+    except Exception as error:
+        message = _about_a_full_disk(error)
+        if message is None:
+            raise
+        _fail(message)
     except KeyboardInterrupt:
         print("\ninterrupted.", file=sys.stderr)
         sys.exit(130)
+
+
+def _about_a_full_disk(error: Exception) -> str | None:
+    # What is written for good is written by _files, which names it; the rest are temporary files.
+    reason = None if isinstance(error, UsageError) else full_disk(error)
+    if reason is None:
+        return None
+    path = getattr(error, "filename", None) or f"a temporary file in {tempfile.gettempdir()}"
+    return f"{path} could not be written: {reason}; make room or set TMPDIR to another disk."
 
 
 def _parse(tyro: Any, arguments: type, default: Any) -> Any:

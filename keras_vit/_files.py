@@ -104,7 +104,7 @@ def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = _full_disk(error)
+        reason = full_disk(error)
         if reason is None:
             raise
         raise UsageError(
@@ -112,7 +112,11 @@ def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
         ) from None
 
 
-def _full_disk(error: BaseException | None) -> str | None:
+def full_disk(error: BaseException | None) -> str | None:
+    """The system's words where an error comes of a full disk, "No space left on device"; else None.
+
+    The user's quota and the largest allowed file count too.
+    """
     # Zip archives raise errors of their own while they are closed on a full disk, and TensorFlow,
     # HDF5 and safetensors give the system's error as text.
     while error is not None:
