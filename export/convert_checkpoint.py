@@ -1,13 +1,15 @@
 """Converts a file of weights to another layout, or says with --inspect what a file holds.
 
-IN is a file in any layout that keras_vit reads: the official .npz in all its spellings, BiT's, or
-the safetensors of timm or transformers (a folder of theirs, too). OUT's layout is told by its
-name, or by --to. What was written is read again and compared before the command says so.
+IN is a run folder, or a file in any layout that keras_vit reads: the official .npz in all its
+spellings, BiT's, or the safetensors of timm or transformers (a folder of theirs, too). OUT's layout
+is told by its name, or by --to. What was written is read again and compared before the command
+says so.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +33,7 @@ class Arguments:
     layout: Literal["timm", "transformers"] = "timm"
     """Of a .safetensors: whose names it bears; their JSON files are written beside it."""
     inspect: Path | None = None
-    """Say what this file holds and write nothing; no model is built."""
+    """Say what this file or run folder holds and write nothing; no model is built."""
     num_classes: int | None = None
     """Logits; another number than IN's starts a head of zeros. Default: IN's."""
     image_size: tuple[int, ...] | None = None
@@ -62,14 +64,16 @@ def main(arguments: Arguments) -> None:
     from keras_vit.weights import open_checkpoint
 
     if arguments.inspect is not None:
-        with open_checkpoint(arguments.inspect) as checkpoint:
-            print(_description(checkpoint))
+        if _is_run(arguments.inspect):
+            print(f"{_lines(_run(arguments.inspect))}\n")
+        with open_checkpoint(_weights(arguments.inspect)) as checkpoint:
+            print(_lines(_description(checkpoint)))
         return
     kind = _kind(arguments)
     from keras_vit.models.pretrained import from_checkpoint
 
     size = arguments.image_size
-    with open_checkpoint(arguments.input) as checkpoint:
+    with open_checkpoint(_weights(arguments.input)) as checkpoint:
         print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
         model, loaded = from_checkpoint(
             checkpoint,
@@ -147,10 +151,55 @@ def _write_keras(model: Any, output: Path) -> str:
     return f"Keras model, all {len(model.weights)} weights read back, bit-equal"
 
 
-def _description(checkpoint: Any) -> str:
+def _is_run(path: Path) -> bool:
+    return (path / "spec.json").is_file()
+
+
+def _weights(path: Path) -> Path:
+    if (path / "model.tflite").is_file():
+        raise UsageError(
+            f"{path} is an exported bundle, which cannot be converted back; give the run or the "
+            "file of weights that it was exported from."
+        )
+    return path / "weights.npz" if _is_run(path) else path
+
+
+def _lines(facts: dict[str, str]) -> str:
+    return "\n".join(f"{name:<10}  {text}" for name, text in facts.items())
+
+
+def _run(path: Path) -> dict[str, str]:
+    from keras_vit import runs
+
+    run = runs.open_run(path)
+    settings, metrics = run.recipe["recipe"], run.metrics()
+    height, width = run.spec["image_size"]
+    return {
+        "run": str(run.path),
+        "model": run.spec["model"],
+        "image size": f"{height} x {width}",
+        "classes": f"{len(run.labels)}: {_some(run.labels, 8)}",
+        "data": run.recipe["data"],
+        "began with": "random weights" if run.spec["weights"] == "fresh" else run.spec["weights"],
+        "recipe": ", ".join(f"{name} {value}" for name, value in settings.items()),
+        "trained": f"{metrics[-1]['step']} steps, {metrics[-1]['epoch']} epochs"
+        if metrics
+        else "not yet an epoch",
+        "accuracy": f"{metrics[-1]['val_accuracy']:.2%} of the held-out images"
+        if metrics
+        else "unknown",
+        "saved": run.saved,
+    }
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    return ", ".join(names[:count]) + (" ..." if len(names) > count else "")
+
+
+def _description(checkpoint: Any) -> dict[str, str]:
     spec, state = checkpoint.spec, checkpoint.head_state
     file = checkpoint.tensors.path
-    lines = {
+    return {
         "file": f"{file}, {file.stat().st_size / 2**20:,.1f} MiB",
         "dialect": checkpoint.dialect,
         "model": _summary(spec, checkpoint.variant),
@@ -163,7 +212,6 @@ def _description(checkpoint: Any) -> str:
         "ignored": _names(checkpoint.layout.ignored),
         "unknown": _names(checkpoint.layout.unknown),
     }
-    return "\n".join(f"{name:<10}  {text}" for name, text in lines.items())
 
 
 def _resolution(checkpoint: Any) -> str:
@@ -175,8 +223,7 @@ def _resolution(checkpoint: Any) -> str:
 
 
 def _names(keys: tuple[str, ...]) -> str:
-    shown = ", ".join(display(key) for key in keys[:3])
-    return f"{len(keys)} keys: {shown}{' ...' if len(keys) > 3 else ''}" if keys else "none"
+    return f"{len(keys)} keys: {_some([display(key) for key in keys[:4]], 3)}" if keys else "none"
 
 
 def _summary(spec: Any, variant: str | None) -> str:

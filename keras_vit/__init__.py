@@ -6,13 +6,18 @@
 
 from typing import Any
 
-from keras_vit import models
-from keras_vit._errors import UsageError
-from keras_vit.data.preprocessing import preprocess
-from keras_vit.labels import decode_predictions
-from keras_vit.models import *  # noqa: F403
-from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
-from keras_vit.weights import list_weights, load_weights, save_weights
+from keras_vit._command import importing
+
+with importing():
+    from keras_vit import _keras as _keras  # first: it says in one line which backend is missing
+    from keras_vit import models
+    from keras_vit._errors import UsageError
+    from keras_vit.data.preprocessing import preprocess
+    from keras_vit.labels import decode_predictions
+    from keras_vit.models import *  # noqa: F403
+    from keras_vit.runs import load_run
+    from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
+    from keras_vit.weights import list_weights, load_weights, save_weights
 
 __version__ = "0.1.0"
 
@@ -26,6 +31,7 @@ __all__ = [
     "decode_predictions",
     "export_tflite",  # noqa: F405 (see __getattr__)
     "list_weights",
+    "load_run",
     "load_weights",
     "preprocess",
     "save_weights",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import glob
 import json
 import os
@@ -26,7 +27,7 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     else it leaves goes when `path` is next written.
     """
     path = Path(path)
-    with _room_beside(path) as room:
+    with naming_a_full_disk(path), _room_beside(path) as room:
         temporary = room / path.name
         yield temporary
         temporary.chmod(0o666 & ~_umask())
@@ -44,7 +45,7 @@ def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
     leaves goes when `path` is next written.
     """
     path = Path(path)
-    with _room_beside(path) as room:
+    with naming_a_full_disk(path), _room_beside(path) as room:
         temporary = room / path.name
         temporary.mkdir()
         yield temporary
@@ -91,6 +92,40 @@ def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = (
     if missing:
         raise UsageError(f"{path} lacks {', '.join(missing)}; write it anew.")
     return value
+
+
+@contextlib.contextmanager
+def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
+    """Makes one line with `path` in it of whatever a full disk raises in the body.
+
+    Raises:
+        UsageError: the disk, the user's quota or the largest allowed file is full.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = full_disk(error)
+        if reason is None:
+            raise
+        raise UsageError(
+            f"{path} could not be written: {reason}; make room or write to another disk."
+        ) from None
+
+
+def full_disk(error: BaseException | None) -> str | None:
+    """The system's words where an error comes of a full disk, "No space left on device"; else None.
+
+    The user's quota and the largest allowed file count too.
+    """
+    # Zip archives raise errors of their own while they are closed on a full disk, and TensorFlow,
+    # HDF5 and safetensors give the system's error as text.
+    while error is not None:
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            reason = os.strerror(number)
+            if getattr(error, "errno", None) == number or reason in str(error):
+                return reason
+        error = error.__cause__ or error.__context__
+    return None
 
 
 @contextlib.contextmanager

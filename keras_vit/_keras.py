@@ -13,19 +13,49 @@ from keras_vit._quiet import quiet
 
 LEGACY: bool = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
 
-if LEGACY:
-    if importlib.util.find_spec("tf_keras") is None:
-        raise ImportError(
-            "TF_USE_LEGACY_KERAS=1 needs tf_keras: pip install 'keras_vit[tensorflow]'"
-        )
-    with quiet():
-        import tf_keras as keras
+_EXTRAS = {"tensorflow": "'keras_vit[tensorflow]'", "jax": "'keras_vit[jax]'"}
 
-        from keras_vit import _legacy_ops as ops
-else:
+
+def _installed(module: str) -> bool:
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None  # any folder of that name has a spec
+
+
+def _no_backend(name: str) -> str:
+    """What to do where the backend that Keras is set to is not installed, in one line."""
+    others = [other for other in _EXTRAS if other != name]
+    ready = [other for other in others if _installed(other)]
+    if ready:
+        other = f"set KERAS_BACKEND={ready[0]}, which is installed"
+    else:
+        other = f"pip install {_EXTRAS[others[-1]]} and set KERAS_BACKEND={others[-1]}"
+    install = f"pip install {_EXTRAS.get(name, name)}"
+    return f"Keras is set to the backend {name}, which is not installed: {install}; or {other}."
+
+
+if LEGACY and not _installed("tf_keras"):
+    raise ImportError("TF_USE_LEGACY_KERAS=1 needs tf_keras: pip install 'keras_vit[tensorflow]'")
+
+try:
     with quiet():
-        import keras
-        from keras import ops
+        if LEGACY:
+            import tf_keras as keras
+
+            from keras_vit import _legacy_ops as ops
+        else:
+            import keras
+            from keras import ops
+except ModuleNotFoundError as error:
+    if error.name not in ("tensorflow", "jax", "torch", "openvino"):
+        raise
+    raise ImportError(_no_backend(error.name)) from None
+except ValueError as error:
+    if "Unable to import backend" not in str(error):
+        raise
+    raise ImportError(
+        "KERAS_BACKEND (or the backend in ~/.keras/keras.json) must be tensorflow, jax or torch. "
+        f"Received: {str(error).rpartition(':')[2].strip()}."
+    ) from None
 
 __all__ = ["LEGACY", "backend", "keras", "ops", "register"]
 

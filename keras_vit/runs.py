@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,20 @@ class Run:
     spec: dict[str, Any]
     labels: tuple[str, ...]
     recipe: dict[str, Any]
+
+    def __str__(self) -> str:
+        """One line: where it is, what it is, what it was trained on and when."""
+        height, width = self.spec["image_size"]
+        return (
+            f"{self.path}: {self.spec['model']}, {height} x {width} pixels, {len(self.labels)} "
+            f"classes, trained on {self.recipe['data']}, saved {self.saved}"
+        )
+
+    @property
+    def saved(self) -> str:
+        """When its weights were written, in local time: "2026-01-31 17:05"."""
+        written = time.localtime((self.path / "weights.npz").stat().st_mtime)
+        return time.strftime("%Y-%m-%d %H:%M", written)
 
     def model(self) -> ImageModel:
         """The trained model."""
@@ -126,18 +141,10 @@ def create_run(
         overwrite: replace a run that is there.
 
     Raises:
-        UsageError: the folder holds something already, or lies inside the data.
+        UsageError: see `check_out`; or the disk is full.
     """
     path = Path(path)
-    if source.name != "digits" and Path(source.name) in [path.resolve(), *path.resolve().parents]:
-        raise UsageError(f"{path} lies inside the data, {source.name}; choose another --out.")
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; choose another --out.")
-    if path.is_dir() and any(path.iterdir()):
-        if not (path / "spec.json").is_file():
-            raise UsageError(f"{path} is not empty and holds no run; choose another --out.")
-        if not overwrite:
-            raise UsageError(f"{path} holds a run already; choose another --out or --overwrite it.")
+    check_out(path, source.name, overwrite)
     with _files.replacing_folder(path) as folder:
         _files.write_json(
             folder / "spec.json",
@@ -168,6 +175,43 @@ def create_run(
     return path
 
 
+def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool = False) -> None:
+    """Checks that a run on `data` may be written to `path`; nothing is written.
+
+    Raises:
+        UsageError: the folder holds something already, lies inside the data, or cannot be written.
+    """
+    path = Path(path)
+    above = [path.resolve(), *path.resolve().parents]
+    if str(data) != "digits" and Path(data).resolve() in above:
+        raise UsageError(f"{path} lies inside the data, {data}; choose another --out.")
+    existing = next(folder for folder in above if folder.exists())
+    if not existing.is_dir():
+        raise UsageError(f"{existing} is a file; choose another --out.")
+    # The run is written beside `path` and renamed.
+    writable = existing.parent if existing == path.resolve() else existing
+    if not os.access(writable, os.W_OK | os.X_OK):
+        raise UsageError(f"{writable} cannot be written to; choose another --out.")
+    if path.is_dir() and any(path.iterdir()):
+        if not (path / "spec.json").is_file():
+            raise UsageError(f"{path} is not empty and holds no run; choose another --out.")
+        if not overwrite:
+            raise UsageError(f"{path} holds a run already; choose another --out or --overwrite it.")
+
+
+def load_run(path: str | os.PathLike) -> ImageModel:
+    """The trained model of a run folder, with the run's labels and preprocessing.
+
+    >>> model = keras_vit.load_run("runs/flowers")
+    >>> scores = model.predict(keras_vit.preprocess(images, model))
+    >>> keras_vit.decode_predictions(scores, model)
+
+    Raises:
+        UsageError: see `open_run`.
+    """
+    return open_run(path).model()
+
+
 def open_run(path: str | os.PathLike) -> Run:
     """Opens a run folder; the model itself is read later.
 
@@ -179,6 +223,10 @@ def open_run(path: str | os.PathLike) -> Run:
         raise UsageError(f"{path}: expected a run folder; there is none. train/fit.py makes one.")
     files = ("spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json")
     missing = [name for name in files if not (path / name).is_file()]
+    if (path / "model.tflite").is_file():
+        raise UsageError(
+            f"{path}: expected a run folder. Received: a bundle; see train/predict.py."
+        )
     if missing:
         raise UsageError(f"{path} is not a whole run folder: {', '.join(missing)} missing.")
     fields = ("model", "spec", "num_classes", "image_size", "preprocessing")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import subprocess
@@ -32,11 +34,95 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_a_failed_folder_leaves_the_old_one_and_nothing_else(tmp_path):
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "old.txt").write_text("old")
-    with pytest.raises(OSError, match="disk"), _files.replacing_folder(tmp_path / "bundle") as new:
+    with pytest.raises(OSError, match="torn"), _files.replacing_folder(tmp_path / "bundle") as new:
         (new / "new.txt").write_text("new")
-        raise OSError(28, "the disk is full")
+        raise OSError("torn")
     assert names(tmp_path) == ["bundle"]
     assert names(tmp_path / "bundle") == ["old.txt"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        RuntimeError("WriteFile failed: No space left on device; at /tmp/x"),  # as TensorFlow does
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_full_disk_is_one_line_with_the_path(tmp_path, error):
+    def folder():
+        # A file within a folder: the folder's own path is named, not the hidden one.
+        with _files.replacing_folder(tmp_path / "a") as new, _files.replacing(new / "b.txt"):
+            raise error
+
+    def file():
+        with _files.replacing(tmp_path / "a"):
+            raise ValueError("closing the archive failed") from error
+
+    for write in (folder, file):
+        with pytest.raises(UsageError) as caught:
+            write()
+        reason = "Disk quota" if "quota" in str(error) else "No space left on device"
+        assert str(caught.value).startswith(f"{tmp_path / 'a'} could not be written: {reason}")
+        assert str(caught.value).count("\n") == 0
+        assert names(tmp_path) == []
+
+
+def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
+    # Files of at most so many bytes, as a full disk: the process stays alive and can report.
+    program = f"""
+import json, resource, sys
+import keras_vit
+from keras_vit import _files
+from keras_vit._errors import UsageError
+from keras_vit.training.callbacks import RunWriter
+from pathlib import Path
+
+model = keras_vit.ViT_Pico4(num_classes=3, image_size=8)
+model.compile("adam", "mse")
+folder = Path({str(tmp_path)!r})
+(folder / "metrics.jsonl").write_text("x" * 10_000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+
+def keras_file():
+    with _files.replacing(folder / "model.keras") as temporary:
+        model.save(temporary)
+
+
+def log():
+    writer = RunWriter(folder)
+    writer.set_model(model)
+    writer.on_epoch_end(0, {{"loss": 1.0}})
+
+
+writers = {{
+    "weights.npz": lambda: keras_vit.save_weights(model, folder / "weights.npz"),
+    "model.safetensors": lambda: keras_vit.save_weights(model, folder / "model.safetensors"),
+    "model.keras": keras_file,
+    "report.json": lambda: _files.write_json(folder / "report.json", ["x" * 20_000]),
+    "metrics.jsonl": log,
+}}
+told = {{}}
+for name, write in writers.items():
+    try:
+        write()
+    except UsageError as error:
+        told[name] = str(error)
+print(json.dumps(told))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    told = json.loads(result.stdout)
+    assert len(told) == 5
+    for name, message in told.items():
+        assert message == (
+            f"{tmp_path / name} could not be written: File too large; make room or write to "
+            "another disk."
+        )
+    assert names(tmp_path) == ["metrics.jsonl"]
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])

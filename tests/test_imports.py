@@ -142,6 +142,60 @@ def test_preprocessing_on_another_backend_needs_no_tensorflow(tmp_path):
     subprocess.run([sys.executable, "-c", program, tmp_path / "a.png"], env=environment, check=True)
 
 
+@pytest.fixture
+def base_install(tmp_path):
+    """Runs Python where no backend of Keras is installed, as after `pip install keras_vit`."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "from importlib.machinery import PathFinder\n"
+        "find, absent = PathFinder.find_spec, ('tensorflow', 'jax', 'torch', 'tf_keras')\n"
+        "PathFinder.find_spec = lambda name, path=None, target=None: (\n"
+        "    None if name in absent else find(name, path, target))\n"
+    )
+
+    def run(*arguments, **environment):
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "KERAS_"))}
+        path = os.pathsep.join([str(tmp_path), str(ROOT)])
+        return subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            env={**kept, "PYTHONPATH": path, **environment},
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("environment", "backend", "install"),
+    [
+        ({}, "tensorflow", "pip install 'keras_vit[tensorflow]'"),
+        ({"KERAS_BACKEND": "jax"}, "jax", "pip install 'keras_vit[jax]'"),
+        ({"KERAS_BACKEND": "torch"}, "torch", "pip install torch"),
+    ],
+)
+def test_a_missing_backend_is_one_line(base_install, environment, backend, install):
+    expected = f"Keras is set to the backend {backend}, which is not installed: {install}; or pip "
+    result = base_install("-c", "import keras_vit", **environment)
+    *frames, line = result.stderr.splitlines()
+    assert line.startswith(f"ImportError: {expected}")
+    assert not any("site-packages" in frame for frame in frames)  # nothing from inside Keras
+    result = base_install(ROOT / "train" / "fit.py", "--help", **environment)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"fit.py: {expected}")
+
+
+def test_an_unknown_backend_and_a_missing_flavour_are_one_line(base_install):
+    for environment, message in (
+        ({"KERAS_BACKEND": "caffe"}, "must be tensorflow, jax or torch. Received: caffe."),
+        ({"TF_USE_LEGACY_KERAS": "1"}, "needs tf_keras: pip install 'keras_vit[tensorflow]'"),
+    ):
+        result = base_install(ROOT / "export" / "to_tflite.py", **environment)
+        assert result.returncode == 2
+        (line,) = result.stderr.splitlines()
+        assert line.endswith(message)
+
+
 @pytest.mark.parametrize("legacy", ["0", "1"])
 def test_importing_prints_nothing(legacy):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -47,14 +48,14 @@ def published(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_its_programs_run(published, image_folder, monkeypatch, rng, capsys):
+def test_its_programs_run(published, image_folder, trained_run, monkeypatch, rng, capsys):
     folder = published / "work"
-    folder.mkdir()
+    shutil.copytree(trained_run.path, folder / "runs" / "flowers")
     image_folder.rename(folder / "flower_photos")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "keras", keras)  # of the flavour under test
     programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(programs) == 7
+    assert len(programs) == 8
     names = {
         "images": rng.integers(0, 255, (8, 30, 20, 3)).astype(np.uint8),
         "labels": np.arange(8) % 5,
@@ -65,6 +66,7 @@ def test_its_programs_run(published, image_folder, monkeypatch, rng, capsys):
         "model.tflite",
         "out.npz",
         "own.tflite",
+        "runs",
         "timm",
         "hub",
     }

@@ -6,9 +6,12 @@ import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import UsageError, runs
+from keras_vit.data import digits
 
 
 @pytest.fixture
@@ -76,3 +79,54 @@ def test_no_run_says_how_to_make_one(tmp_path):
         runs.newest_run(tmp_path / "runs")
     with pytest.raises(UsageError, match=r"expected a run folder; there is none. train/fit.py"):
         runs.open_run(tmp_path / "none")
+
+
+def test_a_run_loads_as_its_trained_model_with_labels_and_preprocessing(trained_run):
+    model = keras_vit.load_run(trained_run.path)
+    source = digits()
+    inputs = keras_vit.preprocess([source.image(i) for i in range(8)], model)
+    scores = model.predict(inputs, verbose=0)
+    expected = trained_run.model().predict(inputs, verbose=0)
+    np.testing.assert_array_equal(scores, expected)
+    named = [best[0][0] for best in keras_vit.decode_predictions(scores, model)]
+    assert named == [str(i) for i in expected.argmax(-1)]
+
+
+def test_a_run_says_in_a_line_what_it_is(run):
+    os.utime(run / "weights.npz", (1e9, 1e9))
+    assert str(runs.open_run(run)).startswith(
+        f"{run}: ViT-Test_8, 16 x 16 pixels, 10 classes, trained on digits, saved 2001-09-"
+    )
+
+
+def test_a_bundle_is_not_taken_for_a_run(tmp_path):
+    (tmp_path / "model.tflite").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"expected a run folder. Received: a bundle"):
+        runs.open_run(tmp_path)
+
+
+def test_a_place_for_a_run_is_checked_before_anything_is_written(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "a.txt").write_text("years of work")
+    data = tmp_path / "data"
+    for out, message in (
+        (run, "holds a run already"),
+        (tmp_path / "thesis", "is not empty and holds no run"),
+        (tmp_path / "file", "file is a file"),
+        (tmp_path / "file" / "below" / "run", "file is a file"),
+        (data / "run", "lies inside the data"),
+        (data, "lies inside the data"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            runs.check_out(out, data)
+    runs.check_out(run, data, overwrite=True)
+    runs.check_out(tmp_path / "new" / "deep" / "run", data)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(UsageError, match=r"locked cannot be written to; choose another --out"):
+        runs.check_out(tmp_path / "locked" / "run", "digits")

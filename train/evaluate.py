@@ -32,6 +32,7 @@ def main(arguments: Arguments) -> None:
     from keras_vit import evaluation, runs
 
     run = runs.open_run(arguments.run or runs.newest_run())
+    print(f"{'run' if arguments.run else 'newest run'} {run}\n", flush=True)
     report, page = evaluation.evaluate(run, arguments.batch_size, arguments.data)
     names = ("precision", "recall", "f1")
     rows = [
@@ -40,6 +41,9 @@ def main(arguments: Arguments) -> None:
     ]
     rows.append(["macro mean", *(f"{report.macro[name]:.4f}" for name in names), ""])
     print(_command.table(["class", *names, "images"], rows))
+    _command.warn(
+        evaluation.recall_warning(report, run.recipe["recipe"].get("class_weights", "none"))
+    )
     print(f"\nheld-out accuracy {report.accuracy:.2%}; report: {page}")
     if report.accuracy < arguments.min_accuracy:
         raise RefusedError(

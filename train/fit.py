@@ -39,29 +39,30 @@ class Arguments:
 
 
 def main(arguments: Arguments) -> None:
-    from keras_vit import data, training
+    from keras_vit import data, evaluation, training
 
+    name = "digits" if arguments.data == "digits" else Path(arguments.data).resolve().name
+    out = arguments.out or Path("runs") / name
+    options = (arguments.weights, arguments.overwrite, arguments.tensorboard)
+    training.check_settings(arguments.data, arguments.settings, arguments.model, out, *options)
     print(f"reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
     for line in data.skipped_summary(source):
         print(f"skipped {line}", file=sys.stderr)
-    out = arguments.out or Path("runs") / Path(source.name).name
-    print(
-        f"{len(source)} images of {len(source.labels)} classes; {arguments.model} to {out}",
-        flush=True,
-    )
+    print(f"{len(source)} images of {len(source.labels)} classes:")
+    counts = list(source.counts.values())
+    print(_command.class_table(source.labels, counts), flush=True)
+    if arguments.settings.class_weights == "none":
+        _command.warn(training.imbalance_warning(source.labels, counts))
+    print(f"training {arguments.model}, {arguments.settings.duration}, to {out}", flush=True)
+    verbose = 1 if sys.stdout.isatty() else 2
     run = training.train(
-        source,
-        arguments.settings,
-        arguments.model,
-        out,
-        arguments.weights,
-        arguments.overwrite,
-        arguments.tensorboard,
-        verbose=1 if sys.stdout.isatty() else 2,
+        source, arguments.settings, arguments.model, out, *options, verbose=verbose
     )
-    last = run.metrics()[-1]
-    print(f"held-out accuracy {last['val_accuracy']:.2%} after {last['step']} steps: {run.path}")
+    report = evaluation.held_out_report(run, source)
+    _command.warn(evaluation.recall_warning(report, arguments.settings.class_weights))
+    steps = run.metrics()[-1]["step"]
+    print(f"held-out accuracy {report.accuracy:.2%} after {steps} steps: {run.path}")
 
 
 def _defaults(line: list[str]) -> Arguments:

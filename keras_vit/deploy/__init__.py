@@ -16,6 +16,7 @@ from keras_vit.deploy.export import (
 from keras_vit.deploy.inspection import Inspection, inspect_file
 from keras_vit.deploy.lint import lint
 from keras_vit.deploy.measure import Measured, latencies, measure
+from keras_vit.deploy.opened_bundle import OpenedBundle, open_bundle
 from keras_vit.deploy.parity import ParityError, Verdict, compare
 from keras_vit.deploy.quantize import PRECISIONS, precision_of, quantizable_layers
 from keras_vit.deploy.report import table, write_report
@@ -29,6 +30,7 @@ __all__ = [
     "Converter",
     "Inspection",
     "Measured",
+    "OpenedBundle",
     "ParityError",
     "Runner",
     "Verdict",
@@ -46,6 +48,7 @@ __all__ = [
     "layer_differences",
     "lint",
     "measure",
+    "open_bundle",
     "precision_of",
     "predict",
     "quantizable_layers",

@@ -1,7 +1,19 @@
 """What a trained model gets right and wrong, in figures and in pictures."""
 
 from keras_vit.evaluation.attention import attention_maps, rollout
-from keras_vit.evaluation.classification import ClassReport, classification_report
-from keras_vit.evaluation.report import evaluate
+from keras_vit.evaluation.classification import (
+    ClassReport,
+    classification_report,
+    recall_warning,
+)
+from keras_vit.evaluation.report import evaluate, held_out_report
 
-__all__ = ["ClassReport", "attention_maps", "classification_report", "evaluate", "rollout"]
+__all__ = [
+    "ClassReport",
+    "attention_maps",
+    "classification_report",
+    "evaluate",
+    "held_out_report",
+    "recall_warning",
+    "rollout",
+]

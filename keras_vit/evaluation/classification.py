@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+_MOST_SHOWN = 8
+
 
 @dataclasses.dataclass(frozen=True)
 class ClassReport:
@@ -25,6 +27,14 @@ class ClassReport:
     macro: dict[str, float]
     weighted: dict[str, float]
     confusion: list[list[int]]
+
+    def never_recognised(self) -> list[str]:
+        """Classes of which no image was recognised, each with its number of images."""
+        return [
+            f"{c['label']} (0 of {c['support']})"
+            for c in self.classes
+            if c["support"] and not c["recall"]
+        ]
 
 
 def classification_report(
@@ -60,4 +70,24 @@ def classification_report(
         classes=classes,
         confusion=metrics.confusion_matrix(targets, predicted, labels=known).tolist(),
         **means,
+    )
+
+
+def recall_warning(report: ClassReport, class_weights: str = "none") -> str | None:
+    """One line where a class was never recognised, with what to do; None where there is none.
+
+    Args:
+        report: the figures.
+        class_weights: the recipe's setting in training.
+    """
+    missed = report.never_recognised()
+    if not missed:
+        return None
+    shown = ", ".join(missed[:_MOST_SHOWN]) + (" ..." if len(missed) > _MOST_SHOWN else "")
+    remedy = (
+        "train longer" if class_weights == "balanced" else "train with --class-weights balanced"
+    )
+    return (
+        f"{len(missed)} of {len(report.classes)} classes were never recognised among the held-out "
+        f"images: {shown}. Add images of them, or {remedy}."
     )

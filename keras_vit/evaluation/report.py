@@ -36,8 +36,7 @@ def evaluate(
     model, source = run.model(), run.source(data)
     held_out = run.split(source).held_out
     targets = source.targets[held_out]
-    batches = evaluation_batches(source, held_out, model.preprocessing, batch_size)
-    scores = np.concatenate([np.asarray(model(images, training=False)) for images, _ in batches])
+    scores = _scores(model, source, held_out, batch_size)
     report = classification_report(scores.argmax(-1), targets, run.labels)
     sections = [
         page.facts(_facts(run, source, len(held_out), report)),
@@ -59,16 +58,29 @@ def evaluate(
     return report, run.path / "report" / "index.html"
 
 
+def held_out_report(run: runs.Run, source: Source, batch_size: int = 64) -> ClassReport:
+    """The figures alone, on a source that is open already; nothing is written."""
+    held_out = run.split(source).held_out
+    scores = _scores(run.model(), source, held_out, batch_size)
+    return classification_report(scores.argmax(-1), source.targets[held_out], run.labels)
+
+
+def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) -> np.ndarray:
+    batches = evaluation_batches(source, indices, model.preprocessing, batch_size)
+    return np.concatenate([np.asarray(model(images, training=False)) for images, _ in batches])
+
+
 def _facts(run: runs.Run, source: Source, held_out: int, report: ClassReport) -> dict[str, str]:
     height, width = run.spec["image_size"]
     recipe = run.recipe["recipe"]
+    missed = report.never_recognised()
     return {
         "Held-out accuracy": f"{report.accuracy:.2%}",
         "Macro f1": f"{report.macro['f1']:.4f}",
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {held_out:,} held out",
         "Training": f"{recipe['duration']}, {recipe['optimizer']}, seed {recipe['seed']}",
-    }
+    } | ({"Never recognised": ", ".join(missed)} if missed else {})
 
 
 def _wrong(

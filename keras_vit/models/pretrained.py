@@ -80,6 +80,25 @@ def pretrained(
         )[0]
 
 
+def check_weights(
+    spec: Spec,
+    name: str,
+    image_size: int | tuple[int, int],
+    weights: str | os.PathLike,
+) -> None:
+    """Checks that `create_model` will take these weights for a new head; builds nothing.
+
+    Published weights are downloaded.
+
+    Raises:
+        UsageError: as `create_model` would.
+    """
+    path, _ = _locate(name, weights)
+    with open_checkpoint(path) as checkpoint:
+        spec = with_overrides(spec, _told(checkpoint, spec, keeps_head=False))
+        match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
+
+
 def from_checkpoint(
     checkpoint: Checkpoint,
     spec: Spec,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from keras_vit._errors import RefusedError
+from keras_vit._files import naming_a_full_disk
 from keras_vit._keras import keras
 from keras_vit.weights import save_weights
 
@@ -36,7 +37,8 @@ class RunWriter(keras.callbacks.Callback):
         record["seconds"] = round(time.monotonic() - self.started, 3)
         record |= {name: float(value) for name, value in (logs or {}).items()}
         record["learning_rate"] = _learning_rate(self.model.optimizer)
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as stream:
+        log = self.folder / "metrics.jsonl"
+        with naming_a_full_disk(log), log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
         self.save()
 

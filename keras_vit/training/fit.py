@@ -24,7 +24,11 @@ from keras_vit.data import (
     training_batches,
 )
 from keras_vit.models import create_model
+from keras_vit.models.pretrained import check_weights
+from keras_vit.models.vit import with_overrides
+from keras_vit.specs import VARIANTS, ViTSpec, find_variant
 from keras_vit.training.callbacks import AfterEachStep, RunWriter, StopAfter
+from keras_vit.training.classes import balanced_weights
 from keras_vit.training.durations import to_steps
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.recipes import Recipe
@@ -66,7 +70,8 @@ def train(
         UsageError: settings that do not go together, or a folder that holds something.
         KeyboardInterrupt: after the weights so far have been saved.
     """
-    extra = [_tensorboard(Path(out))] if tensorboard else []
+    check_settings(source.name, recipe, model_name, out, weights, overwrite, tensorboard)
+    extra = [keras.callbacks.TensorBoard(str(Path(out) / "tensorboard"))] if tensorboard else []
     split = split_source(source, recipe.held_out)
     keras.utils.set_random_seed(recipe.seed)
     model = _model(recipe, model_name, source.labels, weights)
@@ -81,6 +86,48 @@ def train(
     folder = runs.create_run(out, model, source, split, settings, origin, overwrite)
     _fit(model, source, split, recipe, steps, RunWriter(folder), extra, verbose)
     return runs.open_run(folder)
+
+
+def check_settings(
+    data: str | os.PathLike,
+    recipe: Recipe,
+    model_name: str,
+    out: str | os.PathLike,
+    weights: str | os.PathLike | None = None,
+    overwrite: bool = False,
+    tensorboard: bool = False,
+) -> None:
+    """Checks what can be checked before the images are read: that may take minutes.
+
+    Published weights are downloaded.
+
+    Args:
+        data: "digits", or the folder of the images.
+        recipe, model_name, out, weights, overwrite, tensorboard: as `train` takes them.
+
+    Raises:
+        UsageError: an unknown model, a size that its patches do not divide, a duration that cannot
+            be read, weights that are absent or do not fit, or a run folder that cannot be written.
+        ImportError: TensorFlow, which feeds the images, is not installed; or TensorBoard is asked
+            for and not installed.
+    """
+    if importlib.util.find_spec("tensorflow") is None:
+        raise ImportError(
+            "training needs TensorFlow's data pipeline, with every backend of Keras: "
+            "pip install 'keras_vit[tensorflow]'"
+        )
+    name = find_variant(model_name)
+    spec = with_overrides(VARIANTS[name], _overrides(recipe))
+    if isinstance(spec, ViTSpec):
+        spec.grid(recipe.image_size)
+    counts = {"batch_size": recipe.batch_size, "num_examples": 1}
+    to_steps(recipe.duration, **counts)
+    to_steps(recipe.warmup, total_steps=1, **counts)
+    runs.check_out(out, data, overwrite)
+    if tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise ImportError("--tensorboard needs TensorBoard: pip install 'keras_vit[train]'")
+    if weights is not None:
+        check_weights(spec, name, recipe.image_size, weights)
 
 
 def versions() -> dict[str, str]:
@@ -100,13 +147,16 @@ def versions() -> dict[str, str]:
 def _model(
     recipe: Recipe, name: str, labels: tuple[str, ...], weights: str | os.PathLike | None
 ) -> keras.Model:
+    options = {"labels": labels, **_overrides(recipe)}
+    with _policy(recipe.precision):
+        return create_model(name, len(labels), recipe.image_size, weights, **options)
+
+
+def _overrides(recipe: Recipe) -> dict[str, float]:
     overrides = {} if recipe.dropout is None else {"dropout": recipe.dropout}
     if recipe.drop_path:  # a BiT has neither
         overrides["drop_path"] = recipe.drop_path
-    with _policy(recipe.precision):
-        return create_model(
-            name, len(labels), recipe.image_size, weights, labels=labels, **overrides
-        )
+    return overrides
 
 
 def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int, int]:
@@ -143,12 +193,16 @@ def _fit(
     how, size = model.preprocessing, recipe.batch_size
     training = training_batches(source, split.train, how, size, total, recipe.augment, recipe.seed)
     held_out = evaluation_batches(source, split.held_out, how, size)
+    weights = None
+    if recipe.class_weights == "balanced":
+        weights = balanced_weights(source.targets[split.train], len(source.labels))
     with deferred_interrupts() as check:
         try:
             model.fit(
                 _one_hot(training, len(source.labels)),
                 epochs=-(-total // epoch),
                 steps_per_epoch=epoch,
+                class_weight=weights,
                 validation_data=_one_hot(held_out, len(source.labels)),
                 callbacks=[StopAfter(total), writer, *extra, AfterEachStep(check)],
                 verbose=verbose,
@@ -162,12 +216,6 @@ def _fit(
             found = re.search(r"\w+Error: .*", error.message)
             reason = found[0] if found else error.message.splitlines()[0]
             raise UsageError(f"training stopped after the last saved epoch: {reason}") from error
-
-
-def _tensorboard(out: Path) -> keras.callbacks.Callback:
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ImportError("--tensorboard needs TensorBoard: pip install 'keras_vit[train]'")
-    return keras.callbacks.TensorBoard(str(out / "tensorboard"))
 
 
 def _one_hot(batches, num_classes: int):

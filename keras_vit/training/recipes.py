@@ -33,6 +33,8 @@ class Recipe:
     """Gradients are scaled to at most this global norm; 0 for no clipping."""
     label_smoothing: float = 0.0
     """Share of each target spread over all classes."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: errors on rare classes count for more, so that all classes count alike."""
     augment: Literal["none", "shift", "mild_crop_flip", "crop_flip"] = "crop_flip"
     """Random distortions: keras_vit/data/augmentation.py says what each does."""
     dropout: float | None = None

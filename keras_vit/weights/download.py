@@ -79,8 +79,8 @@ def fetch(
         return path
     if os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0"):
         raise UsageError(
-            f"KERAS_VIT_OFFLINE is set and {path.name} is not in the cache; "
-            f"download {url} elsewhere and put it at {path}."
+            f"KERAS_VIT_OFFLINE is set and {path.name} is not in the cache. Download {url} on "
+            f"another machine and {_by_hand(path)}."
         )
     request = _Request(url, timeout, retries, backoff, max_bytes, _shown(progress))
     try:
@@ -88,6 +88,11 @@ def fetch(
         with _claimed(path) as file:
             if file is not None:
                 _complete(request, file, path)
+    except _UnreachableError as error:
+        raise UsageError(
+            f"{error} Without a network, download it on another machine and {_by_hand(path)}. "
+            "KERAS_VIT_OFFLINE=1 uses the cache alone."
+        ) from None
     except OSError as error:
         raise UsageError(_disk_problem(error, path)) from None
     return path
@@ -130,6 +135,17 @@ def cached_path(url: str, cache: str | os.PathLike | None = None) -> Path:
     if not names or not all(map(_is_safe, [place, *names])) or names[-1].endswith((_PART, _STATE)):
         raise UsageError(f"this URL does not name a file that can be cached. Received: {url}.")
     return Path(cache if cache is not None else cache_folder()).joinpath(place, *names)
+
+
+def _by_hand(path: Path) -> str:
+    file = f"FOLDER/{path.name}"
+    return (
+        f"put it into the cache as {path}, or pass its path: weights={file!r} or --weights {file}"
+    )
+
+
+class _UnreachableError(UsageError):
+    """There is no way to the server, or none that lasts."""
 
 
 class _BreakError(Exception):
@@ -237,7 +253,7 @@ def _download(request: _Request, file: BinaryIO, path: Path) -> _Announced:
             reached = max(reached, _size(file))
             if breaks > request.retries:
                 kept = f"; {_size(file)} bytes are kept, try again" if _size(file) else ""
-                raise UsageError(f"{request.url}: {problem}{kept}.") from None
+                raise _UnreachableError(f"{request.url}: {problem}{kept}.") from None
             time.sleep(min(request.backoff * 2 ** (breaks - 1), _LONGEST_PAUSE))
 
 
@@ -423,13 +439,13 @@ def _connection_problem(url: str, reason: Exception | str, timeout: float) -> Ex
     host = urllib.parse.urlsplit(url).netloc
     if isinstance(reason, ssl.SSLError):
         detail = getattr(reason, "verify_message", "") or reason.reason
-        return UsageError(f"{url}: no trusted TLS connection to {host}: {detail}.")
+        return _UnreachableError(f"{url}: no trusted TLS connection to {host}: {detail}.")
     if isinstance(reason, socket.gaierror):
-        return UsageError(f"{url}: the host {host} is not found; is there a network?")
+        return _UnreachableError(f"{url}: the host {host} is not found; is there a network?")
     if isinstance(reason, ConnectionRefusedError):
-        return UsageError(f"{url}: {host} refuses the connection.")
+        return _UnreachableError(f"{url}: {host} refuses the connection.")
     if isinstance(reason, OSError) and reason.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
-        return UsageError(f"{url}: {host} cannot be reached; is there a network?")
+        return _UnreachableError(f"{url}: {host} cannot be reached; is there a network?")
     if isinstance(reason, TimeoutError):
         return _BreakError(f"no answer for {timeout:g} seconds")
     if isinstance(reason, OSError):

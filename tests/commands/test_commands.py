@@ -8,13 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from keras_vit import deploy, runs
+from keras_vit import _command, data, deploy, runs
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted(p.relative_to(ROOT) for d in ("train", "export") for p in (ROOT / d).glob("*.py"))
@@ -67,6 +68,62 @@ def test_pictures_to_bundle_to_report(invoke, command, image_folder, tiny_model,
     evaluated = command("train/evaluate.py", "--run", "runs/mine", cwd=tmp_path, check=0)
     assert "macro mean" in evaluated.stdout
     assert "Exports" in (tmp_path / "runs/mine/report/index.html").read_text()
+
+
+def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path, monkeypatch):
+    def read(*arguments):
+        raise AssertionError("the pictures were read")
+
+    monkeypatch.setattr(data, "open_source", read)
+    for arguments, message in (
+        (("--model", "ViT_B61"), "unknown model"),
+        (("--image-size", "30"), "must be a multiple of"),
+        (("--duration", "soon"), "a duration is a number"),
+        (("--warmup", "soon"), "a duration is a number"),
+        (("--weights", "gone.npz"), "gone.npz: expected a .npz file"),
+        (("--out", "pictures/run"), "lies inside the data"),
+        (("--out", tmp_path / "file"), "is a file"),
+    ):
+        (tmp_path / "file").write_text("")
+        given = ("--data", "pictures", "--model", tiny_model, *QUICK, *arguments)
+        code, out, error = invoke("train/fit.py", *given, cwd=tmp_path)
+        assert message in one_line(code, error)
+        assert out == ""
+
+
+def test_rare_and_unrecognised_classes_are_told(invoke, image_folder, tiny_model, tmp_path):
+    (image_folder / "red" / "5.png").unlink()
+    for i in range(6, 50):
+        shutil.copy(image_folder / "blue" / "0.jpg", image_folder / "blue" / f"{i}.jpg")
+    # No learning rate: the head stays zero, so the first class is always the answer.
+    still = ("--learning-rate", "0", "--warmup", "0 steps", "--augment", "none")
+    arguments = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK, *still)
+    code, out, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
+    assert code == 0, error
+    assert "55 images of 2 classes:\n  blue  50\n  red    5\n" in out
+    imbalance, recall = error.strip().splitlines()
+    assert imbalance.startswith("warning: the classes are strongly imbalanced: blue has 50 images")
+    expected = "warning: 1 of 2 classes were never recognised among the held-out images: red (0 of"
+    assert recall.startswith(expected)
+    assert recall.endswith("or train with --class-weights balanced.")
+    code, out, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
+    first = out.splitlines()[0]
+    assert first.startswith(f"run run: {tiny_model}, 16 x 16 pixels, 2 classes, trained on ")
+    assert error.strip() == recall
+    arguments += ("--overwrite", "--class-weights", "balanced")
+    code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
+    (recall,) = error.strip().splitlines()  # what can be done about the imbalance is done
+    assert recall.endswith("or train longer.")
+
+
+@pytest.mark.once
+def test_many_classes_are_summarised():
+    labels = [f"class{i}" for i in range(1000)]
+    lines = _command.class_table(labels, range(1000)).splitlines()
+    assert len(lines) == 21
+    assert lines[0].split() == ["class999", "999"]
+    assert lines[10].split() == ["...", "980", "more", "..."]
+    assert lines[20].split() == ["class0", "0"]
 
 
 def test_strict_stops_at_an_unreadable_picture(invoke, image_folder, tmp_path):
@@ -170,7 +227,9 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trai
         result = command(
             "export/to_tflite.py", "--run", run, cwd=tmp_path, preexec_fn=no_file_beyond
         )
-        assert "File too large" in one_line(result.returncode, result.stderr)
+        line = one_line(result.returncode, result.stderr)
+        path = line.removeprefix("to_tflite.py: ").partition(" could not be written: File too ")[0]
+        assert path in (str(bundle), f"a temporary file in {tempfile.gettempdir()}")
         assert (bundle / "model.json").read_bytes() == before
         deploy.read_bundle(bundle)
     assert sorted(p.name for p in bundle.parent.iterdir()) == [

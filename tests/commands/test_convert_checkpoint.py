@@ -38,6 +38,37 @@ def test_inspect_tells_the_variant_a_zero_head_and_the_ignored(invoke, tmp_path)
     assert "1 keys: opt/state/step" in out
 
 
+def test_inspect_tells_what_a_run_is_and_it_converts(invoke, trained_run, tmp_path):
+    code, out, error = invoke(COMMAND, "--inspect", trained_run.path, cwd=tmp_path)
+    assert (code, error) == (0, "")
+    run, file = out.split("\n\n")
+    told = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in run.splitlines())
+    assert told["run"] == str(trained_run.path)
+    assert (told["model"], told["image size"], told["data"]) == ("ViT-Test_8", "16 x 16", "digits")
+    assert told["classes"] == "10: 0, 1, 2, 3, 4, 5, 6, 7 ..."
+    assert "duration 3 epochs" in told["recipe"]
+    last = trained_run.metrics()[-1]
+    assert told["trained"] == f"{last['step']} steps, 3 epochs"
+    assert told["accuracy"] == f"{last['val_accuracy']:.2%} of the held-out images"
+    assert "weights.npz" in file
+    code, out, error = invoke(COMMAND, trained_run.path, "timm/model.safetensors", cwd=tmp_path)
+    assert code == 0, error
+    model = keras_vit.model_from_weights(tmp_path / "timm" / "model.safetensors")
+    assert model.labels == trained_run.labels
+    expected = trained_run.model()
+    for one, other in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_bundle_says_what_to_give_instead(invoke, tmp_path):
+    (tmp_path / "int8").mkdir()
+    (tmp_path / "int8" / "model.tflite").write_bytes(b"")
+    for arguments in (("--inspect", "int8"), ("int8", "out.npz")):
+        code, _, error = invoke(COMMAND, *arguments, cwd=tmp_path)
+        assert code == 2
+        assert "int8 is an exported bundle, which cannot be converted back; give the run" in error
+
+
 @pytest.mark.parametrize("source", ["vit_token.weights.npz", "timm_token.safetensors"])
 @pytest.mark.parametrize("target", ["out.npz", "timm/out.safetensors", "hf/model.safetensors"])
 def test_weights_travel_between_layouts(invoke, fixtures, tmp_path, source, target):

@@ -33,6 +33,24 @@ def test_figures_by_hand():
     assert found.confusion == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
 
 
+def test_classes_that_are_never_recognised_are_named_with_a_way_out():
+    targets = np.array([0, 0, 0, 1, 1, 2])
+    predicted = np.array([0, 0, 1, 0, 0, 0])
+    report = evaluation.classification_report(predicted, targets, ("a", "b", "c", "unseen"))
+    assert report.never_recognised() == ["b (0 of 2)", "c (0 of 1)"]
+    assert evaluation.recall_warning(report) == (
+        "2 of 4 classes were never recognised among the held-out images: b (0 of 2), c (0 of 1). "
+        "Add images of them, or train with --class-weights balanced."
+    )
+    assert evaluation.recall_warning(report, "balanced").endswith("or train longer.")
+    perfect = evaluation.classification_report(targets, targets, ("a", "b", "c"))
+    assert evaluation.recall_warning(perfect) is None
+    none = evaluation.classification_report(
+        np.zeros(99, int), np.arange(1, 100), tuple(map(str, range(100)))
+    )
+    assert len(evaluation.recall_warning(none)) < 250
+
+
 def test_rollout_of_uniform_attention_is_uniform():
     weights = np.full((3, 2, 4, 5, 5), 0.2)
     np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), 1)

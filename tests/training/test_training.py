@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +15,11 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import UsageError, runs
+from keras_vit import UsageError, evaluation, runs, training
 from keras_vit._errors import RefusedError
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import keras
-from keras_vit.data import load, open_source, split_source, training_batches
+from keras_vit.data import Source, load, open_source, split_source, training_batches
 from keras_vit.specs import VARIANTS
 from keras_vit.training import RECIPES, Recipe, fit, train
 from keras_vit.training.durations import to_steps
@@ -213,6 +214,103 @@ def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
     source = open_source(image_folder)
     run = train(source, recipe, tiny_model, tmp_path / "run", tensorboard=True)
     assert list((run.path / "tensorboard").rglob("events.out*"))
+
+
+def imbalanced(counts, colours=((200, 30, 30), (30, 200, 30), (30, 30, 200))):
+    """Images of one colour a class, in memory: `counts[i]` of class i."""
+    targets = np.repeat(np.arange(len(counts)), counts)
+    return Source(
+        name="digits",  # in memory, as those
+        labels=tuple("abc"[: len(counts)]),
+        ids=tuple(f"{target}/{i}" for i, target in enumerate(targets)),
+        targets=targets,
+        image=lambda i: np.full((8, 8, 3), colours[targets[i]], np.uint8),
+    )
+
+
+def test_balanced_weights_are_scikit_learns():
+    from sklearn.utils.class_weight import compute_class_weight
+
+    targets = np.repeat([0, 1, 2], [30, 5, 1])
+    found = training.balanced_weights(targets, 3)
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=targets)
+    np.testing.assert_allclose([found[i] for i in range(3)], expected)
+    assert np.mean([found[target] for target in targets]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["none", "balanced"])
+def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model, tmp_path, kind):
+    # The head begins at zero: without its weight each image's loss is log(classes), exactly.
+    source = imbalanced((20, 5, 2))
+    recipe = dataclasses.replace(
+        TINY, duration="1 step", warmup="0 steps", learning_rate=0.0, batch_size=8,
+        augment="none", class_weights=kind, label_smoothing=0.1,
+    )  # fmt: skip
+    run = train(source, recipe, tiny_model, tmp_path / "run")
+    split = split_source(source, recipe.held_out)
+    model = run.model()
+    batches = training_batches(source, split.train, model.preprocessing, 8, 1, "none", recipe.seed)
+    (_, targets), *_ = batches.as_numpy_iterator()
+    weights = training.balanced_weights(source.targets[split.train], 3)
+    mean = np.mean([weights[target] for target in targets]) if kind == "balanced" else 1.0
+    assert kind == "none" or abs(mean - 1) > 0.05
+    record = run.metrics()[-1]
+    assert record["loss"] == pytest.approx(np.log(3) * mean, rel=1e-5)
+    assert record["val_loss"] == pytest.approx(np.log(3), rel=1e-5)
+
+
+def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
+    # Two colours so near each other that a short training answers the frequent class alone.
+    source = imbalanced((60, 5), colours=((120, 120, 120), (130, 120, 120)))
+    recalls = {}
+    for kind in ("none", "balanced"):
+        recipe = dataclasses.replace(
+            TINY, duration="12 steps", batch_size=16, augment="none", class_weights=kind
+        )
+        run = train(source, recipe, tiny_model, tmp_path / kind)
+        recalls[kind] = evaluation.held_out_report(run, source).classes[1]["recall"]
+    assert recalls == {"none": 0.0, "balanced": 1.0}
+
+
+def test_strong_imbalance_is_told_with_a_way_out():
+    warning = training.imbalance_warning(("common", "rare"), (1200, 120))
+    assert "common has 1,200 images, rare 120" in warning
+    assert warning.endswith("--class-weights balanced.")
+    assert training.imbalance_warning(("common", "rare"), (1199, 120)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "message"),
+    [
+        ({"model_name": "ViT_B61"}, {}, "unknown model"),
+        ({}, {"image_size": 20}, "image_size must be a multiple of patch_size=8"),
+        ({}, {"duration": "soon"}, "a duration is a number and a unit"),
+        ({}, {"warmup": "early"}, "a duration is a number and a unit"),
+        ({}, {"dropout": 0.1}, None),
+        ({"model_name": "BiT-R50x1"}, {"dropout": 0.1}, "dropout"),
+        ({"weights": "none.npz"}, {}, "none.npz: expected a .npz file"),
+        ({"weights": "imagenet22k"}, {}, "'imagenet22k' is no file, and no published weights"),
+        ({"weights": "vit_token.weights.npz"}, {}, "this file is another architecture"),
+        ({"out": "file"}, {}, "is a file"),
+        ({"out": "data/run"}, {}, "lies inside the data"),
+    ],
+)
+def test_settings_are_checked_without_the_images(
+    tiny_model, tmp_path, fixtures, monkeypatch, changes, settings, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    shutil.copy(fixtures / "vit_token.weights.npz", tmp_path)
+    arguments = {
+        "data": "data",  # there is no such folder
+        "recipe": dataclasses.replace(TINY, **settings),
+        "model_name": tiny_model,
+        "out": "runs/new",
+    }
+    outcome = pytest.raises(UsageError, match=message) if message else contextlib.nullcontext()
+    with outcome:
+        training.check_settings(**(arguments | changes))
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model):

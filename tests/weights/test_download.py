@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import http.server
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -320,7 +321,7 @@ def test_a_stall_ends_and_is_resumed(site, get):
 
 def test_a_server_that_only_stalls_is_given_up(site, get):
     site.answers = [Answer(send=0, stall=True)]
-    with pytest.raises(UsageError, match=r"no data for 0.1 seconds\.$") as error:
+    with pytest.raises(UsageError, match=r"no data for 0.1 seconds\. Without a network") as error:
         get(timeout=0.1, retries=2)
     one_line(error)
     assert len(site.requests) == 3
@@ -473,17 +474,27 @@ def test_a_server_that_says_no(site, get, tmp_path, status, requests, message):
     assert files(tmp_path) == []
 
 
-def test_no_server(site, get):
+def check_ways_out(error, path):
+    """A message that says where in the cache the file belongs, and how to pass it by hand."""
+    message = one_line(error)
+    assert f"put it into the cache as {path}, " in message
+    assert f"or pass its path: weights='FOLDER/{path.name}' or --weights FOLDER/" in message
+
+
+def test_no_server(site, get, tmp_path):
     site.shutdown()
     site.server_close()
     with pytest.raises(UsageError, match="refuses the connection") as error:
         get()
-    one_line(error)
+    check_ways_out(error, tmp_path / site.folder / "models" / "a.npz")
 
 
 def test_no_such_host(site, tmp_path):
-    with pytest.raises(UsageError, match="host nowhere.invalid is not found; is there a network"):
+    message = "host nowhere.invalid is not found; is there a network"
+    with pytest.raises(UsageError, match=message) as error:
         fetch("https://nowhere.invalid/a.npz", tmp_path)
+    check_ways_out(error, tmp_path / "nowhere.invalid" / "a.npz")
+    assert "KERAS_VIT_OFFLINE=1 uses the cache alone" in str(error.value)
 
 
 def test_no_tls(site, tmp_path):
@@ -505,9 +516,8 @@ def test_offline_only_the_cache_answers(site, get, tmp_path, monkeypatch):
     assert get() == path
     with pytest.raises(UsageError) as error:
         get("models/b.npz")
-    message = one_line(error)
-    assert site.url("models/b.npz") in message
-    assert str(tmp_path / site.folder / "models" / "b.npz") in message
+    assert site.url("models/b.npz") in one_line(error)
+    check_ways_out(error, tmp_path / site.folder / "models" / "b.npz")
     assert len(site.requests) == 1
 
 
@@ -610,7 +620,9 @@ def child(site, cache, limit=None):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
     )
     try:
-        assert process.stdout.readline() == "ready\n"
+        # Not readline, which would take what follows into a buffer that communicate passes over.
+        line = iter(lambda: os.read(process.stdout.fileno(), 1), b"\n")
+        assert b"".join(line) == b"ready"
         yield process
     finally:
         process.kill()

@@ -1,0 +1,53 @@
+"""Pictures without labels: files and folders to look at one by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit._errors import UsageError
+from keras_vit.data.decoding import decode_image
+from keras_vit.data.formats import EXTENSIONS
+
+
+def find_pictures(paths: Iterable[str | os.PathLike]) -> list[Path]:
+    """The files named, and those with a picture's suffix in the folders named, however deep.
+
+    Hidden files and folders inside a folder are passed over.
+
+    Raises:
+        UsageError: a folder holds no picture.
+    """
+    return [file for path in paths for file in _files_of(Path(path))]
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """A picture file as uint8 RGB (height, width, 3).
+
+    Raises:
+        UsageError: it is absent or cannot be decoded; one line that names the file.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: there is no such file.")
+    try:
+        return decode_image(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be opened: {error.strerror or error}.") from None
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in EXTENSIONS
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        and file.is_file()
+    )
+    if not found:
+        raise UsageError(f"{path} holds no pictures ({', '.join(EXTENSIONS)}).")
+    return found
