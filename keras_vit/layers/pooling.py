@@ -5,10 +5,11 @@ from __future__ import annotations
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.stays_float import StaysFloat
 
 
 @register
-class TokenPooling(keras.layers.Layer):
+class TokenPooling(StaysFloat, keras.layers.Layer):
     """The class token: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 
     def call(self, x):
@@ -21,7 +22,7 @@ class TokenPooling(keras.layers.Layer):
 
 
 @register
-class AveragePooling(keras.layers.Layer):
+class AveragePooling(StaysFloat, keras.layers.Layer):
     """The mean of all tokens: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 
     def call(self, x):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from keras_vit._checks import positive_integer
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.std_conv import StdConv
@@ -19,8 +20,8 @@ class _Unit(keras.layers.Layer):
 
     def __init__(self, features: int, strides: int = 1, **kwargs):
         super().__init__(**kwargs)
-        self.features = features
-        self.strides = strides
+        self.features = positive_integer("features", features)
+        self.strides = positive_integer("strides", strides)
         self.conv_proj = None
 
     def build(self, input_shape):

@@ -93,10 +93,14 @@ class TransformerBlock(keras.layers.Layer):
         }
 
 
-class AttentionWeights(keras.layers.Layer):
-    """The attention weights of a block, (batch, heads, tokens, tokens), from the block's input.
+@register
+class AttentionScores(keras.layers.Layer):
+    """The attention scores of a block, (batch, heads, tokens, tokens), from the block's input.
 
     It shares the block's weights and has none of its own: for looking at models.
+
+    Args:
+        block: the block.
     """
 
     def __init__(self, block: TransformerBlock, **kwargs):
@@ -104,6 +108,24 @@ class AttentionWeights(keras.layers.Layer):
         self.block = block
 
     def call(self, x):
-        """The weights for `x` (batch, tokens, hidden_dim)."""
+        """The scores for `x` (batch, tokens, hidden_dim)."""
         y = self.block.norm_attention(x)
-        return self.block.attention(y, training=False, return_attention_weights=True)[1]
+        return self.block.attention(y, training=False, return_attention_scores=True)[1]
+
+    def compute_output_shape(self, input_shape):
+        """(batch, heads, tokens, tokens)."""
+        batch, tokens, _ = input_shape
+        return batch, self.block.attention.num_heads, tokens, tokens
+
+    def get_config(self):
+        """The arguments that build this layer again; what they load shares the block too."""
+        return {
+            **super().get_config(),
+            "block": keras.saving.serialize_keras_object(self.block),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """The layer of `get_config`."""
+        block = keras.saving.deserialize_keras_object(config["block"])
+        return cls(**{**config, "block": block})

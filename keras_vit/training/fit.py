@@ -8,8 +8,6 @@ import importlib.util
 import os
 import platform
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from keras_vit import runs
@@ -103,10 +101,15 @@ def _model(
     overrides = {} if recipe.dropout is None else {"dropout": recipe.dropout}
     if recipe.drop_path:  # a BiT has neither
         overrides["drop_path"] = recipe.drop_path
-    with _policy(recipe.precision):
-        return create_model(
-            name, len(labels), recipe.image_size, weights, labels=labels, **overrides
-        )
+    return create_model(
+        name,
+        len(labels),
+        recipe.image_size,
+        weights=weights,
+        labels=labels,
+        dtype=recipe.precision,
+        **overrides,
+    )
 
 
 def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int, int]:
@@ -174,13 +177,3 @@ def _one_hot(batches, num_classes: int):
     import tensorflow as tf
 
     return batches.map(lambda images, targets: (images, tf.one_hot(targets, num_classes)))
-
-
-@contextmanager
-def _policy(name: str) -> Iterator[None]:
-    before = keras.mixed_precision.global_policy() if LEGACY else keras.config.dtype_policy()
-    keras.mixed_precision.set_global_policy(name)
-    try:
-        yield
-    finally:
-        keras.mixed_precision.set_global_policy(before)

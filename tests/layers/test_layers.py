@@ -138,9 +138,15 @@ def test_patches_match_a_strided_convolution(rng):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_patches_refuse_a_size_they_do_not_divide():
-    with pytest.raises(UsageError, match="patch_size=16 does not divide.*20 x 32"):
-        layers.Patches(16)(np.zeros((1, 20, 32, 3), np.float32))
+def test_patches_cut_off_what_is_left_over(rng):
+    images = rng.normal(size=(2, 25, 23, 3)).astype(np.float32)
+    found = np.asarray(layers.Patches(8)(images))
+    np.testing.assert_array_equal(found, np.asarray(layers.Patches(8)(images[:, :24, :16])))
+
+
+def test_patches_refuse_an_image_smaller_than_one():
+    with pytest.raises(UsageError, match="smaller than patch_size=16. Received: 12 x 32"):
+        layers.Patches(16)(np.zeros((1, 12, 32, 3), np.float32))
 
 
 def test_patches_refuse_an_unknown_size():
@@ -162,7 +168,7 @@ def test_fused_attention_equals_the_explicit_one(rng):
     x = rng.normal(size=(2, 7, 48)).astype(np.float32)
     layer = layers.MultiHeadAttention(3)
     fused = np.asarray(layer(x))
-    explicit, weights = layer(x, training=False, return_attention_weights=True)
+    explicit, weights = layer(x, training=False, return_attention_scores=True)
     np.testing.assert_allclose(fused, np.asarray(explicit), atol=1e-5)
     np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-5)
     assert weights.shape == (2, 3, 7, 7)
@@ -174,7 +180,7 @@ def test_relative_bias_is_added_on_both_paths(rng):
     plain = np.asarray(layer(x))
     table = rng.normal(size=(3 * 5 + 3, 3)).astype(np.float32)
     layer.relative_position_bias.assign(table)
-    explicit, weights = layer(x, training=False, return_attention_weights=True)
+    explicit, weights = layer(x, training=False, return_attention_scores=True)
     heads = [
         np.asarray(projection(x)).reshape(2, 7, 3, 16).transpose(0, 2, 1, 3)
         for projection in (layer.query, layer.key)
