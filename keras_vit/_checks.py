@@ -68,3 +68,13 @@ def share(field: str, value: Any) -> int | float:
     if not 0 <= found < 1:
         raise UsageError(f"{field} must lie in [0, 1). Received: {field}={value!r}.")
     return found
+
+
+def keras_vit_model(model: Any) -> None:
+    """A ViT or a BiT of this library, which knows its spec, its preprocessing and its labels."""
+    if not hasattr(model, "spec"):
+        raise UsageError(
+            f"expected a keras_vit.ViT or keras_vit.BiT. Received: {type(model).__name__}, which "
+            "has no spec; to copy a model use type(model).from_config(model.get_config()), since "
+            "keras.models.clone_model returns a plain Functional model."
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from keras_vit._checks import positive_integer
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.position_tables import relative_entries, relative_index
+from keras_vit.layers.named_build import named_build
+from keras_vit.layers.position_tables import as_grid, relative_entries, relative_index
 
 
 @register
@@ -40,7 +41,7 @@ class MultiHeadAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = positive_integer("num_heads", num_heads)
         self.dropout = dropout
-        self.grid = None if grid is None else tuple(grid)
+        self.grid = as_grid(grid)
         self.class_token = class_token
         self.drop_weights = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.query = self.key = self.value = self.out = None
@@ -55,7 +56,7 @@ class MultiHeadAttention(keras.layers.Layer):
             projection = keras.layers.Dense(
                 width, kernel_initializer="glorot_uniform", dtype=self.dtype_policy, name=name
             )
-            projection.build((None, None, width))
+            named_build(projection, (None, None, width))
             setattr(self, name, projection)
         if self.grid is not None:
             self.relative_position_bias = self.add_weight(

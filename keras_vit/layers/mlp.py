@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
+from keras_vit.layers.named_build import named_build
 
 
 @register
@@ -62,5 +63,5 @@ class MLP(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        dense.build((None, width))
+        named_build(dense, (None, width))
         return dense

@@ -5,6 +5,7 @@ from __future__ import annotations
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.named_build import named_build
 from keras_vit.layers.stays_float import StaysFloat
 
 
@@ -74,7 +75,7 @@ class MAPPooling(keras.layers.Layer):
         )
         for layer in (self.attention, self.norm, self.mlp):
             if not layer.built:
-                layer.build((None, 1, width))
+                named_build(layer, (None, 1, width))
         self.built = True
 
     def call(self, x):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.named_build import named_build
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
@@ -62,7 +63,7 @@ class TransformerBlock(keras.layers.Layer):
         """Builds both norms, the attention and the MLP."""
         for layer in (self.norm_attention, self.attention, self.norm_mlp, self.mlp):
             if not layer.built:
-                layer.build(input_shape)
+                named_build(layer, input_shape)
         self.built = True
 
     def call(self, x, training=None):

@@ -12,7 +12,7 @@ from keras_vit._errors import UsageError
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
-from keras_vit.models.vit import ViT
+from keras_vit.models.vit import ViT, with_overrides
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
@@ -133,7 +133,7 @@ def from_checkpoint(
     # A head of as many classes, but of others, would be a trap.
     named_alike = labels is None or checkpoint.labels in (None, tuple(labels))
     keeps_head = num_classes in (None, checkpoint.num_classes) and named_alike
-    spec = dataclasses.replace(spec, **_told(checkpoint, spec, keeps_head) | overrides)
+    spec = with_overrides(spec, _told(checkpoint, spec, keeps_head) | overrides)
     if image_size is None:
         image_size = checkpoint.image_size or (published.image_size if published else 224)
     if preprocessing is None:

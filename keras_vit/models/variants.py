@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.models.bit import BiT
 from keras_vit.models.pretrained import check_overrides, pretrained
-from keras_vit.models.vit import ViT
+from keras_vit.models.vit import ViT, with_overrides
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, Spec, ViTSpec, find_variant
 
 # Sizes in pixels that variants are for; 224 where one is absent.
@@ -61,7 +60,7 @@ def create_model(
         told = (num_classes, image_size, preprocessing, labels)
         return pretrained(variant, spec, weights, *told, overrides, built)
     return model_class(spec)(
-        dataclasses.replace(spec, **overrides),
+        with_overrides(spec, overrides),
         1000 if num_classes is None else num_classes,
         _DEFAULT_SIZES.get(variant, 224) if image_size is None else image_size,
         preprocessing=preprocessing,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from keras_vit._errors import UsageError, did_you_mean
 from keras_vit._keras import keras, register
 from keras_vit.layers import (
     AttentionScores,
@@ -19,7 +21,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.models.image_model import ImageModel, head
-from keras_vit.specs import Preprocessing, ResNetStem, ViTSpec
+from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 
 
 @register
@@ -177,3 +179,13 @@ def _pool(x, spec: ViTSpec):
             spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps, name="pooling"
         )(x)
     return x
+
+
+def with_overrides(spec: Spec, overrides: dict[str, Any]) -> Spec:
+    """`spec` with some fields replaced; an unknown field raises with the nearest names."""
+    fields = [f.name for f in dataclasses.fields(spec)]
+    for name in overrides:
+        if name not in fields:
+            known = did_you_mean(name, fields)
+            raise UsageError(f"{type(spec).__name__} has no field {name!r}; {known}")
+    return dataclasses.replace(spec, **overrides)

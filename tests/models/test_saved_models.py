@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec
 from keras_vit._keras import LEGACY, keras
+from keras_vit.evaluation.attention import attention_maps
+from keras_vit.models.image_model import InnerOutputs
 
-VIT = ViTSpec(patch_size=8, hidden_dim=16, depth=2, num_heads=2, mlp_dim=24)
+VIT = ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=24)
 HYBRID = ViTSpec(1, 16, 1, 2, 24, "map", stem=ResNetStem((1,), width=0.5))
-FORMATS = ["keras", "h5", "folder"] if LEGACY else ["keras", "h5"]
+# Keras 3 loses the optimiser of every functional model in HDF5.
+WITH_OPTIMIZER = ["keras", "h5"] if LEGACY else ["keras"]
+# HDF5 has names of classes without their package.
+OUR_CLASSES = {"ViT": keras_vit.ViT, "InnerOutputs": InnerOutputs}
 
 
 def only_the_head(model):
@@ -29,8 +32,6 @@ def parts_of_blocks(model):
 
 
 def all_but_parts_of_blocks(model):
-    model.trainable = False
-    model.trainable = True
     only_the_head(model)
     model.get_layer("encoderblock_0").trainable = True
     model.get_layer("encoderblock_0").mlp.trainable = False
@@ -48,17 +49,17 @@ def reloaded(tmp_path):
     """Saves a model in a format and loads it."""
 
     def save_and_load(model, suffix="keras"):
-        path = tmp_path / ("model" if suffix == "folder" else f"model.{suffix}")
+        path = tmp_path / f"model.{suffix}"
         model.save(path)
-        return keras.models.load_model(path)
+        return keras.models.load_model(path, OUR_CLASSES if suffix == "h5" else None)
 
     return save_and_load
 
 
-def compiled(model, **options):
+def compiled(model):
     optimizer = keras.optimizers.Adam(1e-2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=optimizer, loss=loss, **options)
+    model.compile(optimizer=optimizer, loss=loss, run_eagerly=True)
     return model
 
 
@@ -73,7 +74,7 @@ def losses(model, rng, steps=3):
     return found
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", WITH_OPTIMIZER)
 @pytest.mark.parametrize(
     ("policy", "freeze"),
     [("float32", None), ("mixed_bfloat16", parts_of_blocks), ("mixed_float16", only_the_head)],
@@ -85,18 +86,19 @@ def test_training_goes_on_as_if_never_saved(reloaded, rng, suffix, policy, freez
     compiled(model)
     losses(model, rng)
     again = reloaded(model, suffix)
+    again.run_eagerly = True  # tf_keras does not save it
     assert [v.name for v in again.trainable_variables] == [
         v.name for v in model.trainable_variables
     ]
     state = [np.asarray(v) for v in _state(model.optimizer)]
     for expected, found in zip(state, _state(again.optimizer), strict=True):
         np.testing.assert_array_equal(np.asarray(found), expected)
-    images = np.random.default_rng(5)
-    assert losses(again, np.random.default_rng(5)) == losses(model, images)
+    found, expected = (losses(m, np.random.default_rng(5)) for m in (again, model))
+    assert found == expected
 
 
 @pytest.mark.parametrize("freeze", FROZEN)
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
 def test_a_loaded_model_trains_what_the_saved_one_did(reloaded, freeze, suffix):
     model = keras_vit.ViT(VIT, 3, 16)
     freeze(model)
@@ -138,10 +140,10 @@ def test_an_unknown_policy_is_refused(dtype):
         keras_vit.ViT(VIT, 3, 16, dtype=dtype)
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
 def test_inner_outputs_survive_saving(reloaded, randomised, rng, suffix):
     model = randomised(keras_vit.ViT(VIT, 3, (16, 24), dtype="mixed_bfloat16"))
-    inner = model.inner("patch_embeddings", "attention_0", "attention_1", "encoded")
+    inner = model.inner("patch_embeddings", "attention_0", "encoderblock_0", "encoded")
     again = reloaded(inner, suffix)
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
     expected, found = inner(images), again(images)
@@ -151,6 +153,25 @@ def test_inner_outputs_survive_saving(reloaded, randomised, rng, suffix):
         np.testing.assert_array_equal(_array(found[name]), _array(expected[name]))
 
 
+def test_functions_say_what_to_do_with_a_clone(tmp_path):
+    model = keras_vit.ViT(VIT, 3, 16, labels=["a", "b", "c"])
+    clone = keras.models.clone_model(model, clone_function=_copy)
+    images = np.zeros((1, 16, 16, 3), np.uint8)
+    for use in (
+        lambda: keras_vit.load_weights(clone, tmp_path / "weights.npz"),
+        lambda: keras_vit.save_weights(clone, tmp_path / "weights.npz"),
+        lambda: keras_vit.preprocess(images, clone),
+        lambda: keras_vit.decode_predictions(np.zeros((1, 3)), clone),
+        lambda: attention_maps(clone, images),
+    ):
+        with pytest.raises(keras_vit.UsageError, match=r"Functional.*model\.get_config\(\)"):
+            use()
+    assert not list(tmp_path.iterdir())
+    copy = type(model).from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    assert (copy.spec, copy.labels) == (model.spec, model.labels)
+
+
 def test_configurations_written_before_policies_still_load():
     config = keras_vit.ViT(VIT, 3, 16).get_config()
     for field in ("dtype", "frozen"):
@@ -158,6 +179,10 @@ def test_configurations_written_before_policies_still_load():
     model = keras_vit.ViT.from_config(config)
     assert (model.spec, model.dtype_policy.name) == (VIT, "float32")
     assert len(model.trainable_weights) == len(model.weights)
+
+
+def _copy(layer):
+    return type(layer).from_config(layer.get_config())
 
 
 def _array(x):
