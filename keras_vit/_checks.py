@@ -13,6 +13,11 @@ from typing import Any
 
 from keras_vit._errors import UsageError
 
+COPYING = (
+    "a copy that stays one is type(model).from_config(model.get_config()), where "
+    "keras.models.clone_model returns a plain Functional."
+)
+
 
 def integer(value: Any) -> int | None:
     """The integer that a number is, 5 for np.int64(5) and 5.0; None if it is none.
@@ -74,7 +79,6 @@ def keras_vit_model(model: Any) -> None:
     """A ViT or a BiT of this library, which knows its spec, its preprocessing and its labels."""
     if not hasattr(model, "spec"):
         raise UsageError(
-            f"expected a keras_vit.ViT or keras_vit.BiT. Received: {type(model).__name__}, which "
-            "has no spec; to copy a model use type(model).from_config(model.get_config()), since "
-            "keras.models.clone_model returns a plain Functional model."
+            "expected a keras_vit.ViT or keras_vit.BiT. "
+            f"Received: {type(model).__name__}; {COPYING}"
         )

@@ -51,7 +51,8 @@ class GroupNorm(StaysFloat, keras.layers.Layer):
         centred = grouped - ops.mean(grouped, axis=(1, 3), keepdims=True)
         variance = ops.mean(ops.square(centred), axis=(1, 3), keepdims=True)
         normal = centred * ops.rsqrt(variance + self.epsilon)
-        y = ops.reshape(normal, (-1, height, width, channels)) * self.gamma + self.beta
+        gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
+        y = ops.reshape(normal, (-1, height, width, channels)) * gamma + beta
         return ops.cast(y, x.dtype)
 
     def compute_output_shape(self, input_shape):

@@ -75,6 +75,7 @@ class StdConv(StaysFloat, keras.layers.Conv2D):
         }
 
     def _standardise(self, kernel):
+        kernel = ops.cast(kernel, "float32")
         centred = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(centred), axis=(0, 1, 2), keepdims=True)
         if self.epsilon_outside:

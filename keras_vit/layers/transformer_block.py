@@ -108,6 +108,12 @@ class AttentionScores(keras.layers.Layer):
         super().__init__(**kwargs)
         self.block = block
 
+    def build(self, input_shape):
+        """Builds the block, where nothing else has."""
+        if not self.block.built:
+            named_build(self.block, input_shape)
+        self.built = True
+
     def call(self, x):
         """The scores for `x` (batch, tokens, hidden_dim)."""
         y = self.block.norm_attention(x)

@@ -73,7 +73,8 @@ def test_symbolic_eager_and_computed_shapes_agree(case):
     symbolic = layer(keras.Input(x.shape[1:]))
     eager = layer(x)
     assert tuple(symbolic.shape)[1:] == tuple(eager.shape)[1:]
-    assert tuple(layer.compute_output_shape(x.shape)) == tuple(eager.shape)
+    if type(layer).compute_output_shape is not keras.layers.Layer.compute_output_shape:
+        assert tuple(layer.compute_output_shape(x.shape)) == tuple(eager.shape)
     if not LEGACY:
         computed = layer.compute_output_spec(keras.KerasTensor(x.shape, "float32"))
         assert (computed.shape, computed.dtype) == (tuple(eager.shape), "float32")
@@ -152,7 +153,7 @@ def test_computes_in_the_policy_with_all_below(case, policy):
     assert policy.compute_dtype in str(y.dtype)
     assert np.isfinite(np.asarray(ops.cast(y, "float32"))).all()
     if not LEGACY:
-        assert layer.compute_output_spec(x).dtype == policy.compute_dtype
+        assert layer.compute_output_spec(ops.convert_to_tensor(x)).dtype == policy.compute_dtype
     assert all(policy.variable_dtype in str(w.dtype) for w in layer.weights)
     below = [each for each in layer._flatten_layers() if each.name != "head"]
     assert {each.compute_dtype for each in below} == {policy.compute_dtype}
