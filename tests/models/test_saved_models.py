@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import ResNetSpec, ResNetStem, ViTSpec
+from keras_vit import ResNetSpec, ResNetStem, ViTSpec, layers
 from keras_vit._keras import LEGACY, keras
 from keras_vit.evaluation.attention import attention_maps
 from keras_vit.models.image_model import InnerOutputs
@@ -152,6 +154,25 @@ def test_inner_outputs_survive_saving(reloaded, randomised, rng, suffix):
     for name in expected:
         assert found[name].dtype == expected[name].dtype
         np.testing.assert_array_equal(_array(found[name]), _array(expected[name]))
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
+@pytest.mark.parametrize("spec", [VIT, HYBRID, ResNetSpec((1, 1, 1, 1))])
+def test_a_quantised_model_predicts_and_is_not_taken_for_floats(spec, randomised, rng, tmp_path):
+    kind = keras_vit.BiT if isinstance(spec, ResNetSpec) else keras_vit.ViT
+    model = randomised(kind(spec, 3, (16, 24)))
+    images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+    expected = model.predict(images, verbose=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.quantize("int8")
+    ours = [name for name in layers.__all__ if any(name in str(w.message) for w in caught)]
+    assert not ours
+    found = model.predict(images, verbose=0)
+    assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+    with pytest.raises(keras_vit.UsageError, match=r"Keras has quantised .*/kernel \(int8\)"):
+        keras_vit.save_weights(model, tmp_path / "weights.npz")
+    assert not list(tmp_path.iterdir())
 
 
 def test_functions_say_what_to_do_with_a_clone(tmp_path):
