@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from keras_vit._checks import integer, number
@@ -58,7 +57,7 @@ class ImageModel(keras.Model):
         if not isinstance(spec, self.spec_type):
             raise UsageError(f"spec must be a {self.spec_type.__name__}. Received: spec={spec!r}.")
         if unknown:
-            fields = {f.name: f"{f.name} (of the spec)" for f in dataclasses.fields(spec)}
+            fields = [f.name for f in dataclasses.fields(spec)]
             refuse_keywords(type(self).__name__, unknown, ARGUMENTS, fields)
         height, width = as_size(image_size)
         preprocessing = preprocessing or Preprocessing(height, width)
@@ -192,10 +191,7 @@ def head(x, num_classes: int, bias: float = 0.0):
 
 
 def refuse_keywords(
-    what: str,
-    unknown: Iterable[str],
-    arguments: Iterable[str],
-    others: Mapping[str, str] = MappingProxyType({}),
+    what: str, unknown: Iterable[str], arguments: Sequence[str], fields: Sequence[str] = ()
 ) -> None:
     """Says which keyword is unknown, the nearest that is known, and all of them.
 
@@ -203,18 +199,17 @@ def refuse_keywords(
         what: whose keyword it is.
         unknown: the keywords that are.
         arguments: those that are known.
-        others: keywords that are known elsewhere, and what to say of each.
+        fields: those that belong in the spec.
 
     Raises:
         UsageError: always.
     """
-    name, words = next(iter(unknown)), [*arguments]
-    known = {**{word: word for word in words}, **others}
-    near = _KERAS_WORDS.get(name) or nearest(name, known)
-    meant = f" Did you mean {known.get(near, near)}?" if near else ""
-    raise UsageError(
-        f"{what} has no argument {name!r}.{meant} Arguments: {', '.join(known.values())}."
-    )
+    name = next(iter(unknown))
+    near = _KERAS_WORDS.get(name) or nearest(name, [*arguments, *fields])
+    place = ", a field of the spec" if near in fields else ""
+    meant = f" Did you mean {near}{place}?" if near else ""
+    listed = ", ".join(arguments) + (f"; fields of the spec: {', '.join(fields)}" if fields else "")
+    raise UsageError(f"{what} has no argument {name!r}.{meant} Arguments: {listed}.")
 
 
 def _layers(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
