@@ -78,7 +78,6 @@ def main(arguments: Arguments) -> None:
         model, loaded = from_checkpoint(
             checkpoint,
             checkpoint.spec,
-            checkpoint.variant,
             arguments.num_classes,
             None if size is None else (size * 2)[:2],
             None,
@@ -88,6 +87,7 @@ def main(arguments: Arguments) -> None:
                 "grid": arguments.grid,
                 "allow_nonfinite": arguments.allow_nonfinite,
             },
+            {"name": checkpoint.variant} if checkpoint.variant else {},
         )
         print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
         print(f"loaded   {loaded}", flush=True)

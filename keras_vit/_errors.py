@@ -24,11 +24,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("ViT-B_61", ["ViT-B_16", "ViT-H_14"])
     'did you mean ViT-B_16?'
     """
+    known = list(known)
+    near = _near(name, known)
+    return f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(known)}."
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a mistyped one is nearest to; None if none is near."""
+    return next(iter(_near(name, known)), None)
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
     spelled = {squeeze(word): word for word in known}
     near = difflib.get_close_matches(squeeze(name), spelled, n=3, cutoff=0.75)
-    if near:
-        return f"did you mean {' or '.join(spelled[word] for word in near)}?"
-    return f"choose one of {', '.join(spelled.values())}."
+    return [spelled[word] for word in near]
 
 
 def squeeze(name: str) -> str:

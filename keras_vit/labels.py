@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._checks import positive_integer
+from keras_vit._checks import keras_vit_model, positive_integer
 from keras_vit._errors import UsageError
 
 _IMAGENET2012 = "imagenet2012.txt"
@@ -58,7 +58,7 @@ def decode_predictions(
             "predictions must be numbers (n, classes). "
             f"Received: {predictions.dtype} {predictions.shape}."
         )
-    positive_integer("top", top)
+    top = positive_integer("top", top)
     names = _names(labels, predictions.shape[1])
     shares = _probabilities(predictions.astype(np.float64), from_logits)
     order = np.argsort(-shares, axis=1, kind="stable")[:, :top]
@@ -68,6 +68,8 @@ def decode_predictions(
 
 
 def _names(labels: Any, classes: int) -> tuple[str, ...]:
+    if hasattr(labels, "get_config"):  # a Keras model
+        keras_vit_model(labels)
     labels = getattr(labels, "labels", labels)
     if labels is None and classes == len(_imagenet2012()):
         return imagenet2012_labels()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, get_args
 
-from keras_vit._checks import number, positive_integer, share
+from keras_vit._checks import choice, number, positive_integer, share
 from keras_vit._errors import UsageError, did_you_mean, squeeze
 
 Pooling = Literal["token", "gap", "map", "none"]
@@ -47,15 +47,27 @@ class ResNetStem:
     Attributes:
         stages: units in each stage; every stage after the first halves the size. () for the root
             alone.
-        width: multiplies the root's 64 channels.
+        width: multiplies the root's 64 channels, as the official `width_factor` does; may be a
+            fraction. The channels are rounded down, and the width to what they are.
+
+    Raises:
+        UsageError: a field is of the wrong type, or the width gives channels that are not a
+            multiple of 32: the normalisation has 32 groups.
     """
 
     stages: tuple[int, ...] = ()
-    width: int = 1
+    width: float = 1
 
     def __post_init__(self):
-        object.__setattr__(self, "stages", _counts("stages", self.stages))
-        positive_integer("width", self.width)
+        _set(self, "stages", _counts("stages", self.stages))
+        channels = int(64 * number("width", self.width))
+        if channels < 32 or channels % 32:
+            raise UsageError(
+                "width must make 64 * width, rounded down, a multiple of 32. "
+                f"Received: width={self.width!r}, which makes {channels}."
+            )
+        width = channels / 64
+        _set(self, "width", int(width) if width.is_integer() else width)
 
     @property
     def stride(self) -> int:
@@ -63,14 +75,19 @@ class ResNetStem:
         return 4 * 2 ** max(len(self.stages) - 1, 0)
 
     @property
+    def root_channels(self) -> int:
+        """Channels of the root's output."""
+        return int(64 * self.width)
+
+    @property
     def channels(self) -> int:
         """Channels of the output."""
-        return 4 * self.units[-1].features if self.stages else 64 * self.width
+        return 4 * self.units[-1].features if self.stages else self.root_channels
 
     @property
     def units(self) -> list[ResNetUnit]:
         """All units, from input to output."""
-        return _units(self.stages, self.width)
+        return _units(self.stages, self.root_channels)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
@@ -130,23 +147,21 @@ class ViTSpec:
     stem: ResNetStem | None = None
 
     def __post_init__(self):
-        for field in ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim"):
-            positive_integer(field, getattr(self, field))
+        integers = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim")
         if self.representation_dim is not None:
-            positive_integer("representation_dim", self.representation_dim)
+            integers = (*integers, "representation_dim")
+        for field in integers:
+            _set(self, field, positive_integer(field, getattr(self, field)))
         for field, choices in (
             ("pooling", Pooling),
             ("position_embedding", PositionEmbedding),
             ("gelu", Gelu),
         ):
-            if getattr(self, field) not in get_args(choices):
-                raise UsageError(
-                    f"{field} must be one of {', '.join(get_args(choices))}. "
-                    f"Received: {field}={getattr(self, field)!r}."
-                )
+            choice(field, getattr(self, field), get_args(choices))
         for field in ("dropout", "attention_dropout", "drop_path"):
-            share(field, getattr(self, field))
-        if not number("layer_norm_eps", self.layer_norm_eps) > 0:
+            _set(self, field, share(field, getattr(self, field)))
+        _set(self, "layer_norm_eps", number("layer_norm_eps", self.layer_norm_eps))
+        if not self.layer_norm_eps > 0:
             raise UsageError(
                 f"layer_norm_eps must be positive. Received: layer_norm_eps={self.layer_norm_eps}."
             )
@@ -185,23 +200,36 @@ class ViTSpec:
     def grid(self, image_size: int | tuple[int, int]) -> tuple[int, int]:
         """Rows and columns of patches in an image of `image_size` (height, width) pixels.
 
+        A stem takes any size: its strides round up, and what is left of its output at the bottom
+        and at the right, less than a patch, is cut off, both as in the official code.
+
         Raises:
-            UsageError: the patches do not divide the image.
+            UsageError: the patches do not divide the image, or the stem's output is less than one.
         """
         height, width = as_size(image_size)
-        stride = self.stride
-        if height % stride or width % stride:
+        if self.stem is not None:
+            return self._hybrid_grid(height, width)
+        patch = self.patch_size
+        if height % patch or width % patch:
             nearest = " x ".join(
-                str(max(round(side / stride), 1) * stride) for side in (height, width)
+                str(max(round(side / patch), 1) * patch) for side in (height, width)
             )
-            multiple = f"patch_size={stride}"
-            if self.stem:
-                multiple = f"{stride} (patch_size={self.patch_size}, stem {self.stem.stride})"
             raise UsageError(
-                f"image_size must be a multiple of {multiple}. "
+                f"image_size must be a multiple of patch_size={patch}. "
                 f"Received: {height} x {width}; the nearest is {nearest}."
             )
-        return height // stride, width // stride
+        return height // patch, width // patch
+
+    def _hybrid_grid(self, height: int, width: int) -> tuple[int, int]:
+        stride, patch = self.stem.stride, self.patch_size
+        rows, columns = (-(-side // stride) // patch for side in (height, width))
+        if not (rows and columns):
+            least = stride * (patch - 1) + 1
+            raise UsageError(
+                f"image_size must be at least {least} (patch_size={patch}, stem {stride}). "
+                f"Received: {height} x {width}."
+            )
+        return rows, columns
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
@@ -228,10 +256,10 @@ class ResNetSpec:
     width: int = 1
 
     def __post_init__(self):
-        object.__setattr__(self, "layers", _counts("layers", self.layers))
+        _set(self, "layers", _counts("layers", self.layers))
         if len(self.layers) != 4:
             raise UsageError(f"layers must be four numbers. Received: layers={self.layers}.")
-        positive_integer("width", self.width)
+        _set(self, "width", positive_integer("width", self.width))
 
     @property
     def channels(self) -> int:
@@ -241,7 +269,7 @@ class ResNetSpec:
     @property
     def units(self) -> list[ResNetUnit]:
         """All units, from input to output."""
-        return _units(self.layers, self.width)
+        return _units(self.layers, 64 * self.width)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
@@ -287,9 +315,11 @@ class Preprocessing:
     scale: float | tuple[float, float, float] = 127.5
 
     def __post_init__(self):
-        positive_integer("height", self.height)
-        positive_integer("width", self.width)
-        if self.crop is not None and not 0 < number("crop", self.crop) <= 1:
+        for field in ("height", "width"):
+            _set(self, field, positive_integer(field, getattr(self, field)))
+        if self.crop is not None:
+            _set(self, "crop", number("crop", self.crop))
+        if self.crop is not None and not 0 < self.crop <= 1:
             raise UsageError(f"crop must be None or lie in (0, 1]. Received: crop={self.crop!r}.")
         if self.interpolation not in get_args(Interpolation):
             raise UsageError(
@@ -297,7 +327,7 @@ class Preprocessing:
                 f"Received: interpolation={self.interpolation!r}."
             )
         for field in ("mean", "scale"):
-            object.__setattr__(self, field, _per_channel(field, getattr(self, field)))
+            _set(self, field, _per_channel(field, getattr(self, field)))
         if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) <= 0:
             raise UsageError(f"scale must be positive. Received: scale={self.scale!r}.")
 
@@ -314,12 +344,11 @@ class Preprocessing:
 
 def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
     """(height, width) from one number or two."""
-    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-    if len(pair) != 2:
+    sides = tuple(image_size) if isinstance(image_size, Iterable) else (image_size,) * 2
+    if len(sides) != 2:
         raise UsageError(f"image_size must be one number or two. Received: {image_size!r}.")
-    for side in pair:
-        positive_integer("image_size", side)
-    return pair
+    height, width = (positive_integer("image_size", side) for side in sides)
+    return height, width
 
 
 def find_variant(name: str) -> str:
@@ -352,6 +381,10 @@ def from_fields(cls: type, fields: dict[str, Any]) -> Any:
     return cls(**fields)
 
 
+def _set(instance: Any, field: str, value: Any) -> None:
+    object.__setattr__(instance, field, value)  # while a frozen dataclass is made
+
+
 def _short(name: str) -> str:
     # "R50+ViT-L_32" and "R50_L_32" are both "r50l32".
     return re.sub(r"vit|bit|\+", "", squeeze(name))
@@ -360,9 +393,7 @@ def _short(name: str) -> str:
 def _counts(field: str, values: Any) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)):
         raise UsageError(f"{field} must be a tuple of integers. Received: {field}={values!r}.")
-    for value in values:
-        positive_integer(field, value)
-    return tuple(values)
+    return tuple(positive_integer(field, value) for value in values)
 
 
 def _per_channel(field: str, values: Any) -> float | tuple[float, ...]:
@@ -373,10 +404,11 @@ def _per_channel(field: str, values: Any) -> float | tuple[float, ...]:
     return tuple(number(field, value) for value in values)
 
 
-def _units(stages: Iterable[int], width: int) -> list[ResNetUnit]:
-    units, channels = [], 64 * width
+def _units(stages: Iterable[int], root: int) -> list[ResNetUnit]:
+    # `root` channels come in; each stage is twice as wide as the one before.
+    units, channels = [], root
     for i, count in enumerate(stages):
-        features = 64 * width * 2**i
+        features = root * 2**i
         for j in range(count):
             strides = 2 if i > 0 and j == 0 else 1
             units.append(ResNetUnit(i + 1, j + 1, channels, features, strides))

@@ -199,6 +199,9 @@ class _Graph:
         with tf.name_scope("patch_encoder"):
             # Within a patch, pixels come in raster order, channels last: the kernel's own order.
             x = tf.cast(x, tf.float32)
+            rows, columns = (side // spec.patch_size * spec.patch_size for side in x.shape[1:3])
+            if (rows, columns) != (x.shape[1], x.shape[2]):
+                x = x[:, :rows, :columns]  # a hybrid cuts off what is less than a patch
             x = tf.nn.space_to_depth(x, spec.patch_size) if spec.patch_size > 1 else x
             _, rows, columns, pixels = x.shape
             x = tf.reshape(x, (-1, rows * columns, pixels))  # (batch, patches, pixels)

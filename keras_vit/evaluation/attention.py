@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit._checks import keras_vit_model
+
 
 def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1]."""
+    keras_vit_model(model)
     names = [f"attention_{i}" for i in range(model.spec.depth)]
     weights = model.inner(*names)(inputs, training=False)
     stacked = np.stack([np.asarray(weights[name]) for name in names])  # (layers, n, heads, t, t)

@@ -9,11 +9,11 @@ from keras_vit.layers.pooling import AveragePooling, MAPPooling, TokenPooling
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.std_conv import StdConv
 from keras_vit.layers.stochastic_depth import StochasticDepth
-from keras_vit.layers.transformer_block import AttentionWeights, TransformerBlock
+from keras_vit.layers.transformer_block import AttentionScores, TransformerBlock
 
 __all__ = [
     "MLP",
-    "AttentionWeights",
+    "AttentionScores",
     "AveragePooling",
     "GroupNorm",
     "MAPPooling",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from keras_vit._checks import positive_integer
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.position_tables import relative_entries, relative_index
+from keras_vit.layers.named_build import named_build
+from keras_vit.layers.position_tables import as_grid, relative_entries, relative_index
 
 
 @register
@@ -15,7 +17,7 @@ class MultiHeadAttention(keras.layers.Layer):
     `MultiHeadDotProductAttention` kernels, one to one. Initialisers: Xavier uniform on the
     two-dimensional shape, biases zero.
 
-    The backend's fused attention is used wherever the weights are not asked for.
+    The backend's fused attention is used wherever the scores are not asked for.
 
     With a `grid`, each head learns a bias for each offset between two patches and adds it to its
     logits (relative positions as in BEiT, Bao et al. 2022, and Swin): the table
@@ -37,9 +39,9 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
+        self.num_heads = positive_integer("num_heads", num_heads)
         self.dropout = dropout
-        self.grid = None if grid is None else tuple(grid)
+        self.grid = as_grid(grid)
         self.class_token = class_token
         self.drop_weights = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.query = self.key = self.value = self.out = None
@@ -54,7 +56,7 @@ class MultiHeadAttention(keras.layers.Layer):
             projection = keras.layers.Dense(
                 width, kernel_initializer="glorot_uniform", dtype=self.dtype_policy, name=name
             )
-            projection.build((None, None, width))
+            named_build(projection, (None, None, width))
             setattr(self, name, projection)
         if self.grid is not None:
             self.relative_position_bias = self.add_weight(
@@ -64,17 +66,17 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         self.built = True
 
-    def call(self, queries, keys=None, training=None, return_attention_weights=False):
+    def call(self, queries, keys=None, training=None, return_attention_scores=False):
         """Attends from `queries` to `keys` (default: to themselves).
 
         Args:
             queries: (batch, q, hidden_dim).
             keys: (batch, k, hidden_dim), read for keys and values.
             training: whether dropout is on.
-            return_attention_weights: also return the weights.
+            return_attention_scores: also return the scores, the weights after the softmax.
 
         Returns:
-            (batch, q, hidden_dim); with the weights (batch, heads, q, k) if asked for.
+            (batch, q, hidden_dim); with the scores (batch, heads, q, k) if asked for.
         """
         keys = queries if keys is None else keys
         query = self._split(self.query(queries))
@@ -82,18 +84,18 @@ class MultiHeadAttention(keras.layers.Layer):
         value = self._split(self.value(keys))
         scale = (queries.shape[-1] // self.num_heads) ** -0.5
         bias = self._bias(query.dtype)
-        if return_attention_weights or (self.dropout and training is not False):
+        if return_attention_scores or (self.dropout and training is not False):
             logits = ops.einsum("bqhd,bkhd->bhqk", query * scale, key)
             logits = logits if bias is None else logits + bias
-            weights = ops.cast(ops.softmax(ops.cast(logits, "float32")), value.dtype)
-            dropped = self.drop_weights(weights, training=training)
+            scores = ops.cast(ops.softmax(ops.cast(logits, "float32")), value.dtype)
+            dropped = self.drop_weights(scores, training=training)
             mixed = ops.einsum("bhqk,bkhd->bqhd", dropped, value)
         else:
-            weights = None
+            scores = None
             mixed = ops.dot_product_attention(query, key, value, bias=bias, scale=scale)
         # (batch, q, heads, head_dim) to (batch, q, hidden_dim)
         result = self.out(ops.reshape(mixed, (-1, queries.shape[1], queries.shape[-1])))
-        return (result, weights) if return_attention_weights else result
+        return (result, scores) if return_attention_scores else result
 
     def get_config(self):
         """The arguments that build this layer again."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY, keras, ops, register
+from keras_vit.layers.stays_float import StaysFloat
 
 
 @register
-class GroupNorm(keras.layers.Layer):
+class GroupNorm(StaysFloat, keras.layers.Layer):
     """Normalises each group of channels over all positions, then scales and shifts each channel.
 
     (batch, height, width, channels) of known size to the same shape. Statistics are float32
@@ -21,7 +23,7 @@ class GroupNorm(keras.layers.Layer):
 
     def __init__(self, groups: int = 32, epsilon: float = 1e-6, gamma_initializer="ones", **kwargs):
         super().__init__(**kwargs)
-        self.groups = groups
+        self.groups = positive_integer("groups", groups)
         self.epsilon = epsilon
         self.gamma_initializer = keras.initializers.get(gamma_initializer)
         self.gamma = self.beta = None
@@ -49,7 +51,8 @@ class GroupNorm(keras.layers.Layer):
         centred = grouped - ops.mean(grouped, axis=(1, 3), keepdims=True)
         variance = ops.mean(ops.square(centred), axis=(1, 3), keepdims=True)
         normal = centred * ops.rsqrt(variance + self.epsilon)
-        y = ops.reshape(normal, (-1, height, width, channels)) * self.gamma + self.beta
+        gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
+        y = ops.reshape(normal, (-1, height, width, channels)) * gamma + beta
         return ops.cast(y, x.dtype)
 
     def compute_output_shape(self, input_shape):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
+from keras_vit.layers.named_build import named_build
 
 
 @register
@@ -20,8 +22,8 @@ class MLP(keras.layers.Layer):
 
     def __init__(self, mlp_dim: int, gelu: str = "tanh", dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
-        self.mlp_dim = mlp_dim
-        self.gelu = gelu
+        self.mlp_dim = positive_integer("mlp_dim", mlp_dim)
+        self.gelu = choice("gelu", gelu, ("tanh", "erf"))
         self.dropout = dropout
         self.drop_hidden = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.drop_output = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -61,5 +63,5 @@ class MLP(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        dense.build((None, width))
+        named_build(dense, (None, width))
         return dense

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.position_tables import sincos_2d
+from keras_vit.layers.named_build import named_build
+from keras_vit.layers.position_tables import as_grid, sincos_2d
+
+_POSITIONS = ("learned", "learned2d", "sincos2d", "relative", "none")
 
 
 @register
@@ -37,12 +41,12 @@ class PatchEncoder(keras.layers.Layer):
         super().__init__(**kwargs)
         if position_embedding in ("learned2d", "sincos2d") and grid is None:
             raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
-        self.hidden_dim = hidden_dim
+        self.hidden_dim = positive_integer("hidden_dim", hidden_dim)
         self.use_class_token = class_token
-        self.position_embedding = position_embedding
-        self.grid = None if grid is None else tuple(grid)
+        self.position_embedding = choice("position_embedding", position_embedding, _POSITIONS)
+        self.grid = as_grid(grid)
         self.projection = keras.layers.Dense(
-            hidden_dim,
+            self.hidden_dim,
             kernel_initializer="lecun_normal",
             dtype=self.dtype_policy,
             name="projection",
@@ -53,7 +57,7 @@ class PatchEncoder(keras.layers.Layer):
     def build(self, input_shape):
         """Makes the projection, the class token and the position table."""
         if not self.projection.built:
-            self.projection.build(input_shape)
+            named_build(self.projection, input_shape)
         if self.use_class_token:
             self.class_token = self.add_weight(
                 shape=(1, 1, self.hidden_dim), initializer="zeros", name="class_token"

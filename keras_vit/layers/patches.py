@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
+from keras_vit.layers.stays_float import StaysFloat
 
 
 @register
-class Patches(keras.layers.Layer):
+class Patches(StaysFloat, keras.layers.Layer):
     """Square patches: (batch, height, width, channels) to (batch, n, p*p*channels).
 
     Patches follow in raster order; within a patch the pixels do too, channels last, so that a
     convolution kernel (p, p, channels, hidden_dim) reshapes to the Dense kernel of the projection.
 
+    What is left at the bottom and at the right, less than a patch, is cut off, as a "valid"
+    convolution does.
+
     Args:
-        patch_size: p, in pixels; must divide height and width, which must be known.
+        patch_size: p, in pixels. Height and width must be known, and not smaller.
     """
 
     def __init__(self, patch_size: int, **kwargs):
         super().__init__(**kwargs)
-        self.patch_size = patch_size
+        self.patch_size = positive_integer("patch_size", patch_size)
 
     def call(self, images):
         """Cuts `images` (batch, height, width, channels) into (batch, patches, pixels) values."""
         rows, columns = self._grid(images.shape)
         p, channels = self.patch_size, images.shape[-1]
+        if (rows * p, columns * p) != tuple(images.shape)[1:3]:
+            images = images[:, : rows * p, : columns * p]
         if p == 1:
             return ops.reshape(images, (-1, rows * columns, channels))  # (batch, n, channels)
         x = ops.reshape(images, (-1, rows, p, columns, p, channels))
@@ -47,9 +54,9 @@ class Patches(keras.layers.Layer):
                 f"Received: shape={tuple(shape)}."
             )
         height, width = shape[1], shape[2]
-        if height % self.patch_size or width % self.patch_size:
+        if min(height, width) < self.patch_size:
             raise UsageError(
-                f"patch_size={self.patch_size} does not divide the image. "
+                f"the image is smaller than patch_size={self.patch_size}. "
                 f"Received: {height} x {width} pixels."
             )
         return height // self.patch_size, width // self.patch_size

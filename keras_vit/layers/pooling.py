@@ -5,10 +5,12 @@ from __future__ import annotations
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.named_build import named_build
+from keras_vit.layers.stays_float import StaysFloat
 
 
 @register
-class TokenPooling(keras.layers.Layer):
+class TokenPooling(StaysFloat, keras.layers.Layer):
     """The class token: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 
     def call(self, x):
@@ -21,7 +23,7 @@ class TokenPooling(keras.layers.Layer):
 
 
 @register
-class AveragePooling(keras.layers.Layer):
+class AveragePooling(StaysFloat, keras.layers.Layer):
     """The mean of all tokens: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 
     def call(self, x):
@@ -73,7 +75,7 @@ class MAPPooling(keras.layers.Layer):
         )
         for layer in (self.attention, self.norm, self.mlp):
             if not layer.built:
-                layer.build((None, 1, width))
+                named_build(layer, (None, 1, width))
         self.built = True
 
     def call(self, x):

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from keras_vit._checks import positive_integer
+
+
+def as_grid(grid: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Rows and columns as plain integers, from a tuple, or a list of a configuration; or None."""
+    return None if grid is None else tuple(positive_integer("grid", side) for side in grid)
+
 
 def sincos_2d(grid: tuple[int, int], width: int, temperature: float = 10_000.0) -> np.ndarray:
     """Fixed waves for each position of a grid: (rows * columns, width), in float64.

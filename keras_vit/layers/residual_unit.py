@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from keras_vit._checks import positive_integer
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.group_norm import GroupNorm
+from keras_vit.layers.named_build import named_build
 from keras_vit.layers.std_conv import StdConv
 
 
@@ -19,8 +21,8 @@ class _Unit(keras.layers.Layer):
 
     def __init__(self, features: int, strides: int = 1, **kwargs):
         super().__init__(**kwargs)
-        self.features = features
-        self.strides = strides
+        self.features = positive_integer("features", features)
+        self.strides = positive_integer("strides", strides)
         self.conv_proj = None
 
     def build(self, input_shape):
@@ -45,7 +47,7 @@ class _Unit(keras.layers.Layer):
 
     def _conv(self, name: str, channels: int, filters: int, size: int, strides: int = 1):
         conv = StdConv(filters, size, strides, dtype=self.dtype_policy, name=name, **self._CONV)
-        conv.build((None, None, None, channels))
+        named_build(conv, (None, None, None, channels))
         return conv
 
     def _norm(self, name: str, channels: int, gamma_initializer: str = "ones"):
@@ -55,7 +57,7 @@ class _Unit(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        norm.build((None, None, None, channels))
+        named_build(norm, (None, None, None, channels))
         return norm
 
 

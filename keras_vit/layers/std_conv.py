@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from keras_vit._keras import LEGACY, keras, ops, register
+from keras_vit.layers.stays_float import StaysFloat
 
 
 @register
-class StdConv(keras.layers.Conv2D):
+class StdConv(StaysFloat, keras.layers.Conv2D):
     """A Conv2D without bias whose kernel is standardised each time it is used.
 
     (batch, height, width, channels) to (batch, height', width', filters). Mean and population
@@ -74,6 +75,7 @@ class StdConv(keras.layers.Conv2D):
         }
 
     def _standardise(self, kernel):
+        kernel = ops.cast(kernel, "float32")
         centred = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(centred), axis=(0, 1, 2), keepdims=True)
         if self.epsilon_outside:

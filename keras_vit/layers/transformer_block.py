@@ -5,6 +5,7 @@ from __future__ import annotations
 from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.named_build import named_build
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
@@ -62,7 +63,7 @@ class TransformerBlock(keras.layers.Layer):
         """Builds both norms, the attention and the MLP."""
         for layer in (self.norm_attention, self.attention, self.norm_mlp, self.mlp):
             if not layer.built:
-                layer.build(input_shape)
+                named_build(layer, input_shape)
         self.built = True
 
     def call(self, x, training=None):
@@ -93,17 +94,45 @@ class TransformerBlock(keras.layers.Layer):
         }
 
 
-class AttentionWeights(keras.layers.Layer):
-    """The attention weights of a block, (batch, heads, tokens, tokens), from the block's input.
+@register
+class AttentionScores(keras.layers.Layer):
+    """The attention scores of a block, (batch, heads, tokens, tokens), from the block's input.
 
     It shares the block's weights and has none of its own: for looking at models.
+
+    Args:
+        block: the block.
     """
 
     def __init__(self, block: TransformerBlock, **kwargs):
         super().__init__(**kwargs)
         self.block = block
 
+    def build(self, input_shape):
+        """Builds the block, where nothing else has."""
+        if not self.block.built:
+            named_build(self.block, input_shape)
+        self.built = True
+
     def call(self, x):
-        """The weights for `x` (batch, tokens, hidden_dim)."""
+        """The scores for `x` (batch, tokens, hidden_dim)."""
         y = self.block.norm_attention(x)
-        return self.block.attention(y, training=False, return_attention_weights=True)[1]
+        return self.block.attention(y, training=False, return_attention_scores=True)[1]
+
+    def compute_output_shape(self, input_shape):
+        """(batch, heads, tokens, tokens)."""
+        batch, tokens, _ = input_shape
+        return batch, self.block.attention.num_heads, tokens, tokens
+
+    def get_config(self):
+        """The arguments that build this layer again; what they load shares the block too."""
+        return {
+            **super().get_config(),
+            "block": keras.saving.serialize_keras_object(self.block),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """The layer of `get_config`."""
+        block = keras.saving.deserialize_keras_object(config["block"])
+        return cls(**{**config, "block": block})

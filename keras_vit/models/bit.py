@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from keras_vit._keras import keras, register
 from keras_vit.layers import GroupNorm, PreActivationUnit, StdConv
@@ -27,30 +28,42 @@ class BiT(ImageModel):
         image_size: input size in pixels, one number or (height, width).
         preprocessing: how images become inputs; default: stretched to the size, [-1, 1].
         labels: the classes' names, in the order of the logits.
+        head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
+        dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer but the head,
+            whose logits are float32 under every mixed policy; default: Keras' global policy.
+        name: the model's.
 
     Raises:
-        UsageError: the preprocessing is for another size, or the labels for other classes.
+        UsageError: a keyword is unknown (the message names the nearest), the preprocessing is for
+            another size, or the labels for other classes.
     """
+
+    spec_type = ResNetSpec
 
     def __init__(
         self,
         spec: ResNetSpec,
         num_classes: int = 1000,
         image_size: int | tuple[int, int] = 224,
+        *,
         preprocessing: Preprocessing | None = None,
         labels: Sequence[str] | None = None,
+        head_bias: float = 0.0,
+        dtype: Any = None,
         name: str = "bit",
-        **kwargs,
+        **unknown: Any,
     ):
         super().__init__(
-            lambda images: _forward(images, spec, num_classes),
+            lambda images, classes, bias: _forward(images, spec, classes, bias),
             spec,
             num_classes,
             image_size,
-            preprocessing,
-            labels,
-            name,
-            **kwargs,
+            preprocessing=preprocessing,
+            labels=labels,
+            head_bias=head_bias,
+            dtype=dtype,
+            name=name,
+            unknown=unknown,
         )
 
     @property
@@ -63,7 +76,7 @@ class BiT(ImageModel):
         return super()._inner({"encoded": "relu", "pre_logits": "pooling"}.get(name, name))
 
 
-def _forward(images, spec: ResNetSpec, num_classes: int):
+def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):
     x = StdConv(
         64 * spec.width,
         7,
@@ -81,4 +94,4 @@ def _forward(images, spec: ResNetSpec, num_classes: int):
     x = GroupNorm(epsilon=1e-5, name="group_norm")(x)
     x = keras.layers.ReLU(name="relu")(x)
     x = keras.layers.GlobalAveragePooling2D(name="pooling")(x)
-    return head(x, num_classes)
+    return head(x, num_classes, head_bias)

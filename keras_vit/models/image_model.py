@@ -2,49 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from keras_vit._errors import UsageError, did_you_mean
-from keras_vit._keras import keras
+from keras_vit._checks import integer, number
+from keras_vit._errors import UsageError, did_you_mean, nearest
+from keras_vit._keras import keras, register
+from keras_vit._policies import dtype_policy, serialized_policy
 from keras_vit.specs import Preprocessing, Spec, as_size, spec_from_dict
+
+# Of ViT and BiT, in their order.
+ARGUMENTS = (
+    "spec", "num_classes", "image_size", "preprocessing", "labels", "head_bias", "dtype", "name",
+)  # fmt: skip
+# What keras.applications calls them.
+_KERAS_WORDS = {
+    "classes": "num_classes",
+    "include_top": "num_classes (0 for no head)",
+    "input_shape": "image_size",
+}
 
 
 class ImageModel(keras.Model):
     """A functional `keras.Model` of images (batch, height, width, 3) that knows what it is.
 
     Args:
-        forward: from the symbolic images to the symbolic output.
-        spec, num_classes, image_size, preprocessing, labels: as the subclasses document them.
+        forward: from the symbolic images, the number of classes and the head's bias to the
+            symbolic output.
+        spec, num_classes, image_size, preprocessing, labels, head_bias, dtype: as the subclasses
+            document them.
+        unknown: keywords that are no argument's.
 
     Raises:
-        UsageError: an argument is out of range, or two of them contradict each other.
+        UsageError: an argument is unknown or out of range, or two of them contradict each other.
     """
+
+    spec_type: type  # of the subclass
 
     def __init__(
         self,
-        forward: Callable[[Any], Any],
+        forward: Callable[[Any, int, float], Any],
         spec: Spec,
         num_classes: int,
         image_size: int | tuple[int, int],
+        *,
         preprocessing: Preprocessing | None,
         labels: Sequence[str] | None,
+        head_bias: float,
+        dtype: Any,
         name: str,
-        **kwargs,
+        unknown: dict[str, Any],
     ):
+        if not isinstance(spec, self.spec_type):
+            raise UsageError(f"spec must be a {self.spec_type.__name__}. Received: spec={spec!r}.")
+        if unknown:
+            fields = [f.name for f in dataclasses.fields(spec)]
+            refuse_keywords(type(self).__name__, unknown, ARGUMENTS, fields)
         height, width = as_size(image_size)
         preprocessing = preprocessing or Preprocessing(height, width)
         labels = None if labels is None else tuple(labels)
+        num_classes, head_bias = _classes(num_classes), number("head_bias", head_bias)
         _check(num_classes, (height, width), preprocessing, labels)
         inputs = keras.Input((height, width, 3), name="images")
         # TensorFlow's scopes refuse the "+" of a hybrid's name; `find_variant` reads either.
         name = name.replace("+", "_")
-        super().__init__(inputs=inputs, outputs=forward(inputs), name=name, **kwargs)
+        with dtype_policy(dtype):
+            outputs = forward(inputs, num_classes, head_bias)
+            super().__init__(inputs=inputs, outputs=outputs, name=name)
         self.spec = spec
         self.num_classes = num_classes
         self.image_size = (height, width)
         self.preprocessing = preprocessing
         self.labels = labels
+        self.head_bias = head_bias
         # For `owner`. A function, so that Keras tracks and saves nothing.
         object.__setattr__(self.layers[0], "_image_model", lambda: self)
 
@@ -67,35 +98,74 @@ class ImageModel(keras.Model):
         Raises:
             UsageError: there is no such output; the message names the nearest.
         """
-        for name in names:
-            if name not in self.inner_names:
-                raise UsageError(
-                    f"no inner output {name!r}; {did_you_mean(name, self.inner_names)}"
-                )
-        return keras.Model(self.input, {name: self._inner(name) for name in names})
+        return InnerOutputs(self, names)
 
     def _inner(self, name: str):
         return self.output if name == "logits" else self.get_layer(name).output
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that build this model again, as plain values."""
+        """The arguments that build this model again, as plain values, and what is frozen."""
         return {
             "spec": self.spec.to_dict(),
             "num_classes": self.num_classes,
             "image_size": self.image_size,
             "preprocessing": self.preprocessing.to_dict(),
             "labels": None if self.labels is None else list(self.labels),
+            "head_bias": self.head_bias,
+            "dtype": serialized_policy(self.dtype_policy),
             "name": self.name,
+            "frozen": [path for path, layer in _layers(self) if not layer.trainable],
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects=None) -> ImageModel:
         """The model of `get_config`, with fresh weights."""
         config = dict(config)
+        frozen = set(config.pop("frozen", ()))
         config["spec"] = spec_from_dict(config["spec"])
         config["image_size"] = tuple(config["image_size"])
         config["preprocessing"] = Preprocessing.from_dict(config["preprocessing"])
-        return cls(**config)
+        model = cls(**config)
+        if frozen:
+            # A layer's setter reaches all below it: from the outside in, the last word is right.
+            for path, layer in _layers(model):
+                layer.trainable = path not in frozen
+        return model
+
+
+@register
+class InnerOutputs(keras.Model):
+    """What `ImageModel.inner` returns: the images of a model to a dict of its inner outputs.
+
+    Args:
+        model: the model, whose weights are shared.
+        names: of its `inner_names`.
+
+    Raises:
+        UsageError: there is no such output; the message names the nearest.
+    """
+
+    def __init__(self, model: ImageModel, names: Sequence[str], name: str | None = None):
+        for wanted in names:
+            if wanted not in model.inner_names:
+                raise UsageError(
+                    f"no inner output {wanted!r}; {did_you_mean(wanted, model.inner_names)}"
+                )
+        outputs = {wanted: model._inner(wanted) for wanted in names}
+        super().__init__(inputs=model.input, outputs=outputs, name=name)
+        self.names = tuple(names)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that build this model again, as plain values."""
+        model = owner(self)
+        config = keras.saving.serialize_keras_object(model)
+        return {"model": config, "names": list(self.names), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects=None) -> InnerOutputs:
+        """The model of `get_config`, with fresh weights."""
+        model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
+        return cls(model, config["names"], config["name"])
 
 
 def owner(model: keras.Model) -> ImageModel | None:
@@ -120,17 +190,59 @@ def head(x, num_classes: int, bias: float = 0.0):
     )(x)
 
 
+def refuse_keywords(
+    what: str, unknown: Iterable[str], arguments: Sequence[str], fields: Sequence[str] = ()
+) -> None:
+    """Says which keyword is unknown, the nearest that is known, and all of them.
+
+    Args:
+        what: whose keyword it is.
+        unknown: the keywords that are.
+        arguments: those that are known.
+        fields: those that belong in the spec.
+
+    Raises:
+        UsageError: always.
+    """
+    name = next(iter(unknown))
+    near = _KERAS_WORDS.get(name) or nearest(name, [*arguments, *fields])
+    place = ", a field of the spec" if near in fields else ""
+    meant = f" Did you mean {near}{place}?" if near else ""
+    listed = ", ".join(arguments) + (f"; fields of the spec: {', '.join(fields)}" if fields else "")
+    raise UsageError(f"{what} has no argument {name!r}.{meant} Arguments: {listed}.")
+
+
+def _layers(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
+    # Every layer by its path of attributes, which no count of names in the process changes; each
+    # before those inside it, the model itself first.
+    yield "", model
+    for layer in model.layers:
+        yield from _nested(layer.name, layer)
+
+
+def _nested(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, keras.layers.Layer]]:
+    yield path, layer
+    for attribute, value in sorted(vars(layer).items()):
+        if isinstance(value, keras.layers.Layer) and not attribute.startswith("_"):
+            yield from _nested(f"{path}/{attribute}", value)
+
+
+def _classes(num_classes: Any) -> int:
+    found = integer(num_classes)
+    if found is None or found < 0:
+        raise UsageError(
+            "num_classes must be 0 (no head) or a positive integer. "
+            f"Received: num_classes={num_classes!r}."
+        )
+    return found
+
+
 def _check(
     num_classes: int,
     image_size: tuple[int, int],
     preprocessing: Preprocessing,
     labels: tuple[str, ...] | None,
 ) -> None:
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 0:
-        raise UsageError(
-            "num_classes must be 0 (no head) or a positive integer. "
-            f"Received: num_classes={num_classes!r}."
-        )
     size = (preprocessing.height, preprocessing.width)
     if size != image_size:
         raise UsageError(

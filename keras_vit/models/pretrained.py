@@ -11,6 +11,7 @@ from typing import Any
 from keras_vit._errors import UsageError
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
+from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
 from keras_vit.models.vit import ViT, with_overrides
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
@@ -27,18 +28,24 @@ def model_from_weights(
     weights: str | os.PathLike,
     num_classes: int | None = None,
     image_size: int | tuple[int, int] | None = None,
+    *,
     preprocessing: Preprocessing | None = None,
     labels: Sequence[str] | None = None,
+    head_bias: float = 0.0,
+    dtype: Any = None,
+    name: str | None = None,
     **overrides: Any,
 ) -> ViT | BiT:
     """The model that a file of weights holds; its architecture is read from the file too.
 
     Args:
         weights: a file in any layout that `load_weights` reads, or a URL of one.
-        num_classes, image_size, preprocessing, labels, overrides: as in `create_model`.
+        num_classes, image_size, preprocessing, labels, head_bias, dtype, name, overrides: as in
+            `create_model`.
 
     Raises:
-        UsageError: the file is absent, damaged, or of no architecture that is known here.
+        UsageError: a keyword is unknown, or the file is absent, damaged, or of no architecture that
+            is known here.
     """
     _check_kind(weights)
     path = fetch(os.fspath(weights)) if _is_url(weights) else Path(weights)
@@ -48,14 +55,17 @@ def model_from_weights(
             f"keras_vit.ViT_B16(weights={os.fspath(weights)!r})."
         )
     with open_checkpoint(path) as checkpoint:
-        spec, name = checkpoint.spec, checkpoint.variant
-        return from_checkpoint(
-            checkpoint, spec, name, num_classes, image_size, preprocessing, labels, overrides
-        )[0]
+        spec, variant = checkpoint.spec, checkpoint.variant
+        check_overrides("model_from_weights", overrides, spec, with_weights=True)
+        built = {"head_bias": head_bias, "dtype": dtype}
+        if name or variant:
+            built["name"] = name or variant
+        told = (num_classes, image_size, preprocessing, labels)
+        return from_checkpoint(checkpoint, spec, *told, overrides, built)[0]
 
 
 def pretrained(
-    name: str,
+    variant: str,
     spec: Spec,
     weights: str | os.PathLike,
     num_classes: int | None,
@@ -63,21 +73,32 @@ def pretrained(
     preprocessing: Preprocessing | None,
     labels: Sequence[str] | None,
     overrides: dict[str, Any],
+    built: dict[str, Any],
 ) -> ViT | BiT:
     """`create_model` with weights: a path, a URL, or a name of the catalogue."""
-    path, published = _locate(name, weights)
+    path, published = _locate(variant, weights)
+    told = (num_classes, image_size, preprocessing, labels)
     with open_checkpoint(path) as checkpoint:
-        return from_checkpoint(
-            checkpoint,
-            spec,
-            name,
-            num_classes,
-            image_size,
-            preprocessing,
-            labels,
-            overrides,
-            published,
-        )[0]
+        return from_checkpoint(checkpoint, spec, *told, overrides, built, published)[0]
+
+
+def check_overrides(what: str, overrides: dict[str, Any], spec: Spec, with_weights: bool) -> None:
+    """Checks the keywords of a constructor that are no arguments of its own.
+
+    Args:
+        what: the constructor, for the message.
+        overrides: the keywords.
+        spec: whose fields they may be.
+        with_weights: whether `LOAD_OPTIONS` are known too.
+
+    Raises:
+        UsageError: one is unknown; the message names the nearest, and all.
+    """
+    fields = {f.name for f in dataclasses.fields(spec)}
+    known = [*ARGUMENTS[1:], "weights", *(LOAD_OPTIONS if with_weights else ()), *sorted(fields)]
+    unknown = [name for name in overrides if name not in known]
+    if unknown:
+        refuse_keywords(what, unknown, known)
 
 
 def check_weights(
@@ -102,12 +123,12 @@ def check_weights(
 def from_checkpoint(
     checkpoint: Checkpoint,
     spec: Spec,
-    name: str | None,
     num_classes: int | None,
     image_size: int | tuple[int, int] | None,
     preprocessing: Preprocessing | None,
     labels: Sequence[str] | None,
     overrides: dict[str, Any],
+    built: dict[str, Any],
     published: PublishedWeights | None = None,
 ) -> tuple[ViT | BiT, Loaded]:
     """A model of `spec` filled from an open checkpoint, which settles what is None.
@@ -116,9 +137,10 @@ def from_checkpoint(
 
     Args:
         checkpoint: the open file.
-        spec, name: the architecture; fields of it that the file knows better are taken from there,
+        spec: the architecture; fields of it that the file knows better are taken from there,
             unless `overrides` has them: the GELU, the epsilon, the representation.
         num_classes, image_size, preprocessing, labels, overrides: as in `create_model`.
+        built: further arguments of the model's class, which no file knows.
         published: the catalogue's entry, which knows the resolution and the preprocessing.
 
     Returns:
@@ -148,9 +170,9 @@ def from_checkpoint(
         spec,
         num_classes,
         image_size,
-        preprocessing,
+        preprocessing=preprocessing,
         labels=labels,
-        **({} if name is None else {"name": name}),
+        **built,
     )
     return model, fill(model, checkpoint, found, allow_nonfinite)
 

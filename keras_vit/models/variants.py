@@ -7,51 +7,66 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.models.bit import BiT
-from keras_vit.models.pretrained import pretrained
+from keras_vit.models.pretrained import check_overrides, pretrained
 from keras_vit.models.vit import ViT, with_overrides
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, Spec, ViTSpec, find_variant
 
+# Sizes in pixels that variants are for; 224 where one is absent.
+_DEFAULT_SIZES = {"ViT-Pico_4": 32}
+
 
 def create_model(
-    name: str,
+    variant: str,
     num_classes: int | None = None,
     image_size: int | tuple[int, int] | None = None,
+    *,
     weights: str | os.PathLike | None = None,
     preprocessing: Preprocessing | None = None,
     labels: Sequence[str] | None = None,
+    head_bias: float = 0.0,
+    dtype: Any = None,
+    name: str | None = None,
     **overrides: Any,
 ) -> ViT | BiT:
     """A model of the table by its name: "ViT-B_16", also spelled "ViT_B16" or "vit-b/16".
 
     Args:
-        name: see `list_models`.
+        variant: see `list_models`.
         num_classes: logits; default: what `weights` has, or 1000. Where the number or the labels
             differ from the file's, the head starts at zero.
         image_size: input size in pixels, one number or (height, width); default: that of
-            `weights`, or 224. Position tables of another size are resampled.
+            `weights`, or 224 (ViT-Pico_4: 32). Position tables of another size are resampled.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
             `list_weights`), a file in any layout that `load_weights` reads, or a URL of one;
             default: fresh weights. GELU, epsilon and pre-training representation are the file's.
         preprocessing: how images become inputs; default: what `weights` says, or stretched to the
             size, [-1, 1].
         labels: the classes' names; default: the file's, if it has them and the head is kept.
+        head_bias: initial bias of a head that is not the file's.
+        dtype: a dtype policy or its name, as `ViT` takes it.
+        name: the model's; default: the variant's.
         overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1 or pooling="gap"; with
             weights also `positions`, `grid`, `resize_patches` and `allow_nonfinite` of
             `load_weights`.
 
     Raises:
-        UsageError: an unknown name or field, or a file that is not this model's.
+        UsageError: an unknown name or keyword, or a file that is not this model's.
     """
-    name = find_variant(name)
+    variant = find_variant(variant)
+    spec = VARIANTS[variant]
+    check_overrides(variant, overrides, spec, weights is not None)
+    built = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
     if weights is not None:
-        spec = VARIANTS[name]
-        return pretrained(
-            name, spec, weights, num_classes, image_size, preprocessing, labels, overrides
-        )
-    spec = with_overrides(VARIANTS[name], overrides)
-    classes = 1000 if num_classes is None else num_classes
-    size = 224 if image_size is None else image_size
-    return model_class(spec)(spec, classes, size, preprocessing, labels=labels, name=name)
+        told = (num_classes, image_size, preprocessing, labels)
+        return pretrained(variant, spec, weights, *told, overrides, built)
+    return model_class(spec)(
+        with_overrides(spec, overrides),
+        1000 if num_classes is None else num_classes,
+        _DEFAULT_SIZES.get(variant, 224) if image_size is None else image_size,
+        preprocessing=preprocessing,
+        labels=labels,
+        **built,
+    )
 
 
 def model_class(spec: Spec) -> type[ViT | BiT]:
@@ -64,22 +79,35 @@ def list_models() -> list[str]:
     return list(VARIANTS)
 
 
-def _constructor(name: str):
+def _constructor(variant: str):
     def constructor(
         num_classes: int | None = None,
         image_size: int | tuple[int, int] | None = None,
+        *,
         weights: str | os.PathLike | None = None,
         preprocessing: Preprocessing | None = None,
         labels: Sequence[str] | None = None,
+        head_bias: float = 0.0,
+        dtype: Any = None,
+        name: str | None = None,
         **overrides: Any,
     ) -> ViT | BiT:
         return create_model(
-            name, num_classes, image_size, weights, preprocessing, labels, **overrides
+            variant,
+            num_classes,
+            image_size,
+            weights=weights,
+            preprocessing=preprocessing,
+            labels=labels,
+            head_bias=head_bias,
+            dtype=dtype,
+            name=name,
+            **overrides,
         )
 
-    constructor.__name__ = constructor.__qualname__ = _identifier(name)
+    constructor.__name__ = constructor.__qualname__ = _identifier(variant)
     constructor.__doc__ = (
-        f"{name}: {_summary(VARIANTS[name])}.\n\nThe arguments are those of `create_model`."
+        f"{variant}: {_summary(VARIANTS[variant])}.\n\nThe arguments are those of `create_model`."
     )
     return constructor
 

@@ -9,7 +9,7 @@ from typing import Any
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit._keras import keras, register
 from keras_vit.layers import (
-    AttentionWeights,
+    AttentionScores,
     AveragePooling,
     GroupNorm,
     MAPPooling,
@@ -34,7 +34,7 @@ class ViT(ImageModel):
 
     `inner` offers "patch_embeddings" (batch, patches, hidden_dim), projected; "embedded" (batch,
     tokens, hidden_dim), with class token and positions; "attention_{i}" (batch, heads, tokens,
-    tokens), the weights of block i; "encoderblock_{i}", its output; "encoded", after the final
+    tokens), the scores of block i; "encoderblock_{i}", its output; "encoded", after the final
     norm, all tokens; "pre_logits", what the head reads; "logits". Hybrids have "gn_root" too,
     before its relu (batch, height / 2, width / 2, channels), and the output of each
     "block{i}_unit{j}".
@@ -45,39 +45,46 @@ class ViT(ImageModel):
             the representation (batch, hidden_dim or representation_dim).
         image_size: input size in pixels, one number or (height, width).
         preprocessing: how images become inputs; default: stretched to the size, [-1, 1].
-        head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
         labels: the classes' names, in the order of the logits.
+        head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
+        dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer but the head,
+            whose logits are float32 under every mixed policy; default: Keras' global policy.
+        name: the model's.
 
     With `spec.pooling == "none"` the head reads every token: (batch, tokens, num_classes).
 
     Raises:
-        UsageError: the patches do not divide the image, the preprocessing is for another size, or
-            the labels for other classes.
+        UsageError: a keyword is unknown (the message names the nearest), the patches do not divide
+            the image, the preprocessing is for another size, or the labels for other classes.
     """
+
+    spec_type = ViTSpec
 
     def __init__(
         self,
         spec: ViTSpec,
         num_classes: int = 1000,
         image_size: int | tuple[int, int] = 224,
+        *,
         preprocessing: Preprocessing | None = None,
-        head_bias: float = 0.0,
         labels: Sequence[str] | None = None,
+        head_bias: float = 0.0,
+        dtype: Any = None,
         name: str = "vit",
-        **kwargs,
+        **unknown: Any,
     ):
-        grid = spec.grid(image_size)
         super().__init__(
-            lambda images: _forward(images, spec, grid, num_classes, head_bias),
+            lambda images, classes, bias: _forward(images, spec, classes, bias),
             spec,
             num_classes,
             image_size,
-            preprocessing,
-            labels,
-            name,
-            **kwargs,
+            preprocessing=preprocessing,
+            labels=labels,
+            head_bias=head_bias,
+            dtype=dtype,
+            name=name,
+            unknown=unknown,
         )
-        self.head_bias = head_bias
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -103,7 +110,8 @@ class ViT(ImageModel):
             return self.get_layer("patch_encoder").projection(self.get_layer("patches").output)
         if name.startswith("attention_"):
             block = self.get_layer(f"encoderblock_{name.removeprefix('attention_')}")
-            return AttentionWeights(block, name=name)(block.input)
+            scores = AttentionScores(block, dtype=block.dtype_policy, name=name)
+            return scores(block.input)
         layer = {
             "embedded": "patch_encoder",
             "encoded": "encoder_norm",
@@ -113,12 +121,9 @@ class ViT(ImageModel):
             layer = "encoder_norm"
         return super()._inner(layer)
 
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that build this model again, as plain values."""
-        return {**super().get_config(), "head_bias": self.head_bias}
 
-
-def _forward(images, spec: ViTSpec, grid: tuple[int, int], num_classes: int, head_bias: float):
+def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
+    grid = spec.grid(tuple(images.shape)[1:3])
     x = images if spec.stem is None else _stem(images, spec.stem)
     x = Patches(spec.patch_size, name="patches")(x)
     x = PatchEncoder(
@@ -151,7 +156,7 @@ def _forward(images, spec: ViTSpec, grid: tuple[int, int], num_classes: int, hea
 
 
 def _stem(images, stem: ResNetStem):
-    x = StdConv(64 * stem.width, 7, strides=2, name="conv_root")(images)
+    x = StdConv(stem.root_channels, 7, strides=2, name="conv_root")(images)
     x = GroupNorm(name="gn_root")(x)
     x = keras.layers.ReLU(name="relu_root")(x)
     x = keras.layers.MaxPooling2D(3, 2, "same", name="pool_root")(x)

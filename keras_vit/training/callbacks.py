@@ -64,16 +64,24 @@ class AfterEachStep(keras.callbacks.Callback):
 
 
 class StopAfter(keras.callbacks.Callback):
-    """Ends training after a number of steps, also in the middle of an epoch."""
+    """Ends training after a number of steps, also in the middle of an epoch.
+
+    With `steps_per_execution` it ends with the execution that reaches the number.
+    """
 
     def __init__(self, steps: int):
         super().__init__()
-        self.left = steps
+        self.steps = steps
+        self.done = self.before = 0  # steps in all, and before this epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Remembers how many steps the epochs before have made."""
+        self.before = self.done
 
     def on_train_batch_end(self, batch, logs=None):
-        """Counts one step."""
-        self.left -= 1
-        if self.left <= 0:
+        """Counts the steps: `batch` is the epoch's last one so far, and counts from 0."""
+        self.done = self.before + batch + 1
+        if self.done >= self.steps:
             self.model.stop_training = True
 
 

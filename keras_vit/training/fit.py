@@ -8,8 +8,6 @@ import importlib.util
 import os
 import platform
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from keras_vit import runs
@@ -147,9 +145,15 @@ def versions() -> dict[str, str]:
 def _model(
     recipe: Recipe, name: str, labels: tuple[str, ...], weights: str | os.PathLike | None
 ) -> keras.Model:
-    options = {"labels": labels, **_overrides(recipe)}
-    with _policy(recipe.precision):
-        return create_model(name, len(labels), recipe.image_size, weights, **options)
+    return create_model(
+        name,
+        len(labels),
+        recipe.image_size,
+        weights=weights,
+        labels=labels,
+        dtype=recipe.precision,
+        **_overrides(recipe),
+    )
 
 
 def _overrides(recipe: Recipe) -> dict[str, float]:
@@ -222,13 +226,3 @@ def _one_hot(batches, num_classes: int):
     import tensorflow as tf
 
     return batches.map(lambda images, targets: (images, tf.one_hot(targets, num_classes)))
-
-
-@contextmanager
-def _policy(name: str) -> Iterator[None]:
-    before = keras.mixed_precision.global_policy() if LEGACY else keras.config.dtype_policy()
-    keras.mixed_precision.set_global_policy(name)
-    try:
-        yield
-    finally:
-        keras.mixed_precision.set_global_policy(before)

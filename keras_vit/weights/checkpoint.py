@@ -146,6 +146,10 @@ class Checkpoint:
         """
         grid = self.grid
         if grid is not None:
+            # A hybrid of 225 pixels has the grid of 240.
+            told = self._told_size()
+            if told is not None and self.spec.grid(told) == grid:
+                return told
             return tuple(side * self.spec.stride for side in grid)
         told = self._told_size() if _POSITIONS not in self.layout.places else None
         tokens = math.prod(self.spec.grid(told)) if told and hasattr(self.spec, "grid") else 0
@@ -311,7 +315,7 @@ class Checkpoint:
             return None
         units = range(1, 1 + self._count(r"block(\d+)/unit1/conv1/kernel"))
         stages = tuple(self._count(rf"block{i}/unit(\d+)/conv1/kernel") for i in units)
-        return ResNetStem(stages, root[-1] // 64)
+        return ResNetStem(stages, root[-1] / 64)
 
     def _bit(self) -> ResNetSpec:
         root = self.shape("resnet/root_block/standardized_conv2d/kernel")

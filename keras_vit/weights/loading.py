@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.dialects import Place
@@ -89,11 +90,7 @@ def load_weights(
             `-` what is missing, `+` what is unexpected and `!` what has another shape. The model
             is unchanged.
     """
-    if not hasattr(model, "spec"):
-        raise UsageError(
-            "expected a keras_vit.ViT or keras_vit.BiT, whose weights have official names. "
-            f"Received: {type(model).__name__}."
-        )
+    keras_vit_model(model)
     with open_checkpoint(path) as checkpoint:
         found = match(
             model,

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from typing import Any
 
+from keras_vit._errors import UsageError
 from keras_vit.layers.position_tables import relative_entries
 from keras_vit.specs import ResNetSpec, ResNetStem, ResNetUnit, Spec, ViTSpec
 
@@ -115,11 +116,20 @@ class WeightName:
     shape: tuple[int, ...]
 
     def variable(self, model: Any) -> Any:
-        """The Keras variable of `model` that holds this weight."""
+        """The Keras variable of `model` that holds this weight.
+
+        Raises:
+            UsageError: `model.quantize` has replaced it by integers.
+        """
         layer, *attributes = self.path.split("/")
         found = model.get_layer(layer)
         for attribute in attributes:
-            found = getattr(found, attribute)
+            holder, found = found, getattr(found, attribute)
+        if getattr(holder, "quantization_mode", None) is not None:
+            raise UsageError(
+                f"{model.name}: Keras has quantised {self.path} ({holder.quantization_mode}); "
+                "use the model as it was before quantize()."
+            )
         return found
 
 
@@ -162,7 +172,7 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> 
 def _stem(stem: ResNetStem | None) -> list[WeightName]:
     if stem is None:
         return []
-    names = _parse([_STEM], {"w": 64 * stem.width})
+    names = _parse([_STEM], {"w": stem.root_channels})
     for unit in stem.units:
         rows = [_UNIT, _PROJECTION] if unit.projects else [_UNIT]
         names += _unit(rows, f"block{unit.block}/unit{unit.unit}", unit)

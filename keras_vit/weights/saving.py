@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit import _files
+from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
 from keras_vit.specs import ResNetSpec
 from keras_vit.weights.dialects import foreign_place
@@ -58,11 +59,7 @@ def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None 
             if layout in get_args(FileLayout)
             else f"layout must be one of {', '.join(get_args(FileLayout))}. Received: {layout!r}."
         )
-    if not hasattr(model, "spec"):
-        raise UsageError(
-            "expected a keras_vit.ViT or keras_vit.BiT, whose weights have official names. "
-            f"Received: {type(model).__name__}."
-        )
+    keras_vit_model(model)
     names = weight_names(model.spec, model.num_classes, model.image_size)
     if layout == "official":
         _save_npz(model, names, path)

@@ -66,7 +66,7 @@ def test_channels_survive_json():
 
 def test_channels_survive_a_saved_model(small_spec, tmp_path):
     how = Preprocessing(16, 24, mean=(1.0, 2.5, 3.0), scale=(4.0, 5.0, 6.0))
-    keras_vit.ViT(small_spec, 2, (16, 24), how).save(tmp_path / "m.keras")
+    keras_vit.ViT(small_spec, 2, (16, 24), preprocessing=how).save(tmp_path / "m.keras")
     assert keras.models.load_model(tmp_path / "m.keras").preprocessing == how
 
 

@@ -74,7 +74,7 @@ def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("serving")
     keras.utils.set_random_seed(0)
     spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
-    model = trained(keras_vit.ViT(spec, 5, SIZE, HOW, labels=LABELS))
+    model = trained(keras_vit.ViT(spec, 5, SIZE, preprocessing=HOW, labels=LABELS))
     generator = np.random.default_rng(0)
     for name, (mode, size) in FILES.items():
         pixels = generator.integers(0, 256, (*size[::-1], len(mode))).astype(np.uint8)
@@ -192,10 +192,10 @@ KINDS = {
 def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
     classes = 0 if kind == "features" else 5
     if kind == "bit":
-        model = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), classes, SIZE, HOW)
+        model = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), classes, SIZE, preprocessing=HOW)
     else:
         spec = dataclasses.replace(small_spec, **KINDS.get(kind, {}))
-        model = keras_vit.ViT(spec, classes, SIZE, HOW)
+        model = keras_vit.ViT(spec, classes, SIZE, preprocessing=HOW)
     images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
     expected = np.asarray(trained(model)((images - np.float32(HOW.mean)) / np.float32(HOW.scale)))
     found = serving.serving_module(model, top_k=9).classify(images)

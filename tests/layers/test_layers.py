@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+
 import numpy as np
 import pytest
 
 from keras_vit import UsageError, layers
-from keras_vit._keras import keras, ops
+from keras_vit._keras import LEGACY, keras, ops
 from keras_vit.layers.position_tables import relative_entries, relative_index, sincos_2d
 
 LAYERS = {
@@ -64,21 +67,48 @@ def case(request, rng):
     return build, rng.normal(size=(2, *shape)).astype(np.float32)
 
 
-def test_symbolic_shape_is_the_eager_shape(case):
+def test_symbolic_eager_and_computed_shapes_agree(case):
     build, x = case
     layer = build()
     symbolic = layer(keras.Input(x.shape[1:]))
-    assert tuple(symbolic.shape)[1:] == tuple(layer(x).shape)[1:]
+    eager = layer(x)
+    assert tuple(symbolic.shape)[1:] == tuple(eager.shape)[1:]
+    if type(layer).compute_output_shape is not keras.layers.Layer.compute_output_shape:
+        assert tuple(layer.compute_output_shape(x.shape)) == tuple(eager.shape)
+    if not LEGACY:
+        computed = layer.compute_output_spec(keras.KerasTensor(x.shape, "float32"))
+        assert (computed.shape, computed.dtype) == (tuple(eager.shape), "float32")
+
+
+def test_weights_are_the_same_however_a_layer_is_built(case):
+    build, x = case
+    by_shape, by_call, by_symbol = build(), build(), build()
+    by_shape.build(x.shape)
+    by_call(x)
+    by_symbol(keras.Input(x.shape[1:]))
+    for layer in (by_shape, by_call, by_symbol):
+        assert layer.built
+        assert not layer.non_trainable_weights
+        assert _weights(layer) == _weights(by_shape)
+        names = [w.name if LEGACY else w.path for w in layer.weights]
+        assert len(set(names)) == len(names)
 
 
 def test_config_builds_the_same_layer(case):
     build, x = case
     layer = build()
+    attributes = set(dir(layer))
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    for again in (
+        type(layer).from_config(layer.get_config()),
+        type(layer).from_config(json.loads(json.dumps(layer.get_config()))),
+        keras.saving.deserialize_keras_object(config),
+    ):
+        assert set(dir(again)) == attributes
+        assert json.dumps(again.get_config()) == json.dumps(layer.get_config())
     layer(x)
-    again = type(layer).from_config(layer.get_config())
     again(x)
     again.set_weights(layer.get_weights())
-    assert again.get_config() == layer.get_config()
     expected = np.asarray(layer(x, training=False) if _has_mode(layer) else layer(x))
     found = np.asarray(again(x, training=False) if _has_mode(again) else again(x))
     np.testing.assert_array_equal(found, expected)
@@ -104,27 +134,49 @@ def test_every_weight_gets_a_gradient(name, rng):
     before = layer.get_weights()
     optimizer = keras.optimizers.Adam(0.01)
     optimizer.build(model.trainable_variables)  # in the graph it would take twice as long
-    model.compile(optimizer=optimizer, loss="mse")
-    model.fit(x, np.ones((2, 1), np.float32), epochs=2, verbose=0)
+    model.compile(optimizer=optimizer, loss="mse", jit_compile=True, steps_per_execution=2)
+    model.fit(x, np.ones((2, 1), np.float32), batch_size=1, verbose=0)
+    assert int(optimizer.iterations) == 2
     moved = [np.abs(a - b).max() for a, b in zip(layer.get_weights(), before, strict=True)]
     names = [w.name for w in layer.weights]
     still = [n for n, change in zip(names, moved, strict=True) if change == 0]
     assert not still
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_computes_in_the_policy_and_keeps_float32_weights(case, policy):
-    _, x = case
-    keras.mixed_precision.set_global_policy(policy)
-    try:
-        layer = case[0]()
-        inputs = ops.cast(x, layer.compute_dtype)
-        y = layer(inputs)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-    assert layer.compute_dtype == policy.removeprefix("mixed_")
-    assert policy.removeprefix("mixed_") in str(y.dtype)
-    assert all("float32" in str(w.dtype) for w in layer.weights)
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16"])
+def test_computes_in_the_policy_with_all_below(case, policy):
+    build, x = case
+    policy = keras.mixed_precision.Policy(policy)
+    config = {**build().get_config(), "dtype": policy}
+    layer = type(build()).from_config(config)
+    y = layer(x)  # float32, which the layer casts
+    assert policy.compute_dtype in str(y.dtype)
+    assert np.isfinite(np.asarray(ops.cast(y, "float32"))).all()
+    if not LEGACY:
+        assert layer.compute_output_spec(ops.convert_to_tensor(x)).dtype == policy.compute_dtype
+    assert all(policy.variable_dtype in str(w.dtype) for w in layer.weights)
+    below = [each for each in layer._flatten_layers() if each.name != "head"]
+    assert {each.compute_dtype for each in below} == {policy.compute_dtype}
+    assert {each.variable_dtype for each in below} == {policy.variable_dtype}
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
+def test_int8_quantisation_is_silent_and_near(case):
+    build, x = case
+    inputs = keras.Input(x.shape[1:])
+    layer = build()
+    model = keras.Model(inputs, layer(inputs))
+    expected = np.asarray(model(x, training=False))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.quantize("int8")
+    ours = [n for n in layers.__all__ if any(f"Layer {n} " in str(w.message) for w in caught)]
+    assert not ours
+    dense = [each for each in layer._flatten_layers() if isinstance(each, keras.layers.Dense)]
+    assert all(each.quantization_mode == "int8" for each in dense)
+    found = np.asarray(model(x, training=False))
+    assert np.abs(found - expected).max() <= 0.05 * np.abs(expected).max()
+    assert (found != expected).any() == bool(dense)
 
 
 def test_patches_match_a_strided_convolution(rng):
@@ -138,9 +190,15 @@ def test_patches_match_a_strided_convolution(rng):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_patches_refuse_a_size_they_do_not_divide():
-    with pytest.raises(UsageError, match="patch_size=16 does not divide.*20 x 32"):
-        layers.Patches(16)(np.zeros((1, 20, 32, 3), np.float32))
+def test_patches_cut_off_what_is_left_over(rng):
+    images = rng.normal(size=(2, 25, 23, 3)).astype(np.float32)
+    found = np.asarray(layers.Patches(8)(images))
+    np.testing.assert_array_equal(found, np.asarray(layers.Patches(8)(images[:, :24, :16])))
+
+
+def test_patches_refuse_an_image_smaller_than_one():
+    with pytest.raises(UsageError, match="smaller than patch_size=16. Received: 12 x 32"):
+        layers.Patches(16)(np.zeros((1, 12, 32, 3), np.float32))
 
 
 def test_patches_refuse_an_unknown_size():
@@ -162,7 +220,7 @@ def test_fused_attention_equals_the_explicit_one(rng):
     x = rng.normal(size=(2, 7, 48)).astype(np.float32)
     layer = layers.MultiHeadAttention(3)
     fused = np.asarray(layer(x))
-    explicit, weights = layer(x, training=False, return_attention_weights=True)
+    explicit, weights = layer(x, training=False, return_attention_scores=True)
     np.testing.assert_allclose(fused, np.asarray(explicit), atol=1e-5)
     np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-5)
     assert weights.shape == (2, 3, 7, 7)
@@ -174,7 +232,7 @@ def test_relative_bias_is_added_on_both_paths(rng):
     plain = np.asarray(layer(x))
     table = rng.normal(size=(3 * 5 + 3, 3)).astype(np.float32)
     layer.relative_position_bias.assign(table)
-    explicit, weights = layer(x, training=False, return_attention_weights=True)
+    explicit, weights = layer(x, training=False, return_attention_scores=True)
     heads = [
         np.asarray(projection(x)).reshape(2, 7, 3, 16).transpose(0, 2, 1, 3)
         for projection in (layer.query, layer.key)
@@ -362,6 +420,48 @@ def test_initialisers_are_the_official_ones():
     assert np.asarray(encoder.projection.kernel).std() == pytest.approx(768**-0.5, rel=0.03)
     assert np.asarray(encoder.positions).std() == pytest.approx(0.02, rel=0.03)
     assert not np.asarray(encoder.class_token).any()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: layers.MLP(8, gelu="relu"), "gelu must be one of tanh, erf"),
+        (lambda: layers.MLP(0), "mlp_dim must be a positive integer"),
+        (lambda: layers.PatchEncoder(8, position_embedding="lerned"), "must be one of learned"),
+        (lambda: layers.MultiHeadAttention(2.5), "num_heads must be a positive integer"),
+        (lambda: layers.StochasticDepth(0.1, noise_shape=(None, 7, 1)), "one draw an example"),
+    ],
+)
+def test_layers_refuse(build, message):
+    with pytest.raises(UsageError, match=message):
+        build()
+
+
+def test_layers_take_numpy_numbers():
+    for layer in (
+        layers.MLP(np.int64(8)),
+        layers.MultiHeadAttention(np.int64(2), grid=(np.int64(2), 3.0)),
+        layers.Patches(np.float32(8)),
+        layers.GroupNorm(np.int64(4)),
+        layers.ResidualUnit(np.int64(32), np.int64(2)),
+        layers.PatchEncoder(np.int64(48), grid=(np.int64(2), 3)),
+    ):
+        json.dumps(layer.get_config())
+
+
+def test_attention_scores_are_built_again_from_their_configuration(rng):
+    scores = layers.AttentionScores(layers.TransformerBlock(3, 112, name="block"))
+    x = rng.normal(size=(2, 7, 48)).astype(np.float32)
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(scores)))
+    again = keras.saving.deserialize_keras_object(config)
+    assert tuple(again(x).shape) == tuple(scores(x).shape) == (2, 3, 7, 7)
+    assert again.compute_output_shape((2, 7, 48)) == (2, 3, 7, 7)
+    again.set_weights(scores.get_weights())
+    np.testing.assert_array_equal(np.asarray(again(x)), np.asarray(scores(x)))
+
+
+def _weights(layer):
+    return [(tuple(w.shape), str(w.dtype)) for w in layer.weights]
 
 
 def _identity_mlp(mlp):

@@ -135,3 +135,54 @@ def test_mixed_precision_stays_near_float32(build, images, randomised, tmp_path,
 def _shapes(model):
     found = model.inner(*model.inner_names)(np.zeros((2, *model.image_size, 3), np.float32))
     return {name: tuple(tensor.shape) for name, tensor in found.items()}
+
+
+ODD = {
+    "root alone": (ResNetStem(width=0.5), 2, (27, 33), (3, 4)),
+    "stages": (ResNetStem((1, 1, 1), width=0.5), 1, (33, 49), (3, 4)),
+    "cut off": (ResNetStem((1,), width=1.5), 3, (45, 50), (4, 4)),
+}
+
+
+@pytest.fixture(params=ODD)
+def odd(request, randomised):
+    """A hybrid of a fractional width, at a size that its strides do not divide."""
+    stem, patch, size, grid = ODD[request.param]
+    model = randomised(keras_vit.ViT(ViTSpec(patch, 48, 1, 3, 96, stem=stem), 5, size))
+    assert model.grid == grid
+    return model
+
+
+def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
+    images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
+    last = odd.layers[[layer.name for layer in odd.layers].index("patches") - 1].name
+    last = "gn_root" if last == "pool_root" else last
+    found = odd.inner(last, "patch_embeddings")(images)
+    x = np.asarray(found[last])
+    if last == "gn_root":
+        x = np.asarray(keras.layers.MaxPooling2D(3, 2, "same")(np.maximum(x, 0)))
+    stride, (height, width) = odd.spec.stem.stride, odd.image_size
+    assert x.shape[1:3] == (-(-height // stride), -(-width // stride))
+    patch, projection = odd.spec.patch_size, odd.get_layer("patch_encoder").projection
+    kernel = np.asarray(projection.kernel).reshape(patch, patch, -1, 48)
+    conv = keras.layers.Conv2D(48, patch, strides=patch)  # "valid", as the official embedding
+    conv.build(x.shape)
+    conv.set_weights([kernel, np.asarray(projection.bias)])
+    expected = np.asarray(conv(x))
+    assert expected.shape[1:3] == odd.grid
+    np.testing.assert_allclose(
+        np.asarray(found["patch_embeddings"]), expected.reshape(2, -1, 48), atol=1e-4, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("layout", ["weights.npz", "plain.npz"])
+def test_weights_of_odd_hybrids_round_trip(odd, tmp_path, layout, rng):
+    keras_vit.save_weights(odd, tmp_path / "weights.npz")
+    arrays = np.load(tmp_path / "weights.npz")
+    assert arrays["conv_root/kernel"].shape[-1] == 64 * odd.spec.stem.width
+    np.savez(tmp_path / "plain.npz", **arrays)  # without what only our files say
+    told = {} if layout == "weights.npz" else {"image_size": odd.image_size}
+    again = keras_vit.model_from_weights(tmp_path / layout, num_heads=3, **told)
+    assert (again.spec, again.image_size) == (odd.spec, odd.image_size)
+    images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(odd(images)), np.asarray(again(images)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViTSpec
-from keras_vit.specs import spec_from_dict
+from keras_vit.specs import as_size, spec_from_dict
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,8 @@ from keras_vit.specs import spec_from_dict
         ({"num_heads": 5}, "num_heads=5 does not divide hidden_dim=768; choose 4, 6, 8 or 12."),
         ({"depth": 0}, "depth must be a positive integer. Received: depth=0."),
         ({"depth": True}, "depth must be a positive integer"),
-        ({"patch_size": 16.0}, "patch_size must be a positive integer"),
+        ({"patch_size": 16.5}, "patch_size must be a positive integer"),
+        ({"patch_size": np.bool_(True)}, "patch_size must be a positive integer"),
         ({"pooling": "mean"}, "pooling must be one of token, gap, map, none. Received: .*'mean'"),
         ({"gelu": "relu"}, "gelu must be one of tanh, erf"),
         (
@@ -91,7 +93,10 @@ def test_specs_written_before_there_were_stems_still_load(small_spec):
     [
         (lambda: ResNetStem(3), "stages must be a tuple of integers. Received: stages=3"),
         (lambda: ResNetStem((3, 0)), "stages must be a positive integer. Received: stages=0"),
-        (lambda: ResNetStem(width=0.5), "width must be a positive integer"),
+        (lambda: ResNetStem(width=0.25), "a multiple of 32. Received: width=0.25, which makes 16"),
+        (lambda: ResNetStem(width=-1), "a multiple of 32"),
+        (lambda: ResNetStem(width="1"), "width must be a number"),
+        (lambda: ResNetSpec((1, 1, 1, 1), width=1.5), "width must be a positive integer"),
         (lambda: ResNetSpec((3, 4, 6)), r"layers must be four numbers. Received: .*\(3, 4, 6\)"),
         (lambda: ResNetSpec((3, 4, 6, "3")), "layers must be a positive integer"),
         (lambda: ResNetSpec.from_dict({"width": 1}), r"missing fields \['layers'\]"),
@@ -111,15 +116,47 @@ def test_stem_knows_its_stride_and_channels(stages, stride, channels):
     stem = ResNetStem(stages)
     assert (stem.stride, stem.channels) == (stride, channels)
     assert ResNetStem(stages, width=2).channels == 2 * channels
+    assert ResNetStem(stages, width=0.5).channels == channels // 2
+
+
+def test_a_width_is_what_its_channels_are():
+    assert ResNetStem(width=1.51) == ResNetStem(width=1.5)
+    assert ResNetStem(width=1.51).root_channels == 96
+    assert json.dumps(ResNetStem(width=1.0).to_dict()) == '{"stages": [], "width": 1}'
+
+
+def test_numpy_numbers_become_plain_ones(small_spec):
+    fields = {
+        "patch_size": np.int64(8),
+        "hidden_dim": np.float32(48),
+        "depth": 2.0,
+        "num_heads": np.uint8(3),
+        "mlp_dim": np.int32(112),
+        "dropout": np.float64(0.5),
+        "layer_norm_eps": np.float64(1e-6),
+    }
+    spec = ViTSpec(**fields, stem=ResNetStem((np.int64(1),), width=np.float32(0.5)))
+    plain = dataclasses.replace(small_spec, dropout=0.5, stem=ResNetStem((1,), width=0.5))
+    assert spec == plain
+    assert json.dumps(spec.to_dict()) == json.dumps(plain.to_dict())
+    how = Preprocessing(np.int64(8), np.int64(16), np.float64(0.5), mean=(np.float64(1),) * 3)
+    assert json.dumps(how.to_dict()) == json.dumps(
+        Preprocessing(8, 16, 0.5, mean=(1.0,) * 3).to_dict()
+    )
+    assert as_size(np.int32(8)) == as_size(np.array([8, 8])) == (8, 8)
+    assert {type(side) for side in as_size((np.int64(8), 9.0))} == {int}
 
 
 def test_grid_counts_the_stems_stride(small_spec):
     spec = dataclasses.replace(small_spec, patch_size=2, stem=ResNetStem((1, 1)))
     assert spec.stride == 16
     assert spec.grid((32, 64)) == (2, 4)
-    message = r"multiple of 16 \(patch_size=2, stem 8\). Received: 40 x 70; the nearest is 32 x 64"
+    # 5 x 9 positions of the stem; the patches cut off what is left.
+    assert spec.grid((40, 70)) == (2, 4)
+    assert spec.grid(9) == (1, 1)
+    message = r"at least 9 \(patch_size=2, stem 8\). Received: 8 x 32"
     with pytest.raises(UsageError, match=message):
-        spec.grid((40, 70))
+        spec.grid((8, 32))
 
 
 def test_unknown_and_missing_fields_are_named(small_spec):

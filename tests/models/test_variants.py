@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import inspect
 import re
 from typing import get_args
 
@@ -79,7 +81,7 @@ def test_every_variant_has_an_expected_count():
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_exact_parameter_count(name):
     with unallocated():
-        model = keras_vit.create_model(name)
+        model = keras_vit.create_model(name, image_size=224)
         assert model.count_params() == PARAMETERS[name]
     assert model.name == name.replace("+", "_")  # TensorFlow refuses it in scopes
     assert find_variant(model.name) == name
@@ -88,15 +90,13 @@ def test_exact_parameter_count(name):
 
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_exact_parameter_count_with_representation(name):
-    spec = models.vit.with_overrides(
-        VARIANTS[name], {"representation_dim": VARIANTS[name].hidden_dim}
-    )
+    spec = dataclasses.replace(VARIANTS[name], **{"representation_dim": VARIANTS[name].hidden_dim})
     assert parameter_count(spec, 21_843) == PRETRAINED[name]
 
 
 @pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
 def test_counting_by_names_is_counting_the_model(small_spec, pooling):
-    spec = models.vit.with_overrides(small_spec, {"pooling": pooling, "representation_dim": 20})
+    spec = dataclasses.replace(small_spec, **{"pooling": pooling, "representation_dim": 20})
     model = keras_vit.ViT(spec, 5, (16, 24))
     assert parameter_count(spec, 5, (16, 24)) == model.count_params()
 
@@ -105,7 +105,7 @@ def test_counting_by_names_is_counting_the_model(small_spec, pooling):
 @pytest.mark.parametrize("pooling", ["token", "gap"])
 def test_counting_by_names_knows_every_kind_of_positions(small_spec, kind, pooling):
     changes = {"pooling": pooling, "position_embedding": kind, "stem": ResNetStem((1, 1))}
-    spec = models.vit.with_overrides(small_spec, {**changes, "patch_size": 1})
+    spec = dataclasses.replace(small_spec, **{**changes, "patch_size": 1})
     model = keras_vit.ViT(spec, 5, (16, 24))
     assert parameter_count(spec, 5, (16, 24)) == model.count_params()
 
@@ -176,8 +176,76 @@ def test_unrelated_name_lists_all():
 def test_overrides_reach_the_spec():
     model = keras_vit.ViT_Pico4(2, 16, pooling="gap", dropout=0.2)
     assert (model.spec.pooling, model.spec.dropout) == ("gap", 0.2)
-    with pytest.raises(keras_vit.UsageError, match="no field 'droput'; did you mean dropout"):
-        keras_vit.ViT_Pico4(2, 16, droput=0.2)
+
+
+def test_the_smallest_model_is_for_tiny_images():
+    assert keras_vit.ViT_Pico4(2).image_size == (32, 32)
+    assert keras_vit.create_model("ViT-Pico_4", 2, 16).image_size == (16, 16)
+
+
+ARGUMENTS = ["num_classes", "image_size", "preprocessing", "labels", "head_bias", "dtype", "name"]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "meant"),
+    [
+        ("classes", "num_classes"),
+        ("droput", "dropout"),
+        ("image_sise", "image_size"),
+        ("include_top", r"num_classes \(0 for no head\)"),
+        ("input_shape", "image_size"),
+        ("label", "labels"),
+        ("optimizer", None),
+    ],
+)
+def test_an_unknown_keyword_names_the_nearest_and_lists_all(small_spec, tmp_path, keyword, meant):
+    keras_vit.save_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "w.npz")
+    bit = keras_vit.ResNetSpec((1, 1, 1, 1))
+    constructors = {
+        "ViT": lambda **keywords: keras_vit.ViT(small_spec, 2, 16, **keywords),
+        "ViT-Ti_16": lambda **keywords: keras_vit.ViT_Ti16(**keywords),
+        "ViT-B_16": lambda **keywords: keras_vit.create_model("B/16", **keywords),
+        "model_from_weights": lambda **keywords: keras_vit.model_from_weights(
+            tmp_path / "w.npz", **keywords
+        ),
+    }
+    if keyword != "droput":
+        constructors["BiT"] = lambda **keywords: keras_vit.BiT(bit, 2, 16, **keywords)
+    for name, build in constructors.items():
+        with pytest.raises(keras_vit.UsageError) as raised:
+            build(**{keyword: 5})
+        message = str(raised.value)
+        suggestion = rf"\. Did you mean {meant}[^.]*\?" if meant else r"\."
+        assert re.match(rf"{name} has no argument '{keyword}'{suggestion} Arguments: ", message)
+        listed = message.split("Arguments: ")[1]
+        assert all(
+            argument in listed for argument in [*ARGUMENTS, "width" if name == "BiT" else "dropout"]
+        )
+
+
+def test_arguments_after_the_image_size_are_keywords(small_spec):
+    functions = [keras_vit.ViT, keras_vit.BiT, keras_vit.create_model, keras_vit.ViT_B16]
+    for function in [*functions, keras_vit.model_from_weights]:
+        parameters = list(inspect.signature(function).parameters.values())
+        last = [p.name for p in parameters].index("image_size")
+        assert {p.kind for p in parameters[last + 1 : -1]} == {inspect.Parameter.KEYWORD_ONLY}
+    with pytest.raises(TypeError):
+        keras_vit.ViT(small_spec, 2, 16, None)
+
+
+def test_every_constructor_reaches_the_head_bias_the_policy_and_the_name(small_spec, tmp_path):
+    keras_vit.save_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "w.npz")
+    chosen = {"head_bias": -10.0, "dtype": "mixed_bfloat16", "name": "mine"}
+    for model in (
+        keras_vit.ViT(small_spec, 3, 16, **chosen),
+        keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), 3, 16, **chosen),
+        keras_vit.ViT_Pico4(3, **chosen),
+        keras_vit.create_model("ViT-Pico_4", 3, **chosen),
+        keras_vit.model_from_weights(tmp_path / "w.npz", 3, **chosen),
+    ):
+        np.testing.assert_array_equal(np.asarray(model.get_layer("head").bias), -10)
+        assert model.name == "mine"
+        assert model.dtype_policy.name == "mixed_bfloat16"
 
 
 def test_classes_are_read_from_the_file(tmp_path, randomised):

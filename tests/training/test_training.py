@@ -22,6 +22,7 @@ from keras_vit._keras import keras
 from keras_vit.data import Source, load, open_source, split_source, training_batches
 from keras_vit.specs import VARIANTS
 from keras_vit.training import RECIPES, Recipe, fit, train
+from keras_vit.training.callbacks import StopAfter
 from keras_vit.training.durations import to_steps
 from keras_vit.training.optimisers import optimizer, schedule
 
@@ -461,3 +462,13 @@ def _tensor(array):
     import tensorflow as tf
 
     return tf.constant(array)
+
+
+@pytest.mark.parametrize("per_execution", [1, 4])
+def test_training_ends_with_the_execution_that_reaches_the_steps(per_execution):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=per_execution)
+    examples = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    # 8 steps an epoch: the tenth is in the middle of the second, and 4 does not divide it.
+    model.fit(*examples, batch_size=1, epochs=9, callbacks=[StopAfter(10)], verbose=0)
+    assert int(model.optimizer.iterations) == {1: 10, 4: 12}[per_execution]

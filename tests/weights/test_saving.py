@@ -37,7 +37,7 @@ def build(spec, classes=5):
     model_class = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
     how = keras_vit.Preprocessing(32, 48, 0.9, "bicubic", (120.0, 115.0, 100.0), (60.0, 58.0, 57.0))
     labels = [f"class {i}" for i in range(classes)]
-    return model_class(spec, classes, (32, 48), how, labels=labels)
+    return model_class(spec, classes, (32, 48), preprocessing=how, labels=labels)
 
 
 def assert_same(one, other):
@@ -174,7 +174,7 @@ def test_files_of_another_model_under_the_same_name_go(tmp_path):
     keras_vit.save_weights(stretched, path, "transformers")
     assert (tmp_path / "preprocessor_config.json").exists()
     how = keras_vit.Preprocessing(32, 32, crop=0.875)
-    keras_vit.save_weights(keras_vit.ViT(VIT, 5, 32, how), path, "transformers")
+    keras_vit.save_weights(keras_vit.ViT(VIT, 5, 32, preprocessing=how), path, "transformers")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     # timm has names for its hybrids' patches, and none for this one's.
     spec = dataclasses.replace(VIT, patch_size=4, stem=keras_vit.ResNetStem())

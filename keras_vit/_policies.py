@@ -1,0 +1,50 @@
+"""Dtype policies in both flavours of Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY, keras
+
+
+@contextmanager
+def dtype_policy(dtype: Any) -> Iterator[None]:
+    """Layers made in here have this policy unless they are told another; None changes nothing.
+
+    Args:
+        dtype: a name such as "mixed_bfloat16", a policy, or what `serialized_policy` returned.
+
+    Raises:
+        UsageError: Keras knows no such policy.
+    """
+    if dtype is None:
+        yield
+        return
+    before = keras.mixed_precision.global_policy() if LEGACY else keras.config.dtype_policy()
+    try:
+        keras.mixed_precision.set_global_policy(_policy(dtype))
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            "dtype must be a policy or the name of one, such as mixed_bfloat16. "
+            f"Received: dtype={dtype!r}."
+        ) from error
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+
+
+def serialized_policy(policy: Any) -> Any:
+    """A policy as plain values: its name, or a dict for a policy that is more than a name."""
+    if LEGACY or type(policy) is keras.DTypePolicy:
+        return policy.name
+    return keras.dtype_policies.serialize(policy)
+
+
+def _policy(dtype: Any) -> Any:
+    if LEGACY:
+        return keras.mixed_precision.Policy(dtype) if isinstance(dtype, str) else dtype
+    return keras.dtype_policies.get(dtype)

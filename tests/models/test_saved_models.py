@@ -1,0 +1,225 @@
+"""What saving and loading must keep: policy, trainability, the optimiser, and so the losses."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import ResNetSpec, ResNetStem, ViTSpec, layers
+from keras_vit._keras import LEGACY, keras
+from keras_vit.evaluation.attention import attention_maps
+from keras_vit.models.image_model import InnerOutputs
+
+VIT = ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=24)
+HYBRID = ViTSpec(1, 16, 1, 2, 24, "map", stem=ResNetStem((1,), width=0.5))
+# HDF5 has names of classes without their package.
+OUR_CLASSES = {"ViT": keras_vit.ViT, "InnerOutputs": InnerOutputs}
+
+
+def only_the_head(model):
+    for layer in model.layers:
+        layer.trainable = layer.name == "head"
+
+
+def parts_of_blocks(model):
+    model.get_layer("patch_encoder").trainable = False
+    block = model.get_layer("encoderblock_0")
+    block.attention.query.trainable = False
+    block.norm_mlp.trainable = False
+
+
+def all_but_parts_of_blocks(model):
+    only_the_head(model)
+    model.get_layer("encoderblock_0").trainable = True
+    model.get_layer("encoderblock_0").mlp.trainable = False
+
+
+def everything(model):
+    model.trainable = False
+
+
+# HDF5 loses the optimiser of every functional model in Keras 3, and any loss scale in tf_keras.
+TRAINED = [
+    ("float32", None, "keras"),
+    ("mixed_bfloat16", parts_of_blocks, "keras"),
+    ("mixed_float16", only_the_head, "keras"),
+    *([("mixed_bfloat16", parts_of_blocks, "h5")] if LEGACY else []),
+]
+FROZEN = [only_the_head, parts_of_blocks, all_but_parts_of_blocks, everything]
+
+
+@pytest.fixture
+def reloaded(tmp_path):
+    """Saves a model in a format and loads it."""
+
+    def save_and_load(model, suffix="keras"):
+        path = tmp_path / f"model.{suffix}"
+        model.save(path)
+        return keras.models.load_model(path, OUR_CLASSES if suffix == "h5" else None)
+
+    return save_and_load
+
+
+def compiled(model):
+    optimizer = keras.optimizers.Adam(1e-2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=optimizer, loss=loss, run_eagerly=True)
+    return model
+
+
+def losses(model, rng, steps=3):
+    images = rng.normal(size=(4 * steps, *model.image_size, 3)).astype(np.float32)
+    targets = np.arange(len(images)) % 3
+    record = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: found.append(float(logs["loss"]))
+    )
+    found = []
+    model.fit(images, targets, batch_size=4, shuffle=False, verbose=0, callbacks=[record])
+    return found
+
+
+@pytest.mark.parametrize(("policy", "freeze", "suffix"), TRAINED)
+def test_training_goes_on_as_if_never_saved(reloaded, rng, suffix, policy, freeze):
+    model = keras_vit.ViT(VIT, 3, 16, dtype=policy)
+    if freeze is not None:
+        freeze(model)
+    compiled(model)
+    losses(model, rng)
+    again = reloaded(model, suffix)
+    again.run_eagerly = True  # tf_keras does not save it
+    assert [v.name for v in again.trainable_variables] == [
+        v.name for v in model.trainable_variables
+    ]
+    state = [np.asarray(v) for v in _state(model.optimizer)]
+    for expected, found in zip(state, _state(again.optimizer), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), expected)
+    found, expected = (losses(m, np.random.default_rng(5)) for m in (again, model))
+    assert found == expected
+
+
+@pytest.mark.parametrize("freeze", FROZEN)
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
+def test_a_loaded_model_trains_what_the_saved_one_did(reloaded, freeze, suffix):
+    model = keras_vit.ViT(VIT, 3, 16)
+    freeze(model)
+    again = reloaded(model, suffix)
+    assert _trainable(again) == _trainable(model)
+    assert len(again.trainable_weights) == len(model.trainable_weights)
+    for one, other in zip(model.layers, again.layers, strict=True):
+        assert (one.name, one.trainable) == (other.name, other.trainable)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float32"])
+@pytest.mark.parametrize(("kind", "spec"), [("ViT", VIT), ("ViT", HYBRID), ("BiT", None)])
+def test_the_policy_reaches_every_layer_and_stays(reloaded, policy, kind, spec):
+    spec = spec or ResNetSpec((1, 1, 1, 1))
+    other = "float32" if policy != "float32" else "mixed_bfloat16"
+    keras.mixed_precision.set_global_policy(other)
+    try:
+        model = getattr(keras_vit, kind)(spec, 3, (16, 24), dtype=policy)
+        again = reloaded(model)
+        named = keras_vit.ViT(VIT, 3, 16)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert named.dtype_policy.name == other
+    for built in (model, again):
+        assert built.dtype_policy.name == policy
+        found = {layer.name: layer.dtype_policy.name for layer in _every_layer(built)}
+        assert found.pop("head") == "float32"
+        assert set(found.values()) == {policy}
+
+
+def test_a_policy_object_is_as_good_as_its_name():
+    model = keras_vit.ViT(VIT, 3, 16, dtype=keras.mixed_precision.Policy("mixed_bfloat16"))
+    assert model.get_layer("encoderblock_0").attention.query.compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat17", 5])
+def test_an_unknown_policy_is_refused(dtype):
+    with pytest.raises(keras_vit.UsageError, match="dtype must be a policy or the name of one"):
+        keras_vit.ViT(VIT, 3, 16, dtype=dtype)
+
+
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
+def test_inner_outputs_survive_saving(reloaded, randomised, rng, suffix):
+    model = randomised(keras_vit.ViT(VIT, 3, (16, 24), dtype="mixed_bfloat16"))
+    inner = model.inner("patch_embeddings", "attention_0", "encoderblock_0", "encoded")
+    again = reloaded(inner, suffix)
+    images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+    expected, found = inner(images), again(images)
+    assert sorted(found) == sorted(expected)
+    for name in expected:
+        assert found[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(_array(found[name]), _array(expected[name]))
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
+@pytest.mark.parametrize("spec", [VIT, HYBRID, ResNetSpec((1, 1, 1, 1))])
+def test_a_quantised_model_predicts_and_is_not_taken_for_floats(spec, randomised, rng, tmp_path):
+    kind = keras_vit.BiT if isinstance(spec, ResNetSpec) else keras_vit.ViT
+    model = randomised(kind(spec, 3, (16, 24)))
+    images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+    expected = model.predict(images, verbose=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.quantize("int8")
+    ours = [n for n in layers.__all__ if any(f"Layer {n} " in str(w.message) for w in caught)]
+    assert not ours
+    found = model.predict(images, verbose=0)
+    assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+    with pytest.raises(keras_vit.UsageError, match=r"Keras has quantised .*/kernel \(int8\)"):
+        keras_vit.save_weights(model, tmp_path / "weights.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_functions_say_what_to_do_with_a_clone(tmp_path):
+    model = keras_vit.ViT(VIT, 3, 16, labels=["a", "b", "c"])
+    clone = keras.models.clone_model(model, clone_function=_copy)
+    images = np.zeros((1, 16, 16, 3), np.uint8)
+    for use in (
+        lambda: keras_vit.load_weights(clone, tmp_path / "weights.npz"),
+        lambda: keras_vit.save_weights(clone, tmp_path / "weights.npz"),
+        lambda: keras_vit.preprocess(images, clone),
+        lambda: keras_vit.decode_predictions(np.zeros((1, 3)), clone),
+        lambda: attention_maps(clone, images),
+    ):
+        with pytest.raises(keras_vit.UsageError, match=r"Functional.*model\.get_config\(\)"):
+            use()
+    assert not list(tmp_path.iterdir())
+    copy = type(model).from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    assert (copy.spec, copy.labels) == (model.spec, model.labels)
+
+
+def test_configurations_written_before_policies_still_load():
+    config = keras_vit.ViT(VIT, 3, 16).get_config()
+    for field in ("dtype", "frozen"):
+        del config[field]
+    model = keras_vit.ViT.from_config(config)
+    assert (model.spec, model.dtype_policy.name) == (VIT, "float32")
+    assert len(model.trainable_weights) == len(model.weights)
+
+
+def _copy(layer):
+    return type(layer).from_config(layer.get_config())
+
+
+def _array(x):
+    return np.asarray(keras.backend.cast(x, "float32") if LEGACY else keras.ops.cast(x, "float32"))
+
+
+def _state(optimizer):
+    return optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+
+
+def _trainable(model):
+    chosen = {id(v) for v in model.trainable_variables}
+    return [id(v) in chosen for v in model.weights]
+
+
+def _every_layer(model):
+    layers = [x for x in model._flatten_layers() if not isinstance(x, keras.Model)]
+    return [x for x in layers if not isinstance(x, keras.layers.InputLayer)]
