@@ -70,9 +70,9 @@ class Noted(deploy.Converter):
 
     calibrations: ClassVar[list] = []
 
-    def __init__(self, model, precisions, options, calibration):
+    def __init__(self, model, precisions, options, calibration, *rest):
         self.calibrations.append(calibration)
-        super().__init__(model, precisions, options, calibration)
+        super().__init__(model, precisions, options, calibration, *rest)
 
 
 @pytest.fixture
