@@ -93,7 +93,7 @@ def main(arguments: Arguments) -> None:
     _files.write_json(out / "table.json", record)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
     if record["refused"]:
-        raise RefusedError("\n".join(record["refused"]))
+        raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))
 
 
 def _wanted(method, arguments):
@@ -143,9 +143,9 @@ def _table(rows: list[dict]) -> str:
                 f"{row['bytes'] / 1024:,.0f}",
                 f"{row['deflated'] / 1024:,.0f}",
                 f"{row['deflated_ratio']:.3f}",
-                f"{row['sparsity']:.1%}",
-                f"{row['distinct']}",
-                f"{row['latency_ratio']:.2f}",
+                f"{row['compression']['sparsity']:.1%}",
+                f"{row['compression']['distinct']}",
+                f"{row['compression']['latency_ratio']:.2f}",
             ]
             for row in rows
         ],

@@ -56,9 +56,9 @@ class Arguments:
     out: Path | None = None
     """Where the bundles go, a folder for each precision; default: export/ in the run folder."""
     images: int = 500
-    """At most this many images are compared, evenly chosen: a run's held-out ones."""
+    """At most this many are compared: a run's held-out images. auto chooses on as many others."""
     calibrate: int = 32
-    """At most this many images measure ranges, evenly chosen: a run's training ones."""
+    """At most this many other images measure ranges: a run's training ones."""
     threads: tuple[int, ...] = (1, 2)
     """Of the interpreter, when latency is measured; one number or several."""
 
@@ -123,6 +123,8 @@ def main(arguments: Arguments) -> None:
         measured = deploy.measure(files, sorted(set(arguments.threads)))
         deploy.write_report(out, written, measured, refused)
         print(f"\n{_command.table(*deploy.table(written, measured))}\n")
+        for line in deploy.notes(written):
+            print(line)
         print(f"bundles: {', '.join(str(out / name) for name in written)}")
         print(f"card:    {out / 'card.md'}")
     if refused:

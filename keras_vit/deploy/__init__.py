@@ -2,15 +2,14 @@
 
 from keras_vit.deploy.auto import choose_float_layers
 from keras_vit.deploy.blocks import first_difference, layer_differences
-from keras_vit.deploy.bundle import read_bundle, write_bundle
+from keras_vit.deploy.bundle import read_bundle, weights_sha256, write_bundle
+from keras_vit.deploy.card import notes
 from keras_vit.deploy.convert import Converter, to_tflite
 from keras_vit.deploy.export import (
     CALIBRATED,
     check,
-    expected_scores,
     export_tflite,
     judge,
-    predict,
     to_pixels,
 )
 from keras_vit.deploy.inspection import Inspection, inspect_file
@@ -19,6 +18,7 @@ from keras_vit.deploy.measure import Measured, latencies, measure
 from keras_vit.deploy.opened_bundle import OpenedBundle, open_bundle
 from keras_vit.deploy.parity import ParityError, Verdict, compare
 from keras_vit.deploy.quantize import PRECISIONS, precision_of, quantizable_layers
+from keras_vit.deploy.reference import expected_scores, predict
 from keras_vit.deploy.report import table, write_report
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.runtimes import check_runtime, runtime_floor
@@ -48,6 +48,7 @@ __all__ = [
     "layer_differences",
     "lint",
     "measure",
+    "notes",
     "open_bundle",
     "precision_of",
     "predict",
@@ -57,6 +58,7 @@ __all__ = [
     "table",
     "to_pixels",
     "to_tflite",
+    "weights_sha256",
     "write_bundle",
     "write_report",
 ]

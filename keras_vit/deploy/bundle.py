@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -18,7 +17,9 @@ from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.export import Exported, to_pixels
 from keras_vit.deploy.runner import Runner
+from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
+from keras_vit.weights.names import weight_names
 
 FORMAT = 1
 
@@ -35,6 +36,7 @@ def write_bundle(
     recipe: dict[str, Any] | None = None,
     max_drop: float | None = None,
     parameters: int | None = None,
+    weights: str | None = None,
 ) -> dict[str, Any]:
     """Checks and writes a bundle; a killed process leaves the old folder or the new one.
 
@@ -51,6 +53,7 @@ def write_bundle(
         recipe: what `auto` chose, for recipe.json.
         max_drop: points of accuracy that it may lose: see `Verdict.check`.
         parameters: how many the Keras model has.
+        weights: `weights_sha256` of the Keras model; bundles share a card only where it is equal.
 
     Returns:
         What model.json says.
@@ -73,11 +76,12 @@ def write_bundle(
         how |= {"mean": 0.0, "scale": 1.0}
     inspection = exported.inspection.to_dict()
     delegation = {k: inspection.pop(k) for k in ("nodes", "delegated", "partitions", "undelegated")}
-    verdict = dataclasses.asdict(exported.verdict)
+    verdict = exported.verdict.to_dict(max_drop)
     description = {
         "format": FORMAT,
         "model": model_name,
         "parameters": parameters,
+        "weights_sha256": weights,
         "precision": exported.verdict.precision,
         "input": _tensor(runner.input) | {"channels": "RGB", **how},
         "output": _tensor(runner.output) | {"kind": options.output, "classes": len(labels)},
@@ -87,6 +91,7 @@ def write_bundle(
         **inspection,
         "delegation": delegation,
         "float_layers": list(exported.float_layers),
+        "chosen_on": recipe and recipe.get("chosen_on"),
         "blocks": exported.differences,
         "calibration": _calibration(calibration),
         "parity": {"images_from": parity_images, **verdict},
@@ -113,6 +118,20 @@ def write_bundle(
             _files.write_json(temporary / "recipe.json", recipe)
         _files.write_json(temporary / "model.json", description)
     return description
+
+
+def weights_sha256(model: ImageModel) -> str:
+    """A hash of a model's weights: their official names, shapes and float32 values, in order.
+
+    The same for the same weights in both flavours of Keras and on every backend; one weight is in
+    memory at a time.
+    """
+    digest = hashlib.sha256()
+    for name in weight_names(model.spec, model.num_classes, model.image_size):
+        array = np.ascontiguousarray(name.variable(model), "<f4")
+        digest.update(f"{name.key} {array.shape}\n".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
 
 
 def check_replaceable(folder: str | os.PathLike) -> None:

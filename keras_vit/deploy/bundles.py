@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,19 +14,20 @@ from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.auto import BASE, choose_float_layers
 from keras_vit.deploy.blocks import first_difference, layer_differences
-from keras_vit.deploy.bundle import check_replaceable, write_bundle
+from keras_vit.deploy.bundle import check_replaceable, weights_sha256, write_bundle
+from keras_vit.deploy.choosing import spread
 from keras_vit.deploy.convert import Converter
 from keras_vit.deploy.export import (
     Exported,
     check,
     compared,
-    expected_scores,
     judge,
     to_pixels,
 )
 from keras_vit.deploy.graph import GraphOptions
 from keras_vit.deploy.parity import ParityError, check_reference
 from keras_vit.deploy.quantize import check_layers, for_runtime, precision_of
+from keras_vit.deploy.reference import expected_scores
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.runtimes import check_version
 from keras_vit.deploy.subject import Subject
@@ -46,7 +47,7 @@ class Demands:
         max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
             0.5, of int4 1.5.
         min_runtime: the oldest runtime that must run them; None for any.
-        images: at most this many are compared.
+        images: at most this many are compared; auto chooses on as many others.
         calibrate: at most this many measure ranges.
 
     Raises:
@@ -100,12 +101,12 @@ def export_bundles(
     if recipe is not None and "auto" not in folders:
         raise UsageError(f"a recipe is for auto. Received: quantize={', '.join(folders)}.")
     chosen = None if recipe is None else _read_recipe(recipe, subject.name)
-    parameters = subject.model.count_params()
+    parameters, weights = subject.model.count_params(), weights_sha256(subject.model)
     refused = dict(_too_new(folders, demands.min_runtime))
     names = [name for name in folders if _precision(name) not in refused]
     if not names:
         return {}, refused
-    making = _making(subject, names, options, demands, say)
+    making = _making(subject, names, options, demands, chosen is None, say)
     if chosen is not None:
         check_layers(making.converter.float_file(BASE), chosen["float_layers"])
     written = {}
@@ -129,6 +130,7 @@ def export_bundles(
             found,
             demands.max_drop,
             parameters,
+            weights,
         )
     return written, refused
 
@@ -138,23 +140,39 @@ def _making(
     names: list[str],
     options: GraphOptions,
     demands: Demands,
+    search: bool,
     say: Callable[[str], None],
 ) -> _Making:
-    inputs, targets = subject.comparison(demands.images)
-    calibration = subject.calibration(demands.calibrate)
-    if options.input == "uint8":
-        inputs, calibration = (
-            x if x is None else to_pixels(x, subject.preprocessing) for x in (inputs, calibration)
-        )
-    images_from = f"{len(inputs)} {subject.images_from}"
-    say(f"Keras on {images_from}")
-    expected = expected_scores(subject.model, inputs, options.output)
-    check_reference(expected)
+    def given(images: np.ndarray | None) -> np.ndarray | None:
+        if images is None or options.input == "float32":
+            return images
+        return to_pixels(images, subject.preprocessing)
+
+    def reference(images: np.ndarray, targets: np.ndarray | None, images_from: str) -> _Reference:
+        inputs, images_from = given(images), f"{len(images)} {images_from}"
+        say(f"Keras on {images_from}")
+        expected = expected_scores(subject.model, inputs, options.output)
+        check_reference(expected)
+        return _Reference(inputs, expected, targets, images_from)
+
+    judged = reference(*subject.comparison(demands.images), subject.images_from)
+    chosen_on = None
+    if "auto" in names and search:
+        chosen_on = reference(*subject.choosing(demands.images), subject.chosen_from)
     bases = [BASE if name == "auto" else name for name in names]
+    calibration = given(subject.calibration(demands.calibrate))
     converter = Converter(subject.model, bases, options, calibration, demands.min_runtime)
     subject.model = None
-    origin = {"model": subject.name, "chosen_on": images_from}
-    return _Making(converter, inputs, expected, targets, demands, say, origin)
+    return _Making(converter, judged, chosen_on, demands, say, subject.name)
+
+
+class _Reference(NamedTuple):
+    """Images, what Keras says to them, and their classes if known."""
+
+    inputs: np.ndarray
+    expected: np.ndarray
+    targets: np.ndarray | None
+    images_from: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,12 +180,11 @@ class _Making:
     """What the files of one export share."""
 
     converter: Converter
-    inputs: np.ndarray
-    expected: np.ndarray
-    targets: np.ndarray | None
+    judged: _Reference
+    chosen_on: _Reference | None
     demands: Demands
     say: Callable[[str], None]
-    origin: dict[str, str]
+    model: str
 
     def export(
         self, name: str, recipe: dict[str, Any] | None
@@ -177,31 +194,30 @@ class _Making:
         kept = chosen["float_layers"] if chosen else ()
         content = self.converter(_base(name), kept)
         options = self.converter.options
-        exported = judge(
-            _precision(name), content, options, self.inputs, self.expected, self.targets, kept
-        )
+        exported = judge(_precision(name), content, options, *self.judged[:3], kept)
         blocks, layers = self.differences(name, content)
         exported = dataclasses.replace(exported, differences=blocks)
         try:
             check(exported, self.demands.max_drop, self.demands.min_runtime)
         except ParityError as error:
-            raise ParityError(f"{error}{_place(layers)}") from None
+            raise ParityError(f"{error}{_place(layers)}{_choice(chosen)}") from None
         return exported, chosen
 
     def search(self) -> dict[str, Any]:
         def holds(content: bytes) -> bool:
             runner, options = Runner(content), self.converter.options
-            given = (self.inputs, self.expected, self.targets)
             try:
-                compared("auto", runner, options, *given).check(self.demands.max_drop)
+                verdict = compared("auto", runner, options, *self.chosen_on[:3])
+                verdict.check(self.demands.max_drop)
             except ParityError:
                 return False
             return True
 
-        few = self.converter.calibration
-        few = self.inputs[:_RANKED] if few is None else few[:_RANKED]
+        inputs = self.chosen_on.inputs
+        few = inputs[spread(_RANKED, len(inputs))]
         choice = choose_float_layers(self.converter, few, holds, self.say)
-        found = choice.to_dict() | self.origin
+        origin = {"model": self.model, "chosen_on": self.chosen_on.images_from}
+        found = choice.to_dict() | origin
         return {field: found[field] for field in ("format", *_RECIPE)}
 
     def differences(self, name: str, content: bytes) -> tuple[dict[str, float], dict[str, float]]:
@@ -209,7 +225,7 @@ class _Making:
         reference = self.converter.float_file(_base(name))
         if _precision(name) == "float32" or len(reference) > _LARGEST_COMPARED:
             return {}, {}
-        return layer_differences(reference, content, self.inputs[:_WATCHED])
+        return layer_differences(reference, content, self.judged.inputs[:_WATCHED])
 
 
 def _base(name: str) -> str:
@@ -238,6 +254,16 @@ def _place(differences: dict[str, float]) -> str:
     return (
         f" Its layers differ from the float file's by more than a tenth from {first} on, most "
         f"in {worst} ({differences[worst]:.0%})."
+    )
+
+
+def _choice(recipe: dict[str, Any] | None) -> str:
+    """What auto had chosen, in words."""
+    if recipe is None:
+        return ""
+    return (
+        f" auto left {len(recipe['float_layers'])} layers float, chosen on {recipe['chosen_on']}: "
+        "with more --images it chooses better."
     )
 
 

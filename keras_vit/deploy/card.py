@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_vit.deploy.measure import Measured
+from keras_vit.deploy.parity import Verdict
 from keras_vit.deploy.quantize import PRECISIONS
 
 Descriptions = dict[str, dict[str, Any]]
@@ -53,6 +54,11 @@ def card(
     told = {title: lines for title, lines in sections.items() if lines}
     body = [line for title, lines in told.items() for line in ["", f"## {title}", "", *lines]]
     return "\n".join([*head, *body, ""])
+
+
+def notes(descriptions: Descriptions) -> list[str]:
+    """What the labels prove of the files and what they leave open; files that share it, in one."""
+    return [line.removeprefix("- ") for line in _each("Accuracy", descriptions, _proof)]
 
 
 def code(text: Any) -> str:
@@ -102,13 +108,16 @@ def _data(descriptions: Descriptions) -> list[str]:
     return [
         *_each("Compared on", descriptions, _compared),
         *_each("Labels", descriptions, _labels),
+        *_each("Accuracy", descriptions, _proof),
         *_each("Calibrated on", descriptions, _calibration),
     ]
 
 
 def _compared(description: dict[str, Any]) -> str:
     parity = description["parity"]
-    return f"{code(parity.get('images_from', 'unknown'))}, {parity['images']:,} of them"
+    text = f"{code(parity.get('images_from', 'unknown'))}, {parity['images']:,} of them"
+    tokens = parity.get("comparisons") or parity["images"]
+    return text if tokens == parity["images"] else f"{text}, {tokens:,} tokens in all"
 
 
 def _labels(description: dict[str, Any]) -> str:
@@ -116,6 +125,13 @@ def _labels(description: dict[str, Any]) -> str:
     if accuracy is None:
         return "none, so accuracy is not known; agreement is with the Keras model"
     return f"known; the Keras model is right on {accuracy:.2%}"
+
+
+def _proof(description: dict[str, Any]) -> str:
+    parity = description["parity"]
+    if parity.get("lost") is None:
+        return ""
+    return "; ".join(Verdict.from_dict(parity).notes(parity["max_drop"]))
 
 
 def _calibration(description: dict[str, Any]) -> str:
@@ -156,9 +172,11 @@ def _legend(header: list[str], measured: dict[str, Measured]) -> list[str]:
     runs = sorted({entry.runs for m in measured.values() for entry in m.latency})
     words = {
         "drop": "accuracy that the Keras model has more, in points of a hundred",
-        "agreement": "share of the images on which the file and Keras name the same class",
-        "worst": "largest difference of any score from Keras', as a share of the scores' scale",
-        "cosine": "of the file's scores and Keras', the least of any image",
+        "drop, 95%": "a larger drop than this is excluded with a confidence of 95% (Tango's score "
+        "interval for paired outcomes)",
+        "agreement": "fraction of the images on which the file and Keras name the same class",
+        "worst": "largest difference of any score from Keras', as a fraction of the scores' scale",
+        "cosine": "of the file's scores and Keras', the smallest of all images",
         "zipped": "MiB in a zip file or an APK (zlib, level 6)",
         "p90": "nine of ten runs were quicker; the median stands before it. One image, all files "
         f"in turn, {' to '.join(f'{n:,}' for n in dict.fromkeys(runs[:1] + runs[-1:]))} runs",
@@ -182,7 +200,8 @@ def _recipe(description: dict[str, Any]) -> str:
     precision = description["precision"]
     known = {p.name: p.summary for p in PRECISIONS.values()}
     known["auto"] = (
-        "int8, with as few layers left float as its budget needs, chosen on the compared images"
+        "int8, with as few layers left float as its budget needs, chosen on "
+        f"{code(description.get('chosen_on') or 'unknown images')}"
     )
     text = known.get(precision, code(precision))
     if kept := description.get("float_layers"):

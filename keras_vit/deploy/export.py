@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,9 @@ import numpy as np
 
 from keras_vit import _checks, _files
 from keras_vit._errors import UsageError
-from keras_vit.data.preprocessing import normalise
+from keras_vit.deploy.choosing import coarse_noise, divided, spread
 from keras_vit.deploy.convert import (
     Converter,
-    backbone,
     check_convertible,
     preprocessing_of,
 )
@@ -29,12 +30,15 @@ from keras_vit.deploy.inspection import Inspection, inspect_file
 from keras_vit.deploy.kernels import runtime_tolerance
 from keras_vit.deploy.parity import Verdict, check_reference, compare
 from keras_vit.deploy.quantize import precision_of
+from keras_vit.deploy.reference import expected_scores
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.runtimes import check_runtime
 from keras_vit.deploy.saved_model import input_shape
 from keras_vit.specs import Preprocessing
 
 CALIBRATED = 32  # images that measure ranges: more hardly move the extremes
+# Of an iterable, which may have no end, at most so many images are read: a minute of decoding.
+_MOST_READ = 10_000
 
 
 def export_tflite(
@@ -60,10 +64,12 @@ def export_tflite(
         quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
         representative_data: inputs as the model takes them, preprocessed: an array
             (n, height, width, 3), with its integer labels a tuple (images, labels), or an iterable
-            or tf.data.Dataset of such batches. The first 32 measure ranges of activations, all are
-            compared. Without it seeded noise is compared, a weaker check than real images, and
-            precisions that need ranges are refused.
-        max_images: how many of them are used.
+            or tf.data.Dataset of such batches. Half of them, at most 32, measure ranges of
+            activations, and others are compared, both chosen from all over the data. Of an
+            iterable the first 10,000 images are read, so it may go on for ever. Without any seeded
+            noise is compared, a weaker check than real images, and precisions that need ranges are
+            refused.
+        max_images: how many of them are compared at most.
         input: "float32", as Keras takes it, or "uint8": RGB pixels, scaled inside the file.
         output: "logits", "probabilities" or "features"; with layers of others after ours, what
             these give is what the file gives.
@@ -74,7 +80,8 @@ def export_tflite(
             None for any.
 
     Returns:
-        The comparison: agreement, largest difference and so on.
+        The comparison: agreement, largest difference and so on; its `notes()` say what the images
+        prove and what they leave open.
 
     Raises:
         ParityError: the file differs by more than its precision explains; none is written.
@@ -93,11 +100,14 @@ def export_tflite(
         raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
-    inputs, targets = _inputs(model, representative_data, max_images)
-    given = inputs if input == "float32" else to_pixels(inputs, preprocessing_of(model))
+    integers = precision.name not in ("float32", "float16")
+    given, targets, calibration = _parts(model, representative_data, max_images, integers)
+    if input == "uint8":
+        how = preprocessing_of(model)
+        given = to_pixels(given, how)
+        calibration = None if calibration is None else to_pixels(calibration, how)
     expected = expected_scores(model, given, output)
     check_reference(expected)
-    calibration = None if representative_data is None else given[:CALIBRATED]
     converter = Converter(model, [quantize], options, calibration, min_runtime)
     content = converter(quantize, float_layers)
     exported = judge(precision.name, content, options, given, expected, targets, float_layers)
@@ -200,54 +210,68 @@ def check(
     exported.verdict.check(max_drop)
 
 
-def expected_scores(model: Any, given: np.ndarray, output: str = "logits") -> np.ndarray:
-    """What Keras says to a file's inputs (n, height, width, 3), of pixels too."""
-    if given.dtype == np.uint8:
-        given = normalise(given, preprocessing_of(model))
-    if output == "features":
-        ours, _ = backbone(model)
-        return predict(ours.inner("pre_logits"), given, key="pre_logits")
-    scores = predict(model, given)
-    if output == "probabilities":
-        scores = np.exp(scores - scores.max(-1, keepdims=True))
-        scores /= scores.sum(-1, keepdims=True)
-    return scores
-
-
 def to_pixels(inputs: np.ndarray, how: Preprocessing) -> np.ndarray:
     """The uint8 pixels that preprocessed inputs came from."""
     pixels = inputs * np.asarray(how.scale, np.float32) + np.asarray(how.mean, np.float32)
     return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
 
-def predict(
-    model: Any, inputs: np.ndarray, batch_size: int = 32, key: str | None = None
-) -> np.ndarray:
-    """The Keras model's scores for preprocessed inputs, in batches; `key` of a dict of outputs."""
-    batches = [inputs[i : i + batch_size] for i in range(0, len(inputs), batch_size)]
-    outputs = (model(batch, training=False) for batch in batches)
-    return np.concatenate([np.asarray(out if key is None else out[key]) for out in outputs])
-
-
-def _inputs(model: Any, data: Any, max_images: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _parts(
+    model: Any, data: Any, max_images: int, calibrate: bool
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """The images to compare, their labels if known, and other images that measure ranges."""
     shape = input_shape(model)[1:]
     if data is None:
-        noise = np.random.default_rng(0).uniform(-1, 1, (min(max_images, 16), *shape))
-        return noise.astype(np.float32), None
+        noise = 2 * coarse_noise(min(max_images, 16), shape) - 1
+        return noise.astype(np.float32), None, None
+    images, targets = _inputs(data, shape, max(max_images, CALIBRATED) + CALIBRATED)
+    if not calibrate:
+        judged = spread(max_images, len(images), targets)
+        return images[judged], None if targets is None else targets[judged], None
+    calibrating, others = divided(min(CALIBRATED, max(len(images) // 2, 1)), len(images), targets)
+    if not len(others):
+        others = calibrating
+        warnings.warn(
+            "representative_data holds one image, which measures ranges and is compared too: the "
+            "comparison proves little. Pass more images.",
+            stacklevel=3,
+        )
+    left = None if targets is None else targets[others]
+    judged = others[spread(max_images, len(others), left, seed=1)]
+    return images[judged], None if targets is None else targets[judged], images[calibrating]
+
+
+def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """At least `count` images (n, *shape) from all over the data, if it has them, and labels."""
     # An array, and images with their labels as `fit` takes them, are one batch.
-    whole = isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2)
-    batches, count = [], 0
-    for item in [data] if whole else data:
-        batches.append(_batch(item, shape))
-        count += len(batches[-1][0])
-        if count >= max_images:
-            break
-    if not count:
+    if isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2):
+        return _batch(data, shape)
+    # Each image has the same chance to be among those that are kept (reservoir sampling).
+    kept: list[tuple[int, np.ndarray, Any]] = []
+    generator = np.random.default_rng(0)
+    for position, (image, target) in enumerate(_examples(data, shape)):
+        place = len(kept) if len(kept) < count else generator.integers(position + 1)
+        if place < count:
+            # A copy: else its whole batch would stay in memory.
+            kept[place : place + 1] = [(position, image.copy(), target)]
+    if not kept:
         raise UsageError("representative_data holds no image.")
-    images, labels = zip(*batches, strict=True)
-    known = all(targets is not None for targets in labels)
-    targets = np.concatenate(labels)[:max_images] if known else None
-    return np.concatenate(images)[:max_images], targets
+    kept.sort(key=lambda entry: entry[0])
+    _, images, targets = zip(*kept, strict=True)
+    known = all(target is not None for target in targets)
+    return np.stack(images), np.array(targets) if known else None
+
+
+def _examples(data: Any, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, Any]]:
+    """The first images of an iterable one by one, each with its label or None."""
+    read = 0
+    for item in itertools.islice(data, _MOST_READ):
+        images, targets = _batch(item, shape)
+        labels = itertools.repeat(None) if targets is None else targets
+        yield from zip(images, labels, strict=False)
+        read += len(images)
+        if read >= _MOST_READ:
+            return
 
 
 def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:

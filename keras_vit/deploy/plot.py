@@ -18,7 +18,7 @@ _LONGEST = 24  # characters of a name
 
 
 def plot(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]) -> bytes:
-    """Size and latency against accuracy; without labels agreement, without classes the cosine.
+    """Size and latency against accuracy; where that does not count agreement, or the cosine.
 
     Args:
         descriptions: what each bundle's model.json says, by the name of its folder.
@@ -41,13 +41,14 @@ def plot(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured])
 def draw(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]) -> Any:
     """The matplotlib figure of `plot`; its names overlap neither each other nor a point."""
     parities = {name: description["parity"] for name, description in descriptions.items()}
+    counts = any(parity.get("informed", True) for parity in parities.values())
     worth = next(
         figure
-        for figure in ("accuracy", "agreement", "cosine")
+        for figure in (*(["accuracy"] if counts else []), "agreement", "cosine")
         if any(parity.get(figure) is not None for parity in parities.values())
     )
     heights = {n: 100 * p[worth] for n, p in parities.items() if p.get(worth) is not None}
-    keras = {p.get("keras_accuracy") for p in parities.values()} - {None}
+    keras = {p.get("keras_accuracy") for p in parities.values() if worth == "accuracy"} - {None}
     lines = sorted(100 * accuracy for accuracy in keras)
     panels = {
         title: [

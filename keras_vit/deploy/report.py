@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,8 +26,8 @@ def write_report(
 ) -> None:
     """Writes table.json, card.md and plot.png beside bundles.
 
-    Bundles of the same model that an earlier call left in the folder stand in them too, with what
-    was measured of them then; where the weights are others, they do not.
+    Bundles of the same weights (by their hash) that an earlier call left in the folder are in them
+    too, with what was measured of them then. Those of other weights, or without a hash, are not.
 
     Args:
         folder: of the bundles.
@@ -51,17 +50,62 @@ def write_report(
         temporary.write_bytes(picture)
     _files.write_text(folder / "card.md", text)
     threads = max((entry.threads for m in measured.values() for entry in m.latency), default=0)
-    record = {
+    sizes = {name: found.compressed_bytes for name, found in figures.items()}
+    rows = [
+        _row(name, description, figures.get(name), sizes) | {"earlier": name in earlier}
+        for name, description in files.items()
+    ]
+    _files.write_json(folder / "table.json", table_record(rows, refused, threads))
+
+
+def table_record(
+    rows: list[dict[str, Any]], refused: Mapping[str, str], threads: int
+) -> dict[str, Any]:
+    """What table.json says, of exports and of compressions: CONTRIBUTING.md lists its fields."""
+    return {
         "format": FORMAT,
         "machine": f"{machine()}, {threads} threads",
-        "images": max(d["parity"]["images"] for d in descriptions.values()),
-        "rows": [
-            _row(name, description, figures.get(name)) | {"earlier": name in earlier}
-            for name, description in files.items()
-        ],
+        "images": max((row["images"] for row in rows), default=0),
+        "rows": rows,
         "refused": dict(refused),
     }
-    _files.write_json(folder / "table.json", record)
+
+
+def table_row(
+    name: str, precision: str, parity: dict[str, Any], bytes: int, sha256: str, **more: Any
+) -> dict[str, Any]:
+    """A row of table.json; what is not known is None.
+
+    Args:
+        name: of the bundle's folder.
+        precision: of the file.
+        parity: `Verdict.to_dict`.
+        bytes: of the file.
+        sha256: of the file.
+        more: values of other fields.
+    """
+    unknown = set(more) - set(_MORE)
+    if unknown:
+        raise ValueError(f"table.json has no field {', '.join(sorted(unknown))}.")
+    return {
+        "name": name,
+        "precision": precision,
+        **{figure: parity.get(figure) for figure in _FIGURES},
+        "bytes": bytes,
+        "sha256": sha256,
+        **{field: more.get(field) for field in _MORE},
+        "earlier": False,
+    }
+
+
+_FIGURES = (
+    *("images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
+    *("agreement", "max_difference", "error", "cosine"),
+)
+_MORE = (
+    *("weights_sha256", "partitions", "deflated", "deflated_ratio"),
+    *("latency_ms", "measured", "compression"),
+)
 
 
 def table(
@@ -69,7 +113,8 @@ def table(
 ) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of the table, as text; a column without any value is left out.
 
-    A drop of accuracy is in points of a hundred; "ms" are medians, and "p90" is of the column
+    A drop of accuracy is in points of a hundred, "drop, 95%" the largest that the images do not
+    exclude; "ms" are medians, and "p90" is of the column
     before it; "zipped" is in MiB.
 
     Args:
@@ -102,6 +147,7 @@ def _columns(measured: dict[str, Measured]) -> list[_Column]:
     return [
         _Column("accuracy", lambda d, m: d["parity"].get("accuracy"), "{:.2%}".format),
         _Column("drop", lambda d, m: _drop(d["parity"]), "{:.2f}".format),
+        _Column("drop, 95%", lambda d, m: d["parity"].get("largest_drop"), "{:.2f}".format),
         _Column("agreement", lambda d, m: d["parity"].get("agreement"), "{:.2%}".format),
         _Column("worst", lambda d, m: _worst(d["parity"]), "{:.1%}".format),
         _Column("cosine", lambda d, m: d["parity"].get("cosine"), "{:.5f}".format),
@@ -127,25 +173,29 @@ def _latency_columns(threads: int) -> list[_Column]:
     ]
 
 
-def _row(name: str, description: dict[str, Any], measured: Measured | None) -> dict[str, Any]:
-    parity = description["parity"]
-    figures = ("images", "accuracy", "keras_accuracy", "agreement", "max_difference", "cosine")
+def _row(
+    name: str, description: dict[str, Any], measured: Measured | None, sizes: dict[str, int]
+) -> dict[str, Any]:
     entries = measured.latency if measured else ()
     latency = max(entries, key=lambda entry: entry.threads, default=None)
-    return {
-        "name": name,
-        "precision": description["precision"],
-        **{figure: parity.get(figure) for figure in figures},
-        "bytes": description["bytes"],
-        "sha256": description["sha256"],
-        "partitions": description.get("delegation", {}).get("partitions"),
-        "latency_ms": latency and latency.median_ms,
-        "measured": measured and measured.to_dict(),
-    }
+    deflated, whole = sizes.get(name), sizes.get("float32")
+    return table_row(
+        name,
+        description["precision"],
+        description["parity"],
+        description["bytes"],
+        description["sha256"],
+        weights_sha256=description.get("weights_sha256"),
+        partitions=description.get("delegation", {}).get("partitions"),
+        deflated=deflated,
+        deflated_ratio=deflated / whole if deflated and whole else None,
+        latency_ms=latency and latency.median_ms,
+        measured=measured and measured.to_dict(),
+    )
 
 
 def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, dict]:
-    """Bundles of the same model that still stand in the folder: what their model.json say."""
+    """Bundles of the same weights that are still in the folder: what their model.json say."""
     found = {}
     fields = ("model", "precision", "bytes", "sha256", "input", "output", "parity")
     for file in folder.glob("*/model.json"):
@@ -166,14 +216,9 @@ def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> d
 
 
 def _same_model(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Of one model, as far as it can be told: its name, and Keras' scores of the same images."""
-    kinds = [
-        (d["parity"].get("images_from"), d["parity"]["images"], d["output"]["kind"])
-        for d in (one, other)
-    ]
-    scales = [d["parity"]["scale"] for d in (one, other)]
-    same_scores = kinds[0] != kinds[1] or math.isclose(*scales, rel_tol=1e-3)
-    return one["model"] == other["model"] and same_scores
+    """Whether two bundles were made from the same weights of the same model."""
+    hashes = [description.get("weights_sha256") for description in (one, other)]
+    return None not in hashes and hashes[0] == hashes[1] and one["model"] == other["model"]
 
 
 def _earlier_figures(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, Measured]:

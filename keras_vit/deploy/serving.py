@@ -23,9 +23,9 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert import check_float32, parameters_of
-from keras_vit.deploy.export import predict
 from keras_vit.deploy.graph import GraphOptions, inference_module
 from keras_vit.deploy.parity import compare
+from keras_vit.deploy.reference import full_precision, predict
 from keras_vit.deploy.saved_model import save_module
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.image_model import ImageModel
@@ -202,7 +202,8 @@ def _run(function: Any, **inputs: Any) -> Any:
     """Calls a loaded function batch by batch; NumPy arrays out, in a dict if it gives one."""
     ((name, values),) = inputs.items()
     batches = [values[i : i + _BATCH] for i in range(0, len(values), _BATCH)]
-    found = [function(**{name: tf.constant(batch)}) for batch in batches]
+    with full_precision():
+        found = [function(**{name: tf.constant(batch)}) for batch in batches]
     return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from keras_vit._errors import UsageError
 from keras_vit.data.pipeline import load
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.sources import Source, open_source
+from keras_vit.deploy.choosing import coarse_noise, divided, spread
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import create_model
@@ -29,8 +30,9 @@ class Subject:
         labels: the classes' names, in the order of the logits.
         folder: of the run; None for weights.
         source: the images; None for seeded noise.
-        training: which of them measure ranges.
-        held_out: which of them are compared: others, of a run.
+        training: which of them measure ranges, and choose the layers that stay float: others of
+            them, where there are two or more.
+        held_out: which of them are compared; a run was not trained on them.
         labelled: whether their targets are the model's classes.
     """
 
@@ -49,33 +51,45 @@ class Subject:
     @property
     def images_from(self) -> str:
         """Where the compared images come from, in words."""
-        if self.source is None:
-            return "seeded noise"
-        # A folder's own name: bundles travel, and paths tell of this machine.
-        name = Path(self.source.name).name
-        return f"{'held-out ' if self.folder else ''}images of {name}"
+        return self._from("held-out images" if self.folder else "images")
+
+    @property
+    def chosen_from(self) -> str:
+        """Where the images come from that choose, in words."""
+        same = self.source is not None and not len(self._measuring()[1])
+        also = ", which also measured the ranges" if same else ""
+        return self._from("training images" if self.folder else "other images") + also
 
     def calibration(self, count: int) -> np.ndarray | None:
         """Preprocessed images (n, height, width, 3) to measure ranges on; None without pictures."""
         if self.source is None:
             return None
-        return load(self.source, _evenly(self.training, count), self.preprocessing)[0]
+        return self._load(self._measuring()[0], count)[0]
+
+    def choosing(self, count: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Other images than `calibration` and `comparison` give, and their classes if known.
+
+        Where `training` holds one image alone, it measures ranges and chooses; without pictures
+        the noise of `comparison` does.
+        """
+        if self.source is None:
+            return self.comparison(count)
+        calibrating, choosing = self._measuring()
+        return self._load(choosing if len(choosing) else calibrating, count)
 
     def comparison(self, count: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Preprocessed images (n, height, width, 3) to compare on, and their classes if known."""
         if self.source is None:
             how = self.preprocessing
-            shape = (min(count, 16), how.height, how.width, 3)
-            pixels = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-            return normalise(pixels, how), None
-        images, targets = load(self.source, _evenly(self.held_out, count), self.preprocessing)
-        return images, targets if self.labelled else None
+            noise = coarse_noise(min(count, 16), (how.height, how.width, 3))
+            return normalise((256 * noise).astype(np.uint8), how), None
+        return self._load(self.held_out, count)
 
     def pictures(self, count: int) -> Iterator[np.ndarray] | None:
         """Compared images as they are stored, uint8 (height, width, 3); None without pictures."""
         if self.source is None:
             return None
-        return (self.source.image(int(i)) for i in _evenly(self.held_out, count))
+        return (self.source.image(int(i)) for i in self._spread(self.held_out, count))
 
     def picture(self) -> np.ndarray:
         """One of the compared images as it is stored, uint8 (height, width, 3)."""
@@ -84,6 +98,27 @@ class Subject:
         how = self.preprocessing
         shape = (how.height, how.width, 3)
         return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+    def _measuring(self) -> tuple[np.ndarray, np.ndarray]:
+        """The images that measure ranges, a half of `training`, and those that choose."""
+        training = np.asarray(self.training)
+        half = -(-len(training) // 2)
+        first, second = divided(half, len(training), self.source.targets[training])
+        return training[first], training[second]
+
+    def _spread(self, indices: np.ndarray, count: int) -> np.ndarray:
+        indices = np.asarray(indices)
+        return indices[spread(count, len(indices), self.source.targets[indices], seed=1)]
+
+    def _load(self, indices: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray | None]:
+        images, targets = load(self.source, self._spread(indices, count), self.preprocessing)
+        return images, targets if self.labelled else None
+
+    def _from(self, what: str) -> str:
+        if self.source is None:
+            return "seeded noise"
+        # A folder's own name: bundles travel, and paths tell of this machine.
+        return f"{what} of {Path(self.source.name).name}"
 
 
 def of_run(
@@ -144,15 +179,9 @@ def of_weights(
     source = open_source(data)
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
-    # Every other one, so that no image that is judged has measured a range.
-    everything = np.arange(len(source))
-    parts = (everything[1::2], everything[::2]) if len(source) > 1 else (everything, everything)
+    # A half is compared, so that no image that is judged has measured a range.
+    judged, others = divided(-(-len(source) // 2), len(source), source.targets)
+    parts = (others if len(others) else judged, judged)
     return Subject(
         built, built.name, labels, None, source, *parts, labelled=source.labels == labels
     )
-
-
-def _evenly(indices: Sequence[int], count: int) -> np.ndarray:
-    indices = np.asarray(indices)
-    count = min(count, len(indices))
-    return indices[np.arange(count) * len(indices) // max(count, 1)]

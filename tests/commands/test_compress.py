@@ -33,7 +33,14 @@ def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path
     assert row["bytes"] == len(content)
     assert row["deflated"] == summary(content)["deflated"] < rows["none-float32"]["deflated"]
     assert row["deflated_ratio"] == row["deflated"] / rows["none-float32"]["deflated"]
-    assert {kernel["layer"] for kernel in row["kernels"]} >= {"head", "encoderblock_0/mlp/dense_1"}
+    assert table.keys() == {"format", "machine", "images", "rows", "refused"}
+    assert (table["format"], table["images"], table["refused"]) == (1, 40, {})
+    assert (row["precision"], row["sha256"]) == ("int4", description["sha256"])
+    assert row["weights_sha256"] == description["weights_sha256"]
+    assert row["weights_sha256"] != rows["none-int4"]["weights_sha256"]
+    assert (rows["none-int4"]["compression"]["settings"], row["measured"]) == (None, None)
+    kernels = row["compression"]["kernels"]
+    assert {kernel["layer"] for kernel in kernels} >= {"head", "encoderblock_0/mlp/dense_1"}
     assert re.search(rf"qat-int4 +{row['accuracy']:.2%} ", result.stdout)
 
 

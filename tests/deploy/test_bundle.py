@@ -21,6 +21,7 @@ from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Runner, Verdict
 from keras_vit.deploy.flatbuffer import operators
 from keras_vit.deploy.graph import GraphOptions
+from keras_vit.weights.names import weight_names
 
 pytestmark = pytest.mark.once
 
@@ -48,8 +49,8 @@ def bundle(sample, tmp_path, rng):
 
 def test_bundle_describes_itself(bundle, sample):
     write, folder = bundle
-    said = write(parameters=123)
-    names = ["golden.json", "labels.txt", "model.json", "model.tflite"]
+    said = write(parameters=123, weights="ab" * 32, recipe={"chosen_on": "2 images"})
+    names = ["golden.json", "labels.txt", "model.json", "model.tflite", "recipe.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert (folder / "labels.txt").read_text() == "".join(f"{label}\n" for label in LABELS)
     description, _ = deploy.read_bundle(folder)
@@ -79,10 +80,25 @@ def test_bundle_describes_itself(bundle, sample):
     assert (description["model"], description["parameters"]) == ("ViT-Test", 123)
     assert (description["precision"], description["float_layers"]) == ("float32", [])
     assert description["calibration"] is None
+    assert (description["weights_sha256"], description["chosen_on"]) == ("ab" * 32, "2 images")
     assert description["parity"]["agreement"] == 1.0
     assert description["parity"]["images_from"] == "noise"
     assert description["parity"]["rewritten"] is True
     assert {"tensorflow", "ai-edge-litert", "ai-edge-quantizer"} <= description["made_with"].keys()
+
+
+def test_the_hash_of_the_weights_is_that_of_names_shapes_and_values(small_spec):
+    model = keras_vit.ViT(small_spec, 3, (16, 24))
+    model.set_weights([np.full(w.shape, i, np.float32) for i, w in enumerate(model.get_weights())])
+    found = deploy.weights_sha256(model)
+    expected = hashlib.sha256()
+    for name in weight_names(model.spec, 3, (16, 24)):
+        array = np.asarray(name.variable(model))
+        expected.update(f"{name.key} {array.shape}\n".encode() + array.astype("<f4").tobytes())
+    assert found == expected.hexdigest() == deploy.weights_sha256(model)
+    bias = model.get_layer("head").bias
+    bias.assign(np.asarray(bias) + np.float32([0, 0, 1e-5]))
+    assert deploy.weights_sha256(model) != found
 
 
 def test_golden_file_tells_a_runner_that_it_is_right(bundle, sample):

@@ -32,7 +32,7 @@ def digits_of(sensitive):
         model = keras_vit.ViT(sensitive.model.spec, 10, (16, 24))
         model.set_weights(sensitive.model.get_weights())
         source = digits()
-        parts = np.arange(0, 64, 2), np.arange(1, 64, 2)
+        parts = np.arange(0, 128, 2), np.arange(1, 128, 2)
         labels = source.labels
         return subject.Subject(model, "ViT-Test", labels, None, source, *parts, labelled)
 
@@ -48,7 +48,7 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "float32"]
     assert set(refused) == {"int8", "int4"}
     int8 = refused["int8"]
-    assert int8.startswith("the int8 file must agree with Keras on 97.0% of 24 images. Received:")
+    assert int8.startswith("the int8 file")
     assert "nothing was written. Its layers differ from the float file's by more than a" in int8
     assert f"a tenth from {SPOILED} on, most in {SPOILED} (" in int8
     assert "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.16.1" in refused["int4"]
@@ -57,12 +57,17 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     recipe = json.loads((tmp_path / "auto" / "recipe.json").read_text())
     assert (recipe["format"], recipe["base"], recipe["float_layers"]) == (1, "int8", [SPOILED])
     assert max(recipe["sensitivity"], key=recipe["sensitivity"].get) == SPOILED
-    assert (recipe["model"], recipe["chosen_on"]) == ("ViT-Test", "24 images of digits")
+    chosen_on = "24 other images of digits"
+    assert (recipe["model"], recipe["chosen_on"]) == ("ViT-Test", chosen_on)
+    assert (written["auto"]["chosen_on"], written["float32"]["chosen_on"]) == (chosen_on, None)
+    # Of the weights that were exported, not of the balanced ones in the file.
+    hashes = {description["weights_sha256"] for description in written.values()}
+    assert hashes == {deploy.weights_sha256(digits_of().model)}
     assert list(written["auto"]["blocks"]) == ["encoderblock_0", "encoderblock_1"]
     assert 0 < max(written["auto"]["blocks"].values()) < 0.1
     assert not (tmp_path / "float32" / "recipe.json").exists()
     assert given.model is None  # it and the conversion need not fit into memory together
-    assert said[0] == "Keras on 24 images of digits"
+    assert said[:2] == ["Keras on 24 images of digits", f"Keras on {chosen_on}"]
     assert "int8: converting, then comparing" in said
     # Read again, the recipe gives the same file without a search.
     again, said = digits_of(), []
@@ -89,17 +94,16 @@ def test_pixels_in_and_probabilities_out_of_a_run(trained_run, tmp_path):
 
 
 def test_where_labels_are_known_the_accuracy_decides(trained_run, spoiled, tmp_path):
-    for max_drop, count in ((None, 0), (100.0, 1)):
+    for max_drop in (None, 100.0):
         given = subject.of_run(trained_run.path)
         spoiled(given.model, "encoderblock_0")
         demands = dataclasses.replace(QUICK, images=100, max_drop=max_drop)
         written, refused = export_bundles(given, ["int8"], tmp_path, None, demands)
-        assert (len(written), len(refused)) == (count, 1 - count)
-        if refused:
-            assert "the int8 file may lose 0.5 points of accuracy. Received: " in refused["int8"]
-            assert "nothing was written. Its layers differ" in refused["int8"]
-    parity = written["int8"]["parity"]
-    assert parity["keras_accuracy"] - parity["accuracy"] > 0.005
+        assert (len(written), len(refused)) == (0, 1)
+        # Where any loss is allowed, the scores must still be near Keras'.
+        message = "scores may differ from Keras'" if max_drop else "may lose 0.5 points of accuracy"
+        assert message in refused["int8"]
+        assert "othing was written. Its layers differ" in refused["int8"]
 
 
 def test_a_folder_that_is_no_bundle_is_found_before_anything_is_written(digits_of, tmp_path):

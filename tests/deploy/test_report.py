@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 import keras_vit
+from keras_vit.deploy import compare, notes
 from keras_vit.deploy.card import code
 from keras_vit.deploy.inspection import inspect_file
 from keras_vit.deploy.measure import Latency, Measured, measure
@@ -31,6 +32,7 @@ def description(name="float32", **changes):
     parity = {
         "images_from": "held-out images of digits",
         "images": 359,
+        "comparisons": 359,
         "agreement": 0.9972,
         "max_difference": 0.5,
         "scale": 8.4,
@@ -43,6 +45,7 @@ def description(name="float32", **changes):
     made = {
         "format": 1,
         "model": "ViT-Pico_4",
+        "weights_sha256": "5" * 64,
         "precision": name,
         "input": tensor | {"crop": None, "interpolation": "bilinear"},
         "output": {"shape": [1, 10], "dtype": "float32", "kind": "logits", "classes": 10},
@@ -183,6 +186,55 @@ def test_the_card_says_what_the_files_are_and_where_they_end(written):
     assert "![Size and latency against accuracy](plot.png)" in text
 
 
+def proven(name, count, images=359, **changes):
+    """A description of a file that is wrong where Keras is right on so many images."""
+    targets = np.arange(images) % 10
+    expected = np.eye(10)[targets] + np.arange(images)[:, None] / images
+    found = expected.copy()
+    found[np.arange(count), targets[:count]] -= 2
+    verdict = compare(name, expected, found, targets)
+    made = description(name, **changes)
+    return made | {"parity": {"images_from": "images of digits", **verdict.to_dict()}}
+
+
+def test_the_card_and_the_command_say_what_the_images_prove():
+    made = {"int8": proven("int8", 1), "dynamic": proven("dynamic", 1), "auto": proven("auto", 0)}
+    lines = notes(made)
+    assert len(lines) == 2
+    assert lines[0].startswith(
+        "Accuracy (`int8` and `dynamic`): a drop of up to 1.24 points cannot be excluded on 359 "
+        "images (95% confidence): too few to exclude more than 0.5, which takes about "
+    )
+    assert lines[1].startswith("Accuracy (`auto`): a drop of up to 0.75 points cannot be excluded")
+    text = card_of(made, {})
+    for line in lines:
+        assert f"- {line}\n" in text
+    header, rows = table(made, {})
+    assert [row[header.index("drop, 95%")] for row in rows] == ["1.24", "1.24", "0.75"]
+    assert "- drop, 95%: a larger drop than this is excluded with a confidence of 95%" in text
+
+
+def test_accuracy_that_does_not_count_is_not_what_the_card_and_the_picture_show():
+    scores = np.random.default_rng(0).normal(0, 1, (50, 2))
+    verdict = compare("int8", scores, scores, np.zeros(50, int))
+    made = {"int8": description("int8")}
+    made["int8"]["parity"] = {"images_from": "x", **verdict.to_dict()}
+    [line] = notes(made)
+    assert line.startswith("Accuracy: accuracy does not count: Keras is right on ")
+    assert f"- {line}\n" in card_of(made, {})
+    assert draw(made, {}).axes[0].get_ylabel() == "agreement, %"
+
+
+def test_tokens_are_told_from_images():
+    text = card_of({"int8": description("int8", images=3, comparisons=60)}, {})
+    assert "`held-out images of digits`, 3 of them, 60 tokens in all\n" in text
+
+
+def test_the_card_says_what_auto_chose_on():
+    text = card_of({"auto": description("auto", chosen_on="24 other images of digits")}, {})
+    assert "float as its budget needs, chosen on `24 other images of digits`" in text
+
+
 def test_the_card_tells_how_each_was_made():
     made = {
         "float32": description(),
@@ -300,7 +352,8 @@ def test_files_of_an_earlier_call_stay_with_what_was_measured_then(tmp_path):
     ("name", "changes"),
     [
         ("other", {"model": "ViT-B_16"}),
-        ("retrained", {"scale": 9.1}),
+        ("retrained", {"weights_sha256": "6" * 64}),
+        ("older", {"weights_sha256": None}),
         ("newer", {"format": 2}),
         (".float32.half", {}),
     ],

@@ -242,7 +242,7 @@ def heavier(parameters):
         (
             "inference_module",
             lambda right, spec, parameters, *rest: right(spec, heavier(parameters), *rest),
-            "the float32 file's scores may differ",
+            "the float32 file's scores must follow",
         ),
         (
             "read_valid_pictures",

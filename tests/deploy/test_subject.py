@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import keras_vit
 from keras_vit.data import digits
+from keras_vit.data.pipeline import load
 from keras_vit.deploy.subject import Subject, of_run, of_weights
 
 pytestmark = pytest.mark.once
@@ -21,21 +24,60 @@ def subject(small_spec):
     return Subject(model, "ViT-Test", source.labels, None, source, *parts, labelled=True)
 
 
-@pytest.mark.parametrize(("most", "count"), [(1, 1), (3, 3), (500, 500), (501, 501), (900, 501)])
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (3, 3), (251, 251), (900, 251)])
 def test_as_many_images_as_may_be_are_chosen_and_none_twice(subject, most, count):
     chosen = subject.calibration(most)
     assert chosen.shape == (count, 16, 24, 3)
-    first = subject.calibration(1)
-    np.testing.assert_array_equal(chosen[:1], first)
+    np.testing.assert_array_equal(subject.calibration(most), chosen)
     assert len(np.unique(chosen.reshape(count, -1), axis=0)) > 0.99 * count
 
 
-def test_a_few_are_spread_over_all(subject):
+def rows(images):
+    return {image.tobytes() for image in images}
+
+
+def test_no_image_calibrates_and_chooses_or_is_judged(subject):
+    parts = [subject.calibration(999), subject.choosing(999)[0], subject.comparison(999)[0]]
+    assert [len(part) for part in parts] == [251, 250, 500]
+    assert len(set.union(*map(rows, parts))) > 0.99 * 1001  # a few digits look alike
+
+
+def test_sorted_by_class_each_class_calibrates_chooses_and_is_judged(small_spec):
+    source = digits()
+    order = np.argsort(source.targets, kind="stable")
+    source = dataclasses.replace(
+        source, targets=source.targets[order], image=lambda i: digits_image(order[i])
+    )
+    digits_image = digits().image
+    parts = np.arange(0, 1797, 2), np.arange(1, 1797, 2)
+    model = keras_vit.ViT(small_spec, 10, (16, 24))
+    subject = Subject(model, "ViT-Test", source.labels, None, source, *parts, labelled=True)
+    for _, targets in (subject.comparison(20), subject.choosing(20)):
+        assert (np.bincount(targets, minlength=10) >= 1).all()
+    calibrating = rows(subject.calibration(20))
+    everything, targets = load(source, np.arange(1797), model.preprocessing)
+    found = {
+        int(t)
+        for image, t in zip(everything, targets, strict=True)
+        if image.tobytes() in calibrating
+    }
+    assert found == set(range(10))
+
+
+def test_pictures_are_those_that_are_compared(subject):
     images, targets = subject.comparison(5)
-    expected = [subject.source.targets[i] for i in (501, 601, 701, 801, 901)]
-    assert (len(images), targets.tolist()) == (5, expected)
     pictures = list(subject.pictures(5))
-    np.testing.assert_array_equal(pictures[1], subject.source.image(601))
+    assert (len(images), len(targets), len(pictures)) == (5, 5, 5)
+    for image, picture in zip(images, pictures, strict=True):
+        expected = keras_vit.preprocess(picture, subject.model)[0]
+        np.testing.assert_array_equal(image, expected)
+
+
+def test_one_training_image_calibrates_and_chooses_and_that_is_said(subject):
+    assert subject.chosen_from == "other images of digits"
+    alone = dataclasses.replace(subject, training=subject.training[:1])
+    np.testing.assert_array_equal(alone.calibration(5), alone.choosing(5)[0])
+    assert alone.chosen_from == "other images of digits, which also measured the ranges"
 
 
 def test_a_run_is_judged_on_images_that_neither_trained_nor_calibrated_it(trained_run):
@@ -50,6 +92,7 @@ def test_pictures_for_weights_calibrate_or_judge_unless_there_is_one(
     weights = str(fixtures / "vit_token.weights.npz")
     found = of_weights(weights, data=image_folder)
     assert sorted([*found.training, *found.held_out]) == list(range(12))
+    assert len(found.held_out) == 6
     (tmp_path / "one" / "only").mkdir(parents=True)
     (tmp_path / "one" / "other").mkdir()
     Image.new("RGB", (20, 20)).save(tmp_path / "one" / "only" / "a.png")
@@ -63,3 +106,5 @@ def test_without_pictures_noise_is_compared_and_nothing_calibrates(fixtures):
     assert (len(images), targets, found.images_from) == (16, None, "seeded noise")
     assert found.calibration(32) is None
     assert found.pictures(5) is None
+    np.testing.assert_array_equal(found.choosing(500)[0], images)
+    assert found.chosen_from == "seeded noise"

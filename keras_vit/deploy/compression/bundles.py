@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.bundle import check_replaceable, write_bundle
+from keras_vit.deploy.bundle import check_replaceable, weights_sha256, write_bundle
 from keras_vit.deploy.compression.exporting import compressed_file
 from keras_vit.deploy.compression.fine_tuning import FineTuning
 from keras_vit.deploy.compression.methods import (
@@ -20,11 +21,14 @@ from keras_vit.deploy.compression.methods import (
 )
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert import Converter
-from keras_vit.deploy.export import Exported, check, expected_scores, judge
+from keras_vit.deploy.export import Exported, check, judge
 from keras_vit.deploy.graph import GraphOptions
 from keras_vit.deploy.measure import latencies
-from keras_vit.deploy.parity import check_reference
+from keras_vit.deploy.parity import ParityError, check_reference, compare
 from keras_vit.deploy.quantize import precision_of
+from keras_vit.deploy.reference import expected_scores
+from keras_vit.deploy.report import table_record, table_row
+from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.subject import Subject
 
 _PLAIN = "none-float32"
@@ -57,14 +61,15 @@ def compress_bundles(
         say: told of the progress, a line at a time.
 
     Returns:
-        "rows", a record for each file, first those without compression; "refused", why others
-        were not written.
+        What table.json says (see `report.table_record`); its first rows are files without
+        compression.
 
     Raises:
         UsageError: the model is not one that `compress` takes or has no accuracy, a folder holds
             something that is no bundle, or two compressions have one name.
         ImportError: as `compress`.
-        ParityError: Keras' own scores prove nothing.
+        ParityError: Keras' own scores prove nothing, or it is no better than always naming the most
+            frequent class.
     """
     check_compressible(subject.model)
     _check_folders(Path(out), [each.name for each in wanted])
@@ -72,7 +77,8 @@ def compress_bundles(
     precisions = dict.fromkeys(["none", *(each.quantize for each in wanted)])
     say(f"without compression ({', '.join(precisions)}): converting, then comparing")
     files = bench.uncompressed(precisions)
-    refused = []
+    weights = dict.fromkeys(files, weights_sha256(subject.model))
+    refused = {}
     for each in wanted:
         say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
         try:
@@ -82,18 +88,18 @@ def compress_bundles(
             check(exported, max_drop)
             bench.check_cost(exported, max_drop)
         except RefusedError as error:
-            refused.append(f"{each.name}: {error}")
+            refused[each.name] = str(error)
             continue
-        bench.write(Path(out) / each.name, each, exported, max_drop)
-        files[each.name] = exported
+        files[each.name], weights[each.name] = exported, weights_sha256(made.model)
+        bench.write(Path(out) / each.name, each, exported, max_drop, weights[each.name])
     say(f"latency: batch 1, {threads} threads, in turn")
     medians = latencies({name: file.content for name, file in files.items()}, threads)
     settings = {each.name: dataclasses.asdict(each) for each in wanted}
     rows = [
-        _row(name, file, files[_PLAIN], medians) | {"settings": settings.get(name)}
+        _row(name, file, files[_PLAIN], medians, weights[name], max_drop, settings.get(name))
         for name, file in files.items()
     ]
-    return {"format": 1, "images": len(bench.inputs), "rows": rows, "refused": refused}
+    return table_record(rows, refused, threads)
 
 
 class _Bench:
@@ -110,6 +116,13 @@ class _Bench:
                 "what compression costs is told by accuracy: expected a score for each class of an "
                 f"image, and images with classes. Received: scores {self.expected.shape}, "
                 f"{'no ' if self.targets is None else ''}classes of {len(self.inputs)} images."
+            )
+        itself = compare("float32", self.expected, self.expected, self.targets)
+        if not itself.informed:
+            raise ParityError(
+                "what compression costs is told by accuracy. Received: a run that is right on "
+                f"{itself.keras_accuracy:.2%} of {len(self.inputs)} images, no better than always "
+                f"naming the most frequent class ({itself.majority:.2%}); train it first."
             )
 
     def uncompressed(self, names: Iterable[str]) -> dict[str, Exported]:
@@ -141,16 +154,23 @@ class _Bench:
 
     def check_cost(self, exported: Exported, max_drop: float) -> None:
         """Refuses a file that is too much worse than the run's own model."""
-        before = float((self.expected.argmax(-1) == self.targets).mean())
-        after = exported.verdict.accuracy
-        if 100 * (before - after) > max_drop + 1e-9:
+        found = Runner(exported.content).predict(self.inputs)
+        precision = exported.verdict.precision
+        try:
+            compare(precision, self.expected, found, self.targets).check_drop(max_drop)
+        except ParityError as error:
             raise RefusedError(
-                f"it may lose {max_drop:g} points of accuracy. Received: "
-                f"{100 * (before - after):.2f} ({before:.2%} to {after:.2%} of "
-                f"{len(self.inputs)} images); train longer or compress less. Nothing was written."
-            )
+                f"compared with the run's own model, {error} Train longer or compress less."
+            ) from None
 
-    def write(self, folder: Path, wanted: Compression, exported: Exported, max_drop: float) -> None:
+    def write(
+        self,
+        folder: Path,
+        wanted: Compression,
+        exported: Exported,
+        max_drop: float,
+        weights: str,
+    ) -> None:
         """The bundle."""
         write_bundle(
             folder,
@@ -162,6 +182,7 @@ class _Bench:
             self.subject.images_from,
             self.calibration if precision_of(wanted.quantize).calibrated else None,
             max_drop=max_drop,
+            weights=weights,
         )
 
 
@@ -178,17 +199,30 @@ def _check_folders(out: Path, names: list[str]) -> None:
 
 
 def _row(
-    name: str, exported: Exported, plain: Exported, medians: dict[str, float]
+    name: str,
+    exported: Exported,
+    plain: Exported,
+    medians: dict[str, float],
+    weights: str,
+    max_drop: float,
+    settings: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    held, verdict = summary(exported.content), exported.verdict
-    return {
-        "name": name,
-        "accuracy": verdict.accuracy,
-        "keras_accuracy": verdict.keras_accuracy,
-        "bytes": len(exported.content),
-        "deflated_ratio": held["deflated"] / summary(plain.content)["deflated"],
-        "latency_ms": medians[name],
-        "latency_ratio": medians[name] / medians[_PLAIN],
-        "verdict": dataclasses.asdict(verdict),
-        **held,
-    }
+    held, content = summary(exported.content), exported.content
+    deflated = held.pop("deflated")
+    return table_row(
+        name,
+        exported.verdict.precision,
+        exported.verdict.to_dict(max_drop),
+        len(content),
+        hashlib.sha256(content).hexdigest(),
+        weights_sha256=weights,
+        partitions=exported.inspection.partitions,
+        deflated=deflated,
+        deflated_ratio=deflated / summary(plain.content)["deflated"],
+        latency_ms=medians[name],
+        compression={
+            "settings": settings,
+            "latency_ratio": medians[name] / medians[_PLAIN],
+            **held,
+        },
+    )

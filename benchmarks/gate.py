@@ -1,0 +1,143 @@
+"""How often the gate of the exporter passes a file, and how often it should.
+
+Simulates the scores of Keras and of int8 files whose true loss of accuracy is known, and asks
+`keras_vit.deploy.compare(...).check()`, as an export does. "balanced" has ten classes, of which
+Keras gets 90% right; "90/10" two, of which Keras gets 95% right. As in measured int8 files, a file
+differs from Keras only where two classes are nearly tied: beside what it loses, it changes as many
+answers for the better as for the worse.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from keras_vit import deploy
+
+# The share of each class, and of the images that Keras gets right.
+SETS = {"balanced": ((0.1,) * 10, 0.9), "90/10": ((0.9, 0.1), 0.95)}
+# Of a ViT-Pico/4 on CIFAR-10 in int8: 16 and 8 of 2,499 images were right in one of the two alone,
+# and scores differed by 0.02 of their standard deviation.
+CHANGED, NOISE = 0.005, 0.02
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, nargs="+", default=[100, 500, 5000])
+    parser.add_argument("--trials", type=int, default=1000, help="of each figure (default: 1000)")
+    parser.add_argument("--precision", default="int8", choices=deploy.parity.BUDGETS)
+    parser.add_argument(
+        "--max-drop", type=float, help="points of accuracy (default: the precision's own)"
+    )
+    arguments = parser.parse_args()
+    header = f"{'set':10}{'file':22}" + "".join(f"{n:>9,} images" for n in arguments.images)
+    print("files that pass", header, "-" * len(header), sep="\n")
+    for name, kind, passed in rates(
+        arguments.images, arguments.trials, arguments.precision, arguments.max_drop
+    ):
+        print(f"{name:10}{kind:22}" + "".join(f"{p:>16.1%}" for p in passed), flush=True)
+
+
+def rates(
+    images: list[int], trials: int, precision: str = "int8", max_drop: float | None = None
+) -> Iterator[tuple[str, str, list[float]]]:
+    """For each set and kind of file: the fraction of the trials that pass, by number of images."""
+    for name, (shares, right) in SETS.items():
+        for kind, make in FILES.items():
+            yield (
+                name,
+                kind,
+                [
+                    np.mean(
+                        [
+                            _passes(_trial(shares, right, n, seed, make), precision, max_drop)
+                            for seed in range(trials)
+                        ]
+                    )
+                    for n in images
+                ],
+            )
+
+
+def _passes(trial: tuple, precision: str, max_drop: float | None) -> bool:
+    try:
+        deploy.compare(precision, *trial).check(max_drop)
+    except deploy.ParityError:
+        return False
+    return True
+
+
+def _trial(
+    shares: tuple[float, ...], right: float, images: int, seed: int, make: Callable
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Keras' scores (n, classes), the file's, and the true classes (n,)."""
+    generator = np.random.default_rng([seed, images])
+    targets = generator.choice(len(shares), images, p=shares)
+    named = np.where(
+        generator.random(images) < right, targets, _another(targets, shares, generator)
+    )
+    reference = generator.normal(0, 1, (images, len(shares)))
+    _put_first(reference, named)
+    return make(reference, named, targets, generator)
+
+
+def _worse(points: float) -> Callable:
+    """A file whose true accuracy is lower by that many points of a hundred."""
+
+    def make(reference, named, targets, generator):
+        classes, correct = reference.shape[1], named == targets
+        # Of the images that Keras gets right and wrong, so many change sides.
+        lost, gained = CHANGED + points / 100, CHANGED
+        rate = np.where(correct, lost / correct.mean(), gained / max(1 - correct.mean(), 1e-9))
+        changed = generator.random(len(named)) < rate
+        other = np.where(correct, _another(named, (1,) * classes, generator), targets)
+        rows = np.flatnonzero(changed)
+        # A near tie, which the file breaks the other way.
+        best = reference[rows, named[rows]]
+        reference[rows, other[rows]] = best - NOISE / 2
+        candidate = reference + generator.normal(0, NOISE, reference.shape)
+        _put_first(candidate, np.where(changed, other, named))
+        return reference, candidate, targets
+
+    return make
+
+
+def _constant(reference, named, targets, generator):
+    """A file that gives all images Keras' mean scores, with the most frequent class first."""
+    row = reference.mean(axis=0)[None]
+    _put_first(row, np.array([np.bincount(targets).argmax()]))
+    return reference, np.repeat(row, len(reference), axis=0), targets
+
+
+def _shuffled(reference, named, targets, generator):
+    """A file that gives each image the scores of another."""
+    return reference, generator.permutation(reference), targets
+
+
+FILES = {
+    "equal": _worse(0.0),
+    "2 points worse": _worse(2.0),
+    "5 points worse": _worse(5.0),
+    "10 points worse": _worse(10.0),
+    "constant": _constant,
+    "shuffled": _shuffled,
+}
+
+
+def _another(classes: np.ndarray, shares: tuple, generator: np.random.Generator) -> np.ndarray:
+    """For each class another one."""
+    return (classes + generator.integers(1, len(shares), len(classes))) % len(shares)
+
+
+def _put_first(scores: np.ndarray, classes: np.ndarray) -> None:
+    """Exchanges the largest score (n, classes) of each row with that of a class, in place."""
+    rows, best = np.arange(len(scores)), scores.argmax(-1)
+    old = scores[rows, classes].copy()
+    scores[rows, classes] = scores[rows, best]
+    scores[rows, best] = old
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What counts on a limited number of images prove, and what they leave open."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+# One-sided, of every claim: a file is refused where it is proven to be over its budget, and is
+# called good only up to what the images exclude. 95% is the convention.
+CONFIDENCE = 0.95
+_Z = NormalDist().inv_cdf(CONFIDENCE)  # 1.645
+
+
+def at_least(successes: int, trials: int, probability: float) -> float:
+    """The probability of that many successes or more, of a binomial distribution."""
+    if successes <= 0:
+        return 1.0
+    if probability <= 0 or successes > trials:
+        return 0.0
+    if probability >= 1:
+        return 1.0
+    yes, no, whole = math.log(probability), math.log1p(-probability), math.lgamma(trials + 1)
+    logs = (
+        whole - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * yes + (trials - k) * no
+        for k in range(successes, trials + 1)
+    )
+    return min(1.0, math.fsum(map(math.exp, logs)))
+
+
+def loss_score(lost: int, gained: int, images: int, loss: float) -> float:
+    """Tango's score for the hypothesis that a file's accuracy is lower by `loss`.
+
+    Both models answer the same images, so only those count that one of them got right. The score
+    is standard normal where the hypothesis is true, and large where the loss is larger.
+
+    Source: Tango, "Equivalence test and confidence interval for the difference in proportions for
+    the paired-sample design", Statistics in Medicine 17 (1998); recommended for small counts by
+    Fagerland, Lydersen, Laake, Statistics in Medicine 33 (2014).
+
+    Args:
+        lost: images that only the reference got right.
+        gained: images that only the file got right.
+        images: all that were compared.
+        loss: the difference of the accuracies, in [0, 1].
+    """
+    deviation = _deviation(lost / images, gained / images, loss) * math.sqrt(images)
+    difference = lost - gained - images * loss
+    if deviation == 0:
+        return math.copysign(math.inf, difference) if difference else 0.0
+    return difference / deviation
+
+
+def is_proven(lost: int, gained: int, images: int, loss: float) -> bool:
+    """Whether the accuracy is lower by more than `loss` (in [0, 1]), with `CONFIDENCE`."""
+    return loss < 1 and loss_score(lost, gained, images, loss) > _Z
+
+
+def largest_loss(lost: int, gained: int, images: int) -> float:
+    """The largest loss of accuracy, in [0, 1], that the images do not exclude with `CONFIDENCE`."""
+    low, high = max(0.0, (lost - gained) / images), 1.0
+    while high - low > 1e-6:  # the score falls as the loss grows
+        middle = (low + high) / 2
+        excluded = loss_score(lost, gained, images, middle) < -_Z
+        low, high = (low, middle) if excluded else (middle, high)
+    return high
+
+
+def images_needed(changed: float, loss: float) -> int | None:
+    """How many images it takes to exclude a loss for a file that loses nothing.
+
+    Args:
+        changed: share of images that only one of the two got right.
+        loss: the loss to exclude, in [0, 1].
+
+    Returns:
+        None where no number is enough, because a loss of 0 cannot be excluded.
+    """
+    if loss <= 0:
+        return None
+    return math.ceil((_Z * _deviation(changed / 2, changed / 2, loss) / loss) ** 2)
+
+
+def _deviation(lost: float, gained: float, loss: float) -> float:
+    """Of the score's numerator for one image, under the hypothesis: Tango's equation for q21."""
+    linear = (2 - lost + gained) * loss - lost - gained
+    constant = -gained * loss * (1 - loss)
+    q21 = (math.sqrt(max(linear**2 - 8 * constant, 0.0)) - linear) / 4
+    return math.sqrt(max(2 * q21 + loss * (1 - loss), 0.0))

@@ -1,0 +1,44 @@
+"""The benchmark of the gate, on few images: what must pass passes, and what must not does not."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+PROGRAM = Path(__file__).parents[2] / "benchmarks" / "gate.py"
+
+
+def test_the_gate_passes_equal_files_and_refuses_bad_ones():
+    rates = runpy.run_path(str(PROGRAM))["rates"]
+    found = {(name, kind): passed for name, kind, passed in rates([100, 500, 2000], trials=30)}
+    for name in ("balanced", "90/10"):
+        assert min(found[name, "equal"]) >= 0.95
+        assert max(found[name, "constant"]) == max(found[name, "shuffled"]) == 0
+        # What a hundred images leave open is proven by more of them.
+        few, some, many = found[name, "2 points worse"]
+        assert few > some > many
+        assert many <= 0.1
+        assert found[name, "10 points worse"][0] <= 0.3
+        assert found[name, "10 points worse"][1] == 0
+
+
+def test_it_is_a_command():
+    arguments = ("--images", "100", "--trials", "2")
+    done = subprocess.run(
+        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "files that pass"
+    assert [line.split()[0] for line in lines[3:]] == ["balanced"] * 6 + ["90/10"] * 6
+    assert (
+        "--trials"
+        in subprocess.run(
+            [sys.executable, PROGRAM, "--help"], capture_output=True, text=True, check=True
+        ).stdout
+    )
