@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import DiskFullError, RefusedError, UsageError
 from keras_vit._files import full_disk
 
 _MOST_CLASSES = 20  # that are listed one by one
@@ -113,7 +113,7 @@ def _one_line_errors() -> Iterator[None]:
 
 def _about_a_full_disk(error: Exception) -> str | None:
     # What is written for good is written by _files, which names it; the rest are temporary files.
-    reason = None if isinstance(error, UsageError) else full_disk(error)
+    reason = None if isinstance(error, DiskFullError) else full_disk(error)
     if reason is None:
         return None
     path = getattr(error, "filename", None) or f"a temporary file in {tempfile.gettempdir()}"

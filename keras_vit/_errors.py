@@ -14,6 +14,10 @@ class UsageError(ValueError):
     """
 
 
+class DiskFullError(OSError):
+    """A file that could not be written for want of room; the message is one line with its path."""
+
+
 class RefusedError(RuntimeError):
     """A result that misses its budget. Commands print its one line and exit with 3."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import DiskFullError, UsageError
 
 _UNFINISHED = ".unfinished"
 
@@ -99,7 +99,7 @@ def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
     """Makes one line with `path` in it of whatever a full disk raises in the body.
 
     Raises:
-        UsageError: the disk, the user's quota or the largest allowed file is full.
+        DiskFullError: the disk or the user's quota is full, or the file larger than is allowed.
     """
     try:
         yield
@@ -107,7 +107,7 @@ def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
         reason = full_disk(error)
         if reason is None:
             raise
-        raise UsageError(
+        raise DiskFullError(
             f"{path} could not be written: {reason}; make room or write to another disk."
         ) from None
 

@@ -200,7 +200,9 @@ class _Making:
         try:
             check(exported, self.demands.max_drop, self.demands.min_runtime)
         except ParityError as error:
-            raise ParityError(f"{error}{_place(layers)}{_choice(chosen)}") from None
+            raise ParityError(
+                f"{error} This file was not written.{_place(layers)}{_choice(chosen)}"
+            ) from None
         return exported, chosen
 
     def search(self) -> dict[str, Any]:

@@ -49,7 +49,9 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     assert set(refused) == {"int8", "int4"}
     int8 = refused["int8"]
     assert int8.startswith("the int8 file")
-    assert "nothing was written. Its layers differ from the float file's by more than a" in int8
+    assert (
+        "This file was not written. Its layers differ from the float file's by more than a" in int8
+    )
     assert f"a tenth from {SPOILED} on, most in {SPOILED} (" in int8
     assert "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.16.1" in refused["int4"]
     # Auto holds the budget that int8 does not, with the one layer left float that spoils it.
@@ -103,7 +105,7 @@ def test_where_labels_are_known_the_accuracy_decides(trained_run, spoiled, tmp_p
         # Where any loss is allowed, the scores must still be near Keras'.
         message = "scores may differ from Keras'" if max_drop else "may lose 0.5 points of accuracy"
         assert message in refused["int8"]
-        assert "othing was written. Its layers differ" in refused["int8"]
+        assert "This file was not written. Its layers differ" in refused["int8"]
 
 
 def test_a_folder_that_is_no_bundle_is_found_before_anything_is_written(digits_of, tmp_path):

@@ -244,7 +244,7 @@ def test_a_file_over_its_budget_gets_no_name(model, inputs, tmp_path, monkeypatc
 
     monkeypatch.setattr(convert, "parameters_of", lossy)
     (tmp_path / "m.tflite").write_text("the old one")
-    with pytest.raises(ParityError, match=r"float32.*nothing was written"):
+    with pytest.raises(ParityError, match=r"the float32 file.*Received"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=inputs)
     assert (tmp_path / "m.tflite").read_text() == "the old one"
     assert len(list(tmp_path.iterdir())) == 1
