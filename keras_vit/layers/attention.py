@@ -56,7 +56,7 @@ class MultiHeadAttention(keras.layers.Layer):
             projection = keras.layers.Dense(
                 width, kernel_initializer="glorot_uniform", dtype=self.dtype_policy, name=name
             )
-            named_build(projection, (None, None, width))
+            named_build(projection, (None, None, width), self.trainable)
             setattr(self, name, projection)
         if self.grid is not None:
             self.relative_position_bias = self.add_weight(

@@ -63,5 +63,5 @@ class MLP(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        named_build(dense, (None, width))
+        named_build(dense, (None, width), self.trainable)
         return dense

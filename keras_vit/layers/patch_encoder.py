@@ -57,7 +57,7 @@ class PatchEncoder(keras.layers.Layer):
     def build(self, input_shape):
         """Makes the projection, the class token and the position table."""
         if not self.projection.built:
-            named_build(self.projection, input_shape)
+            named_build(self.projection, input_shape, self.trainable)
         if self.use_class_token:
             self.class_token = self.add_weight(
                 shape=(1, 1, self.hidden_dim), initializer="zeros", name="class_token"

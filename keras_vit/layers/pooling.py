@@ -75,7 +75,7 @@ class MAPPooling(keras.layers.Layer):
         )
         for layer in (self.attention, self.norm, self.mlp):
             if not layer.built:
-                named_build(layer, (None, 1, width))
+                named_build(layer, (None, 1, width), self.trainable)
         self.built = True
 
     def call(self, x):

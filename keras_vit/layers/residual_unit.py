@@ -47,7 +47,7 @@ class _Unit(keras.layers.Layer):
 
     def _conv(self, name: str, channels: int, filters: int, size: int, strides: int = 1):
         conv = StdConv(filters, size, strides, dtype=self.dtype_policy, name=name, **self._CONV)
-        named_build(conv, (None, None, None, channels))
+        named_build(conv, (None, None, None, channels), self.trainable)
         return conv
 
     def _norm(self, name: str, channels: int, gamma_initializer: str = "ones"):
@@ -57,7 +57,7 @@ class _Unit(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        named_build(norm, (None, None, None, channels))
+        named_build(norm, (None, None, None, channels), self.trainable)
         return norm
 
 

@@ -63,7 +63,7 @@ class TransformerBlock(keras.layers.Layer):
         """Builds both norms, the attention and the MLP."""
         for layer in (self.norm_attention, self.attention, self.norm_mlp, self.mlp):
             if not layer.built:
-                named_build(layer, input_shape)
+                named_build(layer, input_shape, self.trainable)
         self.built = True
 
     def call(self, x, training=None):

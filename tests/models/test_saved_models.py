@@ -112,6 +112,23 @@ def test_a_loaded_model_trains_what_the_saved_one_did(reloaded, freeze, suffix):
         assert (one.name, one.trainable) == (other.name, other.trainable)
 
 
+@pytest.mark.parametrize("spec", [VIT, HYBRID, ResNetSpec((1, 1, 1, 1))])
+def test_frozen_layers_under_another_head_stay_frozen(reloaded, rng, spec):
+    kind = keras_vit.BiT if isinstance(spec, ResNetSpec) else keras_vit.ViT
+    model = kind(spec, 3, 32)
+    only_the_head(model)
+    other = keras.Model(model.inputs, keras.layers.Dense(3, name="other")(model.features))
+    compiled(other).fit(rng.normal(size=(4, 32, 32, 3)), np.arange(4) % 3, verbose=0)
+    again = reloaded(other)
+    assert _trainable(again) == _trainable(other)
+    assert [v.name for v in again.trainable_variables] == [
+        v.name for v in other.trainable_variables
+    ]
+    state = [np.asarray(v) for v in _state(other.optimizer)]
+    for expected, found in zip(state, _state(again.optimizer), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), expected)
+
+
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float32"])
 @pytest.mark.parametrize(("kind", "spec"), [("ViT", VIT), ("ViT", HYBRID), ("BiT", None)])
 def test_the_policy_reaches_every_layer_and_stays(reloaded, policy, kind, spec):
