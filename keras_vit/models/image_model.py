@@ -10,6 +10,7 @@ from keras_vit._checks import integer, number
 from keras_vit._errors import UsageError, did_you_mean, nearest
 from keras_vit._keras import keras, register
 from keras_vit._policies import dtype_policy, serialized_policy
+from keras_vit.models.quantisation import quantise_layers, quantised_layers
 from keras_vit.specs import Preprocessing, Spec, as_size, spec_from_dict
 
 # Of ViT and BiT, in their order.
@@ -104,7 +105,11 @@ class ImageModel(keras.Model):
         return self.output if name == "logits" else self.get_layer(name).output
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that build this model again, as plain values, and what is frozen."""
+        """The arguments that build this model again, as plain values; what is frozen, quantised.
+
+        Raises:
+            UsageError: Keras quantised the model in a way that it cannot be built in again.
+        """
         return {
             "spec": self.spec.to_dict(),
             "num_classes": self.num_classes,
@@ -115,17 +120,19 @@ class ImageModel(keras.Model):
             "dtype": serialized_policy(self.dtype_policy),
             "name": self.name,
             "frozen": [path for path, layer in _layers(self) if not layer.trainable],
+            "quantised": quantised_layers(dict(_layers(self))),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects=None) -> ImageModel:
         """The model of `get_config`, with fresh weights."""
         config = dict(config)
-        frozen = set(config.pop("frozen", ()))
+        frozen, quantised = set(config.pop("frozen", ())), config.pop("quantised", {})
         config["spec"] = spec_from_dict(config["spec"])
         config["image_size"] = tuple(config["image_size"])
         config["preprocessing"] = Preprocessing.from_dict(config["preprocessing"])
         model = cls(**config)
+        quantise_layers(dict(_layers(model)) if quantised else {}, quantised)
         if frozen:
             # A layer's setter reaches all below it: from the outside in, the last word is right.
             for path, layer in _layers(model):

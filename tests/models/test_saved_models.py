@@ -192,6 +192,35 @@ def test_a_quantised_model_predicts_and_is_not_taken_for_floats(spec, randomised
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
+@pytest.mark.parametrize(
+    ("mode", "spec"), [("int8", VIT), ("int4", VIT), ("float8", VIT), ("int8", HYBRID)]
+)
+def test_a_quantised_model_is_loaded_as_it_was_saved(reloaded, randomised, rng, mode, spec):
+    model = randomised(keras_vit.ViT(spec, 3, 16, labels=["a", "b", "c"]))
+    only_the_head(model)
+    model.quantize(mode, filters=lambda layer: layer.name != "head")
+    again = reloaded(model)
+    images = rng.normal(size=(2, 16, 16, 3)).astype(np.float32)
+    np.testing.assert_array_equal(again(images), model(images))
+    assert [(v.name, v.dtype, v.trainable) for v in again.weights] == [
+        (v.name, v.dtype, v.trainable) for v in model.weights
+    ]
+    assert again.get_layer("head").quantization_mode is None
+    assert again.get_layer("encoderblock_0").mlp.dense_0.quantization_mode == mode
+
+
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
+def test_a_quantisation_that_cannot_be_loaded_is_not_saved(tmp_path):
+    model = keras_vit.ViT(VIT, 3, 16)
+    config = keras.quantizers.GPTQConfig(
+        dataset=[], tokenizer=None, quantization_layer_structure={"pre_block_layers": []}
+    )
+    model.get_layer("encoderblock_0").mlp.dense_0.quantize("gptq", config=config)
+    with pytest.raises(keras_vit.UsageError, match=r"mlp/dense_0 \(gptq\); save the model before"):
+        model.save(tmp_path / "model.keras")
+
+
 def test_functions_say_what_to_do_with_a_clone(tmp_path):
     model = keras_vit.ViT(VIT, 3, 16, labels=["a", "b", "c"])
     clone = keras.models.clone_model(model, clone_function=_copy)
