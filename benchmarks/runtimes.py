@@ -2,7 +2,8 @@
 
 Each runtime is installed from PyPI in an environment of its own. A cell is the largest difference
 of a score from golden.json, or "refused". Exit code 3 where a runtime that is not older than a
-file's runtime_floor refuses the file, or differs by more than golden.json allows.
+file's runtime_floor refuses the file, differs by more than golden.json allows, or could not be
+installed.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def main(arguments: Arguments) -> None:
         rows, wrong = _compared(bundles, runners)
     header = ["precision", "floor", "tolerance", *runners]
     print(f"\n{_command.table(header, rows)}")
+    wrong += [f"{name} could not be installed" for name, python in installed.items() if not python]
     if wrong:
         raise RefusedError("\n".join(wrong))
 

@@ -34,7 +34,7 @@ class Arguments:
     """At most this many images are compared, evenly chosen: a run's held-out ones."""
     data: Path | None = None
     """Where the run's pictures are, if not where they were; with --weights, pictures to compare
-    on, a folder with one subfolder a class. Without, weights are compared on seeded noise."""
+    on, a folder with one subfolder a class. Without, weights are compared on random images."""
 
     def __post_init__(self):
         for field in ("top_k", "images"):

@@ -33,9 +33,9 @@ class Arguments:
     """What --weights are of, a name of keras_vit.list_models(); default: the file tells."""
     quantize: tuple[Quantize, ...] = ("none",)
     """One precision or several. none: float32. dynamic: int8 weights, activations quantised while
-    it runs (runtime 2.17). int8: measured ranges, what hurts stays float. int8-full, int16x8:
-    integers throughout, for microcontrollers and NPUs. int4: Dense kernels in blocks of 32. auto:
-    int8 with as few layers float as --max-drop needs."""
+    it runs (runtime 2.17). int8: Dense layers and convolutions with measured ranges. int8-full and
+    int16x8: integers throughout, for microcontrollers and NPUs. int4: Dense kernels in blocks of
+    32. auto: int8 with as few layers float as --max-drop needs."""
     representative: str | None = None
     """Pictures to measure ranges and to compare on, with --weights: 'digits', or a folder with one
     subfolder a class. A run has its own."""
@@ -91,6 +91,9 @@ def main(arguments: Arguments) -> None:
     from keras_vit.deploy import bundles, subject
     from keras_vit.deploy.graph import GraphOptions
 
+    demands = bundles.Demands(
+        arguments.max_drop, arguments.min_runtime, arguments.images, arguments.calibrate
+    )
     size = arguments.image_size and (arguments.image_size * 2)[:2]
     if arguments.weights is None:
         given = subject.of_run(arguments.run, arguments.data, size)
@@ -102,18 +105,14 @@ def main(arguments: Arguments) -> None:
     for line in skipped_summary(given.source) if given.source else ():
         print(f"skipped {line}", file=sys.stderr)
     height, width = given.model.image_size
+    print(f"from      {given.folder or arguments.weights}")
     print(f"exporting {given.name}, {height} x {width}, {len(given.labels)} classes", flush=True)
     written, refused = bundles.export_bundles(
         given,
         arguments.quantize,
         out,
         GraphOptions(arguments.input, arguments.output),
-        bundles.Demands(
-            arguments.max_drop,
-            arguments.min_runtime,
-            arguments.images,
-            arguments.calibrate,
-        ),
+        demands,
         arguments.recipe,
         say=lambda line: print(f"  {line}", flush=True),
     )

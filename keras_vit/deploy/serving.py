@@ -40,7 +40,7 @@ def export_serving(
     folder: str | os.PathLike,
     images: Iterable[np.ndarray] | None = None,
     top_k: int = 5,
-    images_from: str = "seeded noise",
+    images_from: str = "random images",
 ) -> dict[str, Any]:
     """Writes a SavedModel, loads it again and compares it with Keras before it gets its name.
 
@@ -64,7 +64,7 @@ def export_serving(
     Args:
         model: a `keras_vit` model, on any backend.
         folder: replaced whole; a server of versions wants a number as its name, as in "flowers/1".
-        images: uint8 RGB of any size, to compare on; they are read once. Default: seeded noise, a
+        images: uint8 RGB of any size, to compare on; they are read once. Default: random images, a
             weaker check.
         top_k: how many classes; no more than there are.
         images_from: what `images` are, in words.

@@ -29,7 +29,7 @@ class Subject:
         name: of the model.
         labels: the classes' names, in the order of the logits.
         folder: of the run; None for weights.
-        source: the images; None for seeded noise.
+        source: the images; None for random images.
         training: which of them measure ranges, and choose the layers that stay float: others of
             them, where there are two or more.
         held_out: which of them are compared; a run was not trained on them.
@@ -116,7 +116,7 @@ class Subject:
 
     def _from(self, what: str) -> str:
         if self.source is None:
-            return "seeded noise"
+            return "random images"
         # A folder's own name: bundles travel, and paths tell of this machine.
         return f"{what} of {Path(self.source.name).name}"
 

@@ -85,7 +85,7 @@ def test_another_size_and_features_are_for_the_asking(invoke, fixtures, tmp_path
     code, out, err = invoke(COMMAND, *arguments, *options, *FEW, cwd=tmp_path)
     assert (code, err) == (0, "")
     assert "32 x 64" in out
-    assert "Keras on 16 seeded noise" in out
+    assert "Keras on 16 random images" in out
     description, golden = deploy.read_bundle(tmp_path / "bundles" / "float32")
     assert description["input"]["shape"] == [1, 32, 64, 3]
     assert description["output"]["kind"] == "features"

@@ -103,8 +103,8 @@ def test_where_labels_are_known_the_accuracy_decides(trained_run, spoiled, tmp_p
         written, refused = export_bundles(given, ["int8"], tmp_path, None, demands)
         assert (len(written), len(refused)) == (0, 1)
         # Where any loss is allowed, the scores must still be near Keras'.
-        message = "scores may differ from Keras'" if max_drop else "may lose 0.5 points of accuracy"
-        assert message in refused["int8"]
+        reasons = ("scores",) if max_drop else ("may lose 0.5 points of accuracy", "must agree")
+        assert any(reason in refused["int8"] for reason in reasons)
         assert "This file was not written. Its layers differ" in refused["int8"]
 
 

@@ -35,7 +35,7 @@ def test_it_is_a_command():
     )
     lines = done.stdout.splitlines()
     assert lines[0] == "files that pass"
-    assert [line.split()[0] for line in lines[3:]] == ["balanced"] * 6 + ["90/10"] * 6
+    assert [line.split()[0] for line in lines[3:]] == ["balanced"] * 7 + ["90/10"] * 7
     assert (
         "--trials"
         in subprocess.run(

@@ -103,8 +103,8 @@ def test_pictures_for_weights_calibrate_or_judge_unless_there_is_one(
 def test_without_pictures_noise_is_compared_and_nothing_calibrates(fixtures):
     found = of_weights(str(fixtures / "vit_token.weights.npz"))
     images, targets = found.comparison(500)
-    assert (len(images), targets, found.images_from) == (16, None, "seeded noise")
+    assert (len(images), targets, found.images_from) == (16, None, "random images")
     assert found.calibration(32) is None
     assert found.pictures(5) is None
     np.testing.assert_array_equal(found.choosing(500)[0], images)
-    assert found.chosen_from == "seeded noise"
+    assert found.chosen_from == "random images"

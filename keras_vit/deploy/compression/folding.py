@@ -32,9 +32,10 @@ def kept_rewrites(quantised: bool) -> frozenset[str]:
 
     Args:
         quantised: whether they were trained for a quantised file. Then every Dense layer must read
-            what it did in training, so values keep their bias.
+            what it did in training, so values keep their bias, and write what it did, whose
+            ranges were learnt.
     """
     spoiling = {"centre"}
     if quantised:
-        spoiling |= {"attention_biases"}
+        spoiling |= {"attention_biases", "scaled_stream"}
     return frozenset(REWRITES) - spoiling
