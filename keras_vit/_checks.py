@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import math
 import numbers
+import reprlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from keras_vit._errors import UsageError
-
-COPYING = (
-    "a copy that stays one is type(model).from_config(model.get_config()), where "
-    "keras.models.clone_model returns a plain Functional."
-)
 
 
 def integer(value: Any) -> int | None:
@@ -75,10 +71,31 @@ def share(field: str, value: Any) -> int | float:
     return found
 
 
+def label_names(labels: Any) -> tuple[str, ...]:
+    """The names of classes, in their order."""
+    has_order = isinstance(labels, Iterable) and not isinstance(labels, (str, bytes, Set, Mapping))
+    names = tuple(labels) if has_order else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(
+            "labels must be a sequence of strings, the classes' names in the order of the logits. "
+            f"Received: labels={reprlib.repr(labels)}."
+        )
+    return tuple(str(name) for name in names)
+
+
 def keras_vit_model(model: Any) -> None:
     """A ViT or a BiT of this library, which knows its spec, its preprocessing and its labels."""
     if not hasattr(model, "spec"):
-        raise UsageError(
-            "expected a keras_vit.ViT or keras_vit.BiT. "
-            f"Received: {type(model).__name__}; {COPYING}"
-        )
+        raise UsageError(f"expected a keras_vit.ViT or keras_vit.BiT. {received_model(model)}")
+
+
+def received_model(model: Any) -> str:
+    """How an error says what it received for a model of this library."""
+    name = type(model).__name__
+    if not hasattr(model, "get_config"):
+        return f"Received: {name}."
+    return (
+        f"Received: a plain {name}, such as keras.models.clone_model makes, without preprocessing "
+        "and labels. Copy a model so: copy = keras_vit.ViT.from_config(original.get_config()); "
+        "copy.set_weights(original.get_weights())"
+    )

@@ -46,5 +46,9 @@ def serialized_policy(policy: Any) -> Any:
 
 def _policy(dtype: Any) -> Any:
     if LEGACY:
-        return keras.mixed_precision.Policy(dtype) if isinstance(dtype, str) else dtype
+        if isinstance(dtype, keras.mixed_precision.Policy):
+            return dtype
+        if not isinstance(dtype, str):  # np.float32 and tf.float32, which Keras 3 takes itself
+            dtype = getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype)
+        return keras.mixed_precision.Policy(dtype)
     return keras.dtype_policies.get(dtype)

@@ -7,17 +7,38 @@ big_vision `models/vit.py`; Kolesnikov et al. 2020 for BiT.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Iterable, Set
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from keras_vit._checks import choice, number, positive_integer, share
-from keras_vit._errors import UsageError, did_you_mean, squeeze
+from keras_vit._checks import choice, integer, number, positive_integer, share
+from keras_vit._errors import UsageError, did_you_mean, nearest, squeeze
 
 Pooling = Literal["token", "gap", "map", "none"]
 PositionEmbedding = Literal["learned", "learned2d", "sincos2d", "relative", "none"]
 Gelu = Literal["tanh", "erf"]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
+_Class = TypeVar("_Class", bound=type)
+
+
+def _names_unknown_fields(cls: _Class) -> _Class:
+    """Makes a dataclass answer unknown keywords with the nearest field and a list of them all."""
+    init, known = cls.__init__, [f.name for f in dataclasses.fields(cls)]
+
+    @functools.wraps(init)
+    def checked(self, *values, **fields):
+        for name in fields:
+            if name not in known:
+                near = nearest(name, known)
+                raise UsageError(
+                    f"{cls.__name__} has no field {name!r}."
+                    f"{f' Did you mean {near}?' if near else ''} Fields: {', '.join(known)}."
+                )
+        init(self, *values, **fields)
+
+    cls.__init__ = checked
+    return cls
 
 
 class ResNetUnit(NamedTuple):
@@ -40,6 +61,7 @@ class ResNetUnit(NamedTuple):
         return self.strides != 1 or self.inputs != 4 * self.features
 
 
+@_names_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class ResNetStem:
     """The ResNet in front of a hybrid's patches: a root of stride 4, then stages of units.
@@ -99,6 +121,7 @@ class ResNetStem:
         return from_fields(cls, fields)
 
 
+@_names_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class ViTSpec:
     """The hyperparameters of a Vision Transformer: everything but image size and classes.
@@ -243,6 +266,7 @@ class ViTSpec:
         return from_fields(cls, fields)
 
 
+@_names_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class ResNetSpec:
     """The hyperparameters of a BiT ResNet-V2: everything but image size and classes.
@@ -289,6 +313,7 @@ def spec_from_dict(fields: dict[str, Any]) -> Spec:
     return (ResNetSpec if "layers" in fields else ViTSpec).from_dict(fields)
 
 
+@_names_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
     """How a uint8 RGB image becomes a model's input: crop, resize, then (x - mean) / scale.
@@ -343,12 +368,24 @@ class Preprocessing:
 
 
 def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
-    """(height, width) from one number or two."""
-    sides = tuple(image_size) if isinstance(image_size, Iterable) else (image_size,) * 2
-    if len(sides) != 2:
-        raise UsageError(f"image_size must be one number or two. Received: {image_size!r}.")
-    height, width = (positive_integer("image_size", side) for side in sides)
-    return height, width
+    """(height, width) from one number or two; arrays of NumPy are taken too.
+
+    Raises:
+        UsageError: it is neither, or they are no positive integers.
+    """
+    given = image_size.tolist() if hasattr(image_size, "tolist") else image_size
+    has_order = isinstance(given, Iterable) and not isinstance(given, (bytes, Set))
+    try:
+        sides = tuple(given) if has_order else (given, given)
+    except TypeError:  # a tensor of rank 0
+        sides = ()
+    found = [integer(side) for side in sides]
+    if len(found) != 2 or any(side is None or side < 1 for side in found):
+        raise UsageError(
+            "image_size must be a positive integer, or (height, width). "
+            f"Received: image_size={image_size!r}."
+        )
+    return found[0], found[1]
 
 
 def find_variant(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from keras_vit._checks import COPYING
+from keras_vit._checks import received_model
 from keras_vit._errors import UsageError
 from keras_vit.data.images import rgb_images
 from keras_vit.specs import Preprocessing
@@ -49,10 +49,7 @@ def preprocess(images: Any, model: Any) -> Any:
     """
     how = model if isinstance(model, Preprocessing) else getattr(model, "preprocessing", None)
     if how is None:
-        raise UsageError(
-            "expected a keras_vit model or a Preprocessing. "
-            f"Received: {type(model).__name__}; {COPYING}"
-        )
+        raise UsageError(f"expected a keras_vit model or a Preprocessing. {received_model(model)}")
     if _is_of_graph(images):
         from keras_vit.data.tf_preprocessing import preprocess_tensor
 

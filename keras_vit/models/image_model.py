@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from keras_vit._checks import integer, number
+from keras_vit._checks import integer, label_names, number
 from keras_vit._errors import UsageError, did_you_mean, nearest
 from keras_vit._keras import keras, register
 from keras_vit._policies import dtype_policy, serialized_policy
@@ -62,7 +62,7 @@ class ImageModel(keras.Model):
             refuse_keywords(type(self).__name__, unknown, ARGUMENTS, fields)
         height, width = as_size(image_size)
         preprocessing = preprocessing or Preprocessing(height, width)
-        labels = None if labels is None else tuple(labels)
+        labels = None if labels is None else label_names(labels)
         num_classes, head_bias = _classes(num_classes), number("head_bias", head_bias)
         _check(num_classes, (height, width), preprocessing, labels)
         inputs = keras.Input((height, width, 3), name="images")

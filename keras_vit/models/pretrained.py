@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_vit._checks import label_names
 from keras_vit._errors import UsageError
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
@@ -150,7 +151,8 @@ def from_checkpoint(
     overrides = {name: value for name, value in overrides.items() if name not in options}
     allow_nonfinite = options.pop("allow_nonfinite", False)
     # A head of as many classes, but of others, would be a trap.
-    named_alike = labels is None or checkpoint.labels in (None, tuple(labels))
+    labels = None if labels is None else label_names(labels)
+    named_alike = labels is None or checkpoint.labels in (None, labels)
     keeps_head = num_classes in (None, checkpoint.num_classes) and named_alike
     spec = with_overrides(spec, _told(checkpoint, spec, keeps_head) | overrides)
     if image_size is None:

@@ -154,7 +154,12 @@ def test_a_policy_object_is_as_good_as_its_name():
     assert model.get_layer("encoderblock_0").attention.query.compute_dtype == "bfloat16"
 
 
-@pytest.mark.parametrize("dtype", ["mixed_bfloat17", 5])
+@pytest.mark.parametrize("dtype", [np.float16, np.dtype("float16")])
+def test_a_type_of_numpy_is_as_good_as_its_name(dtype):
+    assert keras_vit.ViT(VIT, 3, 16, dtype=dtype).dtype_policy.name == "float16"
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat17", 5, np.ones])
 def test_an_unknown_policy_is_refused(dtype):
     with pytest.raises(keras_vit.UsageError, match="dtype must be a policy or the name of one"):
         keras_vit.ViT(VIT, 3, 16, dtype=dtype)
@@ -232,10 +237,10 @@ def test_functions_say_what_to_do_with_a_clone(tmp_path):
         lambda: keras_vit.decode_predictions(np.zeros((1, 3)), clone),
         lambda: attention_maps(clone, images),
     ):
-        with pytest.raises(keras_vit.UsageError, match=r"Functional.*model\.get_config\(\)"):
+        with pytest.raises(keras_vit.UsageError, match=r"Functional.*original\.get_config\(\)"):
             use()
     assert not list(tmp_path.iterdir())
-    copy = type(model).from_config(model.get_config())
+    copy = keras_vit.ViT.from_config(model.get_config())
     copy.set_weights(model.get_weights())
     assert (copy.spec, copy.labels) == (model.spec, model.labels)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
+import re
 
 import numpy as np
 import pytest
 
-from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViTSpec
+from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViT, ViTSpec
 from keras_vit.specs import as_size, spec_from_dict
 
 
@@ -145,6 +147,58 @@ def test_numpy_numbers_become_plain_ones(small_spec):
     )
     assert as_size(np.int32(8)) == as_size(np.array([8, 8])) == (8, 8)
     assert {type(side) for side in as_size((np.int64(8), 9.0))} == {int}
+
+
+SIZES = [
+    32.5,
+    0,
+    True,
+    None,
+    "32",
+    b"32",
+    (32,),
+    (32, 32, 3),
+    {32, 64},
+    (32, None),
+    np.ones((2, 2)),
+]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_other_sizes_are_refused(size):
+    with pytest.raises(UsageError, match=r"integer, or \(height, width\)\. Received: image_size="):
+        as_size(size)
+
+
+def test_sizes_of_arrays_are_taken():
+    assert as_size(np.array(32)) == as_size(iter([32, 32])) == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "keyword", "message"),
+    [
+        (
+            ViTSpec,
+            (16, 768, 12, 12),
+            "mlp_dimm",
+            "mlp_dimm'. Did you mean mlp_dim? Fields: patch_s",
+        ),
+        (ResNetStem, ((3, 4),), "widht", "widht'. Did you mean width? Fields: stages, width."),
+        (ResNetSpec, (), "layer", "layer'. Did you mean layers? Fields: layers, width."),
+        (Preprocessing, (8, 8), "colour", "colour'. Fields: height, width, crop, interpolation, "),
+    ],
+)
+def test_unknown_keywords_are_named(kind, values, keyword, message):
+    with pytest.raises(UsageError, match=re.escape(f"{kind.__name__} has no field '{message}")):
+        kind(*values, **{keyword: 1})
+    assert list(inspect.signature(kind).parameters) == [f.name for f in dataclasses.fields(kind)]
+
+
+@pytest.mark.parametrize("labels", ["abc", {"a", "b", "c"}, {"a": 0, "b": 1, "c": 2}, [0, 1, 2], 3])
+def test_labels_are_a_sequence_of_strings(small_spec, labels):
+    with pytest.raises(UsageError, match="labels must be a sequence of strings"):
+        ViT(small_spec, 3, 16, labels=labels)
+    assert ViT(small_spec, 3, 16, labels=np.array(["a", "b", "c"])).labels == ("a", "b", "c")
 
 
 def test_grid_counts_the_stems_stride(small_spec):
