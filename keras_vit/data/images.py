@@ -32,7 +32,10 @@ def rgb_images(images: Any) -> list[np.ndarray]:
         array = _array(images)
         if array.dtype.kind not in "OUS":
             return _of_array(array)
-        images = array  # of paths, or of images of different sizes
+        # of paths, or of images of different sizes
+        images = array if array.ndim else array.item()
+        if isinstance(images, (str, os.PathLike, Image.Image)):
+            return [_one(images)]
     if isinstance(images, (bytes, Mapping)) or not isinstance(images, Iterable):
         raise UsageError(f"{_EXPECTED}. Received: {type(images).__name__}.")
     return [_one(image) for image in images]
@@ -95,7 +98,8 @@ def _levels(array: np.ndarray) -> np.ndarray:
         raise UsageError(
             f"expected pixels from 0 to 255. Received: {array.dtype} from {least:g} to {most:g}."
         )
-    if array.dtype.kind == "f" and 0 < most <= 1:
+    # Whole numbers up to 1 are a nearly black picture.
+    if array.dtype.kind == "f" and 0 < most <= 1 and (array != np.rint(array)).any():
         raise UsageError(
             f"expected pixels from 0 to 255. Received: {array.dtype} from {least:g} to {most:g}; "
             "multiply by 255."

@@ -34,9 +34,13 @@ def preprocess(images: Any, model: Any) -> Any:
             - arrays or tensors of any library: (height, width), grey, or (height, width, channels)
               with 1, 3 or 4 channels; alpha is laid over white.
             Or a batch (n, height, width, channels). Pixels are numbers from 0 to 255 of any type;
-            floats are rounded, as `image_dataset_from_directory` resizes to fractions.
+            floats are rounded, as `image_dataset_from_directory` resizes to fractions. Floats of
+            which none is above 1 are taken for a nearly black picture if all are whole numbers,
+            and refused as pixels in [0, 1] if not.
+            Or a TensorFlow tensor of strings, one or (n,): the contents of JPEG and PNG files, as
+            `tf.io.read_file` reads them.
             Or a tensor of a TensorFlow graph, as in `ds.map(lambda x, y: (preprocess(x, model),
-            y))`: a batch or one image, or strings, the contents of JPEG and PNG files.
+            y))`: a batch or one image, or strings.
         model: a `keras_vit` model, or a `Preprocessing`.
 
     Returns:
@@ -44,16 +48,19 @@ def preprocess(images: Any, model: Any) -> Any:
         tensor with the same bits, for one image without n, so that the data set can be batched.
 
     Raises:
-        UsageError: an image is none of these, its pixels are not from 0 to 255 or all lie in
-            [0, 1], or a file cannot be read.
+        UsageError: an image is none of these, its pixels are not from 0 to 255 or seem to lie
+            in [0, 1], or a file cannot be read. (Where a graph runs, TensorFlow's own error.)
     """
     how = model if isinstance(model, Preprocessing) else getattr(model, "preprocessing", None)
     if how is None:
         raise UsageError(f"expected a keras_vit model or a Preprocessing. {received_model(model)}")
-    if _is_of_graph(images):
-        from keras_vit.data.tf_preprocessing import preprocess_tensor
+    if _is_of_tensorflow(images):
+        from keras_vit.data.tf_preprocessing import preprocess_files, preprocess_tensor
 
-        return preprocess_tensor(images, how)
+        if not hasattr(images, "numpy"):  # of a graph
+            return preprocess_tensor(images, how)
+        if images.dtype.name == "string":
+            return preprocess_files(images, how)
     found = [preprocess_image(image, how) for image in rgb_images(images)]
     return np.stack(found) if found else np.zeros((0, how.height, how.width, 3), np.float32)
 
@@ -88,10 +95,10 @@ def normalise(pixels: Any, how: Preprocessing) -> np.ndarray:
     return (np.asarray(pixels, np.float32) - mean) / scale
 
 
-def _is_of_graph(images: Any) -> bool:
+def _is_of_tensorflow(images: Any) -> bool:
     # Whoever has such a tensor has imported TensorFlow; nobody else should pay for it.
     tensor = getattr(sys.modules.get("tensorflow"), "Tensor", None)
-    return tensor is not None and isinstance(images, tensor) and not hasattr(images, "numpy")
+    return tensor is not None and isinstance(images, tensor)
 
 
 def _central_box(size: tuple[int, int], how: Preprocessing) -> tuple[float, float, float, float]:

@@ -7,6 +7,7 @@ digit. Of files it reads JPEG and PNG.
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit._errors import UsageError
@@ -49,6 +50,27 @@ def preprocess_tensor(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
     # As in `_quotient`: `/` would become a product.
     inputs = tf.math.divide_no_nan(tf.cast(pixels, tf.float32) - mean, scale)
     return inputs[0] if is_one else inputs
+
+
+def preprocess_files(contents: tf.Tensor, how: Preprocessing) -> np.ndarray:
+    """`preprocess_tensor` of an eager tensor of strings: () or (n,) to (n, height, width, 3).
+
+    Raises:
+        UsageError: one is no whole JPEG or PNG, or the tensor has another shape.
+    """
+    if contents.shape.rank > 1:
+        raise UsageError(f"expected strings () or (n,). Received: string {contents.shape}.")
+    inputs = np.zeros((tf.size(contents), how.height, how.width, 3), np.float32)
+    for i, content in enumerate(tf.reshape(contents, (-1,))):
+        try:
+            inputs[i] = preprocess_tensor(content, how)
+        except tf.errors.InvalidArgumentError:
+            start = content.numpy()[:16]
+            raise UsageError(
+                "expected the contents of a JPEG or PNG file, as tf.io.read_file reads them. "
+                f"Received: a string that begins with {start!r}; a path must be a str of Python."
+            ) from None
+    return inputs
 
 
 def read_pictures(contents: tf.Tensor, how: Preprocessing) -> tf.Tensor:
@@ -158,7 +180,8 @@ def _levels(images):
         )
     ]
     if images.dtype.is_floating:
-        is_fraction = (most > 0) & (most <= 1)
+        # Whole numbers up to 1 are a nearly black picture.
+        is_fraction = (most > 0) & (most <= 1) & tf.reduce_any(images != tf.round(images))
         advice = "expected pixels from 0 to 255. Received: no more than 1; multiply by 255."
         checks.append(tf.debugging.Assert(~is_fraction, [advice]))
         images = tf.round(images)

@@ -182,7 +182,8 @@ def test_takes_tensors_of_any_library(rng):
     ("images", "message"),
     [
         (np.full((4, 4, 3), 0.5), "Received: float64 from 0.5 to 0.5; multiply by 255."),
-        (np.ones((2, 4, 4, 3), np.float32), "multiply by 255"),
+        (np.linspace(0, 1, 96, dtype="f").reshape(2, 4, 4, 3), "multiply by 255"),
+        (np.array(b"a.png"), "expected a path, .* Received: bytes"),
         (np.linspace(-1, 1, 48).reshape(4, 4, 3), "Received: float64 from -1 to 1."),
         (np.full((4, 4, 3), np.nan), "Received: float64 from nan to nan"),
         (np.full((4, 4), 60_000, np.uint16), "Received: uint16 from 60000 to 60000"),

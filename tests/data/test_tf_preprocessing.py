@@ -238,6 +238,42 @@ def test_files_are_decoded_in_the_graph(photographs, tmp_path):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_eager_strings_are_the_contents_of_files(image_folder):
+    paths = sorted(str(path) for path in image_folder.rglob("*.*"))[:3]
+    contents = [tf.io.read_file(path) for path in paths]
+    for given, expected in (
+        (contents[0], preprocess(paths[0], HOW)),
+        (tf.stack(contents), preprocess(paths, HOW)),
+        (tf.zeros((0,), tf.string), preprocess([], HOW)),
+    ):
+        found = preprocess(given, HOW)
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("strings", "message"),
+    [
+        ("a.png", r"begins with b'a\.png'; a path must be a str of Python\.$"),
+        ([b"\xff\xd8\xff\xe0 torn"], "expected the contents of a JPEG or PNG file"),
+        ([["a.png"]], r"expected strings \(\) or \(n,\)\. Received: string \(1, 1\)"),
+    ],
+)
+def test_eager_strings_that_are_no_pictures_are_refused(strings, message):
+    with pytest.raises(UsageError, match=message):
+        preprocess(tf.constant(strings), HOW)
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_nearly_black_picture_of_floats_is_one(rng, most):
+    pixels = rng.integers(0, most + 1, (1, 9, 11, 3))
+    expected = preprocess(pixels.astype(np.uint8), HOW)
+    floats = pixels.astype(np.float32)
+    np.testing.assert_array_equal(preprocess(floats, HOW), expected)
+    (found,) = tf.data.Dataset.from_tensors(floats).map(lambda x: preprocess(x, HOW))
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("pixels", "message"),
     [
