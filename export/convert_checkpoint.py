@@ -161,7 +161,14 @@ def _weights(path: Path) -> Path:
             f"{path} is an exported bundle, which cannot be converted back; give the run or the "
             "file of weights that it was exported from."
         )
-    return path / "weights.npz" if _is_run(path) else path
+    if _is_run(path):
+        return path / "weights.npz"
+    from keras_vit.runs import list_runs
+
+    held = [str(run) for run in list_runs(path)]
+    if held:
+        raise UsageError(f"{path} holds runs; give one of them: {_some(held, 8)}.")
+    return path
 
 
 def _lines(facts: dict[str, str]) -> str:

@@ -219,6 +219,8 @@ def open_run(path: str | os.PathLike) -> Run:
         UsageError: the folder or one of its files is missing, or is of a newer format.
     """
     path = Path(path)
+    if path.is_file():
+        raise UsageError(f"{path} is a file; pass the run's folder, such as {path.parent}.")
     if not path.is_dir():
         raise UsageError(f"{path}: expected a run folder; there is none. train/fit.py makes one.")
     files = ("spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json")
@@ -247,15 +249,21 @@ def newest_run(folder: str | os.PathLike = "runs") -> Path:
     Raises:
         UsageError: there is none.
     """
+    runs = list_runs(folder)
+    if not runs:
+        raise UsageError(
+            f"no run under {Path(folder).resolve()}; make one with: "
+            "python train/fit.py --data digits --out runs/digits"
+        )
+    return runs[-1]
+
+
+def list_runs(folder: str | os.PathLike = "runs") -> list[Path]:
+    """The runs directly under `folder`, the one that was last written to at the end."""
     # Dotted folders are what a killed process left.
     runs = [
         path
         for path in Path(folder).glob("[!.]*")
         if (path / "spec.json").is_file() and (path / "weights.npz").is_file()
     ]
-    if not runs:
-        raise UsageError(
-            f"no run under {Path(folder).resolve()}; make one with: "
-            "python train/fit.py --data digits --out runs/digits"
-        )
-    return max(runs, key=lambda run: (run / "weights.npz").stat().st_mtime_ns)
+    return sorted(runs, key=lambda run: (run / "weights.npz").stat().st_mtime_ns)

@@ -53,18 +53,19 @@ class Arguments:
 
 
 def main(arguments: Arguments) -> None:
+    from keras_vit.data.decoding import printable
     from keras_vit.data.listing import find_pictures
 
     pictures = find_pictures(arguments.pictures)
     predictor = _predictor(arguments)
     told = sys.stderr if arguments.json else sys.stdout
-    print(predictor.description, file=told, flush=True)
+    print(printable(predictor.description), file=told, flush=True)
     read = 0
     for first in range(0, len(pictures), _TOGETHER):
         some = pictures[first : first + _TOGETHER]
         for picture, classes in _predict(predictor, some, arguments.top_k):
             read += 1
-            print(_shown(picture, classes, arguments.json), flush=True)
+            print(_shown(printable(picture), classes, arguments.json), flush=True)
     if not read:
         raise UsageError(f"none of the {len(pictures)} pictures could be read.")
 
@@ -98,6 +99,8 @@ def _predictor(arguments: Arguments) -> _Predictor:
 def _of_weights(weights: str, name: str | None) -> Any:
     import keras_vit
 
+    if (Path(weights) / "spec.json").is_file():
+        raise UsageError(f"{weights} is a run; use --run {weights}.")
     if name is not None:
         model = keras_vit.create_model(name, weights=weights)
     elif "://" not in weights and not Path(weights).exists():
@@ -146,10 +149,10 @@ def _labels(model: Any) -> tuple[str, ...] | None:
     return tuple(f"class {i}" for i in range(model.num_classes)) if unknown else model.labels
 
 
-def _shown(picture: Path, classes: list[tuple[str, float]], as_json: bool) -> str:
+def _shown(picture: str, classes: list[tuple[str, float]], as_json: bool) -> str:
     if as_json:
         predictions = [{"label": label, "probability": share} for label, share in classes]
-        return json.dumps({"picture": str(picture), "predictions": predictions})
+        return json.dumps({"picture": picture, "predictions": predictions})
     return "\n".join([f"\n{picture}", *(f"  {share:6.1%}  {label}" for label, share in classes)])
 
 

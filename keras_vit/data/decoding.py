@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -95,8 +96,8 @@ def to_rgb(image: Image.Image) -> np.ndarray:
     return np.asarray(image.convert("RGB"))
 
 
-def printable(path: Path) -> str:
-    """A path as text, also where its name is not UTF-8."""
+def printable(path: str | os.PathLike) -> str:
+    """A path, or a line that names one, as text that is UTF-8 even where the name is not."""
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 

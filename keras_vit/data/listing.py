@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.data.decoding import decode_image
+from keras_vit.data.decoding import decode_image, printable
 from keras_vit.data.formats import EXTENSIONS
 
 
@@ -31,11 +31,13 @@ def read_picture(path: Path) -> np.ndarray:
         UsageError: it is absent or cannot be decoded; one line that names the file.
     """
     if not path.is_file():
-        raise UsageError(f"{path}: there is no such file.")
+        raise UsageError(f"{printable(path)}: there is no such file.")
     try:
         return decode_image(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be opened: {error.strerror or error}.") from None
+        raise UsageError(
+            f"{printable(path)} cannot be opened: {error.strerror or error}."
+        ) from None
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -49,5 +51,5 @@ def _files_of(path: Path) -> list[Path]:
         and file.is_file()
     )
     if not found:
-        raise UsageError(f"{path} holds no pictures ({', '.join(EXTENSIONS)}).")
+        raise UsageError(f"{printable(path)} holds no pictures ({', '.join(EXTENSIONS)}).")
     return found

@@ -118,8 +118,9 @@ def check_settings(
     spec = with_overrides(VARIANTS[name], _overrides(recipe))
     if isinstance(spec, ViTSpec):
         spec.grid(recipe.image_size)
-    counts = {"batch_size": recipe.batch_size, "num_examples": 1}
-    to_steps(recipe.duration, **counts)
+    # How many images there are is not known yet: what is no step of very many is refused now.
+    counts = {"batch_size": recipe.batch_size, "num_examples": recipe.batch_size * 10**9}
+    _total_steps(recipe, counts)
     to_steps(recipe.warmup, total_steps=1, **counts)
     runs.check_out(out, data, overwrite)
     if tensorboard and importlib.util.find_spec("tensorboard") is None:
@@ -166,9 +167,7 @@ def _overrides(recipe: Recipe) -> dict[str, float]:
 def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int, int]:
     # How many steps there are in all, and in an epoch.
     counts = {"batch_size": recipe.batch_size, "num_examples": num_examples}
-    total = to_steps(recipe.duration, **counts)
-    if total < 1:
-        raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
+    total = _total_steps(recipe, counts)
     warmup = to_steps(recipe.warmup, total_steps=total, **counts)
     model.compile(
         optimizer=optimizer(recipe, model, total, warmup),
@@ -179,6 +178,13 @@ def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int
         jit_compile=recipe.jit,
     )
     return total, min(max(to_steps("1 epoch", **counts), _FEWEST_STEPS), total)
+
+
+def _total_steps(recipe: Recipe, counts: dict[str, int]) -> int:
+    total = to_steps(recipe.duration, **counts)
+    if total < 1:
+        raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
+    return total
 
 
 def _fit(

@@ -127,6 +127,8 @@ def test_resolution_and_classes_can_change_on_the_way(invoke, fixtures, tmp_path
         (["in.npz", "out.npz", "--num-classes", "-1"], "must not be negative"),
         (["nowhere.npz", "out.npz"], "nowhere.npz: expected a .npz or .safetensors file"),
         (["bad.npz", "out.npz"], "holds 1 NaN or infinite values in 1 arrays, the first in cls"),
+        (["--inspect", "runs"], "runs holds runs; give one of them: runs/digits."),
+        (["runs", "out.npz"], "runs holds runs; give one of them: runs/digits."),
         (["--inspect", "full/notes.txt"], "is not a whole .npz or .safetensors file"),
     ],
 )
@@ -138,6 +140,9 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, fixtures, tmp_path, ar
     (tmp_path / "there.npz").write_bytes(b"there")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine, all mine")
+    (tmp_path / "runs" / "digits").mkdir(parents=True)
+    for name in ("spec.json", "weights.npz"):
+        (tmp_path / "runs" / "digits" / name).write_text("{}")
     before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
     code, _, err = invoke(COMMAND, *arguments, cwd=tmp_path)
     assert code == 2

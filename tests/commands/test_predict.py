@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -164,16 +166,34 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
         (["--model", "ViT_B16", "0.png"], "--model goes with --weights"),
         (["--weights", "augreg", "0.png"], "published weights need --model, such as ViT_B16"),
         (["--bundle", "more", "0.png"], "more: expected a bundle's folder. There is none."),
+        (["--weights", "run", "0.png"], "run is a run; use --run run."),
+        (
+            ["--run", "run/spec.json", "0.png"],
+            "spec.json is a file; pass the run's folder, such as",
+        ),
         (["--top-k", "0", "0.png"], "top_k must be a positive integer"),
         (["empty"], "empty holds no pictures (.jpg"),
     ],
 )
 def test_a_mistake_is_one_line(invoke, pictures, arguments, message):
     (pictures / "empty").mkdir()
+    (pictures / "run").mkdir()
+    (pictures / "run" / "spec.json").write_text("{}")
     code, out, error = invoke(COMMAND, *arguments, cwd=pictures)
     assert (code, out) == (2, "")
     (line,) = error.splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_names_that_are_not_utf8_are_printed(invoke, trained_run, pictures, options):
+    os.rename(pictures / "0.png", os.fsencode(pictures) + b"/caf\xe9.png")
+    os.rename(pictures / "torn.jpg", os.fsencode(pictures) + b"/torn\xe9.jpg")
+    sys.stdout.reconfigure(errors="strict")
+    code, out, error = invoke(COMMAND, "--run", trained_run.path, ".", *options, cwd=pictures)
+    assert code == 0
+    assert ("caf\\\\udce9.png" if options else "caf\\udce9.png") in out
+    assert "skipped torn\\udce9.jpg: " in error
 
 
 def test_it_fails_where_no_picture_can_be_read(invoke, trained_run, pictures):

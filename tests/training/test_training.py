@@ -286,6 +286,8 @@ def test_strong_imbalance_is_told_with_a_way_out():
         ({"model_name": "ViT_B61"}, {}, "unknown model"),
         ({}, {"image_size": 20}, "image_size must be a multiple of patch_size=8"),
         ({}, {"duration": "soon"}, "a duration is a number and a unit"),
+        ({}, {"duration": "0 epochs"}, "'0 epochs' is less than one step of training"),
+        ({}, {"duration": "1 example"}, "'1 example' is less than one step of training"),
         ({}, {"warmup": "early"}, "a duration is a number and a unit"),
         ({}, {"dropout": 0.1}, None),
         ({"model_name": "BiT-R50x1"}, {"dropout": 0.1}, "dropout"),
