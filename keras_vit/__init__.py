@@ -4,11 +4,11 @@
 >>> model = keras_vit.ViT_B16(num_classes=5)
 """
 
-from typing import Any
+from typing import Any as _Any
 
-from keras_vit._command import importing
+from keras_vit._command import importing as _importing
 
-with importing():
+with _importing():
     from keras_vit import _keras as _keras  # first: it says in one line which backend is missing
     from keras_vit import models
     from keras_vit._errors import UsageError
@@ -38,10 +38,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     # Export needs TensorFlow and LiteRT, which a model on another backend does not.
-    if name == "export_tflite":
-        from keras_vit.deploy import export_tflite
+    if name in ("deploy", "export_tflite"):
+        from importlib import import_module
 
-        return export_tflite
+        deploy = import_module("keras_vit.deploy")
+        return deploy if name == "deploy" else deploy.export_tflite
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -119,6 +119,7 @@ def test_commands_import_the_library_alone(folder):
 def test_importing_is_silent_and_loads_nothing_heavy_beyond_keras():
     program = (
         "import json, sys; import keras; before = set(sys.modules); import keras_vit;"
+        "assert not {'Any', 'importing'} & set(vars(keras_vit));"
         "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
@@ -140,6 +141,14 @@ def test_preprocessing_on_another_backend_needs_no_tensorflow(tmp_path):
     )
     environment = os.environ | {"KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0"}
     subprocess.run([sys.executable, "-c", program, tmp_path / "a.png"], env=environment, check=True)
+
+
+def test_deploy_is_loaded_when_it_is_first_used():
+    program = (
+        "import sys, keras_vit; assert 'keras_vit.deploy' not in sys.modules;"
+        "keras_vit.deploy.compare; assert keras_vit.export_tflite is keras_vit.deploy.export_tflite"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.fixture
