@@ -234,7 +234,7 @@ def test_drop_path_rises_linearly(small_spec):
     [
         ({"image_size": 30}, "multiple of patch_size=8. Received: 30 x 30; the nearest is 32 x 32"),
         ({"image_size": (16, 20)}, "Received: 16 x 20; the nearest is 16 x 16"),
-        ({"image_size": (16, 16, 3)}, "one number or two"),
+        ({"image_size": (16, 16, 3)}, "positive integer, or .height, width."),
         ({"image_size": 0}, "must be a positive integer"),
         ({"num_classes": -1}, "num_classes must be 0"),
         ({"labels": ["a"]}, "labels must name each of the 2 classes. Received: 1 labels"),
