@@ -53,7 +53,7 @@ def class_folders(path: Path) -> list[Path]:
         UsageError: `path` is no folder, or its classes lie one level higher or lower.
     """
     if not path.is_dir():
-        kind = "it is a file" if path.exists() else "there is none"
+        kind = "it is a file" if path.exists() else "there is no such folder"
         raise UsageError(f"{path}: expected a folder with one subfolder a class; {kind}.")
     pictures, folders = _look(path)
     _check_not_too_high(path, folders)

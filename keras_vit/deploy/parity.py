@@ -196,9 +196,9 @@ class Verdict:
             return []
         if not self.informed:
             return [
-                f"accuracy does not count: Keras is right on {self.keras_accuracy:.2%} of "
-                f"{self.images:,} images, the most frequent class alone is {self.majority:.2%} of "
-                "them; agreement and scores decide"
+                f"not counted, because Keras is right on {self.keras_accuracy:.2%} of "
+                f"{self.images:,} images and the most frequent class alone is {self.majority:.2%} "
+                "of them; agreement and scores decide"
             ]
         open_ = (
             f"a drop of up to {self.largest_drop:.2f} points cannot be excluded on "

@@ -127,7 +127,7 @@ def test_a_picture_that_claims_too_many_pixels_is_refused(tmp_path):
 
 
 def test_absent_and_empty_folders(tmp_path):
-    with pytest.raises(UsageError, match="nowhere: expected a folder.*; there is none"):
+    with pytest.raises(UsageError, match="nowhere: expected a folder.*; there is no such folder"):
         image_folder(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="two subfolders or more.*Received: 0"):
         image_folder(tmp_path)

@@ -181,7 +181,7 @@ def test_where_accuracy_does_not_count_agreement_and_scores_decide():
     assert found.drop == pytest.approx(20)
     assert not found.informed
     assert found.notes() == [
-        "accuracy does not count: Keras is right on 90.00% of 100 images, the most frequent class "
+        "not counted, because Keras is right on 90.00% of 100 images and the most frequent class "
         "alone is 90.00% of them; agreement and scores decide"
     ]
     message = "the int8 file must agree with Keras on 95.0% of 100 images. Received: 80.0%"

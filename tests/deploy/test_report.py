@@ -220,7 +220,7 @@ def test_accuracy_that_does_not_count_is_not_what_the_card_and_the_picture_show(
     made = {"int8": description("int8")}
     made["int8"]["parity"] = {"images_from": "x", **verdict.to_dict()}
     [line] = notes(made)
-    assert line.startswith("Accuracy: accuracy does not count: Keras is right on ")
+    assert line.startswith("Accuracy: not counted, because Keras is right on ")
     assert f"- {line}\n" in card_of(made, {})
     assert draw(made, {}).axes[0].get_ylabel() == "agreement, %"
 
