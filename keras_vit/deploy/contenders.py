@@ -86,7 +86,6 @@ def contender(name: str, setting: Setting) -> Contender:
     Raises:
         ImportError: its package is not installed.
         UsageError: it has no such model.
-        RefusedError: the file would be larger than 2 GB.
     """
     module, build = CONTENDERS[name]
     if module is not None and importlib.util.find_spec(module) is None:

@@ -1,7 +1,7 @@
 """Float files in half precision, as Android apps switch it on for the CPU.
 
 `Interpreter.Options.setAllowFp16PrecisionForFp32(true)` lets XNNPACK compute float32 and float16
-files in half precision. Processors without such instructions emulate it with the same results.
+files in half precision. On x86 processors without such instructions XNNPACK emulates it.
 """
 
 from __future__ import annotations

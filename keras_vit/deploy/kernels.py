@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_vit.deploy.runner import Runner
 
-# Images that are run on both: the slower kernels take half a second for one image of S/16.
+# Images that are run on both: the slower kernels take a quarter of a second for S/16.
 _IMAGES = 16
 # TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`); as much
 # again for runtimes that were not tried.

@@ -261,6 +261,24 @@ def test_one_answer_is_refused_although_its_scores_follow_keras(precision, image
         compare(precision, reference, candidate, targets).check(100.0)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_scores_must_be_near_where_any_loss_of_accuracy_is_allowed(precision):
+    named = np.arange(100) % 10
+    reference = scores_for(named)
+    good = compare(precision, reference, reference, named)
+    good.check(max_drop=100)
+    budget = BUDGETS[precision]
+    for change, message in (
+        (
+            {"max_difference": 1.01 * budget.difference * good.scale},
+            "scores may differ from Keras'",
+        ),
+        ({"error": 1.01 * budget.error}, "scores must follow Keras'"),
+    ):
+        with pytest.raises(ParityError, match=message):
+            dataclasses.replace(good, **change).check(max_drop=100)
+
+
 def test_a_class_that_the_file_no_longer_names_is_refused_among_others():
     named = np.arange(1000) % 100  # ten images of each class
     reference = scores_for(named, 100)
