@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from keras_vit import _command, _files
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.runtimes import runs
+from keras_vit.deploy.inspect.runtimes import runs
 
 ROOT = Path(__file__).parents[1]
 PRECISIONS = ("none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4")

@@ -52,7 +52,7 @@ class Arguments:
 
 
 def main(arguments: Arguments) -> None:
-    from keras_vit.deploy.serving import export_serving
+    from keras_vit.deploy.serving.serving import export_serving
     from keras_vit.deploy.subject import of_run, of_weights
 
     size = None if arguments.image_size is None else (arguments.image_size * 2)[:2]

@@ -89,7 +89,7 @@ def main(arguments: Arguments) -> None:
     from keras_vit import deploy
     from keras_vit.data import skipped_summary
     from keras_vit.deploy import bundles, subject
-    from keras_vit.deploy.graph import GraphOptions
+    from keras_vit.deploy.graph.inference import GraphOptions
 
     demands = bundles.Demands(
         arguments.max_drop, arguments.min_runtime, arguments.images, arguments.calibrate

@@ -148,3 +148,17 @@ def command():
         return result
 
     return run
+
+
+@pytest.fixture(scope="session")
+def pictures():
+    """Makes preprocessed images that differ in colour and contrast, as pictures do."""
+
+    def make(count, size):
+        generator = np.random.default_rng(2)
+        contrast, colour = generator.uniform(0.1, 0.5, (2, count, 1, 1, 3))
+        noise = generator.uniform(-1, 1, (count, *size, 3))
+        pixels = np.rint(127.5 + 127.5 * (contrast * noise + 2 * colour - 0.5))
+        return ((np.clip(pixels, 0, 255) - 127.5) / 127.5).astype(np.float32)
+
+    return make

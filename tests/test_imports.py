@@ -32,7 +32,7 @@ BACKEND_FREE = {"specs", "layers", "weights", "models"}
 
 
 def room(module: str) -> str | None:
-    """The room of `keras_vit.deploy.parity` is `deploy`."""
+    """The room of `keras_vit.deploy.judge.parity` is `deploy`."""
     parts = module.split(".")
     return parts[1] if parts[0] == "keras_vit" and len(parts) > 1 else None
 

@@ -1,10 +1,13 @@
 """From a trained model to a file on a phone, checked on the way."""
 
-from keras_vit.deploy.auto import choose_float_layers
-from keras_vit.deploy.blocks import first_difference, layer_differences
-from keras_vit.deploy.bundle import read_bundle, weights_sha256, write_bundle
-from keras_vit.deploy.card import notes
-from keras_vit.deploy.convert import Converter, to_tflite
+from keras_vit.deploy.bundle.bundle import read_bundle, weights_sha256, write_bundle
+from keras_vit.deploy.bundle.card import notes
+from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
+from keras_vit.deploy.bundle.report import table, write_report
+from keras_vit.deploy.convert.auto import choose_float_layers
+from keras_vit.deploy.convert.converter import Converter, to_tflite
+from keras_vit.deploy.convert.quantize import PRECISIONS, precision_of, quantizable_layers
+from keras_vit.deploy.convert.saved_model import export_saved_model
 from keras_vit.deploy.export import (
     CALIBRATED,
     check,
@@ -12,17 +15,14 @@ from keras_vit.deploy.export import (
     judge,
     to_pixels,
 )
-from keras_vit.deploy.inspection import Inspection, inspect_file
-from keras_vit.deploy.lint import lint
-from keras_vit.deploy.measure import Measured, latencies, measure
-from keras_vit.deploy.opened_bundle import OpenedBundle, open_bundle
-from keras_vit.deploy.parity import ParityError, Verdict, compare
-from keras_vit.deploy.quantize import PRECISIONS, precision_of, quantizable_layers
-from keras_vit.deploy.reference import expected_scores, predict
-from keras_vit.deploy.report import table, write_report
+from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
+from keras_vit.deploy.inspect.lint import lint
+from keras_vit.deploy.inspect.runtimes import check_runtime, runtime_floor
+from keras_vit.deploy.judge.blocks import first_difference, layer_differences
+from keras_vit.deploy.judge.measure import Measured, latencies, measure
+from keras_vit.deploy.judge.parity import ParityError, Verdict, compare
+from keras_vit.deploy.judge.reference import expected_scores, predict
 from keras_vit.deploy.runner import Runner
-from keras_vit.deploy.runtimes import check_runtime, runtime_floor
-from keras_vit.deploy.saved_model import export_saved_model
 
 __all__ = [
     "CALIBRATED",

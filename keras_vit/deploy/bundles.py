@@ -12,11 +12,10 @@ import numpy as np
 
 from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.auto import BASE, choose_float_layers
-from keras_vit.deploy.blocks import first_difference, layer_differences
-from keras_vit.deploy.bundle import check_replaceable, weights_sha256, write_bundle
-from keras_vit.deploy.choosing import spread
-from keras_vit.deploy.convert import Converter
+from keras_vit.deploy.bundle.bundle import check_replaceable, weights_sha256, write_bundle
+from keras_vit.deploy.convert.auto import BASE, choose_float_layers
+from keras_vit.deploy.convert.converter import Converter
+from keras_vit.deploy.convert.quantize import check_layers, for_runtime, precision_of
 from keras_vit.deploy.export import (
     Exported,
     check,
@@ -24,12 +23,13 @@ from keras_vit.deploy.export import (
     judge,
     to_pixels,
 )
-from keras_vit.deploy.graph import GraphOptions
-from keras_vit.deploy.parity import ParityError, check_reference
-from keras_vit.deploy.quantize import check_layers, for_runtime, precision_of
-from keras_vit.deploy.reference import expected_scores
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.inspect.runtimes import check_version
+from keras_vit.deploy.judge.blocks import first_difference, layer_differences
+from keras_vit.deploy.judge.choosing import spread
+from keras_vit.deploy.judge.parity import ParityError, check_reference
+from keras_vit.deploy.judge.reference import expected_scores
 from keras_vit.deploy.runner import Runner
-from keras_vit.deploy.runtimes import check_version
 from keras_vit.deploy.subject import Subject
 
 # Images that are enough to rank layers by, and to see in which layer a difference begins.

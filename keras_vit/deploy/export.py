@@ -14,26 +14,26 @@ import numpy as np
 
 from keras_vit import _checks, _files
 from keras_vit._errors import UsageError
-from keras_vit.deploy.choosing import coarse_noise, divided, spread
-from keras_vit.deploy.convert import (
+from keras_vit.deploy.convert.converter import (
     Converter,
     check_convertible,
     preprocessing_of,
 )
-from keras_vit.deploy.flatbuffer import check_static
-from keras_vit.deploy.half_precision import (
+from keras_vit.deploy.convert.quantize import precision_of
+from keras_vit.deploy.convert.saved_model import input_shape
+from keras_vit.deploy.inspect.flatbuffer import check_static
+from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
+from keras_vit.deploy.inspect.runtimes import check_runtime
+from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
+from keras_vit.deploy.judge.half_precision import (
     FLOAT_PRECISIONS,
     HalfPrecision,
     judge_half_precision,
 )
-from keras_vit.deploy.inspection import Inspection, inspect_file
-from keras_vit.deploy.kernels import runtime_tolerance
-from keras_vit.deploy.parity import Verdict, check_reference, compare
-from keras_vit.deploy.quantize import precision_of
-from keras_vit.deploy.reference import expected_scores
+from keras_vit.deploy.judge.kernels import runtime_tolerance
+from keras_vit.deploy.judge.parity import Verdict, check_reference, compare
+from keras_vit.deploy.judge.reference import expected_scores
 from keras_vit.deploy.runner import Runner
-from keras_vit.deploy.runtimes import check_runtime
-from keras_vit.deploy.saved_model import input_shape
 from keras_vit.specs import Preprocessing
 
 # Images that measure ranges. The error of int8 digits with 8, 16, 32, 64 and 128 of them: 0.026,
@@ -91,7 +91,7 @@ def export_tflite(
         UsageError: an unknown precision; data is missing or of another shape; `path` is a folder;
             a model of another backend than TensorFlow that isn't ours.
     """
-    from keras_vit.deploy.graph import GraphOptions
+    from keras_vit.deploy.graph.inference import GraphOptions
 
     precision, options = precision_of(quantize), GraphOptions(input, output)
     check_convertible(model, options)

@@ -14,7 +14,7 @@ from keras_vit._errors import UsageError
 from keras_vit.data.pipeline import load
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.sources import Source, open_source
-from keras_vit.deploy.choosing import coarse_noise, divided, spread
+from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import create_model

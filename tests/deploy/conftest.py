@@ -34,8 +34,8 @@ def graph_file():
     """Converts our inference graph of a spec, with seeded weights; options are `GraphOptions`'."""
 
     def convert(spec, image_size=(16, 24), **options):
-        from keras_vit.deploy.convert import parameters_of
-        from keras_vit.deploy.graph import GraphOptions, inference_module
+        from keras_vit.deploy.convert.converter import parameters_of
+        from keras_vit.deploy.graph.inference import GraphOptions, inference_module
 
         build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
         model = build(spec, 5, image_size)
@@ -151,17 +151,3 @@ def trained_like():
         return model
 
     return fill
-
-
-@pytest.fixture(scope="session")
-def pictures():
-    """Makes preprocessed images that differ in colour and contrast, as pictures do."""
-
-    def make(count, size):
-        generator = np.random.default_rng(2)
-        contrast, colour = generator.uniform(0.1, 0.5, (2, count, 1, 1, 3))
-        noise = generator.uniform(-1, 1, (count, *size, 3))
-        pixels = np.rint(127.5 + 127.5 * (contrast * noise + 2 * colour - 0.5))
-        return ((np.clip(pixels, 0, 255) - 127.5) / 127.5).astype(np.float32)
-
-    return make

@@ -14,7 +14,7 @@ from keras_vit import UsageError, deploy
 from keras_vit.data import digits
 from keras_vit.deploy import subject
 from keras_vit.deploy.bundles import Demands, export_bundles
-from keras_vit.deploy.graph import GraphOptions
+from keras_vit.deploy.graph.inference import GraphOptions
 
 QUICK = Demands(images=24, calibrate=16)
 SPOILED = "encoderblock_1/mlp/dense_1"

@@ -13,9 +13,10 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy import ParityError, Runner, convert
-from keras_vit.deploy.flatbuffer import operators
-from keras_vit.deploy.graph import GraphOptions
+from keras_vit.deploy import ParityError, Runner
+from keras_vit.deploy.convert import converter as convert
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.inspect.flatbuffer import operators
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
@@ -224,7 +225,7 @@ def test_pixels_probabilities_and_float_layers_are_for_the_asking(model, inputs,
     np.testing.assert_allclose(found, expected, atol=0.1)
     count = operators(path.read_bytes())
     assert count["FULLY_CONNECTED"] == len(deploy.quantizable_layers(path.read_bytes()))
-    floats = deploy.flatbuffer.read_graph(path)
+    floats = deploy.inspect.flatbuffer.read_graph(path)
     kernels = {
         floats.layer(op): floats.read(op)[1].dtype
         for op in floats.operators
@@ -330,7 +331,7 @@ def test_runner_refuses_what_is_no_model(tmp_path):
 
 
 def test_a_saved_model_that_differs_is_not_written(model, tmp_path, monkeypatch):
-    from keras_vit.deploy import saved_model
+    from keras_vit.deploy.convert import saved_model
 
     deploy.export_saved_model(model, tmp_path / "good")
     monkeypatch.setattr(saved_model, "_TOLERANCE", -1.0)

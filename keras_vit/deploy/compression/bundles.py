@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.bundle import check_replaceable, weights_sha256, write_bundle
+from keras_vit.deploy.bundle.bundle import check_replaceable, weights_sha256, write_bundle
+from keras_vit.deploy.bundle.report import table_record, table_row
 from keras_vit.deploy.compression.exporting import compressed_file
 from keras_vit.deploy.compression.fine_tuning import FineTuning
 from keras_vit.deploy.compression.methods import (
@@ -20,14 +21,13 @@ from keras_vit.deploy.compression.methods import (
     compress,
 )
 from keras_vit.deploy.compression.stored import summary
-from keras_vit.deploy.convert import Converter
+from keras_vit.deploy.convert.converter import Converter
+from keras_vit.deploy.convert.quantize import precision_of
 from keras_vit.deploy.export import Exported, check, judge
-from keras_vit.deploy.graph import GraphOptions
-from keras_vit.deploy.measure import latencies
-from keras_vit.deploy.parity import ParityError, check_reference, compare
-from keras_vit.deploy.quantize import precision_of
-from keras_vit.deploy.reference import expected_scores
-from keras_vit.deploy.report import table_record, table_row
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.judge.measure import latencies
+from keras_vit.deploy.judge.parity import ParityError, check_reference, compare
+from keras_vit.deploy.judge.reference import expected_scores
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.subject import Subject
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from keras_vit.deploy.compression.methods import Compressed
-from keras_vit.deploy.convert import Converter
-from keras_vit.deploy.flatbuffer import read_graph
-from keras_vit.deploy.quantize import Precision, measured_ranges, precision_of, quantized
+from keras_vit.deploy.convert.converter import Converter
+from keras_vit.deploy.convert.quantize import Precision, measured_ranges, precision_of, quantized
+from keras_vit.deploy.inspect.flatbuffer import read_graph
 
 
 def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> bytes:
@@ -22,7 +22,7 @@ def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> 
     Raises:
         UsageError: the precision needs images and there are none.
     """
-    from keras_vit.deploy.graph import GraphOptions
+    from keras_vit.deploy.graph.inference import GraphOptions
 
     precision = precision_of(made.wanted.quantize)
     # The converter gets no images, so all integers are "dynamic" to it: with images it would

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from keras_vit._checks import positive_integer, share
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.deploy.quantize import precision_of
+from keras_vit.deploy.convert.quantize import precision_of
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import ResNetSpec
 

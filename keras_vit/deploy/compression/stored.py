@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.flatbuffer import read_graph
+from keras_vit.deploy.inspect.flatbuffer import read_graph
 
 _NUMBERS = {"float32": "<f4", "float16": "<f2", "int8": "i1"}
 

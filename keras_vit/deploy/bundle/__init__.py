@@ -1,0 +1,1 @@
+"""What an app gets: the bundle and its golden case, read again; card, plot and table beside it."""

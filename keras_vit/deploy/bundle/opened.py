@@ -1,0 +1,82 @@
+"""A bundle that predicts, as an app does: model.tflite fed and read as model.json says."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+
+from keras_vit._errors import UsageError
+from keras_vit.deploy.bundle.bundle import read_bundle
+from keras_vit.deploy.runner import Runner
+from keras_vit.specs import Preprocessing
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedBundle:
+    """A bundle loaded into LiteRT.
+
+    >>> scores = bundle.predict(keras_vit.preprocess(images, bundle))
+    >>> keras_vit.decode_predictions(scores, bundle, from_logits=bundle.from_logits)
+
+    Attributes:
+        name: the model's name.
+        precision: "float32", "int8" ...
+        labels: the classes' names, in the order of the scores.
+        preprocessing: how images become the file's input; of files that take pixels, the pixels.
+        from_logits: whether the scores are logits; else they are probabilities.
+        runner: the loaded file.
+    """
+
+    name: str
+    precision: str
+    labels: tuple[str, ...]
+    preprocessing: Preprocessing
+    from_logits: bool
+    runner: Runner
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        """Scores float32 (n, classes) of preprocessed images (n, height, width, 3)."""
+        return self.runner.predict(inputs)
+
+
+def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
+    """Opens a bundle: its folder, or the model.tflite in it.
+
+    Raises:
+        UsageError: it is no whole bundle, or its file gives features and no classes.
+        RefusedError: LiteRT does not take the file.
+    """
+    folder = Path(folder)
+    if folder.name == "model.tflite":
+        folder = folder.parent
+    if not (folder / "model.json").is_file():
+        raise UsageError(f"{folder}: expected a bundle's folder.{_inside(folder)}")
+    description, _ = read_bundle(folder)
+    kind = description["output"]["kind"]
+    if kind not in ("logits", "probabilities"):
+        raise UsageError(
+            f"{folder} gives {kind} and no classes; export it with --output logits or "
+            "probabilities."
+        )
+    labels = tuple((folder / "labels.txt").read_text(encoding="utf-8").splitlines())
+    fields = [field.name for field in dataclasses.fields(Preprocessing)]
+    return OpenedBundle(
+        description["model"],
+        description["precision"],
+        labels,
+        Preprocessing.from_dict({name: description["input"][name] for name in fields}),
+        kind == "logits",
+        Runner(folder / "model.tflite"),
+    )
+
+
+def _inside(folder: Path) -> str:
+    # The folder of several bundles, or a run, is what is given by mistake.
+    for inner in (folder, folder / "export"):
+        found = sorted(path.parent for path in inner.glob("*/model.json"))
+        if found:
+            return f" Received: a folder that holds {', '.join(map(str, found))}; choose one."
+    return " There is none."

@@ -1,0 +1,270 @@
+"""What exported files cost and what they are worth: table.json, a model card and a picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from keras_vit import _files
+from keras_vit._errors import UsageError
+from keras_vit.deploy.bundle.card import card
+from keras_vit.deploy.bundle.plot import plot
+from keras_vit.deploy.convert.quantize import PRECISIONS
+from keras_vit.deploy.judge.measure import Measured, machine
+
+FORMAT = 1
+
+
+def write_report(
+    folder: str | os.PathLike,
+    descriptions: dict[str, dict[str, Any]],
+    measured: dict[str, Measured],
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Writes table.json, card.md and plot.png beside bundles.
+
+    Bundles of the same weights (by their hash) that an earlier call left in the folder are in them
+    too, with what was measured of them then. Those of other weights, or without a hash, are not.
+
+    Args:
+        folder: of the bundles.
+        descriptions: what each bundle's model.json says, by the name of its folder.
+        measured: what each costs, by the same names; one may be missing.
+        refused: what was asked for too and not written, and why.
+
+    Raises:
+        ImportError: matplotlib is not installed; nothing is written.
+        OSError: the disk is full or the folder cannot be written.
+    """
+    folder = Path(folder)
+    earlier = _earlier_bundles(folder, descriptions)
+    figures = _earlier_figures(folder, earlier) | measured
+    files = dict(sorted({**earlier, **descriptions}.items(), key=_order))
+    picture = plot(files, figures)
+    labels = _labels(folder, files)
+    text = card(files, table(files, figures), figures, labels, machine(), tuple(earlier), refused)
+    with _files.replacing(folder / "plot.png") as temporary:
+        temporary.write_bytes(picture)
+    _files.write_text(folder / "card.md", text)
+    threads = max((entry.threads for m in measured.values() for entry in m.latency), default=0)
+    sizes = {name: found.compressed_bytes for name, found in figures.items()}
+    rows = [
+        _row(name, description, figures.get(name), sizes) | {"earlier": name in earlier}
+        for name, description in files.items()
+    ]
+    _files.write_json(folder / "table.json", table_record(rows, refused, threads))
+
+
+def table_record(
+    rows: list[dict[str, Any]], refused: Mapping[str, str], threads: int
+) -> dict[str, Any]:
+    """What table.json says, of exports and of compressions: CONTRIBUTING.md lists its fields."""
+    return {
+        "format": FORMAT,
+        "machine": f"{machine()}, {threads} threads",
+        "images": max((row["images"] for row in rows), default=0),
+        "rows": rows,
+        "refused": dict(refused),
+    }
+
+
+def table_row(
+    name: str, precision: str, parity: dict[str, Any], bytes: int, sha256: str, **more: Any
+) -> dict[str, Any]:
+    """A row of table.json; what is not known is None.
+
+    Args:
+        name: of the bundle's folder.
+        precision: of the file.
+        parity: `Verdict.to_dict`.
+        bytes: of the file.
+        sha256: of the file.
+        more: values of other fields.
+    """
+    unknown = set(more) - set(_MORE)
+    if unknown:
+        raise ValueError(f"table.json has no field {', '.join(sorted(unknown))}.")
+    return {
+        "name": name,
+        "precision": precision,
+        **{figure: parity.get(figure) for figure in _FIGURES},
+        "bytes": bytes,
+        "sha256": sha256,
+        **{field: more.get(field) for field in _MORE},
+        "earlier": False,
+    }
+
+
+_FIGURES = (
+    *("images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
+    *("agreement", "max_difference", "error", "cosine"),
+)
+_MORE = (
+    *("weights_sha256", "partitions", "deflated", "deflated_ratio"),
+    *("latency_ms", "measured", "compression"),
+)
+
+
+def table(
+    descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]
+) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of the table, as text; a column without any value is left out.
+
+    A drop of accuracy is in points of a hundred, "drop, 95%" the largest that the images do not
+    exclude; "ms" are medians, and "p90" is of the column
+    before it; "zipped" is in MiB.
+
+    Args:
+        descriptions: what each bundle's model.json says, by the name of its folder.
+        measured: what each costs, by the same names; one may be missing.
+    """
+    columns = [
+        (column.header, [column.cell(d, measured.get(name)) for name, d in descriptions.items()])
+        for column in _columns(measured)
+    ]
+    told = [(header, cells) for header, cells in columns if any(cells)]
+    rows = zip(descriptions, *(cells for _, cells in told), strict=True)
+    return ["file", *(header for header, _ in told)], [
+        [cell or "-" for cell in row] for row in rows
+    ]
+
+
+class _Column(NamedTuple):
+    header: str
+    value: Callable[[dict[str, Any], Measured | None], float | None]
+    text: Callable[[float], str]
+
+    def cell(self, description: dict[str, Any], measured: Measured | None) -> str:
+        value = self.value(description, measured)
+        return "" if value is None else self.text(value)
+
+
+def _columns(measured: dict[str, Measured]) -> list[_Column]:
+    threads = {entry.threads: None for m in measured.values() for entry in m.latency}
+    return [
+        _Column("accuracy", lambda d, m: d["parity"].get("accuracy"), "{:.2%}".format),
+        _Column("drop", lambda d, m: _drop(d["parity"]), "{:.2f}".format),
+        _Column("drop, 95%", lambda d, m: d["parity"].get("largest_drop"), "{:.2f}".format),
+        _Column("agreement", lambda d, m: d["parity"].get("agreement"), "{:.2%}".format),
+        _Column("worst", lambda d, m: _worst(d["parity"]), "{:.1%}".format),
+        _Column("cosine", lambda d, m: d["parity"].get("cosine"), "{:.5f}".format),
+        _Column("MiB", lambda d, m: _mib(d["bytes"]), _three_digits),
+        _Column("zipped", lambda d, m: _mib(m and m.compressed_bytes), _three_digits),
+        *(column for count in threads for column in _latency_columns(count)),
+        _Column("peak MiB", lambda d, m: _mib(m and m.peak_bytes), "{:,.0f}".format),
+        _Column("load s", lambda d, m: m and m.load_s, _three_digits),
+        _Column("parts", lambda d, m: d.get("delegation", {}).get("partitions"), str),
+    ]
+
+
+def _latency_columns(threads: int) -> list[_Column]:
+    def value(field: str) -> Callable[[dict[str, Any], Measured | None], float | None]:
+        return lambda d, m: next(
+            (getattr(e, field) for e in (m.latency if m else ()) if e.threads == threads), None
+        )
+
+    named = f"ms, {threads} thread{'' if threads == 1 else 's'}"
+    return [
+        _Column(named, value("median_ms"), _three_digits),
+        _Column("p90", value("p90_ms"), _three_digits),
+    ]
+
+
+def _row(
+    name: str, description: dict[str, Any], measured: Measured | None, sizes: dict[str, int]
+) -> dict[str, Any]:
+    entries = measured.latency if measured else ()
+    latency = max(entries, key=lambda entry: entry.threads, default=None)
+    deflated, whole = sizes.get(name), sizes.get("float32")
+    return table_row(
+        name,
+        description["precision"],
+        description["parity"],
+        description["bytes"],
+        description["sha256"],
+        weights_sha256=description.get("weights_sha256"),
+        partitions=description.get("delegation", {}).get("partitions"),
+        deflated=deflated,
+        deflated_ratio=deflated / whole if deflated and whole else None,
+        latency_ms=latency and latency.median_ms,
+        measured=measured and measured.to_dict(),
+    )
+
+
+def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, dict]:
+    """Bundles of the same weights that are still in the folder: what their model.json say."""
+    found = {}
+    fields = ("model", "precision", "bytes", "sha256", "input", "output", "parity")
+    for file in folder.glob("*/model.json"):
+        name = file.parent.name
+        if (
+            name in descriptions
+            or name.startswith(".")
+            or not file.with_suffix(".tflite").is_file()
+        ):
+            continue
+        try:
+            description = _files.read_json(file, format=FORMAT, fields=fields)
+        except UsageError:
+            continue  # a stranger's or another version's is no reason to have no report
+        if all(_same_model(description, other) for other in descriptions.values()):
+            found[name] = description
+    return found
+
+
+def _same_model(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two bundles were made from the same weights of the same model."""
+    hashes = [description.get("weights_sha256") for description in (one, other)]
+    return None not in hashes and hashes[0] == hashes[1] and one["model"] == other["model"]
+
+
+def _earlier_figures(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, Measured]:
+    """What the folder's table.json tells of files that are still the same."""
+    try:
+        rows = _files.read_json(folder / "table.json", format=FORMAT, fields=("rows",))["rows"]
+        told = {row["sha256"]: row["measured"] for row in rows if row.get("measured")}
+        found = {n: told[d["sha256"]] for n, d in descriptions.items() if d["sha256"] in told}
+        return {name: Measured.from_dict(values) for name, values in found.items()}
+    except (UsageError, AttributeError, KeyError, TypeError):
+        return {}  # there is none, or it is not of this version: then they were not measured
+
+
+def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:
+    for name in names:
+        file = folder / name / "labels.txt"
+        if file.is_file():
+            return tuple(file.read_text(encoding="utf-8", errors="replace").splitlines())
+    return ()
+
+
+def _order(item: tuple[str, dict[str, Any]]) -> tuple[int, str]:
+    name, description = item
+    known = [precision.name for precision in PRECISIONS.values()]
+    precision = description["precision"]
+    return (known.index(precision) if precision in known else len(known), name)
+
+
+def _drop(parity: dict[str, Any]) -> float | None:
+    if parity.get("accuracy") is None or parity.get("keras_accuracy") is None:
+        return None
+    return round(100 * (parity["keras_accuracy"] - parity["accuracy"]), 2) + 0.0  # no -0.00
+
+
+def _worst(parity: dict[str, Any]) -> float | None:
+    """The largest difference of a score, as a share of the scores' scale."""
+    known = parity.get("max_difference") is not None and parity.get("scale")
+    return parity["max_difference"] / parity["scale"] if known else None
+
+
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / 2**20
+
+
+def _three_digits(value: float) -> str:
+    """0.0123, 1.23, 12.3, 123, 1,234."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}" if value >= 1e-4 else f"{value:.1e}"

@@ -1,0 +1,1 @@
+"""How a graph becomes a file: TFLite's converter, quantisation, the SavedModel."""

@@ -1,0 +1,90 @@
+"""int8 with as few layers left float as the budget needs, found by measuring each layer alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from keras_vit._errors import RefusedError
+from keras_vit.deploy.convert.converter import Converter
+from keras_vit.deploy.convert.quantize import quantizable_layers
+from keras_vit.deploy.runner import Runner
+
+BASE = "int8"
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Which layers stay float.
+
+    Attributes:
+        float_layers: their names, the most sensitive first.
+        sensitivity: of every layer: the mean square difference of the logits that quantising it
+            alone makes, as a share of their mean square.
+    """
+
+    float_layers: tuple[str, ...]
+    sensitivity: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A recipe: the fields as plain JSON values, and what they start from."""
+        return {"format": 1, "base": BASE, **dataclasses.asdict(self)}
+
+
+def choose_float_layers(
+    converter: Converter,
+    images: np.ndarray,
+    holds: Callable[[bytes], bool],
+    say: Callable[[str], None] = lambda line: None,
+) -> Choice:
+    """Finds the layers to leave float.
+
+    Each layer is quantised alone and its effect measured; then the shortest list of the most
+    sensitive layers is looked for that holds the budget, and each of it is tried in int8 again.
+    Nothing is random: the same files and images give the same choice.
+
+    Args:
+        converter: of the model, made for "int8" with calibration images.
+        images: as the file takes them (n, height, width, 3), to measure on; a few are enough.
+        holds: whether a file is within the budget.
+        say: told of the progress, a line at a time.
+
+    Raises:
+        RefusedError: even the float file does not hold the budget.
+    """
+    if holds(converter(BASE)):
+        return Choice((), {})
+    content = converter.float_file(BASE)
+    layers = quantizable_layers(content)
+    if not holds(converter(BASE, layers)):
+        raise RefusedError("no choice of int8 layers holds the budget, nor does none at all.")
+    expected = Runner(content).predict(images)
+    sensitivity = {}
+    for i, layer in enumerate(layers):
+        others = [other for other in layers if other != layer]
+        scores = Runner(converter(BASE, others)).predict(images)
+        sensitivity[layer] = float(np.mean((scores - expected) ** 2) / np.mean(expected**2))
+        if (i + 1) % 10 == 0 or i + 1 == len(layers):
+            say(f"sensitivity of {i + 1} of {len(layers)} layers")
+    ranked = sorted(layers, key=lambda layer: (-sensitivity[layer], layers.index(layer)))
+    kept = _shortest(ranked, lambda names: holds(converter(BASE, names)), say)
+    return Choice(tuple(kept), {layer: sensitivity[layer] for layer in ranked})
+
+
+def _shortest(
+    ranked: list[str], holds: Callable[[list[str]], bool], say: Callable[[str], None]
+) -> list[str]:
+    low, high = 0, len(ranked)  # `low` layers are too few, `high` are enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(ranked[:middle]) else (middle, high)
+        say(f"between {low + 1} and {high} layers stay float")
+    kept = ranked[:high]
+    for layer in reversed(kept[:-1]):  # without the last, the list is known to be too short
+        fewer = [other for other in kept if other != layer]
+        if holds(fewer):
+            kept = fewer
+    return kept

@@ -1,0 +1,330 @@
+"""Precisions: which layers of a float32 file are quantised, and how.
+
+The work is AI Edge Quantizer's. Everything starts from one float32 file, so that all precisions of
+a model differ in nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from keras_vit._errors import RefusedError, UsageError, did_you_mean
+from keras_vit._quiet import quiet
+from keras_vit.deploy.convert.buffers import embed_weights
+from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, read_graph
+from keras_vit.deploy.inspect.runtimes import (
+    PER_CHANNEL_RUNTIME,
+    named_runtime,
+    runs,
+    state_versions,
+)
+
+Kind = Literal[
+    "float", "float16", "dynamic8", "dynamic8_per_tensor", "dynamic4", "static8", "static16"
+]
+_BLOCK = 32  # inputs of a kernel that share a scale in int4
+_PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
+_MOST_STEPS = 2**30  # of a bias, half of what an int32 holds
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """A way to quantise a model.
+
+    Attributes:
+        name: of the file: "float32" where `quantize` is "none", else the same.
+        rules: operators ("*" for all) and what becomes of them; a later rule wins.
+        calibrated: whether ranges of activations must be measured on images.
+        summary: what it is and what it costs, in words.
+        runtime: the oldest runtime that runs any such file; None where the operators decide.
+    """
+
+    name: str
+    rules: tuple[tuple[str, Kind], ...]
+    calibrated: bool
+    summary: str
+    runtime: str | None = None
+
+
+# Every value of `quantize` but "auto", which is int8 with some layers left float.
+PRECISIONS: dict[str, Precision] = {
+    "none": Precision("float32", (), False, "weights and arithmetic in float32"),
+    "float16": Precision(
+        "float16",
+        (("*", "float16"),),
+        False,
+        "weights in half precision, arithmetic in what the processor has",
+    ),
+    "dynamic": Precision(
+        "dynamic",
+        tuple((operator, "dynamic8") for operator in _PRODUCTS),
+        False,
+        "weights in int8, activations quantised per token while it runs; a scale for each channel "
+        "needs runtime 2.17, for older ones each kernel gets one scale",
+    ),
+    "int8": Precision(
+        "int8",
+        tuple((operator, "static8") for operator in _PRODUCTS),
+        True,
+        "Dense layers and convolutions in int8 with measured ranges; attention's products, "
+        "softmax, GELU, norms and the residual stream stay float",
+    ),
+    "int8-full": Precision(
+        "int8-full",
+        (("*", "static8"),),
+        True,
+        "everything in int8, input and output too: for microcontrollers and NPUs that have "
+        "nothing else; costs a ViT most of its accuracy unless it was trained for it",
+    ),
+    "int16x8": Precision(
+        "int16x8",
+        # LiteRT's RSQRT on int16 is a coarse table: logits' cosine 0.92 instead of 0.999.
+        (("*", "static16"), ("RSQRT", "float")),
+        True,
+        "weights in int8, activations in int16, input and output too: for NPUs; slow on CPUs",
+    ),
+    "int4": Precision(
+        "int4",
+        (*((operator, "dynamic8") for operator in _PRODUCTS), ("FULLY_CONNECTED", "dynamic4")),
+        False,
+        f"Dense kernels in int4, a scale for each {_BLOCK} inputs (int8 where these do not divide "
+        "them), activations as in dynamic",
+        "LiteRT 2.1.0",
+    ),
+}
+
+
+def precision_of(quantize: str | None) -> Precision:
+    """The precision of that name; None is "none".
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = PRECISIONS.get(quantize or "none")
+    if found is None:
+        raise UsageError(
+            f"unknown quantize={quantize!r}; {did_you_mean(str(quantize), PRECISIONS)}"
+        )
+    return found
+
+
+def for_runtime(precision: Precision, minimum: str | None) -> Precision:
+    """The precision in the form that a runtime runs; None for the newest.
+
+    Args:
+        precision: one of `PRECISIONS`.
+        minimum: "2.16.1" of TFLite, "LiteRT 2.1" of LiteRT.
+
+    Raises:
+        RefusedError: that runtime runs no file of this precision.
+        UsageError: `minimum` is no version.
+    """
+    if minimum is None:
+        return precision
+    if precision.runtime is not None and not runs(precision.runtime, minimum):
+        raise RefusedError(
+            f"{precision.name} needs {named_runtime(precision.runtime)} or newer. Received: "
+            f"min_runtime={minimum}; export int8 or dynamic, or raise it."
+        )
+    if runs(PER_CHANNEL_RUNTIME, minimum):
+        return precision
+    older = {"dynamic8": "dynamic8_per_tensor"}
+    rules = tuple((operator, older.get(kind, kind)) for operator, kind in precision.rules)
+    return dataclasses.replace(precision, rules=rules)
+
+
+def quantized(
+    content: bytes,
+    precision: Precision,
+    calibration: np.ndarray | None = None,
+    float_layers: Iterable[str] = (),
+    ranges: dict[str, Any] | None = None,
+) -> bytes:
+    """Quantises a float32 `.tflite` file, puts its weights inside and states what it needs.
+
+    Args:
+        content: the file, with a signature.
+        precision: one of `PRECISIONS`.
+        calibration: inputs of the file (n, height, width, 3), for precisions that need ranges.
+        float_layers: names in `quantizable_layers` that are left as they are.
+        ranges: of `measured_ranges`, instead of `calibration`.
+
+    Raises:
+        UsageError: ranges are needed and there are no images, or a layer has another name.
+    """
+    graph, kept = read_graph(content), frozenset(float_layers)
+    if kept:
+        check_layers(content, kept)
+    if precision.calibrated and ranges is None:
+        ranges = measured_ranges(content, precision, calibration)
+    if precision.rules:
+        with _silent():
+            quantizer = _library().Quantizer(content, _recipe(graph, precision, kept))
+            content = quantizer.quantize(ranges).quantized_model
+        del quantizer
+    result = embed_weights(content)
+    state_versions(result)
+    return bytes(result)
+
+
+def measured_ranges(
+    content: bytes, precision: Precision, calibration: np.ndarray | None
+) -> dict[str, Any]:
+    """Least and largest value of each tensor over all images, by its name.
+
+    The extremes of all images, not the library's moving average, which forgets the first ones:
+    values outside the range are cut off.
+    """
+    check_calibration(precision, calibration)
+    _library()
+    from ai_edge_quantizer import calibrator, recipe_manager
+    from ai_edge_quantizer.utils.qsv_utils import min_max_update
+
+    manager = recipe_manager.RecipeManager()
+    graph = read_graph(content)
+    manager.load_quantization_recipe(_recipe(graph, precision, frozenset()))
+    with _silent():
+        measured = calibrator.Calibrator(
+            content,
+            num_threads=2,
+            mode=calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED,
+            qsv_update_func=min_max_update,
+        )
+        signature, runner = next(iter(measured._tfl_interpreter.get_signature_list().items()))
+        [name] = runner["inputs"]
+        images = ({name: image[None]} for image in calibration)
+        measured.calibrate({signature: list(images)}, manager)
+    # What the library quantises constants with must have their rank; profiling forgets it.
+    ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
+    ranges = {
+        name: {key: np.reshape(value, (1,) * ranks[name]) for key, value in found.items()}
+        for name, found in measured.get_model_qsvs().items()
+    }
+    return ranges | _kernel_ranges(graph, measured._tfl_interpreter.get_tensor, ranges)
+
+
+def check_calibration(precision: Precision, calibration: np.ndarray | None) -> None:
+    """Raises a `UsageError` where ranges must be measured and there are no images."""
+    if precision.calibrated and (calibration is None or not len(calibration)):
+        raise UsageError(
+            f"{precision.name} needs images to measure ranges on: pass representative data, or "
+            "choose 'dynamic', which needs none."
+        )
+
+
+def check_layers(content: Model, names: Iterable[str]) -> None:
+    """Raises a `UsageError` where a name is of no layer with a kernel."""
+    known = _layers(read_graph(content))
+    for name in sorted(set(names) - known.keys()):
+        raise UsageError(
+            f"the model has no layer {name!r} to keep float; {did_you_mean(name, known)}"
+        )
+
+
+def quantizable_layers(content: bytes) -> list[str]:
+    """The layers of a file with a kernel, in the order of execution."""
+    return list(_layers(read_graph(content)))
+
+
+def _kernel_ranges(
+    graph: Graph, value: Callable[[int], np.ndarray], ranges: dict[str, Any]
+) -> dict[str, Any]:
+    """Ranges of the kernels whose channels are too small for their biases.
+
+    A bias is an int32 in steps of the scale of the input times that of its channel. Where weights
+    have died away, the bias would not fit and be cut off, to nothing where all are zero; there the
+    channel gets the scale that the bias needs.
+    """
+    found = {}
+    for operator in graph.operators:
+        if operator.name not in _PRODUCTS or len(operator.inputs) < 3:
+            continue
+        given, kernel, bias = operator.inputs[:3]
+        tensors = graph.tensors
+        if bias is None or not tensors[kernel].constant or tensors[given].name not in ranges:
+            continue
+        read = ranges[tensors[given].name]
+        step = float(np.max(read["max"]) - np.min(read["min"])) / 255
+        weights = value(kernel)
+        largest = np.abs(weights).max(tuple(range(1, weights.ndim)), keepdims=True)
+        needed = np.abs(value(bias)).reshape(largest.shape) * 127 / (max(step, 1e-9) * _MOST_STEPS)
+        if (needed > largest).any():
+            largest = np.maximum(largest, needed).astype(np.float32)
+            found[tensors[kernel].name] = {"min": -largest, "max": largest}
+    return found
+
+
+def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) -> list[dict]:
+    from ai_edge_quantizer import recipe_manager
+
+    manager = recipe_manager.RecipeManager()
+    for operator, kind in precision.rules:
+        if kind != "dynamic4":
+            _add(manager, ".*", operator, kind)
+            continue
+        for operators in _layers(graph).values():
+            for found in operators:
+                if found.name == operator and graph.read(found)[1].shape[-1] % _BLOCK == 0:
+                    _add(manager, _scope(graph, found), operator, kind)
+    for layer in sorted(float_layers):
+        for found in _layers(graph)[layer]:
+            _add(manager, _scope(graph, found), found.name, "float")
+    return manager.get_quantization_recipe()
+
+
+def _add(manager: Any, regex: str, operator: str, kind: Kind) -> None:
+    from ai_edge_quantizer.qtyping import QuantGranularity
+
+    if kind == "float":
+        manager.add_quantization_config(regex, operator, algorithm_key="no_quantize")
+    elif kind == "float16":
+        manager.add_weight_only_config(regex, operator, 16, algorithm_key="float_casting")
+    elif kind == "dynamic8":
+        manager.add_dynamic_config(regex, operator, 8)
+    elif kind == "dynamic8_per_tensor":
+        manager.add_dynamic_config(regex, operator, 8, QuantGranularity.TENSORWISE)
+    elif kind == "dynamic4":
+        manager.add_dynamic_config(regex, operator, 4, QuantGranularity.BLOCKWISE_32)
+    else:
+        manager.add_static_config(regex, operator, 16 if kind == "static16" else 8, 8)
+
+
+def _layers(graph: Graph) -> dict[str, list[Operator]]:
+    found: dict[str, list[Operator]] = {}
+    for operator in graph.operators:
+        if operator.name in _PRODUCTS:
+            found.setdefault(graph.layer(operator), []).append(operator)
+    return found
+
+
+def _scope(graph: Graph, operator: Operator) -> str:
+    # The library searches in the names of what an operator writes, each followed by ";".
+    return f"^{re.escape(graph.written(operator)[0].name)};?$"
+
+
+@contextlib.contextmanager
+def _silent():
+    # The library prints, logs and draws bars.
+    sink = io.StringIO()
+    redirected = contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink)
+    with redirected[0], redirected[1], quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _library() -> Any:
+    try:
+        from ai_edge_quantizer import quantizer
+    except ImportError:
+        raise ImportError(
+            "quantising needs AI Edge Quantizer: pip install 'keras_vit[export]'"
+        ) from None
+    return quantizer

@@ -1,0 +1,1 @@
+"""What is computed: the inference graph, its exact rewrites, its outlier channels balanced."""

@@ -1,0 +1,399 @@
+"""The inference graph: a spec and its weights to a TensorFlow function, exactly rewritten.
+
+Written for the CPU and GPU delegates of LiteRT: every shape is static, ranks stay at 4, and nothing
+is broadcast but by arithmetic. The tokens' shape is (batch, tokens, hidden_dim).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, get_args
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY
+from keras_vit.deploy.graph.balance import balance, balances
+from keras_vit.deploy.graph.rewrites import (
+    REWRITES,
+    STREAM_DIVISOR,
+    Parameters,
+    check_rewrites,
+    folds_uint8,
+    resolve_positions,
+    rewrite,
+    standardise,
+)
+from keras_vit.specs import Preprocessing, ResNetSpec, ResNetUnit, Spec, ViTSpec
+
+Input = Literal["float32", "uint8"]
+Output = Literal["logits", "probabilities", "features"]
+_GROUPS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphOptions:
+    """What a graph takes, gives and leaves out.
+
+    Attributes:
+        input: "float32", preprocessed as Keras takes it; "uint8", RGB pixels of the right size.
+        output: "logits"; "probabilities", their softmax; "features", what the head reads.
+        batch: a fixed number of images; None for any.
+        rewrites: names in `REWRITES`.
+
+    Raises:
+        UsageError: an unknown input, output or rewrite.
+    """
+
+    input: Input = "float32"
+    output: Output = "logits"
+    batch: int | None = 1
+    rewrites: frozenset[str] = frozenset(REWRITES)
+
+    def __post_init__(self):
+        object.__setattr__(self, "rewrites", check_rewrites(self.rewrites))
+        for field, choices in (("input", Input), ("output", Output)):
+            if getattr(self, field) not in get_args(choices):
+                raise UsageError(
+                    f"{field} must be one of {', '.join(get_args(choices))}. "
+                    f"Received: {field}={getattr(self, field)!r}."
+                )
+
+
+def inference_module(
+    spec: Spec,
+    parameters: Parameters,
+    image_size: tuple[int, int],
+    preprocessing: Preprocessing,
+    options: GraphOptions = GraphOptions(),
+    calibration: np.ndarray | None = None,
+    tail: Any = None,
+) -> tf.Module:
+    """A `tf.Module` whose `serve(images)` gives {options.output: tensor}.
+
+    The weights are variables, so that a model of more than 2 GB can be saved and converted.
+
+    Args:
+        spec: a ViT's, a hybrid's or a BiT's.
+        parameters: its weights by our layers' names; emptied, so that they are held once.
+        image_size: height and width in pixels.
+        preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
+        options: what the graph takes, gives and leaves out.
+        calibration: images as the graph takes them (n, height, width, 3), for a graph that will
+            be quantised: its outlier channels are balanced, see `balance`, if it is one that
+            `balances` takes.
+        tail: a Keras model from the features to the output, instead of our head.
+    """
+    if tail is None and options.output != "features" and "head/kernel" not in parameters:
+        raise UsageError(f"a model without a head gives features. Received: {options.output!r}.")
+    if options.output == "features" or tail is not None:
+        for part in ("kernel", "bias"):
+            parameters.pop(f"head/{part}", None)
+    grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
+    resolve_positions(spec, parameters, grid)
+    rewrite(spec, parameters, preprocessing, options.rewrites, options.input == "uint8")
+    if calibration is not None and balances(spec, options.rewrites):
+        balance(
+            spec, parameters, channel_ranges(spec, parameters, calibration, preprocessing, options)
+        )
+    module = tf.Module()
+    weights = {}
+    while parameters:
+        name, array = parameters.popitem()
+        weights[name] = tf.Variable(array, trainable=False, name=name)
+    # Listed one by one, or they would not be saved.
+    module.variables_of_graph = [*weights.values(), *_variables(tail)]
+    shape = (options.batch, *image_size, 3)
+
+    signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
+
+    @tf.function(input_signature=signature, autograph=False)
+    def serve(images):
+        outputs = forward(spec, weights, images, preprocessing, options)
+        return {options.output: outputs if tail is None else tail(outputs, training=False)}
+
+    module.serve = serve
+    return module
+
+
+def _variables(tail: Any) -> list[tf.Variable]:
+    # Keras 3 wraps TensorFlow's; tf_keras has them bare.
+    return [] if tail is None else [v if LEGACY else v.value for v in tail.variables]
+
+
+def forward(
+    spec: Spec,
+    weights: dict[str, Any],
+    images: tf.Tensor,
+    preprocessing: Preprocessing,
+    options: GraphOptions,
+    taps: dict[str, tf.Tensor] | None = None,
+) -> tf.Tensor:
+    """The graph itself: `images` (batch, height, width, 3) to what `options.output` says.
+
+    Args:
+        taps: filled with the inputs of quantised layers and the outputs of blocks, by name.
+    """
+    graph = _Graph(spec, weights, options, {} if taps is None else taps)
+    if options.input == "uint8" and not ("uint8_input" in options.rewrites and folds_uint8(spec)):
+        with tf.name_scope("pixels"):
+            images = tf.cast(images, tf.float32)
+            scale = np.asarray(preprocessing.scale, np.float32)
+            images = (images - preprocessing.mean) * (1 / scale)
+    features = graph.bit(images) if isinstance(spec, ResNetSpec) else graph.vit(images)
+    if "head/kernel" not in weights:
+        return features
+    logits = graph.dense("head", features)
+    return tf.nn.softmax(logits) if options.output == "probabilities" else logits
+
+
+def channel_ranges(
+    spec: Spec,
+    weights: Parameters,
+    images: np.ndarray,
+    preprocessing: Preprocessing,
+    options: GraphOptions,
+) -> dict[str, np.ndarray]:
+    """The largest magnitude of each channel that `forward` taps, over images and positions."""
+    ranges: dict[str, np.ndarray] = {}
+    for image in images:
+        taps: dict[str, tf.Tensor] = {}
+        forward(spec, weights, tf.constant(image[None]), preprocessing, options, taps)
+        for name, x in taps.items():
+            largest = np.abs(x.numpy()).reshape(-1, x.shape[-1]).max(0)
+            ranges[name] = np.maximum(ranges.get(name, 0), largest)
+    return ranges
+
+
+class _Graph:
+    """What the parts of one forward pass share: the spec, the weights, the rewrites in force."""
+
+    def __init__(self, spec: Spec, weights: dict, options: GraphOptions, taps: dict):
+        self.spec = spec
+        self.weights = weights
+        self.rewrites = options.rewrites
+        self.divisor = STREAM_DIVISOR if "scaled_stream" in options.rewrites else 1.0
+        self.taps = taps
+
+    def vit(self, images):
+        spec = self.spec
+        x = images if spec.stem is None else self.stem(images)
+        x = self.embed(x)
+        for i in range(spec.depth):
+            alone = i == spec.depth - 1 and spec.pooling == "token"
+            alone = alone and "class_token_only" in self.rewrites
+            with tf.name_scope(f"encoderblock_{i}"):
+                x = self.block(f"encoderblock_{i}", x, alone)
+            self.taps[f"encoderblock_{i}"] = x
+        x = self.norm("encoder_norm", x, "centre" in self.rewrites)
+        with tf.name_scope("pooling"):
+            x = self.pool(x)
+        if spec.representation_dim:
+            with tf.name_scope("pre_logits"):
+                x = tf.nn.tanh(self.dense("pre_logits", x))
+        return x
+
+    def embed(self, x):
+        spec = self.spec
+        with tf.name_scope("patch_encoder"):
+            # Within a patch, pixels come in raster order, channels last: the kernel's own order.
+            x = tf.cast(x, tf.float32)
+            rows, columns = (side // spec.patch_size * spec.patch_size for side in x.shape[1:3])
+            if (rows, columns) != (x.shape[1], x.shape[2]):
+                x = x[:, :rows, :columns]  # a hybrid cuts off what is less than a patch
+            x = tf.nn.space_to_depth(x, spec.patch_size) if spec.patch_size > 1 else x
+            _, rows, columns, pixels = x.shape
+            x = tf.reshape(x, (-1, rows * columns, pixels))  # (batch, patches, pixels)
+            x = self.dense("patch_encoder/projection", x)
+            if "patch_encoder/positions" in self.weights:
+                x += self.weights["patch_encoder/positions"]
+            if not spec.class_token:
+                return x
+            token = self.weights["patch_encoder/class_token"]  # (1, 1, hidden_dim)
+            if "patch_encoder/class_position" in self.weights:
+                token = token + self.weights["patch_encoder/class_position"]
+            if x.shape[0] != 1:
+                token = tf.tile(token, (tf.shape(x)[0], 1, 1))
+            return tf.concat([token, x], axis=1)  # (batch, 1 + patches, hidden_dim)
+
+    def block(self, name, x, alone):
+        """A transformer block; `alone`, of the class token alone: (batch, 1, hidden_dim)."""
+        centred = "centre" in self.rewrites
+        keys = self.norm(f"{name}/norm_attention", x, centred)
+        queries, x = (keys[:, :1], x[:, :1]) if alone else (keys, x)
+        y = self.attention(f"{name}/attention", queries, keys)
+        x = tf.add(x, y, name="attended")
+        y = self.mlp(f"{name}/mlp", self.norm(f"{name}/norm_mlp", x, centred))
+        return tf.add(x, y, name="output")
+
+    def attention(self, name, queries, keys):
+        with tf.name_scope("attention"):
+            query = self.heads(self.scaled(self.dense(f"{name}/query", queries)))
+            key = self.heads(self.dense(f"{name}/key", keys), (0, 2, 3, 1))
+            value = self.heads(self.dense(f"{name}/value", keys))
+            # Not `transpose_b`: GPU delegates do not see it. (batch, heads, queries, keys)
+            logits = tf.matmul(query, key)
+            bias = self.weights.get(f"{name}/relative_position_bias")  # (1, heads, tokens, tokens)
+            logits = logits if bias is None else logits + bias[:, :, : queries.shape[1]]
+            return self.mixed(name, logits, value)
+
+    def mixed(self, name, logits, value):
+        """The output of attention from logits (b, h, queries, keys), values (b, h, keys, dim)."""
+        mixed = tf.matmul(tf.nn.softmax(logits), value)  # (batch, heads, queries, head_dim)
+        mixed = tf.transpose(mixed, (0, 2, 1, 3))
+        # (batch, queries, heads, head_dim) to (batch, queries, hidden_dim)
+        mixed = tf.reshape(mixed, (-1, mixed.shape[1], self.spec.hidden_dim))
+        return self.dense(f"{name}/out", mixed)
+
+    def probed(self, name, keys):
+        """Attention of the pooling's probe, whose query is constant: (batch, 1, hidden_dim)."""
+        with tf.name_scope("attention"):
+            logits = self.scaled(self.dense(f"{name}/asked", keys))  # (batch, keys, heads)
+            logits = tf.transpose(logits, (0, 2, 1))
+            value = self.heads(self.dense(f"{name}/value", keys))
+            # (batch, heads, keys) to (batch, heads, 1, keys)
+            logits = tf.reshape(logits, (-1, self.spec.num_heads, 1, keys.shape[1]))
+            return self.mixed(name, logits, value)
+
+    def scaled(self, query):
+        folded = "attention_biases" in self.rewrites
+        return query if folded else query * self.spec.head_dim**-0.5
+
+    def heads(self, x, order=(0, 2, 1, 3)):
+        """(batch, tokens, hidden_dim) to (batch, heads, tokens, head_dim), or another `order`."""
+        heads, dim = self.spec.num_heads, self.spec.head_dim
+        x = tf.reshape(x, (-1, x.shape[1], heads, dim))  # (batch, tokens, heads, head_dim)
+        return tf.transpose(x, order)
+
+    def mlp(self, name, x):
+        with tf.name_scope("mlp"):
+            x = self.dense(f"{name}/dense_0", x)
+            x = tf.nn.gelu(x, approximate=self.spec.gelu == "tanh")
+            return self.dense(f"{name}/dense_1", x)
+
+    def pool(self, x):
+        """(batch, hidden_dim), or all tokens for pooling "none"."""
+        pooling = self.spec.pooling
+        if pooling == "gap":
+            return tf.reduce_mean(x, axis=1)
+        if pooling == "map":
+            name = "pooling/attention"
+            if f"{name}/asked/kernel" in self.weights:
+                x = self.probed(name, x)
+            else:
+                probe = self.weights["pooling/probe"]
+                if x.shape[0] != 1:
+                    probe = tf.tile(probe, (tf.shape(x)[0], 1, 1))
+                x = self.attention(name, probe, x)
+            x += self.mlp("pooling/mlp", self.norm("pooling/norm", x, centred=False))
+        if pooling in ("token", "map"):
+            x = x if x.shape[1] == 1 else x[:, :1]
+            x = tf.reshape(x, (-1, self.spec.hidden_dim))  # (batch, hidden_dim)
+        return x
+
+    def norm(self, name, x, centred):
+        """LayerNorm; of centred values the mean is zero, and is not taken."""
+        with tf.name_scope(name.split("/")[-1]):
+            return self.normalised(name, x, centred)
+
+    def normalised(self, name, x, centred):
+        scaled = centred and "stream/scale" in self.weights
+        if not centred:
+            x -= tf.reduce_mean(x, axis=-1, keepdims=True)
+        unscaled = x * self.weights["stream/scale"] if scaled else x
+        # A product, not a square: full integer files have no operator for that.
+        mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
+        # The stream is divided, and not what the pooling's own norm reads.
+        divisor = 1.0 if name == "pooling/norm" else self.divisor
+        factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
+        if f"{name}/smooth" in self.weights:
+            # Not on x: the converter would multiply it back into the kernels that read x.
+            factor *= self.weights[f"{name}/smooth"]
+        x *= factor
+        if f"{name}/gamma" in self.weights:
+            x = x * self.weights[f"{name}/gamma"] + self.weights[f"{name}/beta"]
+        return x
+
+    def dense(self, name, x):
+        with tf.name_scope(name.split("/")[-1]):
+            self.taps[name] = x
+            x = tf.matmul(x, self.weights[f"{name}/kernel"])
+            bias = self.weights.get(f"{name}/bias")
+            return x if bias is None else x + bias
+
+    def stem(self, x):
+        """A hybrid's ResNet: see `models/vit.py`."""
+        x = tf.nn.relu(self.group_norm("gn_root", self.conv("conv_root", x, 2)))
+        with tf.name_scope("pool_root"):
+            x = tf.nn.max_pool2d(x, 3, 2, "SAME")
+        for unit in self.spec.stem.units:
+            with tf.name_scope(unit.name):
+                x = self.unit(unit, x)
+            self.taps[unit.name] = x
+        return x
+
+    def unit(self, unit: ResNetUnit, x):
+        """See `layers/residual_unit.py`."""
+        name, residual = unit.name, x
+        if unit.projects:
+            residual = self.group_norm(
+                f"{name}/gn_proj", self.conv(f"{name}/conv_proj", x, unit.strides)
+            )
+        x = tf.nn.relu(self.group_norm(f"{name}/gn1", self.conv(f"{name}/conv1", x)))
+        x = self.conv(f"{name}/conv2", x, unit.strides)
+        x = tf.nn.relu(self.group_norm(f"{name}/gn2", x))
+        x = residual + self.group_norm(f"{name}/gn3", self.conv(f"{name}/conv3", x))
+        return tf.nn.relu(x, name="output")
+
+    def bit(self, x):
+        """See `models/bit.py`."""
+        x = self.conv("conv_root", x, 2)
+        with tf.name_scope("pool_root"):
+            x = tf.nn.max_pool2d(tf.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)]), 3, 2, "VALID")
+        for unit in self.spec.units:
+            with tf.name_scope(unit.name):
+                x = self.preactivation_unit(unit, x)
+            self.taps[unit.name] = x
+        x = tf.nn.relu(self.group_norm("group_norm", x))
+        with tf.name_scope("pooling"):
+            return tf.reduce_mean(x, axis=(1, 2))
+
+    def preactivation_unit(self, unit: ResNetUnit, x):
+        """See `layers/residual_unit.py`."""
+        name = unit.name
+        active = tf.nn.relu(self.group_norm(f"{name}/gn1", x))
+        if unit.projects:
+            x = self.conv(f"{name}/conv_proj", active, unit.strides)
+        y = self.conv(f"{name}/conv1", active)
+        y = self.conv(f"{name}/conv2", tf.nn.relu(self.group_norm(f"{name}/gn2", y)), unit.strides)
+        y = self.conv(f"{name}/conv3", tf.nn.relu(self.group_norm(f"{name}/gn3", y)))
+        return tf.add(x, y, name="output")
+
+    def conv(self, name, x, strides=1):
+        with tf.name_scope(name.split("/")[-1]):
+            self.taps[name] = x
+            kernel = self.weights[f"{name}/kernel"]
+            if "standardised_kernels" not in self.rewrites:
+                kernel = standardise(kernel, self.spec, tf.reduce_mean, tf.sqrt)
+            padding, size = "SAME", int(kernel.shape[0])
+            if isinstance(self.spec, ResNetSpec) and strides > 1 and size > 1:
+                margin = ((size - 1) // 2,) * 2  # the same zeros on both sides
+                x, padding = tf.pad(x, [(0, 0), margin, margin, (0, 0)]), "VALID"
+            return tf.nn.conv2d(x, kernel, strides, padding)
+
+    def group_norm(self, name, x):
+        epsilon = 1e-5 if isinstance(self.spec, ResNetSpec) else 1e-6
+        _, height, width, channels = x.shape
+        with tf.name_scope(name.split("/")[-1]):
+            # (batch, positions, groups, channels of a group)
+            y = tf.reshape(x, (-1, height * width, _GROUPS, channels // _GROUPS))
+            y -= _group_mean(y)
+            y *= tf.math.rsqrt(_group_mean(tf.multiply(y, y)) + epsilon)
+            y = tf.reshape(y, (-1, height, width, channels))
+            return y * self.weights[f"{name}/gamma"] + self.weights[f"{name}/beta"]
+
+
+def _group_mean(x):
+    # Over positions first: one axis at a time is what delegates take.
+    return tf.reduce_mean(tf.reduce_mean(x, axis=1, keepdims=True), axis=3, keepdims=True)

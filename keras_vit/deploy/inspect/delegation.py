@@ -1,0 +1,163 @@
+"""How much of a `.tflite` file XNNPACK takes: in how many partitions, and what it leaves out.
+
+XNNPACK is LiteRT's fast path on CPUs. What it does not take runs in TFLite's own kernels; where
+that stands between operators that it takes, the graph falls into parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, Tensor, as_graph
+from keras_vit.deploy.runner import Runner
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """An operator that XNNPACK does not take.
+
+    Attributes:
+        operator: "CAST".
+        layer: it came from; "" where the file does not tell.
+        reason: why, as far as it can be told; else "".
+        splits: whether it stands between operators that are taken.
+    """
+
+    operator: str
+    layer: str
+    reason: str
+    splits: bool
+
+    def __str__(self) -> str:
+        place = f" ({self.layer})" if self.layer else ""
+        return f"{self.operator}{place}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Delegation:
+    """What XNNPACK takes of a graph.
+
+    Attributes:
+        nodes: operators in the graph.
+        delegated: those that it takes.
+        partitions: the parts in which they run: 1 is best, 0 means that it takes none.
+        undelegated: the others, in the order of execution.
+    """
+
+    nodes: int
+    delegated: int
+    partitions: int
+    undelegated: tuple[LeftOut, ...]
+
+
+def delegation(model: Model | Graph, runner: Runner) -> Delegation:
+    """Asks the runtime what XNNPACK took of a file.
+
+    Args:
+        model: the file, its content or its graph.
+        runner: the same file, loaded.
+
+    Raises:
+        UsageError: as `flatbuffer.read_graph`.
+    """
+    graph = as_graph(model)
+    # Behind the file's operators, which all stay in the list, stands a node for each partition.
+    nodes = runner.interpreter._get_ops_details()[len(graph.operators) :]
+    taken = {i for node in nodes for i in _members(graph, node["inputs"], node["outputs"])}
+    between = _after(graph, taken) & _before(graph, taken)
+    return Delegation(
+        nodes=len(graph.operators),
+        delegated=len(taken),
+        partitions=len(nodes),
+        undelegated=tuple(
+            LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in between)
+            for op in graph.operators
+            if op.index not in taken
+        ),
+    )
+
+
+def _members(graph: Graph, inputs: list[int], outputs: list[int]) -> set[int]:
+    """The operators of a partition: all that its outputs need, up to its inputs."""
+    found, tensors, known = set(), list(outputs), set(inputs)
+    while tensors:
+        producer = graph.producers.get(tensors.pop())
+        if producer is not None and producer.index not in found:
+            found.add(producer.index)
+            tensors += [i for i in producer.inputs if i is not None and i not in known]
+    return found
+
+
+def _after(graph: Graph, taken: set[int]) -> set[int]:
+    """Operators that need a result of `taken`, directly or not."""
+    found: set[int] = set()
+    for operator in graph.operators:
+        sources = {graph.producers[i].index for i in operator.inputs if i in graph.producers}
+        if sources & (taken | found):
+            found.add(operator.index)
+    return found
+
+
+def _before(graph: Graph, taken: set[int]) -> set[int]:
+    """Operators whose result `taken` needs, directly or not."""
+    found: set[int] = set()
+    for operator in reversed(graph.operators):
+        readers = {reader.index for i in operator.outputs for reader in graph.consumers[i]}
+        if readers & (taken | found):
+            found.add(operator.index)
+    return found
+
+
+def _reason(graph: Graph, operator: Operator) -> str:
+    """Why XNNPACK leaves an operator out; "" where no rule tells."""
+    read, written = graph.read(operator), graph.written(operator)
+    dtypes = {tensor.dtype for tensor in read + written if not tensor.constant}
+    rank = max(len(tensor.shape) for tensor in read + written)
+    if operator.name not in _TAKEN:
+        return "XNNPACK has no such operator"
+    if any(-1 in tensor.shape for tensor in read + written):
+        return "a size is known at run time only"
+    if dtypes - _DTYPES:
+        return f"it computes in {', '.join(sorted(dtypes - _DTYPES))}"
+    if rank > _MOST_DIMENSIONS:
+        return f"{rank} dimensions; at most {_MOST_DIMENSIONS} are taken"
+    if "int8" in dtypes and (reason := _int8_reason(operator, read, written[0])):
+        return reason
+    if any(operator.options.get(mask) for mask in _MASKS):
+        return "it drops or adds a dimension; slice [:1] and reshape instead"
+    if operator.name == "CONCATENATION" and len(read) > _MOST_JOINED:
+        return f"it joins {len(read)} tensors; at most {_MOST_JOINED} are taken"
+    if operator.name in _CONSTANT_ARGUMENTS and not all(tensor.constant for tensor in read[1:]):
+        return "its arguments are computed; they must be constants"
+    return ""
+
+
+def _int8_reason(operator: Operator, read: list[Tensor], written: Tensor) -> str:
+    if operator.name in _FLOAT_ONLY:
+        return "XNNPACK has it in float32 alone"
+    if operator.name == "BATCH_MATMUL" and read[1].zero_point:
+        return "the zero point of its second operand is not 0"
+    least, most = _RATIOS.get(operator.name, (0.0, math.inf))
+    ratios = [tensor.scale / (written.scale or 1.0) for tensor in read]
+    if not all(least <= ratio < most for ratio in ratios):
+        return "the scales of what it reads and writes differ too much"
+    return ""
+
+
+# From `tflite/delegates/xnnpack/xnnpack_delegate.cc` of google-ai-edge/LiteRT.
+_NAMES = """
+ABS ADD AVERAGE_POOL_2D BATCH_MATMUL CEIL CONCATENATION CONV_2D COS DEPTHWISE_CONV_2D
+DEPTH_TO_SPACE DEQUANTIZE DIV ELU EXP EXPAND_DIMS FLOOR FULLY_CONNECTED GELU HARD_SWISH LEAKY_RELU
+LOGISTIC MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NEG PAD PRELU QUANTIZE REDUCE_MAX REDUCE_MIN RELU
+RELU6 RELU_N1_TO_1 RESHAPE RESIZE_BILINEAR ROUND RSQRT SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SQRT
+SQUARE SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TRANSPOSE TRANSPOSE_CONV
+"""
+_TAKEN = set(_NAMES.split())
+_FLOAT_ONLY = {"SOFTMAX", "GELU", "RSQRT", "SQUARED_DIFFERENCE"}
+_CONSTANT_ARGUMENTS = {"PAD", "RESHAPE", "SLICE", "STRIDED_SLICE", "TRANSPOSE"}
+_MASKS = ("shrinkAxisMask", "newAxisMask", "ellipsisMask")
+_DTYPES = {"float32", "float16", "int8"}
+_MOST_DIMENSIONS, _MOST_JOINED = 6, 5
+# What the scale of an int8 operand may be, by that of the result.
+_RATIOS = {"ADD": (2**-10, 2**8), "SUB": (2**-10, 2**8), "MEAN": (2**-8, 2**8)}

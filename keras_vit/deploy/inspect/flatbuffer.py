@@ -1,0 +1,356 @@
+"""What stands in a `.tflite` file: its operators, tensors and shapes, and whose layers they were.
+
+Read from the file alone. The weights are left where they are: inside the flatbuffer or, in a file
+of more than 2 GB, behind it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import mmap
+import os
+import re
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.deploy.convert.buffers import has_weights_behind
+
+Model = bytes | bytearray | str | os.PathLike
+# Operators whose further inputs are weights, named after their layers.
+_WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"}
+_NUMPY = {"float32": "<f4", "float16": "<f2", "int32": "<i4"}
+# Numbers of the schema: the fields that are texts, and a kind of quantisation.
+_TENSOR_NAME, _CUSTOM_CODE, _METADATA_NAME, _BLOCKWISE = 10, 6, 4, 2
+# More entries of a list or bytes of a name than this only a damaged file claims.
+_MOST = 1 << 16
+# TensorFlow's own scopes: they start with a capital (Gelu, BiasAdd, Tensordot), but for two.
+_NO_LAYER = re.compile(r"[A-Z].*|(moments|einsum)(_\d+)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor of a graph.
+
+    Attributes:
+        name: as the converter wrote it: TensorFlow's scopes, several joined by ";".
+        dtype: "float32", "int8", "int4" ...
+        shape: -1 where a size is known at run time only.
+        constant: whether its values stand in the file.
+        value: of a constant with one element.
+        scales: how many scales it is quantised with: 0, one, or one for each channel.
+        scale, zero_point: of a tensor with one scale.
+        blocks: whether it is quantised in blocks, whose scales are a tensor of their own.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    constant: bool
+    value: float | None = None
+    scales: int = 0
+    scale: float = 0.0
+    zero_point: int = 0
+    blocks: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number of elements; negative where it is known at run time only."""
+        return -1 if -1 in self.shape else math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """An operator of a graph.
+
+    Attributes:
+        index: its place in the order of execution.
+        name: TFLite's: "FULLY_CONNECTED".
+        version: of the operator, as the file states it. Tools that rewrite files leave it behind:
+            see `runtimes.needed_version`.
+        inputs, outputs: its tensors; None for an optional input that is left out.
+        options: its attributes, by the names of TFLite's schema.
+    """
+
+    index: int
+    name: str
+    version: int
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    options: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """The graph of a `.tflite` file, in the order of execution.
+
+    Attributes:
+        tensors, operators: all of them.
+        inputs, outputs: indices of tensors.
+        stated_runtime: the oldest runtime according to the converter; None if it says nothing.
+        weights_behind: whether weights stand behind the flatbuffer, see `buffers`.
+    """
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    stated_runtime: str | None
+    weights_behind: bool = False
+
+    def read(self, operator: Operator) -> list[Tensor]:
+        """The tensors that an operator reads, constants included."""
+        return [self.tensors[i] for i in operator.inputs if i is not None]
+
+    def written(self, operator: Operator) -> list[Tensor]:
+        """The tensors that an operator writes."""
+        return [self.tensors[i] for i in operator.outputs]
+
+    @functools.cached_property
+    def producers(self) -> dict[int, Operator]:
+        """The operator that writes each tensor; inputs and constants are absent."""
+        return {i: operator for operator in self.operators for i in operator.outputs}
+
+    @functools.cached_property
+    def consumers(self) -> dict[int, list[Operator]]:
+        """The operators that read each tensor."""
+        found: dict[int, list[Operator]] = {i: [] for i in range(len(self.tensors))}
+        for operator in self.operators:
+            for i in set(operator.inputs) - {None}:
+                found[i].append(operator)
+        return found
+
+    def layer(self, operator: Operator) -> str:
+        """The layer that an operator came from, such as "encoderblock_3/attention/query".
+
+        Told by the scopes in the names of what it writes, or else of its weights; "" where neither
+        has any. Of several operators that were fused, the innermost layer.
+        """
+        weights = self.read(operator)[1:] if operator.name in _WEIGHTED else []
+        for tensors in (self.written(operator), weights):
+            names = {name for tensor in tensors for name in tensor.name.split(";")}
+            # "transpose/perm" beside "transpose" is what that operation reads; it is no layer.
+            names = [name for name in names if not names.intersection(_parents(name))]
+            scopes = sorted(_scope(name) for name in names)
+            deepest = max(scopes, key=lambda scope: scope.count("/") + bool(scope), default="")
+            if deepest:
+                return deepest
+        return ""
+
+
+def read_graph(model: Model) -> Graph:
+    """The graph of a `.tflite` file.
+
+    Args:
+        model: the file, which is mapped and not loaded, or its content.
+
+    Raises:
+        UsageError: it is not a TFLite model, has several graphs, or needs operators that are not
+            TFLite's own.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    content, name = _content(model)
+    try:
+        file = schema.Model.GetRootAs(content, 0)
+        if file.SubgraphsLength() != 1:
+            raise UsageError(
+                f"{name}: expected a model of one graph. Received: {file.SubgraphsLength()}."
+            )
+        graph = file.Subgraphs(0)
+        codes = [code_name(code) for code in _items(file, "OperatorCodes")]
+        tensors = tuple(_tensor(tensor, file, content) for tensor in _items(graph, "Tensors"))
+        found = Graph(
+            tensors,
+            tuple(
+                _operator(i, operator, *codes[operator.OpcodeIndex()], len(tensors))
+                for i, operator in enumerate(_items(graph, "Operators"))
+            ),
+            _indices(graph, "Inputs", len(tensors)),
+            _indices(graph, "Outputs", len(tensors)),
+            _stated_runtime(file),
+            has_weights_behind(content),
+        )
+    except UsageError:
+        raise
+    except (struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(f"{name} is not a TFLite model: {error}.") from None
+    foreign = [
+        operator for operator in found.operators if operator.name not in _builtins().values()
+    ]
+    if foreign:
+        places = sorted({f"{op.name} ({found.layer(op) or 'no layer told'})" for op in foreign})
+        raise UsageError(
+            f"{name} needs operators that are not TFLite's own: {', '.join(places)}; write those "
+            "layers with operations that TFLite has."
+        )
+    return found
+
+
+def operators(model: Model | Graph) -> dict[str, int]:
+    """How often each operator stands in a file, by name.
+
+    Raises:
+        UsageError: as `read_graph`.
+    """
+    graph = as_graph(model)
+    return dict(sorted(Counter(operator.name for operator in graph.operators).items()))
+
+
+def check_static(model: Model | Graph) -> None:
+    """Checks that every size is in the file: delegates take no others.
+
+    Raises:
+        RefusedError: a tensor has a size that is known at run time only.
+    """
+    graph = as_graph(model)
+    dynamic = [tensor for tensor in graph.tensors if -1 in tensor.shape]
+    if dynamic:
+        first = dynamic[0]
+        raise RefusedError(
+            f"{len(dynamic)} tensors have sizes that are known at run time only, the first "
+            f"{first.name} {list(first.shape)}; delegates leave them out. Fix the batch."
+        )
+
+
+def as_graph(model: Model | Graph) -> Graph:
+    """A graph that has been read already, or the one of a file."""
+    return model if isinstance(model, Graph) else read_graph(model)
+
+
+def code_name(code: Any) -> tuple[str, int]:
+    """The name and version in a schema's `OperatorCode`; of a custom operator, its own name."""
+    # Codes above 127 stand in the newer of two fields; older files fill only the older.
+    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    return _text(code, _CUSTOM_CODE) or _builtins()[number], code.Version()
+
+
+def _content(model: Model) -> tuple[Any, str]:
+    """What can be indexed as the file's bytes, and its name for errors."""
+    if isinstance(model, (bytes, bytearray)):
+        content, name = model, "the model"
+    else:
+        path = Path(model)
+        name = str(path)
+        if not path.is_file():
+            raise UsageError(f"{path}: expected a .tflite file; there is no such file.")
+        with path.open("rb") as file:
+            empty = path.stat().st_size == 0
+            content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if content[4:8] != b"TFL3":
+        raise UsageError(f"{name} is not a TFLite model: it does not bear the mark TFL3.")
+    return content, name
+
+
+def _items(table: Any, name: str) -> list[Any]:
+    """The entries of one of a table's lists."""
+    count = getattr(table, f"{name}Length")()
+    if count > _MOST:
+        raise ValueError(f"it claims {count} {name}")
+    return [getattr(table, name)(i) for i in range(count)]
+
+
+def _text(table: Any, field: int) -> str:
+    """A text of a table, "" where it has none."""
+    place = table._tab.Offset(field)
+    if not place:
+        return ""
+    length = table._tab.VectorLen(place)  # the schema's own methods copy first
+    if length > _MOST:
+        raise ValueError(f"it claims a text of {length} bytes")
+    return table._tab.String(place + table._tab.Pos).decode()
+
+
+def _indices(table: Any, name: str, tensors: int, least: int = 0) -> tuple[int, ...]:
+    """A list of indices of tensors."""
+    found = _items(table, name)
+    absent = [i for i in found if not least <= i < tensors]
+    if absent:
+        raise IndexError(f"it claims a tensor {absent[0]} of {tensors}")
+    return tuple(found)
+
+
+def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
+    if tensor.Buffer() >= file.BuffersLength():
+        raise IndexError(f"it claims a buffer {tensor.Buffer()} of {file.BuffersLength()}")
+    buffer = file.Buffers(tensor.Buffer())
+    constant = buffer.DataLength() > 0 or buffer.Size() > 0
+    shape = tuple(_items(tensor, "ShapeSignature") or _items(tensor, "Shape"))
+    dtype = _dtypes()[tensor.Type()]
+    told = tensor.Quantization()
+    scales = [] if told is None or told.ScaleIsNone() else told.ScaleAsNumpy()
+    points = [] if told is None or told.ZeroPointIsNone() else told.ZeroPointAsNumpy()
+    single = constant and math.prod(shape) == 1 and dtype in _NUMPY
+    return Tensor(
+        name=_text(tensor, _TENSOR_NAME),
+        dtype=dtype,
+        shape=shape,
+        constant=constant,
+        value=_first(buffer, content, _NUMPY[dtype]) if single else None,
+        scales=len(scales),
+        scale=float(scales[0]) if len(scales) == 1 else 0.0,
+        zero_point=int(points[0]) if len(points) == 1 else 0,
+        blocks=told is not None and told.DetailsType() == _BLOCKWISE,
+    )
+
+
+def _first(buffer: Any, content: Any, dtype: str) -> float:
+    # A buffer behind the flatbuffer is told by its place in the file.
+    inside = buffer.Size() == 0
+    raw, start = (buffer.DataAsNumpy(), 0) if inside else (content, buffer.Offset())
+    return np.frombuffer(raw, dtype, 1, start)[0].item()
+
+
+def _operator(index: int, operator: Any, name: str, version: int, tensors: int) -> Operator:
+    from ai_edge_litert import schema_py_generated as schema
+
+    options = schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions())
+    return Operator(
+        index,
+        name,
+        version,
+        tuple(None if i < 0 else i for i in _indices(operator, "Inputs", tensors, least=-1)),
+        _indices(operator, "Outputs", tensors),
+        dict(vars(options)) if options else {},
+    )
+
+
+def _stated_runtime(file: Any) -> str | None:
+    for entry in _items(file, "Metadata"):
+        if _text(entry, _METADATA_NAME) == "min_runtime_version":
+            data = file.Buffers(entry.Buffer()).DataAsNumpy()
+            return bytes(data[:_MOST]).rstrip(b"\0").decode() or None if len(data) else None
+    return None
+
+
+def _scope(name: str) -> str:
+    """The layer in "encoderblock_3/mlp/Gelu/mul_3": an operation's name is no part of it."""
+    parts = name.split("/")[:-1]
+    while parts and _NO_LAYER.fullmatch(parts[-1]):
+        parts.pop()
+    return "/".join(parts)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+@functools.cache
+def _builtins() -> dict[int, str]:
+    from ai_edge_litert import schema_py_generated as schema
+
+    return {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
+
+
+@functools.cache
+def _dtypes() -> dict[int, str]:
+    from ai_edge_litert import schema_py_generated as schema
+
+    return {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(v, int)}

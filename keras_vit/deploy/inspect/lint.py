@@ -1,0 +1,326 @@
+"""What GPU delegates do not take of a `.tflite` file, get wrong, or do badly.
+
+No GPU is asked: the rules come from the delegates' sources and their known faults. There are two.
+TFLite's (`org.tensorflow:tensorflow-lite-gpu`, and LiteRT 1.x) is open source; by default it runs
+the largest part of a graph that it takes and leaves the rest to the CPU. LiteRT 2.x has another,
+which takes more operators, but a file whole or not at all. Faults reported of its OpenCL backend
+do not show in its WebGPU backend of 2.3.0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, Tensor, as_graph
+
+Effect = Literal["refused", "wrong", "imprecise", "slow"]
+Delegate = Literal["TFLite", "LiteRT"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Something in a file that a GPU delegate does not do, or not well.
+
+    Attributes:
+        rule: its name in `RULES`.
+        operator: "BROADCAST_TO".
+        layers: where it stands; "" where the file does not tell.
+        reason: what is wrong with it and, where there is one, the way out.
+        effect: "refused": not taken; "wrong": taken, with wrong results; "imprecise" in half
+            precision, which delegates compute in unless told otherwise; or "slow".
+        delegates: "TFLite" (and LiteRT 1.x), "LiteRT" (2.x), or both.
+    """
+
+    rule: str
+    operator: str
+    layers: tuple[str, ...]
+    reason: str
+    effect: Effect
+    delegates: tuple[Delegate, ...]
+
+    @property
+    def layer(self) -> str:
+        """The first of `layers`."""
+        return self.layers[0]
+
+    def __str__(self) -> str:
+        place = self.layer + (" and others" if len(self.layers) > 1 else "")
+        return f"{self.operator}{f' ({place})' if self.layer else ''}: {self.reason}"
+
+
+def lint(model: Model | Graph) -> tuple[Finding, ...]:
+    """All findings in a file, by the order of `RULES`; the same one in several layers is one.
+
+    Raises:
+        UsageError: as `flatbuffer.read_graph`.
+    """
+    graph = _unpacked_constants(as_graph(model))
+    layers: dict[tuple[str, str, str], list[str]] = {}
+    for rule in RULES:
+        for operator in graph.operators:
+            if reason := rule.check(graph, operator):
+                found = layers.setdefault((rule.name, operator.name, reason), [])
+                found.append(graph.layer(operator))
+    rules = {rule.name: rule for rule in RULES}
+    return tuple(
+        Finding(
+            name,
+            operator,
+            tuple(dict.fromkeys(at)),
+            reason,
+            rules[name].effect,
+            rules[name].delegates,
+        )
+        for (name, operator, reason), at in layers.items()
+    )
+
+
+class Rule(NamedTuple):
+    """A rule: what it looks for, what comes of it, where, and how that is known.
+
+    `check` gives the reason why an operator breaks it, or "".
+    """
+
+    name: str
+    check: Callable[[Graph, Operator], str]
+    effect: Effect
+    delegates: tuple[Delegate, ...]
+    source: str
+
+
+def _unpacked_constants(graph: Graph) -> Graph:
+    """The graph in which weights that a DEQUANTIZE makes float32 are constants again."""
+    tensors = list(graph.tensors)
+    for operator in graph.operators:
+        source = graph.read(operator)[0] if operator.name == "DEQUANTIZE" else None
+        if source and source.constant:
+            i = operator.outputs[0]
+            tensors[i] = dataclasses.replace(tensors[i], constant=True, value=source.value)
+    return dataclasses.replace(graph, tensors=tuple(tensors))
+
+
+def _operator(graph: Graph, operator: Operator) -> str:
+    return "" if operator.name in _OPERATORS else "GPU delegates have no such operator"
+
+
+def _rank(graph: Graph, operator: Operator) -> str:
+    rank = max((len(tensor.shape) for tensor in _tensors(graph, operator)), default=0)
+    return f"{rank} dimensions; at most 4 are taken" if rank > 4 else ""
+
+
+def _size(graph: Graph, operator: Operator) -> str:
+    dynamic = any(-1 in tensor.shape for tensor in _tensors(graph, operator))
+    return "a size is known at run time only; fix the batch" if dynamic else ""
+
+
+def _type(graph: Graph, operator: Operator) -> str:
+    others = sorted({tensor.dtype for tensor in _moving(graph, operator)} - _TYPES)
+    return f"the GPU does not compute in {' and '.join(others)}" if others else ""
+
+
+def _integers(graph: Graph, operator: Operator) -> str:
+    found = any(tensor.dtype == "int32" for tensor in _moving(graph, operator))
+    taken = operator.name in ("CAST", "GATHER", "ONE_HOT")
+    return "the GPU does not compute in int32" if found and not taken else ""
+
+
+def _cast(graph: Graph, operator: Operator) -> str:
+    if operator.name != "CAST" or graph.read(operator)[0].dtype != "uint8":
+        return ""
+    return "uint8 is cast on the CPU; give float32 images"
+
+
+def _version(graph: Graph, operator: Operator) -> str:
+    most = _VERSIONS.get(operator.name, operator.version)
+    if operator.version <= most:
+        return ""
+    return f"version {operator.version}; at most {most} is taken"
+
+
+def _mask(graph: Graph, operator: Operator) -> str:
+    masks = ("shrinkAxisMask", "newAxisMask", "ellipsisMask")
+    found = operator.name == "STRIDED_SLICE" and any(operator.options.get(m) for m in masks)
+    return "it drops or adds a dimension; slice [:1] and reshape instead" if found else ""
+
+
+def _mixed_ranks(graph: Graph, operator: Operator) -> str:
+    shapes = [tensor.shape for tensor in _moving(graph, operator)[:-1]]
+    if operator.name not in ("ADD", "MUL") or len({len(shape) for shape in shapes}) < 2:
+        return ""
+    return f"some delegates line up {_listed(shapes)} wrongly; give both as many dimensions"
+
+
+def _constant_rank(graph: Graph, operator: Operator) -> str:
+    if operator.name not in ("ADD", "MUL") or len(_moving(graph, operator)) > 2:
+        return ""
+    shapes = [tensor.shape for tensor in graph.read(operator)]
+    if min(map(len, shapes)) < 2:
+        return ""
+    longer, shorter = sorted(shapes, key=len, reverse=True)
+    same = len(longer) == len(shorter)
+    if same or ((len(longer), len(shorter)) == (4, 3) and longer[0] == 1):
+        return ""
+    return f"{_listed(shapes)} are not lined up; give the constant as many dimensions"
+
+
+def _constant_first(graph: Graph, operator: Operator) -> str:
+    found = operator.name == "BATCH_MATMUL" and graph.read(operator)[0].constant
+    return "its first operand is constant; let it be the second, transposed" if found else ""
+
+
+def _constant_second(graph: Graph, operator: Operator) -> str:
+    if operator.name != "BATCH_MATMUL":
+        return ""
+    second = graph.read(operator)[1]
+    if not second.constant or len(second.shape) == 2:
+        return ""
+    return (
+        f"its constant operand has {len(second.shape)} dimensions, not 2; nothing runs on the GPU"
+    )
+
+
+def _transposed(graph: Graph, operator: Operator) -> str:
+    found = operator.options.get("adjX") or operator.options.get("adjY")
+    if operator.name != "BATCH_MATMUL" or not found:
+        return ""
+    return "some delegates overlook that it transposes an operand; transpose it before"
+
+
+def _returned(graph: Graph, operator: Operator) -> str:
+    both = any(i in graph.outputs and graph.consumers[i] for i in operator.outputs)
+    reason = "its result is returned and also read on, which some delegates mix up; return a copy"
+    return reason if both else ""
+
+
+def _int4(graph: Graph, operator: Operator) -> str:
+    found = any(tensor.dtype == "int4" and not tensor.blocks for tensor in graph.read(operator))
+    return "int4 weights are not read" if found else ""
+
+
+def _blocks(graph: Graph, operator: Operator) -> str:
+    found = any(tensor.blocks for tensor in graph.read(operator))
+    return "weights quantised in blocks are not read; the process may die" if found else ""
+
+
+def _unpacked(graph: Graph, operator: Operator) -> str:
+    read = graph.read(operator)
+    found = operator.name == "DEQUANTIZE" and read[0].constant and read[0].dtype == "int8"
+    return "int8 weights that are made float first are not read" if found else ""
+
+
+def _squares(graph: Graph, operator: Operator) -> str:
+    if operator.name not in ("MEAN", "SUM") or not _squared(graph, operator.inputs[0]):
+        return ""
+    count = graph.read(operator)[0].size // max(graph.written(operator)[0].size, 1)
+    limit = math.sqrt(_HALF_MOST / max(count, 1))
+    return (
+        f"the sum of {count} squares passes what half precision holds where their root mean "
+        f"square is over {limit:.1f}; scale before squaring"
+    )
+
+
+def _epsilon(graph: Graph, operator: Operator) -> str:
+    if operator.name != "ADD":
+        return ""
+    small = [t.value for t in graph.read(operator) if t.value and abs(t.value) < _HALF_LEAST]
+    return f"{small[0]:.0e} is below what half precision holds exactly" if small else ""
+
+
+def _batch(graph: Graph, operator: Operator) -> str:
+    inputs = [graph.tensors[i].shape for i in operator.inputs if i in graph.inputs]
+    batches = [shape[0] for shape in inputs if len(shape) > 2 and shape[0] > 1]
+    return f"a batch of {batches[0]}; delegates are made for one image" if batches else ""
+
+
+def _heads(graph: Graph, operator: Operator) -> str:
+    if operator.name != "BATCH_MATMUL" or len(graph.written(operator)[0].shape) != 4:
+        return ""
+    first, second = graph.read(operator)[:2]
+    inner = first.shape[-2] if operator.options.get("adjX") else first.shape[-1]
+    outer = second.shape[-2] if operator.options.get("adjY") else second.shape[-1]
+    values = inner if operator.options.get("adjY") else outer
+    return f"heads of {values} values; 32 or more are advised" if 0 < values < 32 else ""
+
+
+def _rounded(graph: Graph, operator: Operator) -> str:
+    found = operator.name == "QUANTIZE" and graph.written(operator)[0].dtype == "int8"
+    return "the GPU computes in float and rounds to int8 between: no gain" if found else ""
+
+
+def _tensors(graph: Graph, operator: Operator) -> list[Tensor]:
+    return graph.read(operator) + graph.written(operator)
+
+
+def _moving(graph: Graph, operator: Operator) -> list[Tensor]:
+    return [tensor for tensor in _tensors(graph, operator) if not tensor.constant]
+
+
+def _squared(graph: Graph, index: int | None) -> bool:
+    producer = graph.producers.get(index)
+    if producer is None:
+        return False
+    same = len(producer.inputs) == 2 and len(set(producer.inputs)) == 1
+    return producer.name in ("SQUARE", "SQUARED_DIFFERENCE") or (producer.name == "MUL" and same)
+
+
+def _listed(shapes: list[tuple[int, ...]]) -> str:
+    return " and ".join(str(list(shape)) for shape in shapes)
+
+
+_BOTH: tuple[Delegate, ...] = ("TFLite", "LiteRT")
+_BUILDER = "LiteRT, tflite/delegates/gpu/common/model_builder.cc"
+_CHECKS = "LiteRT, tflite/tools/versioning/gpu_compatibility.cc"
+_TRIED = "tried on LiteRT 2.3.0's GPU delegate"
+RULES = (
+    Rule("operator", _operator, "refused", _BOTH, f"{_BUILDER}: NewOperationParser; LiteRT#9191"),
+    Rule("rank", _rank, "refused", _BOTH, f"{_BUILDER}: IsAllAllowedTensors; LiteRT#2540"),
+    Rule("size", _size, "refused", _BOTH, "tensorflow#47168"),
+    Rule("type", _type, "refused", _BOTH, f"{_BUILDER}: GetOpsToReplace"),
+    Rule("integers", _integers, "refused", ("TFLite",), f"{_BUILDER}: GetOpsToReplace"),
+    Rule("cast", _cast, "refused", ("TFLite",), f"{_CHECKS}: CAST"),
+    Rule("version", _version, "refused", ("TFLite",), f"{_BUILDER}: CheckMaxSupportedOpVersion"),
+    Rule("mask", _mask, "refused", _BOTH, f"{_CHECKS}: STRIDED_SLICE"),
+    Rule("mixed ranks", _mixed_ranks, "wrong", _BOTH, "LiteRT pull request 8975 (OpenCL)"),
+    Rule("constant rank", _constant_rank, "refused", ("TFLite",), f"{_CHECKS}: ADD, MUL"),
+    Rule("constant first", _constant_first, "refused", _BOTH, f"{_BUILDER}: BATCH_MATMUL"),
+    Rule("constant second", _constant_second, "refused", ("TFLite",), f"{_BUILDER}: BATCH_MATMUL"),
+    Rule("transposed", _transposed, "wrong", _BOTH, "LiteRT#8913, LiteRT#6518 (OpenCL)"),
+    Rule("returned", _returned, "wrong", _BOTH, "LiteRT#8599, tensorflow#59311 (OpenCL)"),
+    Rule("int4", _int4, "refused", ("TFLite",), "model_builder_helper.cc: CreateVectorCopyData"),
+    Rule("blocks", _blocks, "refused", _BOTH, _TRIED),
+    Rule("unpacked", _unpacked, "refused", ("LiteRT",), _TRIED),
+    Rule("squares", _squares, "imprecise", _BOTH, "LiteRT#9249"),
+    Rule("epsilon", _epsilon, "imprecise", _BOTH, "tensorflow#67216"),
+    Rule("batch", _batch, "slow", _BOTH, f"{_BUILDER}: constants of a batch other than 1"),
+    Rule("heads", _heads, "slow", _BOTH, "measured on phones"),
+    Rule("rounded", _rounded, "slow", _BOTH, f"{_BUILDER}: QUANTIZE"),
+)
+
+# What both delegates have, of what our graphs and similar ones contain.
+_NAMES = """
+ABS ADD AVERAGE_POOL_2D BATCH_MATMUL CAST CONCATENATION CONV_2D COS CUMSUM DEPTHWISE_CONV_2D
+DEPTH_TO_SPACE DEQUANTIZE DIV ELU EXP FLOOR FULLY_CONNECTED GATHER GELU HARD_SWISH LEAKY_RELU LOG
+LOGISTIC MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NEG ONE_HOT PACK PAD PADV2 POW PRELU QUANTIZE
+REDUCE_MAX REDUCE_MIN RELU RELU6 RESHAPE RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR RSQRT SELECT_V2
+SIGN SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SPLIT_V SQRT SQUARE SQUARED_DIFFERENCE STRIDED_SLICE
+SUB SUM TANH TILE TOPK_V2 TRANSPOSE TRANSPOSE_CONV UNPACK
+"""
+_OPERATORS = set(_NAMES.split())
+# The newest version of each operator that TFLite's delegate takes.
+_VERSIONS = {
+    **dict.fromkeys(["ADD", "CONCATENATION", "DIV", "GELU", "MAXIMUM", "MAX_POOL_2D"], 2),
+    **dict.fromkeys(["MINIMUM", "PAD", "PADV2", "POW", "QUANTIZE", "RELU", "RSQRT", "SLICE"], 2),
+    **dict.fromkeys(["SOFTMAX", "SPACE_TO_DEPTH", "SQRT", "SQUARE", "SQUARED_DIFFERENCE"], 2),
+    **dict.fromkeys(["SUB", "TANH"], 2),
+    **dict.fromkeys(["DEQUANTIZE", "MUL"], 3),
+    **dict.fromkeys(["STRIDED_SLICE", "TRANSPOSE"], 4),
+    **dict.fromkeys(["GATHER", "RESHAPE"], 1),
+    "CONV_2D": 6,
+    "FULLY_CONNECTED": 9,
+}
+_TYPES = {"float32", "float16", "int8", "int32", "uint8", "bool"}
+# The largest number of half precision, and the smallest that it holds with all its digits.
+_HALF_MOST, _HALF_LEAST = 65504, 2**-14

@@ -1,0 +1,1 @@
+"""A SavedModel that serves pixels and picture files."""

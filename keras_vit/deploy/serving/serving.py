@@ -1,0 +1,266 @@
+"""A ViT or BiT to a SavedModel that serves: images or picture files in, labels and scores out.
+
+TensorFlow alone loads and runs it, without this library, Keras or Pillow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+from keras_vit import _files
+from keras_vit._checks import positive_integer
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.data.preprocessing import normalise, resize
+from keras_vit.data.tf_preprocessing import read_valid_pictures
+from keras_vit.deploy.convert.converter import check_float32, parameters_of
+from keras_vit.deploy.convert.saved_model import save_module
+from keras_vit.deploy.graph.inference import GraphOptions, inference_module
+from keras_vit.deploy.judge.parity import compare
+from keras_vit.deploy.judge.reference import full_precision, predict
+from keras_vit.labels import imagenet2012_labels
+from keras_vit.models.image_model import ImageModel
+from keras_vit.specs import Preprocessing
+
+FORMAT = 1
+_PICTURES, _BATCH = 16, 32
+
+
+def export_serving(
+    model: Any,
+    folder: str | os.PathLike,
+    images: Iterable[np.ndarray] | None = None,
+    top_k: int = 5,
+    images_from: str = "random images",
+) -> dict[str, Any]:
+    """Writes a SavedModel, loads it again and compares it with Keras before it gets its name.
+
+    Signatures, for any number of images:
+        "serving_default": "images", uint8 RGB (n, height, width, 3) of the model's size.
+        "bytes": "image_bytes", strings (n,), whole JPEG or PNG files of any size and mode, which
+            are decoded, turned as their EXIF says, cropped and resized inside, as the model's
+            `preprocessing` says.
+
+    Both give "logits" and "probabilities" (n, classes), and of the `top_k` most probable classes
+    "scores" (their probabilities), "classes" (their indices) and "labels" (strings), (n, k) each.
+    Of a model with pooling "none" it is so for each token: (n, tokens, classes), (n, tokens, k).
+    A model without classes gives "features".
+
+    "bytes" also gives "valid", bool (n,): false for a file that is no whole JPEG or PNG. The other
+    files of the request are classified; of that one all floats are NaN, classes -1 and labels "".
+
+    What the model is stands in `assets.extra`: model.json and labels.txt. A model without labels
+    has ImageNet-1k's if it has 1000 classes, otherwise the classes' numbers.
+
+    Args:
+        model: a `keras_vit` model, on any backend.
+        folder: replaced whole; a server of versions wants a number as its name, as in "flowers/1".
+        images: uint8 RGB of any size, to compare on; they are read once. Default: random images, a
+            weaker check.
+        top_k: how many classes; no more than there are.
+        images_from: what `images` are, in words.
+
+    Returns:
+        What model.json says; under "parity", how it compares with Keras.
+
+    Raises:
+        RefusedError: it differs from Keras by more than the order of summation explains, or the
+            pixels inside are not Pillow's; nothing is written.
+        UsageError: the model is not one of `keras_vit`, or the folder holds something else.
+        OSError: the disk is full or the folder cannot be written.
+    """
+    if not isinstance(model, ImageModel):
+        raise UsageError(
+            "expected a keras_vit model, a ViT or a BiT. "
+            f"Received: {type(model).__name__}; deploy.export_saved_model writes any Keras model."
+        )
+    positive_integer("top_k", top_k)
+    check_float32(model)
+    _check_folder(Path(folder))
+    resized, pictures = _samples(_noise(model) if images is None else images, model.preprocessing)
+    # On the CPU: a GPU may round the inputs of matrix products (TF32) by more than the budget.
+    with _files.replacing_folder(folder) as temporary, tf.device("CPU:0"):
+        signatures = _write(model, temporary, top_k)
+        served = tf.saved_model.load(str(temporary))
+        parity = _parity(model, served, resized, pictures)
+        description = _description(model, signatures) | {
+            "parity": {"images_from": images_from, **parity}
+        }
+        _files.write_json(temporary / "assets.extra" / "model.json", description)
+        if model.labels:
+            lines = "".join(f"{label}\n" for label in model.labels)
+            _files.write_text(temporary / "assets.extra" / "labels.txt", lines)
+    return description
+
+
+def serving_module(model: ImageModel, top_k: int) -> tf.Module:
+    """What is saved: `classify(images)`, `read(image_bytes)` and `classify_pictures(image_bytes)`.
+
+    See `export_serving`; `read` gives what the pictures become, uint8 (n, height, width, 3), and
+    which are valid, bool (n,).
+    """
+    output = "logits" if model.num_classes else "features"
+    options = GraphOptions(input="uint8", output=output, batch=None)
+    how = model.preprocessing
+    weights = parameters_of(model)
+    module = inference_module(model.spec, weights, model.image_size, how, options)
+    pixels = tf.TensorSpec((None, *model.image_size, 3), tf.uint8, name="images")
+    files = tf.TensorSpec((None,), tf.string, name="image_bytes")
+
+    @tf.function(input_signature=[pixels], autograph=False)
+    def classify(images):
+        # A loaded signature takes other sizes too, and would see several images in a larger one.
+        size = tf.shape(images)[1:]
+        height, width = model.image_size
+        wanted = f"images must be uint8 (n, {height}, {width}, 3)"
+        with tf.control_dependencies([tf.debugging.assert_equal(size, pixels.shape[1:], wanted)]):
+            images = tf.ensure_shape(tf.identity(images), pixels.shape)
+        found = module.serve(images)
+        return {**found, **_best(found["logits"], model, top_k)} if model.num_classes else found
+
+    @tf.function(input_signature=[files], autograph=False)
+    def read(image_bytes):
+        return read_valid_pictures(image_bytes, how)
+
+    @tf.function(input_signature=[files], autograph=False)
+    def classify_pictures(image_bytes):
+        images, valid = read(image_bytes)
+        found = {name: _masked(values, valid) for name, values in classify(images).items()}
+        return {**found, "valid": valid}
+
+    module.classify, module.read, module.classify_pictures = classify, read, classify_pictures
+    return module
+
+
+def _write(model: ImageModel, folder: Path, top_k: int) -> dict[str, Any]:
+    """Writes the SavedModel; returns its signatures. What it held in memory goes with it."""
+    module = serving_module(model, top_k)
+    signatures = {
+        "serving_default": module.classify.get_concrete_function(),
+        "bytes": module.classify_pictures.get_concrete_function(),
+    }
+    save_module(module, folder, signatures)
+    return {name: _tensors(function) for name, function in signatures.items()}
+
+
+def _best(logits: tf.Tensor, model: ImageModel, top_k: int) -> dict[str, tf.Tensor]:
+    probabilities = tf.nn.softmax(logits)
+    scores, classes = tf.math.top_k(probabilities, min(top_k, model.num_classes))
+    labels = tf.gather(tf.constant(_labels(model)), classes)
+    return {
+        "probabilities": probabilities,
+        "scores": scores,
+        "classes": classes,
+        "labels": labels,
+    }
+
+
+def _masked(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    nothing = "" if values.dtype == tf.string else -1 if values.dtype.is_integer else np.nan
+    valid = tf.reshape(valid, [-1] + [1] * (values.shape.rank - 1))  # (n, 1, ...)
+    return tf.where(valid, values, tf.constant(nothing, values.dtype))
+
+
+def _labels(model: ImageModel) -> tuple[str, ...]:
+    if model.labels:
+        return model.labels
+    if model.num_classes == 1000:
+        return imagenet2012_labels()
+    return tuple(str(i) for i in range(model.num_classes))
+
+
+def _parity(model: ImageModel, served: Any, resized: np.ndarray, pictures: list) -> dict[str, Any]:
+    """How the loaded SavedModel compares with Keras and Pillow; raises `RefusedError`."""
+    output = "logits" if model.num_classes else "features"
+    expected = predict(model, normalise(resized, model.preprocessing))
+    found = _run(served.signatures["serving_default"], images=resized)[output]
+    verdict = compare("float32", expected, found)
+    verdict.check()
+    read, _ = _run(served.read, image_bytes=pictures)
+    difference = np.abs(read.astype(int) - resized[: len(read)])
+    if difference.max():
+        raise RefusedError(
+            "the pixels that the SavedModel makes of PNG files must be Pillow's. Received: a "
+            f"difference of {difference.max()} of 255; nothing was written."
+        )
+    again = _run(served.signatures["serving_default"], images=read)[output]
+    from_bytes = _run(served.signatures["bytes"], image_bytes=pictures)[output]
+    compare("float32", again, from_bytes).check()
+    return dataclasses.asdict(verdict) | {"pictures": len(pictures)}
+
+
+def _run(function: Any, **inputs: Any) -> Any:
+    """Calls a loaded function batch by batch; NumPy arrays out, in a dict if it gives one."""
+    ((name, values),) = inputs.items()
+    batches = [values[i : i + _BATCH] for i in range(0, len(values), _BATCH)]
+    with full_precision():
+        found = [function(**{name: tf.constant(batch)}) for batch in batches]
+    return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *found)
+
+
+def _samples(images: Iterable[np.ndarray], how: Preprocessing) -> tuple[np.ndarray, list[bytes]]:
+    """All images in the model's size, uint8, and the first of them as PNG files."""
+    resized, pictures = [], []
+    for image in images:
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3:
+            raise UsageError(
+                "images to compare on must be uint8 (height, width, 3). "
+                f"Received: {image.dtype} {image.shape}."
+            )
+        picture = Image.fromarray(image)
+        resized.append(np.asarray(resize(picture, how)))
+        if len(pictures) < _PICTURES:
+            file = io.BytesIO()
+            picture.save(file, "PNG", compress_level=1)
+            pictures.append(file.getvalue())
+    if not resized:
+        raise UsageError("there is no image to compare on.")
+    return np.stack(resized), pictures
+
+
+def _noise(model: ImageModel) -> list[np.ndarray]:
+    generator = np.random.default_rng(0)
+    sides = generator.integers(1, [2 * side + 1 for side in model.image_size], (8, 2))
+    return [generator.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sides]
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; choose another --out.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "saved_model.pb").is_file():
+        raise UsageError(f"{folder} is not empty and holds no SavedModel; choose another --out.")
+
+
+def _description(model: ImageModel, signatures: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "model": model.name,
+        "spec": model.spec.to_dict(),
+        "num_classes": model.num_classes,
+        "image_size": model.image_size,
+        "preprocessing": model.preprocessing.to_dict(),
+        "versions": {
+            name: importlib.metadata.version(name) for name in ("keras_vit", "tensorflow")
+        },
+        "signatures": signatures,
+    }
+
+
+def _tensors(function: Any) -> dict[str, Any]:
+    inputs = {spec.name: spec for spec in function.structured_input_signature[0]}
+    return {
+        kind: {
+            name: {"dtype": spec.dtype.name, "shape": list(spec.shape)}
+            for name, spec in specs.items()
+        }
+        for kind, specs in (("inputs", inputs), ("outputs", function.structured_outputs))
+    }

@@ -1,0 +1,173 @@
+"""What `benchmarks/exporters.py` compares: each computes the model that it stands for."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections import Counter
+
+import contenders
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit._errors import UsageError
+from keras_vit._keras import keras
+from keras_vit.deploy.convert import converter as convert
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.specs import ResNetStem
+
+pytestmark = pytest.mark.once
+
+DEEP = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=4, num_heads=2, mlp_dim=48)
+PRODUCTS = ("FULLY_CONNECTED", "BATCH_MATMUL", "CONV_2D")
+
+
+@pytest.fixture(autouse=True)
+def _no_collection(monkeypatch):
+    # Twice a conversion, and longer than a tiny model's conversion itself.
+    monkeypatch.setattr(convert, "release_memory", lambda: None)
+
+
+@pytest.fixture(scope="module")
+def setting(pictures):
+    keras.utils.set_random_seed(0)
+    model = contenders.trained_like(keras_vit.ViT(dataclasses.replace(DEEP, depth=1), 5, 16))
+    images = pictures(28, (16, 16))
+    return contenders.setting(model, images[:4], images[4:], threads=1)
+
+
+def cosine(ours, theirs):
+    return (ours * theirs).sum() / np.linalg.norm(ours) / np.linalg.norm(theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("keras_vit float32", 0.999999),
+        ("keras_vit float16", 0.99999),
+        ("keras_vit dynamic", 0.99),
+        ("keras_vit int8", 0.99),
+        ("Keras, converted plainly", 0.999999),
+        ("Keras, full integer by the converter", 0.8),
+    ],
+)
+def test_a_contender_computes_keras_logits(setting, name, least):
+    made = contenders.contender(name, setting)
+    expected = np.asarray(setting.model(setting.images, training=False))
+    assert min(map(cosine, made.logits, expected)) > least
+    np.testing.assert_array_equal(made.run(), made.logits[:1])
+    assert made.bytes > 10_000
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        DEEP,
+        dataclasses.replace(DEEP, depth=2, pooling="map"),
+        dataclasses.replace(DEEP, patch_size=1, depth=1, stem=ResNetStem((1, 1))),
+    ],
+    ids=["token", "map", "hybrid"],
+)
+def test_the_floor_has_our_products_and_nothing_else(spec, graph_file):
+    ours = graph_file(spec, (16, 16))
+    floor = contenders.products_alone(ours)
+    assert {operator.name for operator in read_graph(floor).operators} <= set(PRODUCTS)
+    assert products(floor) == products(ours)
+    expected = PRODUCTS if spec.stem else PRODUCTS[:2]
+    assert {name for name, *_ in products(ours)} == set(expected)
+
+
+def products(content):
+    """How often each product stands in a file, with what sets its cost."""
+    graph = read_graph(content)
+    return Counter(
+        (
+            operator.name,
+            *((tensor.shape, tensor.constant) for tensor in graph.read(operator)[:2]),
+            graph.written(operator)[0].size,
+            *(operator.options.get(name) for name in ("adjY", "strideH", "strideW", "padding")),
+        )
+        for operator in graph.operators
+        if operator.name in PRODUCTS
+    )
+
+
+def test_the_floor_takes_and_gives_as_much_as_the_model(setting):
+    scores = contenders.contender("matrix products alone", setting).run()
+    assert scores.size == 5
+    assert 0.01 < np.abs(scores).max() < 100
+
+
+def test_outliers_are_as_large_as_asked_for_and_their_norms_as_small():
+    plain, grown = (trained_like_with(outliers) for outliers in (1, 100))
+    embedded = [embedding(model) for model in (plain, grown)]
+    growth = np.abs(embedded[1]).max((0, 1)) / np.abs(embedded[0]).max((0, 1))
+    outlying = growth > 1.001
+    assert outlying.sum() == 6
+    assert growth[outlying].min() >= 30
+    assert growth[outlying].max() <= 100
+    np.testing.assert_allclose(growth[~outlying], 1, rtol=1e-5)
+    blocks = ("encoderblock_0", "encoderblock_3")
+    writers = [f"{block}/{layer}" for block in blocks for layer in ("attention/out", "mlp/dense_1")]
+    norms = [f"{block}/{norm}" for block in blocks for norm in ("norm_attention", "norm_mlp")]
+    weights, larger = (convert.parameters_of(model) for model in (plain, grown))
+    for writer in writers:
+        for part in ("kernel", "bias"):
+            name = f"{writer}/{part}"
+            np.testing.assert_allclose(larger[name], weights[name] * growth, rtol=1e-4)
+    for norm in (*norms, "encoder_norm"):
+        name = f"{norm}/gamma"
+        np.testing.assert_allclose(larger[name] * growth, weights[name], rtol=1e-4)
+
+
+def trained_like_with(outliers):
+    keras.utils.set_random_seed(0)
+    return contenders.trained_like(keras_vit.ViT(DEEP, 5, 16), outliers)
+
+
+def embedding(model):
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype(np.float32)
+    return np.asarray(keras.Model(model.input, model.get_layer("patch_encoder").output)(images))
+
+
+def test_few_outliers_lie_between_a_third_and_all_that_is_asked_for():
+    growth = np.divide(*(np.abs(embedding(trained_like_with(x))).max((0, 1)) for x in (10, 1)))
+    assert 3 <= np.sort(growth)[-6] <= growth.max() <= 10
+
+
+def test_outliers_are_refused_for_a_resnet():
+    model = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), 5, 32)
+    with pytest.raises(UsageError, match=r"outliers are for ViTs. Received: outliers=50 and a BiT"):
+        contenders.trained_like(model, 50)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_a_contender_prints_is_shown_only_if_it_fails(setting, monkeypatch, capfd, works):
+    def build(given):
+        assert given is setting
+        print("pages of progress")
+        os.write(2, b"greetings\n")
+        if not works:
+            raise RuntimeError("broken")
+        return contenders.Contender(int)
+
+    monkeypatch.setitem(contenders.CONTENDERS, "loud", (None, build))
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    # As in a command: pytest's own does not write to the descriptor.
+    with open(2, "w", buffering=1, closefd=False) as error:
+        monkeypatch.setattr(sys, "stderr", error)
+        if works:
+            contenders.contender("loud", setting)
+        else:
+            with pytest.raises(RuntimeError, match="broken"):
+                contenders.contender("loud", setting)
+    said = "" if works else "pages of progress\ngreetings\n"
+    assert capfd.readouterr() == ("", said)
+
+
+def test_a_missing_package_is_named_with_its_remedy(setting, monkeypatch):
+    monkeypatch.setitem(contenders.CONTENDERS, "other", ("no_such_package", None))
+    with pytest.raises(ImportError, match="^other needs no_such_package: pip install no-such-pack"):
+        contenders.contender("other", setting)

@@ -1,0 +1,118 @@
+"""benchmarks/exporters.py, as a user runs it, on a tiny model."""
+
+from __future__ import annotations
+
+import json
+
+import contenders
+import pytest
+
+from keras_vit._errors import UsageError
+from keras_vit.deploy.convert import converter as convert
+from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.specs import VARIANTS, ResNetSpec
+
+pytestmark = pytest.mark.once
+
+COMMAND = "benchmarks/exporters.py"
+FEW = ("--image-size", "8", "--rounds", "2", "--threads", "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_collection(monkeypatch):
+    # Twice a conversion, and longer than a tiny model's conversion itself.
+    monkeypatch.setattr(convert, "release_memory", lambda: None)
+
+
+@pytest.fixture
+def others(monkeypatch):
+    """A contender whose package is not installed, and one that has no such model."""
+
+    def build(setting):
+        raise UsageError("it has only larger models.")
+
+    monkeypatch.setitem(contenders.CONTENDERS, "missing", ("no_such_package", build))
+    monkeypatch.setitem(contenders.CONTENDERS, "larger", (None, build))
+
+
+def test_contenders_are_timed_on_the_smallest_images_and_written(
+    invoke, tiny_model, others, tmp_path
+):
+    names = ("VIT FLOAT32", "converted plainly", "alone", "missing", "larger")
+    arguments = ("--model", tiny_model, *FEW, "--contenders", *names, "--json", "figures.json")
+    code, out, err = invoke(COMMAND, *arguments, cwd=tmp_path)
+    assert code == 0, err
+    assert err.splitlines() == [
+        "  left out: missing needs no_such_package: pip install no-such-package",
+        "  left out: it has only larger models.",
+    ]
+    assert f"{tiny_model} at 8, " in out
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    rows = figures.pop("rows")
+    assert figures.keys() == {"format", "model", "image_size", "outliers", "machine", "versions"}
+    assert (figures["format"], figures["model"], figures["image_size"]) == (1, tiny_model, 8)
+    assert "tensorflow" in figures["versions"]
+    assert "1 threads" in figures["machine"]
+    assert list(rows) == ["keras_vit float32", "matrix products alone", "Keras, converted plainly"]
+    for name, row in rows.items():
+        assert row.keys() == {"ms", "ratio", "bytes", "cosine"}
+        assert row["ms"] > 0
+        assert row["ratio"] > 0
+        assert any(line.startswith(f"{name}  ") for line in out.splitlines())
+    assert rows["keras_vit float32"]["ratio"] == 1
+    floor = rows.pop("matrix products alone")
+    assert floor["bytes"] is floor["cosine"] is None
+    for row in rows.values():
+        assert row["bytes"] > 10_000
+        assert row["cosine"] > 0.99999
+
+
+def test_ablation_leaves_out_what_changes_something(invoke, tiny_model, monkeypatch, tmp_path):
+    two = ("centre", "standardised_kernels")
+    monkeypatch.setattr(contenders, "REWRITES", {name: REWRITES[name] for name in two})
+    arguments = ("--model", tiny_model, *FEW, "--ablation", "--json", "figures.json")
+    code, out, err = invoke(COMMAND, *arguments, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+    assert list(rows) == ["all rewrites", "without centre"]
+    assert rows["all rewrites"]["bytes"] < rows["without centre"]["bytes"]
+    assert min(row["cosine"] for row in rows.values()) > 0.99999
+    assert "  without standardised_kernels: left out, the graph is that of 'all rewrites'" in out
+    assert "  none: left out, the graph is that of 'without centre'" in out
+
+
+def test_no_contender_at_all_is_one_line_more(invoke, tiny_model, others, tmp_path):
+    arguments = ("--model", tiny_model, *FEW, "--contenders", "missing", "larger")
+    code, _, err = invoke(COMMAND, *arguments, cwd=tmp_path)
+    assert code == 2
+    assert len(err.splitlines()) == 3
+    assert err.splitlines()[-1].startswith("exporters.py: every contender was left out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--outliers", "inf"], "outliers must be a number. Received: outliers=inf"),
+        (["--outliers", "nan"], "outliers must be a number. Received: outliers=nan"),
+        (["--outliers", "0.5"], "outliers must lie in [1, 10000]. Received: outliers=0.5"),
+        (["--outliers", "1e30"], "outliers must lie in [1, 10000]. Received: outliers=1e+30"),
+        (["--rounds", "0"], "rounds must be a positive integer. Received: rounds=0"),
+        (["--image-size", "0"], "image_size must be a positive integer. Received: image_size=0"),
+        (["--image-size", "17"], "image_size must be a multiple of patch_size=8. Received: 17"),
+        (["--contenders", "float32", "nowhere"], "OpenVINO bfloat16. Received: 'nowhere'."),
+        (["--ablation", "--contenders", "float32"], "--ablation compares our own files only"),
+    ],
+)
+def test_a_mistake_is_one_line(invoke, tiny_model, tmp_path, arguments, message):
+    code, _, err = invoke(COMMAND, "--model", tiny_model, *arguments, cwd=tmp_path)
+    assert code == 2
+    [line] = err.splitlines()
+    assert message in line
+
+
+def test_outliers_in_a_resnet_are_one_line(invoke, monkeypatch, tmp_path):
+    monkeypatch.setitem(VARIANTS, "BiT-Test", ResNetSpec((1, 1, 1, 1)))
+    arguments = ("--model", "BiT-Test", "--image-size", "32", "--outliers", "50")
+    code, _, err = invoke(COMMAND, *arguments, cwd=tmp_path)
+    assert code == 2
+    assert err == "exporters.py: outliers are for ViTs. Received: outliers=50.0 and a BiT.\n"

@@ -1,0 +1,453 @@
+"""One table for all files, a picture and a card: what was measured, and nothing that was not."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from markdown_it import MarkdownIt
+from PIL import Image
+
+import keras_vit
+from keras_vit.deploy import compare, notes
+from keras_vit.deploy.bundle.card import code
+from keras_vit.deploy.bundle.plot import draw, plot
+from keras_vit.deploy.bundle.report import table, write_report
+from keras_vit.deploy.inspect.inspection import inspect_file
+from keras_vit.deploy.judge.measure import Latency, Measured, measure
+from keras_vit.evaluation import page
+
+pytestmark = pytest.mark.once
+
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
+MIB = 2**20
+
+
+def description(name="float32", **changes):
+    parity = {
+        "images_from": "held-out images of digits",
+        "images": 359,
+        "comparisons": 359,
+        "agreement": 0.9972,
+        "max_difference": 0.5,
+        "scale": 8.4,
+        "cosine": 0.99774,
+        "accuracy": 0.9916,
+        "keras_accuracy": 0.9944,
+        "rewritten": True,
+    }
+    tensor = {"shape": [1, 32, 48, 3], "dtype": "float32", "mean": 127.5, "scale": 127.5}
+    made = {
+        "format": 1,
+        "model": "ViT-Pico_4",
+        "weights_sha256": "5" * 64,
+        "precision": name,
+        "input": tensor | {"crop": None, "interpolation": "bilinear"},
+        "output": {"shape": [1, 10], "dtype": "float32", "kind": "logits", "classes": 10},
+        "runtime_floor": "2.9.0",
+        "bytes": 3 * MIB,
+        "sha256": name * 4,
+        "delegation": {"nodes": 98, "delegated": 98, "partitions": 1, "undelegated": []},
+        "gpu": [],
+        "float_layers": [],
+        "calibration": None,
+        "made_with": {"keras": "3.15.1"},
+    }
+    parity |= {key: changes.pop(key) for key in list(changes) if key in parity}
+    return made | {"parity": parity} | changes
+
+
+def measured(milliseconds=12.34, size=2 * MIB):
+    latency = [Latency(n, milliseconds / n, milliseconds, 30) for n in (1, 2)]
+    return Measured(3 * MIB, size, 0.0123, 35 * MIB, 1234 * MIB, tuple(latency))
+
+
+def bundle(folder, made):
+    folder.mkdir(parents=True)
+    (folder / "model.json").write_text(json.dumps(made))
+    (folder / "model.tflite").write_bytes(b"a model")
+    (folder / "labels.txt").write_text("".join(f"{i}\n" for i in range(10)))
+
+
+def rows_of(folder):
+    rows = json.loads((folder / "table.json").read_text())["rows"]
+    return {row["name"]: row for row in rows}
+
+
+def test_a_row_says_what_a_file_is_worth_and_costs():
+    header, rows = table({"int8": description("int8")}, {"int8": measured()})
+    assert dict(zip(header[:8], rows[0], strict=False)) == {
+        "file": "int8",
+        "accuracy": "99.16%",
+        "drop": "0.28",
+        "agreement": "99.72%",
+        "worst": "6.0%",
+        "cosine": "0.99774",
+        "MiB": "3.00",
+        "zipped": "2.00",
+    }
+    assert list(zip(header[8:], rows[0][8:], strict=True)) == [
+        ("ms, 1 thread", "12.3"),
+        ("p90", "12.3"),
+        ("ms, 2 threads", "6.17"),
+        ("p90", "12.3"),
+        ("peak MiB", "1,234"),
+        ("load s", "0.0123"),
+        ("parts", "1"),
+    ]
+
+
+def test_columns_without_any_value_are_left_out():
+    unknown = {"accuracy": None, "keras_accuracy": None}
+    header, rows = table({"a": description(**unknown, delegation={})}, {})
+    assert (header, rows) == (
+        ["file", "agreement", "worst", "cosine", "MiB"],
+        [["a", "99.72%", "6.0%", "0.99774", "3.00"]],
+    )
+    header, rows = table({"a": description(**unknown), "b": description()}, {"b": measured()})
+    assert rows[0][header.index("accuracy")] == rows[0][header.index("load s")] == "-"
+    assert rows[1][header.index("accuracy")] == "99.16%"
+
+
+def test_a_gain_is_no_drop_below_zero_by_rounding():
+    header, rows = table({"a": description(accuracy=0.99442, keras_accuracy=0.9944)}, {})
+    assert rows[0][header.index("drop")] == "0.00"
+
+
+@pytest.fixture(scope="module")
+def written(graph_file, tmp_path_factory):
+    """The report of two real files: a folder, what was said and what was measured of them."""
+    folder = tmp_path_factory.mktemp("export")
+    files = {"float32": graph_file(SPEC), "int8": graph_file(SPEC, input="uint8")}
+    descriptions = {}
+    for name, content in files.items():
+        record = inspect_file(content).to_dict()
+        keys = ("nodes", "delegated", "partitions", "undelegated")
+        delegation = {key: record.pop(key) for key in keys}
+        descriptions[name] = description(
+            name, delegation=delegation, gpu=record["gpu"], bytes=len(content)
+        )
+        bundle(folder / name, descriptions[name])
+    found = measure(files, budget_s=0)
+    write_report(folder, descriptions, found)
+    return folder, descriptions, found
+
+
+def test_the_report_is_a_table_a_card_and_a_picture(written):
+    folder, descriptions, found = written
+    files = {path.name for path in folder.iterdir()}
+    assert files == {"float32", "int8", "table.json", "card.md", "plot.png"}
+    record = json.loads((folder / "table.json").read_text())
+    assert (record["format"], record["images"]) == (1, 359)
+    assert record["machine"].endswith("2 threads")
+    for row, (name, measured) in zip(record["rows"], found.items(), strict=True):
+        assert (row["name"], row["precision"], row["earlier"]) == (name, name, False)
+        assert row["latency_ms"] == measured.latency[-1].median_ms
+        assert row["bytes"] == descriptions[name]["bytes"] == measured.bytes
+        assert row["partitions"] == 1
+        for figure in ("accuracy", "keras_accuracy", "agreement", "max_difference", "cosine"):
+            assert row[figure] == descriptions[name]["parity"][figure]
+        assert Measured.from_dict(row["measured"]) == measured
+    assert Image.open(folder / "plot.png").width > 1000
+
+
+def test_the_page_of_a_run_shows_the_table(written):
+    record = json.loads((written[0] / "table.json").read_text())
+    record["rows"][0] |= {"accuracy": None, "latency_ms": None}
+    text = page.exports(record)
+    assert "<td>int8</td><td>99.16%</td><td>99.72%</td><td>5.0e-01</td>" in text
+    assert "<td>float32</td><td>-</td>" in text
+
+
+def test_the_card_says_what_the_files_are_and_where_they_end(written):
+    folder, descriptions, found = written
+    text = (folder / "card.md").read_text()
+    for name, row in zip(descriptions, table(descriptions, found)[1], strict=True):
+        assert f"| `{name}` | {' | '.join(row[1:])} |" in text
+        assert f"sha256 `{descriptions[name]['sha256']}`" in text
+    nodes = [d["delegation"]["nodes"] for d in descriptions.values()]
+    assert "# `ViT-Pico_4` for LiteRT" in text
+    assert "float32, `(pixel - 127.5) / 127.5`; the whole of it, resized (bilinear)" in text
+    assert "- Classes, 10: `0`, `1`, `2`" in text
+    assert "- Compared on: `held-out images of digits`, 359 of them" in text
+    assert (
+        f"- On CPUs XNNPACK (`float32`): takes all {nodes[0]} operators, in 1 partition\n" in text
+    )
+    assert f"takes {nodes[1] - 1} of {nodes[1]} operators, in 1 partition; not:\n  - `CAST`" in text
+    first, *_ = descriptions["int8"]["gpu"]
+    assert f"{first['effect']} (" in text
+    assert f"`{first['operator']}` in `{first['layers'][0]}`: {first['reason']}" in text
+    assert "- Made with: keras `3.15.1`\n" in text
+    assert "![Size and latency against accuracy](plot.png)" in text
+
+
+def proven(name, count, images=359, **changes):
+    """A description of a file that is wrong where Keras is right on so many images."""
+    targets = np.arange(images) % 10
+    expected = np.eye(10)[targets] + np.arange(images)[:, None] / images
+    found = expected.copy()
+    found[np.arange(count), targets[:count]] -= 2
+    verdict = compare(name, expected, found, targets)
+    made = description(name, **changes)
+    return made | {"parity": {"images_from": "images of digits", **verdict.to_dict()}}
+
+
+def test_the_card_and_the_command_say_what_the_images_prove():
+    made = {"int8": proven("int8", 1), "dynamic": proven("dynamic", 1), "auto": proven("auto", 0)}
+    lines = notes(made)
+    assert len(lines) == 2
+    assert lines[0].startswith(
+        "Accuracy (`int8` and `dynamic`): a drop of up to 1.24 points cannot be excluded on 359 "
+        "images (95% confidence): too few to exclude more than 0.5, which takes about "
+    )
+    assert lines[1].startswith("Accuracy (`auto`): a drop of up to 0.75 points cannot be excluded")
+    text = card_of(made, {})
+    for line in lines:
+        assert f"- {line}\n" in text
+    header, rows = table(made, {})
+    assert [row[header.index("drop, 95%")] for row in rows] == ["1.24", "1.24", "0.75"]
+    assert "- drop, 95%: a larger drop than this is excluded with a confidence of 95%" in text
+
+
+def test_accuracy_that_does_not_count_is_not_what_the_card_and_the_picture_show():
+    scores = np.random.default_rng(0).normal(0, 1, (50, 2))
+    verdict = compare("int8", scores, scores, np.zeros(50, int))
+    made = {"int8": description("int8")}
+    made["int8"]["parity"] = {"images_from": "x", **verdict.to_dict()}
+    [line] = notes(made)
+    assert line.startswith("Accuracy: not counted, because Keras is right on ")
+    assert f"- {line}\n" in card_of(made, {})
+    assert draw(made, {}).axes[0].get_ylabel() == "agreement, %"
+
+
+def test_tokens_are_told_from_images():
+    text = card_of({"int8": description("int8", images=3, comparisons=60)}, {})
+    assert "`held-out images of digits`, 3 of them, 60 tokens in all\n" in text
+
+
+def test_the_card_says_what_auto_chose_on():
+    text = card_of({"auto": description("auto", chosen_on="24 other images of digits")}, {})
+    assert "float as its budget needs, chosen on `24 other images of digits`" in text
+
+
+def test_the_card_tells_how_each_was_made():
+    made = {
+        "float32": description(),
+        "int8": description(
+            "int8",
+            float_layers=["encoderblock_0/mlp/dense_0", "head"],
+            calibration={"images": 32, "sha256": "ab" * 32},
+            rewritten=False,
+        ),
+    }
+    text = card_of(made, {})
+    assert "left float: `encoderblock_0/mlp/dense_0`, `head`; the graph was converted as it" in text
+    assert f"- Calibrated on (`int8`): 32 images, sha256 `{'ab' * 32}`" in text
+    assert "- Calibrated on (`float32`): no images" in text
+
+
+def card_of(descriptions, found, **details):
+    from keras_vit.deploy.bundle.card import card
+
+    return card(descriptions, table(descriptions, found), found, **details)
+
+
+def test_the_card_says_what_was_not_measured():
+    whole = card_of({"a": description()}, {"a": measured()})
+    assert "- Not measured: phones and other processors; GPUs and NPUs; energy;" in whole
+    noise = {"accuracy": None, "keras_accuracy": None, "images_from": "random images"}
+    text = card_of({"a": description(**noise), "b": description(**noise)}, {"b": measured()})
+    assert (
+        "- Not measured: latency, load time and memory of `a`; accuracy; real images (noise was "
+        "compared); phones"
+    ) in text
+    assert "- Labels: none, so accuracy is not known" in text
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "[x](http://evil) ![y](http://evil) www.evil.com @someone #1",
+    "a|b|c",
+    "`code` ``more`` `",
+    "**bold** _it_ ~~s~~ \\| &lt; $x$",
+    "two\nlines\r# title\u2028- item",
+    "\ud800\u202ereversed",
+    " ",
+]
+
+
+def test_names_of_folders_are_never_markup():
+    labels = tuple(HOSTILE)
+    made = {name: description(name, model=HOSTILE[0]) for name in HOSTILE}
+    for name, one in made.items():
+        one["parity"]["images_from"] = name
+        one["float_layers"] = [name]
+        one["made_with"] = {"keras": name}
+        one["delegation"] = {
+            "nodes": 2,
+            "delegated": 1,
+            "partitions": 1,
+            "undelegated": [{"operator": name, "layer": name, "reason": "", "splits": True}],
+        }
+    text = card_of(made, {}, labels=labels, machine=HOSTILE[0])
+    text.encode()
+    renderer = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable("table")
+    tokens = renderer.parse(text)
+    inline = [child for token in tokens for child in token.children or ()]
+    kinds = {child.type for child in inline} | {token.type for token in tokens}
+    assert not kinds & {"link_open", "html_inline", "html_block", "em_open", "strong_open"}
+    assert [child.attrs["src"] for child in inline if child.type == "image"] == ["plot.png"]
+    told = {child.content for child in inline if child.type == "code_inline"}
+    lines = ["".join(c if c.isprintable() else " " for c in name) for name in HOSTILE]
+    shown = [" ".join(line.split()) or "?" for line in lines]
+    assert set(shown) <= told
+    opened = [i for i, token in enumerate(tokens) if token.type == "tr_open"][1:]
+    assert [[c.content for c in tokens[i + 2].children] for i in opened] == [[n] for n in shown]
+    assert [t.tag for t in tokens if t.type == "heading_open"] == ["h1"] + ["h2"] * 5
+
+
+def test_code_spans_survive_backticks():
+    assert [code(text) for text in ("a", "`", "a``b", "")] == [
+        "`a`",
+        "`` ` ``",
+        "```a``b```",
+        "`?`",
+    ]
+
+
+def test_files_of_an_earlier_call_stay_with_what_was_measured_then(tmp_path):
+    first = {"int8": description("int8"), "float32": description()}
+    for name, made in first.items():
+        bundle(tmp_path / name, made)
+    write_report(tmp_path, first, {"int8": measured(50.0), "float32": measured(100.0)})
+    assert list(rows_of(tmp_path)) == ["float32", "int8"]
+    second = {"float32": description(bytes=MIB)}
+    write_report(tmp_path, second, {"float32": measured(90.0)})
+    rows = rows_of(tmp_path)
+    assert [(name, row["latency_ms"], row["earlier"]) for name, row in rows.items()] == [
+        ("float32", 45.0, False),
+        ("int8", 25.0, True),
+    ]
+    assert rows["float32"]["bytes"] == MIB
+    text = (tmp_path / "card.md").read_text()
+    assert "- Measured in an earlier call, not in turn with the others: `int8`." in text
+    # Another file of that name since then has no figures; a bundle that is gone has no row.
+    (tmp_path / "int8" / "model.json").write_text(json.dumps(description("int8", sha256="other")))
+    write_report(tmp_path, second, {"float32": measured()})
+    assert (rows_of(tmp_path)["int8"]["latency_ms"], rows_of(tmp_path)["int8"]["measured"]) == (
+        None,
+        None,
+    )
+    shutil.rmtree(tmp_path / "int8")
+    write_report(tmp_path, second, {"float32": measured()})
+    assert list(rows_of(tmp_path)) == ["float32"]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("other", {"model": "ViT-B_16"}),
+        ("retrained", {"weights_sha256": "6" * 64}),
+        ("older", {"weights_sha256": None}),
+        ("newer", {"format": 2}),
+        (".float32.half", {}),
+    ],
+)
+def test_bundles_of_something_else_are_left_out(tmp_path, name, changes):
+    bundle(tmp_path / "float32", description())
+    bundle(tmp_path / name, description("int8", **changes))
+    write_report(tmp_path, {"float32": description()}, {"float32": measured()})
+    assert list(rows_of(tmp_path)) == ["float32"]
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "not JSON",
+        '{"format": 2}',
+        '{"format": 1, "rows": [{"precision": "int8"}]}',
+        '{"format": 1, "rows": [{"sha256": "int8int8int8int8", "measured": {"latency": []}}]}',
+        '{"format": 1, "rows": [{"sha256": "int8int8int8int8", "measured": {"latency": 1}}]}',
+        '{"format": 1, "rows": ["int8"]}',
+    ],
+)
+def test_a_table_of_another_version_is_replaced(tmp_path, old):
+    bundle(tmp_path / "int8", description("int8"))
+    (tmp_path / "table.json").write_text(old)
+    write_report(tmp_path, {"float32": description()}, {"float32": measured()})
+    rows = rows_of(tmp_path)
+    assert (list(rows), rows["int8"]["measured"]) == (["float32", "int8"], None)
+
+
+def test_without_matplotlib_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match="pip install 'keras_vit"):
+        write_report(tmp_path, {"float32": description()}, {"float32": measured()})
+    assert list(tmp_path.iterdir()) == []
+
+
+LONG = "qat-int8-on-many-threads"
+NAMES = (
+    LONG,
+    "float32",
+    "float16",
+    "dynamic",
+    "int8",
+    "int8-full",
+    "int16x8",
+    "int4",
+    "auto",
+    "$_$",
+    "菊",
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_no_name_in_the_picture_covers_another_or_a_point(seed):
+    generator = np.random.default_rng(seed)
+    # Nearly the same sizes, times and accuracies, or the very same.
+    accuracies = generator.choice([0.9944, 0.9944, 0.9916], len(NAMES))
+    sizes = generator.choice([86, 86.5, 88, 330, 165], len(NAMES)) * MIB
+    descriptions = {
+        name: description(name, accuracy=float(accuracy), bytes=int(size))
+        for name, accuracy, size in zip(NAMES, accuracies, sizes, strict=True)
+    }
+    descriptions[LONG]["bytes"] = 330 * MIB  # no room on its right
+    times = generator.choice([70, 71, 72, 230], len(NAMES))
+    found = {name: measured(float(ms)) for name, ms in zip(NAMES, times, strict=True)}
+    figure = draw(descriptions, found)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 2
+    for axis in figure.axes:
+        assert {note.get_text() for note in axis.texts} == set(NAMES)
+        boxes = [note.get_window_extent() for note in axis.texts]
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+        dots = [line.get_xydata()[0] for line in axis.lines if line.get_marker() == "o"]
+        assert len(dots) == len(NAMES)
+        pixels = axis.transData.transform(dots)
+        assert not any(box.count_contains(pixels) for box in boxes)
+        assert all(axis.bbox.count_contains(box.corners()) == 4 for box in boxes)
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_the_picture_shows_agreement_where_there_are_no_labels():
+    unknown = {"accuracy": None, "keras_accuracy": None}
+    descriptions = {name: description(name, **unknown) for name in "ab"}
+    figure = draw(descriptions, {})
+    assert [axis.get_ylabel() for axis in figure.axes] == ["agreement, %"]
+    labelled = draw({"c": description(), **descriptions}, {"c": measured()})
+    assert labelled.axes[0].get_ylabel() == "accuracy, % (dashed: Keras)"
+    assert [len(axis.texts) for axis in labelled.axes] == [1, 1]
+
+
+def test_the_same_figures_give_the_same_picture_without_a_warning(recwarn):
+    pictures = [plot({"菊": description()}, {"菊": measured()}) for _ in range(2)]
+    assert pictures[0] == pictures[1]
+    assert Image.open(io.BytesIO(pictures[0])).format == "PNG"
+    assert not recwarn.list

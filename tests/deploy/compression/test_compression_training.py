@@ -1,0 +1,259 @@
+"""Compression trains what the file computes, and leaves what was asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, deploy
+from keras_vit._errors import RefusedError
+from keras_vit._keras import LEGACY, keras
+from keras_vit.data import digits
+from keras_vit.deploy import compression, subject
+from keras_vit.deploy.compression import (
+    Compression,
+    FineTuning,
+    compressed_file,
+    stored_kernels,
+    summary,
+)
+from keras_vit.deploy.compression.folding import fold_norms
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+
+__test__ = LEGACY  # tensorflow-model-optimization works on tf_keras alone
+
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=4, mlp_dim=48)
+
+
+@pytest.fixture
+def model(randomised):
+    return randomised(keras_vit.ViT(SPEC, 10, 16))
+
+
+@pytest.fixture
+def images(rng):
+    return rng.uniform(-1, 1, (24, 16, 16, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def train(model, images):
+    """Compresses: (wrapped model, what came of it)."""
+
+    def run(method, quantize="none", **settings):
+        trained = []
+
+        def steps(wrapped, callbacks):
+            trained.append(wrapped)
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            wrapped.compile(keras.optimizers.Adam(1e-3), loss, run_eagerly=True)  # no tracing
+            wrapped.fit(images, np.arange(24) % 10, 8, 2, verbose=0, callbacks=callbacks)
+
+        wanted = Compression(method, quantize, **settings)
+        made = compression.compress(model, wanted, steps, 6)
+        return trained[-1], made
+
+    return run
+
+
+def kernels(model):
+    found = deploy.convert.converter.parameters_of(model)
+    return {path: weights for path, weights in found.items() if path.endswith("/kernel")}
+
+
+def test_pruning_leaves_as_many_zeros_as_asked_for(train, images):
+    wrapped, made = train("prune", sparsity=0.75)
+    np.testing.assert_allclose(
+        deploy.predict(made.model, images), deploy.predict(wrapped, images), atol=1e-5
+    )
+    for path, kernel in kernels(made.model).items():
+        assert (kernel == 0).mean() == pytest.approx(0.75, abs=1e-3), path
+
+
+def test_a_pattern_leaves_two_of_four_inputs(train):
+    _, made = train("prune", pattern="2:4")
+    for path, kernel in kernels(made.model).items():
+        fours = kernel.reshape(-1, 4, kernel.shape[1])
+        assert (np.count_nonzero(fours, axis=1) == 2).all(), path
+
+
+def test_clustering_leaves_so_many_values_and_the_zeros_also_in_the_file(train, images):
+    wrapped, made = train("prune+cluster", clusters=5)
+    np.testing.assert_allclose(
+        deploy.predict(made.model, images), deploy.predict(wrapped, images), atol=1e-5
+    )
+    assert {len(np.unique(kernel)) for kernel in kernels(made.model).values()} == {5}
+    found = summary(compressed_file(made))
+    assert {kernel["distinct"] for kernel in found["kernels"]} == {5}
+    assert found["sparsity"] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_the_file_computes_what_was_trained(train, images):
+    wrapped, made = train("prune+qat", "int4")
+    content = compressed_file(made)
+    stored = {kernel.layer: kernel.values.T for kernel in stored_kernels(content)}
+    for path, kernel in kernels(made.model).items():
+        layer = path.removesuffix("/kernel")
+        scale = SPEC.head_dim**-0.5 if layer.endswith("query") else 1
+        np.testing.assert_allclose(stored[layer], kernel * scale, rtol=1e-5, atol=1e-9)
+        assert (kernel == 0).mean() >= 0.5 - 1e-3
+    found = deploy.Runner(content).predict(images)
+    trained, float_scores = (deploy.predict(m, images) for m in (wrapped, made.model))
+    # Now and then the last digit decides which way a number is rounded.
+    assert np.median(np.abs(found - trained)) < 0.1 * np.median(np.abs(found - float_scores))
+
+
+def test_fixed_ranges_are_those_of_training(train, images):
+    wrapped, made = train("qat", "int8")
+    content = compressed_file(made, images)
+    measured = compressed_file(dataclasses.replace(made, ranges={}), images)
+    graph, others = read_graph(content), []
+    stored, usual = (
+        [tensor["quantization"] for tensor in deploy.Runner(f).interpreter.get_tensor_details()]
+        for f in (content, measured)
+    )
+    for operator in graph.operators:
+        if operator.name == "FULLY_CONNECTED":
+            tensors = operator.inputs[0], operator.outputs[0]
+            for tensor, (low, high) in zip(
+                tensors, made.ranges[graph.layer(operator)], strict=True
+            ):
+                assert low < 0 < high
+                scale = (high - low) / 255
+                assert 0.8 < stored[tensor][0] / usual[tensor][0] < 2
+                point = pytest.approx(-128 - low / scale, abs=0.51)
+                if stored[tensor] != (pytest.approx(scale, rel=1e-5), point):
+                    others.append(graph.written(operator)[0].name)
+    assert others == ["patch_encoder/projection/MatMul1"]  # its bias goes into the positions
+    found, expected = deploy.Runner(content).predict(images), deploy.predict(wrapped, images)
+    assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("method", ["qat", "cluster"])
+def test_all_but_the_norms_learn(train, model, method):
+    _, made = train(method, "dynamic")
+    before = deploy.convert.converter.parameters_of(fold_norms(model))
+    for path, after in deploy.convert.converter.parameters_of(made.model).items():
+        if "norm" in path:
+            np.testing.assert_array_equal(after, before[path])
+        elif not path.endswith("key/bias"):  # softmax does not see it
+            assert np.abs(after - before[path]).max() > 1e-4, path
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pooling": "map", "representation_dim": 16, "position_embedding": "relative"},
+        {"stem": keras_vit.ResNetStem((1,)), "patch_size": 1},
+    ],
+    ids=["map", "stem"],
+)
+def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
+    from keras_vit.deploy.compression import pruning
+
+    spec = dataclasses.replace(SPEC, **fields)
+    model = randomised(keras_vit.ViT(spec, 5, 32))
+    images = rng.uniform(-1, 1, (2, 32, 32, 3)).astype(np.float32)
+    wrapped = []
+    back = pruning.train_pruned(model, lambda m, callbacks: wrapped.append(m), steps=1)
+    expected = deploy.predict(model, images)
+    np.testing.assert_allclose(deploy.predict(wrapped[0], images), expected, atol=1e-5)
+    np.testing.assert_array_equal(deploy.predict(back, images), expected)
+
+
+def test_fine_tuning_repeats_to_the_last_digit_and_tells_its_progress():
+    told = []
+    tune = FineTuning(
+        *(digits(), np.arange(200), keras_vit.Preprocessing(16, 16), 12, 8, 1e-3, "shift"),
+        report=lambda *figures: told.append(figures),
+    )
+    layers = keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)
+    model = keras.Sequential(layers)
+    start, found = model.get_weights(), []
+    for _ in range(2):
+        model.set_weights(start)
+        tune(model, [])
+        found.append(model.get_weights()[0])
+    np.testing.assert_array_equal(*found)
+    assert np.abs(found[0] - start[0]).max() > 1e-3
+    assert [step for step, _, _ in told] == 2 * [2, 4, 6, 8, 10, 12]
+    assert told[:6] == told[6:]
+
+
+def test_divergence_stops(model):
+    tune = FineTuning(
+        *(digits(), np.arange(50), keras_vit.Preprocessing(16, 16), 9, 8, 1e30), jit=False
+    )
+    with pytest.raises(RefusedError, match="diverged at step .*lower --learning-rate"):
+        tune(model, [])
+
+
+class Training:
+    """Calls `act` instead of training."""
+
+    steps = 1
+
+    def __init__(self, act):
+        self.act = act
+
+    def __call__(self, model, callbacks):
+        self.act()
+
+
+def never():
+    raise AssertionError("something was trained")
+
+
+def test_what_diverges_or_costs_too_much_is_not_written(trained_run, tmp_path):
+    calls = []
+
+    def diverge_once():
+        calls.append(1)
+        if len(calls) == 1:
+            raise RefusedError("the fine-tuning diverged.")
+
+    record = compression.compress_bundles(
+        subject.of_run(trained_run.path),
+        [Compression("prune"), Compression("cluster", clusters=2)],
+        Training(diverge_once),
+        tmp_path,
+        max_drop=5.0,
+        images=60,
+    )
+    assert list(record["refused"]) == ["prune-float32", "cluster-float32"]
+    assert record["refused"]["prune-float32"] == "the fine-tuning diverged."
+    assert "may lose 5 points of accuracy. Received: " in record["refused"]["cluster-float32"]
+    assert [row["name"] for row in record["rows"]] == ["none-float32"]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_cannot_be_written_is_refused_before_training(trained_run, tmp_path):
+    given, wanted = subject.of_run(trained_run.path), [Compression("prune")]
+    foreign = tmp_path / "foreign" / "prune-float32" / "letters"
+    foreign.mkdir(parents=True)
+    (tmp_path / "file").touch()
+    for folder, those, message in (
+        ("foreign", wanted, "holds no bundle; choose another --out"),
+        ("file", wanted, "is a file; choose another --out"),
+        ("new", [*wanted, Compression("prune", sparsity=0.7)], "a name of its own"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            compression.compress_bundles(given, those, Training(never), tmp_path / folder)
+    assert foreign.is_dir()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("unknown", ["scores of tokens", "classes"])
+def test_without_accuracy_nothing_is_trained(trained_run, tmp_path, randomised, unknown):
+    given = subject.of_run(trained_run.path)
+    if unknown == "classes":
+        given.labelled = False
+    else:
+        spec = dataclasses.replace(given.model.spec, pooling="none")
+        given.model = randomised(keras_vit.ViT(spec, 10, 16))
+    with pytest.raises(UsageError, match="what compression costs is told by accuracy"):
+        compression.compress_bundles(
+            given, [Compression("prune")], Training(never), tmp_path, images=20
+        )

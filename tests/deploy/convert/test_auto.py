@@ -1,0 +1,113 @@
+"""The choice of layers that stay float."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_vit import deploy
+from keras_vit._errors import RefusedError
+from keras_vit.deploy import Runner, choose_float_layers
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+
+pytestmark = pytest.mark.once
+
+SPOILED = "encoderblock_1/mlp/dense_1"
+
+
+def float_layers(content) -> set[str]:
+    graph = read_graph(content)
+    return {
+        graph.layer(op)
+        for op in graph.operators
+        if op.name == "FULLY_CONNECTED" and graph.read(op)[1].dtype == "float32"
+    }
+
+
+def accurate(sample):
+    """A budget: whether a file's scores point where Keras' do."""
+
+    def holds(content):
+        found = Runner(content).predict(sample.images)
+        return deploy.compare("int8", sample.expected, found).cosine > 0.99
+
+    return holds
+
+
+class Counting:
+    """A converter that counts the files it is asked for."""
+
+    def __init__(self, converter):
+        self.converter, self.count = converter, 0
+
+    def __call__(self, *arguments):
+        self.count += 1
+        return self.converter(*arguments)
+
+    def __getattr__(self, name):
+        return getattr(self.converter, name)
+
+
+def test_no_layer_stays_float_where_int8_is_enough(sample):
+    converter = Counting(sample.converter)
+    found = choose_float_layers(converter, sample.images[:2], accurate(sample))
+    assert (found.float_layers, found.sensitivity) == ((), {})
+    assert converter.count == 1
+
+
+def test_the_spoiled_layer_is_found_the_same_each_time(sensitive):
+    said = []
+    arguments = (sensitive.converter, sensitive.images[:2], accurate(sensitive))
+    assert not accurate(sensitive)(sensitive.file("int8"))
+    found = choose_float_layers(*arguments, said.append)
+    assert found.float_layers == (SPOILED,)
+    assert next(iter(found.sensitivity)) == SPOILED
+    values = list(found.sensitivity.values())
+    assert values == sorted(values, reverse=True)
+    assert values[0] > 10 * values[1]
+    layers = deploy.quantizable_layers(sensitive.converter.float_file("int8"))
+    assert set(found.sensitivity) == set(layers)
+    assert f"sensitivity of {len(layers)} of {len(layers)} layers" in said
+    content = sensitive.converter("int8", found.float_layers)
+    assert float_layers(content) == {SPOILED}
+    assert choose_float_layers(*arguments) == found
+    assert sensitive.converter("int8", found.float_layers) == content
+
+
+def test_the_list_is_the_shortest_that_holds(sensitive):
+    needed = {"encoderblock_0/attention/query", SPOILED}
+    found = choose_float_layers(
+        sensitive.converter, sensitive.images[:1], lambda content: needed <= float_layers(content)
+    )
+    assert set(found.float_layers) == needed
+    assert found.float_layers[0] == SPOILED  # the most sensitive first
+
+
+def test_a_budget_that_float_layers_do_not_hold_is_refused_before_any_is_measured(sensitive):
+    converter = Counting(sensitive.converter)
+    with pytest.raises(RefusedError, match="no choice of int8 layers holds the budget, nor does"):
+        choose_float_layers(converter, sensitive.images[:1], lambda content: False)
+    assert converter.count == 2
+
+
+def test_sensitivity_is_the_share_of_the_scores_that_a_layer_alone_spoils(sensitive):
+    found = choose_float_layers(
+        sensitive.converter, sensitive.images[:2], accurate(sensitive)
+    ).sensitivity
+    others = [layer for layer in found if layer != SPOILED]
+    alone = Runner(sensitive.converter("int8", others)).predict(sensitive.images[:2])
+    whole = Runner(sensitive.converter.float_file("int8")).predict(sensitive.images[:2])
+    expected = np.mean((alone - whole) ** 2) / np.mean(whole**2)
+    assert found[SPOILED] == pytest.approx(expected)
+
+
+def test_a_choice_is_plain_json():
+    choice = deploy.convert.auto.Choice(("head",), {"head": 0.5, "other": 0.25})
+    assert json.loads(json.dumps(choice.to_dict())) == {
+        "format": 1,
+        "base": "int8",
+        "float_layers": ["head"],
+        "sensitivity": {"head": 0.5, "other": 0.25},
+    }

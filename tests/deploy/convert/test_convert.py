@@ -1,0 +1,340 @@
+"""Keras models to `.tflite` files: ours rewritten, with other layers after them too, others not."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import signal
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, deploy
+from keras_vit._keras import keras
+from keras_vit.deploy import export
+from keras_vit.deploy.convert.converter import backbone
+from keras_vit.deploy.convert.saved_model import input_shape
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.inspect.flatbuffer import check_static, operators, read_graph
+
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
+
+
+def judged(model, given, quantize=None, **options):
+    """The file of a model, run and looked into."""
+    options = GraphOptions(**options)
+    expected = deploy.expected_scores(model, given, options.output)
+    content = deploy.to_tflite(model, quantize, given, options)
+    name = deploy.precision_of(quantize).name
+    return deploy.judge(name, content, options, given, expected, None)
+
+
+ARCHITECTURES = {
+    "hybrid": dataclasses.replace(
+        SPEC,
+        patch_size=2,
+        stem=keras_vit.ResNetStem((1,), width=0.5),
+        pooling="gap",
+        representation_dim=32,
+    ),
+    "map": dataclasses.replace(SPEC, pooling="map", position_embedding="learned2d", gelu="erf"),
+    "none": dataclasses.replace(SPEC, pooling="none", position_embedding="relative"),
+    "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
+}
+COSINES = {"dynamic": 0.99, "int8": 0.97, "int8-full": 0.95, "int16x8": 0.99, "int4": 0.8}
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_every_architecture_converts_to_every_precision(kind, trained_like, pictures):
+    build = keras_vit.BiT if kind == "bit" else keras_vit.ViT
+    # The hybrid's strides divide neither side, nor its patches what the stem gives.
+    size = {"bit": (32, 64), "hybrid": (33, 62)}.get(kind, (16, 24))
+    model = trained_like(build(ARCHITECTURES[kind], 10, size))
+    images = pictures(32, size)
+    given, expected = images[:4], np.asarray(model(images[:4], training=False))
+    names = [*COSINES, *(["none"] if kind != "none" else [])]
+    weights = 4 * model.count_params()
+    converter = deploy.Converter(model, names, None, images[4:])
+    floats = [converter.float_file("int8"), *(converter(n) for n in names if n == "none")]
+    for content in floats:
+        found = deploy.judge("float32", content, converter.options, given, expected, None)
+        export.check(found)
+        assert found.verdict.max_difference < 1e-5 * found.verdict.scale
+        # Kernels are standardised once, at conversion: none is kept twice.
+        assert len(content) < 1.05 * weights + 100_000
+        assert (found.inspection.partitions, found.inspection.undelegated) == (1, ())
+    for name, cosine in COSINES.items():
+        content = converter(name)
+        found = deploy.judge(name, content, converter.options, given, expected, None)
+        assert found.verdict.cosine > cosine, name
+        check_static(content)
+        assert len(content) < 0.3 * weights + 100_000, name  # all kernels are integers
+        if name in ("dynamic", "int8", "int4"):
+            assert (found.inspection.partitions, found.inspection.undelegated) == (1, ()), name
+
+
+def test_pixels_go_in_as_they_are(trained_like, rng):
+    how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
+    model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24), preprocessing=how))
+    pixels = rng.integers(0, 256, (4, 16, 24, 3), np.uint8)
+    found = judged(model, pixels, input="uint8", output="probabilities")
+    assert found.verdict.max_difference < 1e-5
+    assert deploy.Runner(found.content).input["dtype"] == np.uint8
+    assert found.inspection.partitions == 1
+    assert [node.operator for node in found.inspection.undelegated] == ["CAST"]
+    assert "SUB" not in found.inspection.operators
+
+
+def test_the_graph_is_what_it_must_be_and_no_more(sample):
+    graph = read_graph(sample.file("none"))  # which refuses Flex and other custom operators
+    count = operators(graph)
+    # Patches, two blocks, the head.
+    assert count["FULLY_CONNECTED"] == 1 + 6 + 6 + 1
+    # The scores and mixtures of both blocks.
+    assert count["BATCH_MATMUL"] == 2 + 2
+    assert (count["SOFTMAX"], count["GELU"], count["RSQRT"]) == (2, 2, 5)
+    assert (count["CONCATENATION"], count["STRIDED_SLICE"]) == (1, 2)
+    assert count.keys() <= {
+        *("FULLY_CONNECTED", "BATCH_MATMUL", "SOFTMAX", "GELU", "RSQRT", "CONCATENATION", "MEAN"),
+        *("STRIDED_SLICE", "RESHAPE", "TRANSPOSE", "SPACE_TO_DEPTH", "ADD", "MUL"),
+    }
+    found = sample.exported("none")
+    assert found.verdict.max_difference < 1e-5 * found.verdict.scale
+    assert (found.inspection.partitions, found.inspection.undelegated) == (1, ())
+    check_static(found.content)
+
+
+def headless():
+    return keras_vit.ViT(SPEC, 0, (16, 24))
+
+
+def sequential(*layers):
+    return keras.Sequential([keras.Input((16, 24, 3)), headless(), *layers])
+
+
+def functional(forward, ours=None):
+    images, ours = keras.Input((16, 24, 3)), ours or headless()
+    return keras.Model(images, forward(ours, images))
+
+
+def dense(units=5, **options):
+    return keras.layers.Dense(units, **options)
+
+
+def shared():
+    """A model whose backbone another model has called since."""
+    ours = headless()
+    model = functional(lambda ours, x: dense()(ours(x)), ours)
+    model.other = functional(lambda ours, x: dense(2)(ours(x)), ours)
+    return model
+
+
+def another_head():
+    """A model made of the layers of one of ours that nobody holds any longer, and of another."""
+    ours = keras_vit.ViT(SPEC, 7, (16, 24))
+    return keras.Model(ours.input, dense(3)(ours.features))
+
+
+def first_block():
+    ours = headless()
+    tokens = ours.get_layer("encoderblock_0").output
+    return keras.Model(ours.input, dense()(keras.layers.GlobalAveragePooling1D()(tokens)))
+
+
+def features_of_a_headed_model():
+    ours = keras_vit.ViT(SPEC, 7, (16, 24))
+    return keras.Model(ours.input, ours.features)
+
+
+def concatenated(ours, images):
+    colour = keras.layers.GlobalAveragePooling2D()(images)
+    return dense()(keras.layers.Concatenate()([ours(images), colour]))
+
+
+OURS = {
+    "sequential": lambda: sequential(dense(8, activation="relu"), dense()),
+    "not built": lambda: keras.Sequential([headless(), dense()]),
+    "normalised": lambda: sequential(
+        keras.layers.BatchNormalization(), keras.layers.Dropout(0.5), dense()
+    ),
+    "functional": lambda: functional(lambda ours, x: dense(activation="softmax")(ours(x))),
+    "shared": shared,
+    "another head": another_head,
+}
+OTHERS = {
+    "first block": first_block,
+    "features": features_of_a_headed_model,
+    "scaled images": lambda: functional(lambda ours, x: dense()(ours(x / 2.0))),
+    "called twice": lambda: functional(lambda ours, x: dense()(ours(x) + ours(x))),
+    "images read again": lambda: functional(concatenated),
+    "something before": lambda: keras.Sequential(
+        [keras.layers.Rescaling(0.5), headless(), dense()]
+    ),
+    "a head before": lambda: keras.Sequential([keras_vit.ViT(SPEC, 3, (16, 24)), dense()]),
+}
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_our_model_is_found_under_other_layers(kind, rng):
+    model = OURS[kind]()
+    gc.collect()
+    images = rng.uniform(-1, 1, (3, 16, 24, 3)).astype(np.float32)
+    expected = np.asarray(model(images, training=False))
+    ours, tail = backbone(model)
+    assert isinstance(ours, keras_vit.ViT)
+    features = ours.inner("pre_logits")(images, training=False)["pre_logits"]
+    found = np.asarray(tail(features, training=False))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_does_more_than_follow_our_model_is_no_model_of_ours(kind):
+    model = OTHERS[kind]()
+    model(np.zeros((1, 16, 24, 3), np.float32))
+    assert backbone(model) is None
+
+
+def test_a_headless_model_alone_gives_features_however_it_is_wrapped(rng):
+    images = rng.uniform(-1, 1, (3, 16, 24, 3)).astype(np.float32)
+    for model in (sequential(), functional(lambda ours, x: ours(x))):
+        ours, tail = backbone(model)
+        assert tail is None
+        found = judged(model, images, output="features")
+        export.check(found)
+        expected = np.asarray(ours(images))
+        scores = deploy.Runner(found.content).predict(images)
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["normalised", "functional", "another head"])
+def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, tmp_path):
+    model = OURS[kind]()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=kind != "functional")
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss)
+    pixels = rng.integers(0, 256, (40, 16, 24, 3), np.uint8)
+    images = keras_vit.preprocess(pixels, backbone(model)[0])
+    before = np.asarray(model(images, training=False))
+    model.fit(images, np.arange(40) % 3, epochs=1, verbose=0)
+    expected = np.asarray(model(images, training=False))
+    assert np.abs(expected - before).max() > 0.01
+    for options, tolerance in (({}, 1e-5), ({"quantize": "int8", "input": "uint8"}, 0.1)):
+        path = tmp_path / "model.tflite"
+        verdict = keras_vit.export_tflite(model, path, representative_data=images, **options)
+        assert verdict.rewritten
+        given = pixels if options else images
+        differences = np.abs(deploy.Runner(path).predict(given) - expected)
+        # In int8, scores beyond what the calibration images reach are cut off.
+        assert np.quantile(differences, 0.97) < tolerance * np.abs(expected).max()
+    count = operators(path.read_bytes())
+    assert count["RSQRT"] == 3  # LayerNorm as we write it, not as Keras does
+    assert "SQUARED_DIFFERENCE" not in count
+
+
+def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(rng, tmp_path):
+    foreign = keras.Sequential(
+        [
+            keras.Input((16, 24, 3)),
+            keras.layers.Conv2D(8, 3, activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            dense(4, use_bias=False),
+        ]
+    )
+    images = rng.uniform(-1, 1, (20, 16, 24, 3)).astype(np.float32)
+    for quantize in ("none", "int8"):
+        verdict = keras_vit.export_tflite(
+            foreign, tmp_path / "model.tflite", quantize, representative_data=images
+        )
+        assert not verdict.rewritten
+        found = deploy.Runner(tmp_path / "model.tflite").predict(images)
+        expected = np.asarray(foreign(images))
+        tolerance = 1e-5 if quantize == "none" else 0.05
+        np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+    assert operators((tmp_path / "model.tflite").read_bytes())["CONV_2D"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("functional", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
+        ("functional", {"output": "features"}, "output='features' needs a keras_vit model"),
+        ("first block", {"input": "uint8"}, "input='uint8' needs a keras_vit model .* 'float32'"),
+        ("first block", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
+    ],
+)
+def test_layers_of_others_give_what_they_give(kind, options, message, tmp_path):
+    model = (OURS | OTHERS)[kind]()
+    with pytest.raises(UsageError, match=message):
+        keras_vit.export_tflite(model, tmp_path / "model.tflite", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Subclassed(keras.Model):
+    """A model without a graph of layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.ours = headless()
+
+    def call(self, images, training=False):
+        return self.ours(images, training=training)
+
+
+def test_models_of_several_outputs_unknown_size_or_no_graph_are_refused(tmp_path):
+    subclassed = Subclassed()
+    subclassed(np.zeros((1, 16, 24, 3), np.float32))
+    free = keras.Input((None, None, 3))
+    several = functional(lambda ours, x: [(y := ours(x)), dense()(y)])
+    unsized = keras.Model(free, keras.layers.GlobalAveragePooling2D()(free))
+    for model in (subclassed, several, unsized):
+        with pytest.raises(UsageError, match="one image input .* of known size and one output"):
+            keras_vit.export_tflite(model, tmp_path / "model.tflite")
+    assert input_shape(headless()) == (1, 16, 24, 3)
+
+
+def test_mixed_precision_is_refused_with_the_way_out(tmp_path):
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        mixed = keras_vit.ViT(SPEC, 5, (16, 24))
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    with pytest.raises(UsageError, match="Received: layers that compute in bfloat16; build it"):
+        keras_vit.export_tflite(mixed, tmp_path / "m.tflite")
+
+
+def test_the_converter_needs_the_model_no_longer_once_it_is_made(trained_like, rng):
+    model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
+    images = rng.uniform(-1, 1, (4, 16, 24, 3)).astype(np.float32)
+    expected = np.asarray(model(images))
+    converter = deploy.Converter(model, ["none"])
+    for variable in model.weights:
+        variable.assign(np.zeros(variable.shape, np.float32))
+    found = deploy.Runner(converter("none")).predict(images)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_ctrl_c_that_the_converter_swallows_is_not_lost(sample, monkeypatch):
+    import tensorflow as tf
+
+    opened = tf.lite.TFLiteConverter.from_saved_model
+
+    def from_saved_model(folder):
+        converter = opened(folder)
+        convert_all = converter.convert
+
+        def interrupted():
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            return convert_all()
+
+        converter.convert = interrupted
+        return converter
+
+    monkeypatch.setattr(tf.lite.TFLiteConverter, "from_saved_model", from_saved_model)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in a background suite
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            deploy.to_tflite(sample.model)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,228 @@
+"""Precisions: what each leaves float, what it costs, what it needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, deploy
+from keras_vit._errors import RefusedError
+from keras_vit.deploy import PRECISIONS, Runner
+from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, precision_of, quantized
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.runtimes import needed_version, runtime_floor
+
+pytestmark = pytest.mark.once
+
+# precision: the least cosine with Keras' logits, the largest share of the float32 file's bytes, the
+# oldest runtime.
+EXPECTED = {
+    "none": (0.9999999, 1.0, "2.9.0"),
+    "float16": (0.99999, 0.6, "2.9.0"),
+    "dynamic": (0.998, 0.35, "2.17.0"),
+    "int8": (0.995, 0.35, "2.9.0"),
+    "int8-full": (0.98, 0.35, "2.9.0"),
+    "int16x8": (0.997, 0.35, "LiteRT 1.3.0"),
+    "int4": (0.85, 0.2, "LiteRT 2.1.0"),
+}
+# What a vision transformer does not bear in int8.
+DELICATE = {"SOFTMAX", "GELU", "RSQRT", "MEAN", "MUL", "ADD", "BATCH_MATMUL"}
+
+
+def dtypes(graph, operator):
+    """Of the values that an operator reads and writes, without its weights and arguments."""
+    tensors = [t for t in graph.read(operator) if not t.constant] + graph.written(operator)
+    return {tensor.dtype for tensor in tensors}
+
+
+def kernels(content) -> dict[str, str]:
+    """The type of each layer's kernel."""
+    graph = read_graph(content)
+    return {
+        graph.layer(op): graph.read(op)[1].dtype
+        for op in graph.operators
+        if op.name == "FULLY_CONNECTED"
+    }
+
+
+def test_every_precision_is_expected_here():
+    assert EXPECTED.keys() == PRECISIONS.keys()
+
+
+@pytest.mark.parametrize("quantize", PRECISIONS)
+def test_each_precision_is_as_accurate_and_as_small_as_it_should(sample, quantize):
+    cosine, share, runtime = EXPECTED[quantize]
+    found = sample.exported(quantize)
+    assert found.verdict.cosine > cosine
+    assert found.verdict.agreement >= (0.5 if quantize == "int4" else 0.9)
+    assert len(found.content) <= share * len(sample.file("none"))
+    assert found.inspection.runtime == runtime
+
+
+def test_int8_leaves_float_what_hurts_and_is_one_partition(sample):
+    graph = read_graph(sample.file("int8"))
+    for operator in graph.operators:
+        if operator.name in DELICATE:
+            assert dtypes(graph, operator) == {"float32"}, operator
+        elif operator.name == "FULLY_CONNECTED":
+            assert dtypes(graph, operator) == {"int8"}, operator
+    assert {op.name for op in graph.operators} >= DELICATE | {"FULLY_CONNECTED"}
+    found = sample.exported("int8").inspection
+    assert (found.partitions, found.undelegated) == (1, ())
+    assert {graph.tensors[i].dtype for i in graph.inputs + graph.outputs} == {"float32"}
+
+
+def test_dynamic_quantises_weights_alone_and_activations_while_it_runs(sample):
+    graph = read_graph(sample.file("dynamic"))
+    for operator in graph.operators:
+        assert dtypes(graph, operator) <= {"float32"}, operator
+    weights = [graph.read(op)[1] for op in graph.operators if op.name == "FULLY_CONNECTED"]
+    assert {tensor.dtype for tensor in weights} == {"int8"}
+    assert all(tensor.scales == tensor.shape[0] for tensor in weights)  # one for each output
+
+
+def test_dynamic_for_an_older_runtime_has_one_scale_for_each_kernel(sample):
+    converter = deploy.Converter(
+        sample.model, ["dynamic"], calibration=sample.converter.calibration, min_runtime="2.9"
+    )
+    content = converter("dynamic")
+    graph = read_graph(content)
+    products = [op for op in graph.operators if op.name == "FULLY_CONNECTED"]
+    assert {(graph.read(op)[1].dtype, graph.read(op)[1].scales) for op in products} == {("int8", 1)}
+    assert runtime_floor(content) == "2.9.0"
+    found = Runner(content).predict(sample.images)
+    verdict = deploy.compare("dynamic", sample.expected, found)
+    assert verdict.cosine > 0.995
+    # The newest runtimes get the better form, and what came later is refused before it is made.
+    assert for_runtime(PRECISIONS["dynamic"], "2.17") == PRECISIONS["dynamic"]
+    with pytest.raises(RefusedError, match="int4 needs LiteRT 2.1.0 or newer. Received: min_runt"):
+        deploy.Converter(sample.model, ["int4"], min_runtime="LiteRT 1.4")
+
+
+def test_int8_full_has_no_float_and_the_runner_hides_it(sample):
+    content = sample.file("int8-full")
+    graph = read_graph(content)
+    for operator in graph.operators:
+        assert dtypes(graph, operator) == {"int8"}, operator
+    runner = Runner(content)
+    assert runner.input["dtype"] == runner.output["dtype"] == np.int8
+    scores = runner.predict(sample.images)
+    assert scores.dtype == np.float32
+    step = runner.output["quantization"][0]
+    np.testing.assert_allclose(scores / step, np.rint(scores / step), atol=1e-3)
+    # Values beyond the measured range are cut off and do not wrap around.
+    far = runner(10 * np.sign(sample.images[:1]))
+    scale, zero = runner.input["quantization"]
+    limits = scale * (np.array([-128, 127]) - zero)
+    np.testing.assert_array_equal(far, runner(np.clip(10 * np.sign(sample.images[:1]), *limits)))
+
+
+def test_int16x8_computes_in_int16_but_for_what_it_cannot(sample):
+    graph = read_graph(sample.file("int16x8"))
+    left = {"RSQRT", "SPACE_TO_DEPTH", "QUANTIZE", "DEQUANTIZE"}
+    for operator in graph.operators:
+        if operator.name not in left:
+            assert dtypes(graph, operator) == {"int16"}, operator
+    assert {graph.tensors[i].dtype for i in graph.inputs + graph.outputs} == {"int16"}
+    assert set(kernels(sample.file("int16x8")).values()) == {"int8"}
+
+
+def test_int4_is_blockwise_where_32_divides_the_inputs_and_int8_elsewhere(sample):
+    found = kernels(sample.file("int4"))
+    eight = {layer for layer, dtype in found.items() if dtype == "int8"}
+    assert eight == {"encoderblock_0/mlp/dense_1", "encoderblock_1/mlp/dense_1"}  # 80 inputs
+    assert set(found.values()) == {"int4", "int8"}
+    graph = read_graph(sample.file("int4"))
+    for operator in graph.operators:
+        if operator.name == "FULLY_CONNECTED":
+            weights = graph.read(operator)[1]
+            assert weights.blocks == (weights.dtype == "int4")
+
+
+@pytest.mark.parametrize("quantize", ["dynamic", "int8", "int8-full", "int16x8", "int4"])
+def test_layers_named_stay_float(sample, quantize):
+    kept = ("encoderblock_0/mlp/dense_0", "head")
+    found = kernels(sample.file(quantize, *kept))
+    assert {layer for layer, dtype in found.items() if dtype == "float32"} == set(kept)
+    assert set(found) == set(deploy.quantizable_layers(sample.converter.float_file(quantize)))
+
+
+def test_quantizable_layers_are_all_with_a_kernel_by_their_names(sample):
+    layers = deploy.quantizable_layers(sample.file("none"))
+    assert layers[0] == "patch_encoder/projection"
+    assert layers[-1] == "head"
+    assert {"encoderblock_0/attention/query", "encoderblock_1/mlp/dense_1"} <= set(layers)
+
+
+def test_unknown_precisions_and_layers_are_refused_with_the_nearest_name(sample):
+    with pytest.raises(UsageError, match=r"unknown quantize='int-8'; did you mean int8"):
+        deploy.to_tflite(sample.model, "int-8")
+    with pytest.raises(UsageError, match="unknown quantize='ternary'; choose one of none, float16"):
+        deploy.to_tflite(sample.model, "ternary")
+    message = (
+        r"no layer 'encoderblock_0/mlp/dense0' to keep float; did you mean "
+        r"encoderblock_0/mlp/dense_0"
+    )
+    for quantize in ("int8", "none"):
+        with pytest.raises(UsageError, match=message):
+            sample.converter(quantize, ["encoderblock_0/mlp/dense0"])
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int8-full", "int16x8"])
+def test_measured_ranges_need_images(sample, quantize):
+    message = f"{quantize} needs images to measure ranges on: .* or choose 'dynamic'"
+    for images in (None, sample.images[:0]):
+        with pytest.raises(UsageError, match=message):
+            deploy.Converter(sample.model, ["none", quantize], calibration=images)
+        with pytest.raises(UsageError, match=message):
+            quantized(sample.file("none"), precision_of(quantize), images)
+
+
+def test_dynamic_and_int4_need_no_images(sample):
+    converter = deploy.Converter(sample.model, ["dynamic", "int4"])
+    for quantize, least in (("dynamic", 0.998), ("int4", 0.85)):
+        found = Runner(converter(quantize)).predict(sample.images)
+        assert deploy.compare(quantize, sample.expected, found).cosine > least
+
+
+def test_ranges_are_the_extremes_of_all_images_and_not_of_the_last(sample):
+    images = sample.images[:5] * np.array([3, 1, 0.1, 0.1, 0.1], np.float32)[:, None, None, None]
+    precision, content = precision_of("int8"), sample.converter.float_file("int8")
+    together = measured_ranges(content, precision, images)
+    alone = [measured_ranges(content, precision, image[None]) for image in images]
+    assert len(together) > 20
+    for name, found in together.items():
+        assert found["min"] == min(ranges[name]["min"] for ranges in alone), name
+        assert found["max"] == max(ranges[name]["max"] for ranges in alone), name
+    # What the first Dense layer reads are the pixels.
+    assert images.max() in {found["max"].item() for found in together.values()}
+
+
+@pytest.mark.parametrize("quantize", PRECISIONS)
+def test_the_file_says_which_versions_it_needs(sample, quantize):
+    graph = read_graph(sample.file(quantize))
+    for operator in graph.operators:
+        stated = operator.version
+        assert stated == needed_version(graph, operator) or stated == 1, operator
+    products = [op.version for op in graph.operators if op.name == "FULLY_CONNECTED"]
+    assert (max(products) >= 12) == (quantize in ("dynamic", "int4"))
+    floor = runtime_floor(graph)
+    if floor[0].isdigit():
+        assert graph.stated_runtime == floor
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int8-full"])
+def test_the_bias_of_a_neuron_without_weights_is_kept(sample, quantize):
+    # In steps of a scale that fits its weights it would be far too many.
+    model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
+    model.set_weights(sample.model.get_weights())
+    dense = model.get_layer("encoderblock_1").mlp.dense_0
+    kernel, bias = np.array(dense.kernel), np.array(dense.bias)
+    kernel[:, 7], kernel[:, 8], bias[7], bias[8] = 0, 1e-12, 10, -10
+    dense.kernel.assign(kernel)
+    dense.bias.assign(bias)
+    converter = deploy.Converter(model, [quantize], None, sample.converter.calibration)
+    files = converter.float_file(quantize), converter(quantize)
+    _, layers = deploy.layer_differences(*files, sample.images[:4])
+    assert layers["encoderblock_1/mlp/dense_0"] < (0.1 if quantize == "int8" else 0.3)

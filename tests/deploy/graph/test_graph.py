@@ -1,0 +1,352 @@
+"""The inference graph: what each rewrite takes out of it, and that none changes what it gives."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit.deploy.convert.converter import parameters_of
+from keras_vit.deploy.graph.balance import balance
+from keras_vit.deploy.graph.inference import GraphOptions, forward, inference_module
+from keras_vit.deploy.graph.rewrites import REWRITES, resolve_positions, rewrite
+from keras_vit.specs import PositionEmbedding, Preprocessing
+
+ALL = frozenset(REWRITES)
+CHANNELS = {"mean": (120.0, 110.0, 100.0), "scale": (60.0, 50.0, 70.0)}
+TOKEN = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
+STEM = keras_vit.ResNetStem(())
+ARCHITECTURES = {
+    "token": TOKEN,
+    "gap": dataclasses.replace(TOKEN, pooling="gap"),
+    "map": dataclasses.replace(TOKEN, pooling="map", position_embedding="sincos2d"),
+    "none": dataclasses.replace(TOKEN, pooling="none", position_embedding="relative"),
+    "relative": dataclasses.replace(TOKEN, position_embedding="relative", representation_dim=20),
+    "stem": dataclasses.replace(TOKEN, patch_size=2, pooling="gap", stem=STEM),
+    "stages": dataclasses.replace(TOKEN, patch_size=1, stem=keras_vit.ResNetStem((1, 1))),
+    "bit": keras_vit.ResNetSpec((1, 1, 2, 1)),
+}
+
+
+@pytest.fixture
+def build(randomised):
+    """Builds a model with weights that hide nothing, and pixels for it: (model, pixels)."""
+
+    def built(spec, image_size=(16, 24), num_classes=5):
+        kind = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
+        how = Preprocessing(*image_size, **CHANNELS)
+        model = randomised(kind(spec, num_classes, image_size, preprocessing=how))
+        pixels = np.random.default_rng(0).integers(0, 256, (3, *image_size, 3), np.uint8)
+        return model, pixels
+
+    return built
+
+
+@pytest.fixture
+def architecture(build, request):
+    """A model of `ARCHITECTURES` and pixels."""
+    small = request.param in ("token", "gap", "map", "none", "relative")
+    return build(ARCHITECTURES[request.param], (16, 24) if small else (32, 64))
+
+
+@pytest.fixture
+def eager():
+    """Runs graphs without tracing them, so that hundreds are quick."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def module_of(model, batch=None, **options):
+    return inference_module(
+        model.spec,
+        parameters_of(model),
+        model.image_size,
+        model.preprocessing,
+        GraphOptions(batch=batch, **options),
+    )
+
+
+def inputs_of(model, pixels):
+    how = model.preprocessing
+    return ((pixels - np.array(how.mean)) / np.array(how.scale)).astype(np.float32)
+
+
+def assert_equals_keras(model, pixels, expected, **options):
+    given = pixels if options.get("input") == "uint8" else inputs_of(model, pixels)
+    [(name, found)] = module_of(model, **options).serve(given).items()
+    assert name == options.get("output", "logits")
+    assert found.shape == expected.shape
+    difference = np.abs(found.numpy() - expected).max() / np.abs(expected).max()
+    assert difference < 1e-5, (model.spec, options)
+
+
+@pytest.mark.parametrize("representation", [None, 20])
+@pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
+def test_rewritten_equals_keras_for_every_pooling_and_position(
+    build, eager, pooling, representation
+):
+    for kind in get_args(PositionEmbedding):
+        spec = dataclasses.replace(
+            TOKEN,
+            depth=1,
+            pooling=pooling,
+            position_embedding=kind,
+            representation_dim=representation,
+            gelu="erf" if representation else "tanh",
+        )
+        model, pixels = build(spec)
+        expected = np.asarray(model(inputs_of(model, pixels), training=False))
+        for given in ("float32", "uint8"):
+            for rewrites in (ALL, frozenset()):
+                assert_equals_keras(model, pixels, expected, input=given, rewrites=rewrites)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True)
+def test_each_rewrite_alone_and_each_left_out_equals_keras(architecture, eager):
+    model, pixels = architecture
+    expected = np.asarray(model(inputs_of(model, pixels), training=False))
+    sets = [ALL, frozenset(), *(ALL - {name} for name in ALL), *(ALL & {name} for name in ALL)]
+    for rewrites in sets:
+        for given in ("float32", "uint8"):
+            assert_equals_keras(model, pixels, expected, input=given, rewrites=rewrites)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True)
+def test_probabilities_and_features_equal_keras(architecture, eager):
+    model, pixels = architecture
+    inner = model.inner("pre_logits", "logits")(inputs_of(model, pixels), training=False)
+    features, logits = (np.asarray(inner[name]) for name in ("pre_logits", "logits"))
+    exponents = np.exp(logits - logits.max(-1, keepdims=True))
+    expected = exponents / exponents.sum(-1, keepdims=True)
+    for rewrites in (ALL, frozenset()):
+        for given in ("float32", "uint8"):
+            options = {"input": given, "rewrites": rewrites}
+            assert_equals_keras(model, pixels, expected, output="probabilities", **options)
+            assert_equals_keras(model, pixels, features, output="features", **options)
+
+
+@pytest.mark.parametrize("architecture", ["token", "map", "stages", "bit"], indirect=True)
+def test_traced_once_it_takes_any_batch_where_none_is_fixed(architecture):
+    model, pixels = architecture
+    images = inputs_of(model, pixels)
+    expected = np.asarray(model(images, training=False))
+    serve = module_of(model).serve.get_concrete_function()
+    for count in (1, 3):
+        found = serve(images[:count])["logits"].numpy()
+        np.testing.assert_allclose(found, expected[:count], atol=1e-5 * np.abs(expected).max())
+    fixed = module_of(model, batch=1).serve.get_concrete_function().graph
+    shapes = [tensor.shape for op in fixed.get_operations() for tensor in op.outputs]
+    assert all(shape.is_fully_defined() for shape in shapes)
+    assert not {"Shape", "Tile", "Pack", "BroadcastTo", "ExpandDims"} & counted(fixed).keys()
+
+
+@pytest.mark.parametrize("architecture", ["token", "gap", "map", "none", "stages"], indirect=True)
+def test_balanced_parameters_give_what_they_gave(architecture, rng):
+    model, pixels = architecture
+    spec, images = model.spec, inputs_of(model, pixels)
+    expected = np.asarray(model(images, training=False))
+    options = GraphOptions(batch=None)
+    for spread in (0.0, 3.0):
+        parameters = parameters_of(model)
+        for name in [n for n in parameters if n.endswith(("query/kernel", "dense_0/kernel"))]:
+            parameters[name][5] *= 50 * spread + 1  # a row that is worth smoothing
+        resolve_positions(spec, parameters, spec.grid(model.image_size))
+        rewrite(spec, parameters, model.preprocessing, ALL, uint8=False)
+        before = forward(spec, parameters, images, model.preprocessing, options).numpy()
+        ranges = {
+            name: np.exp2(rng.normal(0, spread, 48)).astype(np.float32)
+            for name in (
+                *(f"encoderblock_{i}{layer}" for i in (0, 1) for layer in ("", "/mlp/dense_0")),
+                *("encoderblock_0/attention/query", "pooling/attention/asked", "head"),
+            )
+        }
+        balance(spec, parameters, ranges)
+        scale = parameters["stream/scale"]
+        assert (scale.max() > 1) == (spread > 0)
+        assert np.array_equal(np.log2(scale), np.rint(np.log2(scale)))
+        smoothed = {name for name in parameters if name.endswith("/smooth")}
+        assert ("encoderblock_1/norm_mlp/smooth" in smoothed) == (spread > 0)
+        after = forward(spec, parameters, images, model.preprocessing, options).numpy()
+        np.testing.assert_allclose(after, before, atol=2e-5 * np.abs(before).max(), rtol=0)
+        if not spread:
+            np.testing.assert_allclose(after, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def counted(graph) -> Counter:
+    return Counter(op.type for op in graph.get_operations())
+
+
+def graph_of(model, **options):
+    """The names of the weights with their shapes, and the traced graph."""
+    module = module_of(model, batch=1, **options)
+    graph = module.serve.get_concrete_function().graph
+    return {v.name.removesuffix(":0"): tuple(v.shape) for v in module.variables_of_graph}, graph
+
+
+def products(graph) -> list[tuple[str, int]]:
+    """Each matrix product and convolution, with its multiplications."""
+    found = []
+    for op in graph.get_operations():
+        if op.type in ("MatMul", "BatchMatMulV2"):
+            inner = op.inputs[0].shape[-1]
+            found.append((op.name, op.outputs[0].shape.num_elements() * inner))
+    return found
+
+
+@pytest.fixture
+def token(build):
+    return build(TOKEN)[0]
+
+
+def test_folded_norms_have_no_scale_and_no_shift(token):
+    names, graph = graph_of(token)
+    assert not [name for name in names if name.endswith(("gamma", "beta"))]
+    left, other = graph_of(token, rewrites=ALL - {"fold_norms"})
+    assert sum(name.endswith(("gamma", "beta")) for name in left) == 2 * 5
+    assert counted(other)["Mul"] == counted(graph)["Mul"] + 5
+    # Nothing reads the last norm where features are asked for.
+    features, _ = graph_of(token, output="features")
+    assert {n for n in features if n.endswith(("gamma", "beta"))} == {
+        "encoder_norm/gamma",
+        "encoder_norm/beta",
+    }
+
+
+def test_queries_carry_the_scale_and_keys_and_values_no_bias(token):
+    names, graph = graph_of(token)
+    assert not [name for name in names if name.endswith(("key/bias", "value/bias"))]
+    left, other = graph_of(token, rewrites=ALL - {"attention_biases"})
+    assert {n for n in left if n not in names} == {
+        "encoderblock_0/attention/key/bias",
+        "encoderblock_0/attention/value/bias",
+        "encoderblock_1/attention/key/bias",
+        "encoderblock_1/attention/value/bias",
+    }
+    assert counted(other)["Mul"] == counted(graph)["Mul"] + 2
+
+
+def test_centred_writers_save_each_norms_mean(token):
+    _, graph = graph_of(token)
+    assert counted(graph)["Mean"] == 5
+    assert counted(graph)["Sub"] == 0
+    _, other = graph_of(token, rewrites=ALL - {"centre"})
+    assert (counted(other)["Mean"], counted(other)["Sub"]) == (10, 5)
+
+
+def test_what_is_constant_is_one_constant(build):
+    token, _ = build(TOKEN)
+    names, graph = graph_of(token)
+    left, other = graph_of(token, rewrites=ALL - {"constants"})
+    gone = {"patch_encoder/class_position", "patch_encoder/projection/bias"}
+    assert {n for n in left if n not in names} == gone
+    assert counted(other)["AddV2"] == counted(graph)["AddV2"] + 2
+    probed, _ = build(ARCHITECTURES["map"])
+    names, _ = graph_of(probed)
+    assert names["pooling/attention/asked/kernel"] == (48, 3)
+    assert not {"pooling/probe", "pooling/attention/query/kernel"} & names.keys()
+    left, _ = graph_of(probed, rewrites=ALL - {"constants"})
+    assert {"pooling/probe", "pooling/attention/query/kernel"} <= left.keys()
+
+
+def test_pixels_are_scaled_inside_the_first_kernel(token, build):
+    def on_pixels(graph):
+        return {op.type for op in graph.get_operations() if op.name.startswith("pixels/")}
+
+    _, graph = graph_of(token, input="uint8")
+    assert graph.inputs[0].dtype.name == "uint8"
+    assert not on_pixels(graph)
+    assert counted(graph)["Sub"] == 0
+    _, other = graph_of(token, input="uint8", rewrites=ALL - {"uint8_input"})
+    assert {"Sub", "Mul"} <= on_pixels(other)
+    # Zeros around the picture are grey after scaling and black before.
+    stem, _ = build(ARCHITECTURES["stem"], (64, 96))
+    assert {"Sub", "Mul"} <= on_pixels(graph_of(stem, input="uint8")[1])
+
+
+@pytest.mark.parametrize("kind", ["stages", "bit"])
+def test_kernels_are_standardised_once(build, kind):
+    model, _ = build(ARCHITECTURES[kind], (64, 96))
+    _, graph = graph_of(model)
+    assert counted(graph)["Sqrt"] == 0
+    _, other = graph_of(model, rewrites=ALL - {"standardised_kernels"})
+    assert counted(other)["Sqrt"] == counted(graph)["Conv2D"] > 5
+
+
+def last_block(graph) -> int:
+    return sum(cost for name, cost in products(graph) if name.startswith("encoderblock_1/"))
+
+
+def test_the_last_block_computes_the_class_token_alone(build):
+    model, _ = build(TOKEN, (64, 96))  # 97 tokens of 48 channels, 112 in the MLP
+    whole, alone = (
+        last_block(graph_of(model, rewrites=rewrites)[1])
+        for rewrites in (ALL - {"class_token_only"}, ALL)
+    )
+    tokens, width, mlp = 97, 48, 112
+    assert whole == tokens * (4 * width**2 + 2 * width * mlp) + 2 * tokens**2 * width
+    one = 2 * width**2 + 2 * width * mlp  # query and output, MLP: of one token
+    assert alone == 2 * tokens * width**2 + 2 * tokens * width + one
+
+
+def test_the_stream_fits_into_half_precision_and_norms_see_it_undivided(token):
+    names, _ = graph_of(token)
+    assert names == graph_of(token, rewrites=ALL - {"scaled_stream"})[0]
+    divided, whole = (
+        {v.name: v.numpy() for v in module_of(token, rewrites=rewrites).variables_of_graph}
+        for rewrites in (ALL, ALL - {"scaled_stream"})
+    )
+    for name, values in whole.items():
+        writes = re.search(r"patch_encoder/|attention/out/|dense_1/", name)
+        np.testing.assert_array_equal(divided[name], values / 16 if writes else values)
+
+
+def test_every_rewrite_changes_a_graph(build):
+    models = {name: build(ARCHITECTURES[name], (64, 96))[0] for name in ("token", "stages")}
+    for name in ALL - {"scaled_stream"}:  # which changes weights alone
+        model = models["stages" if name == "standardised_kernels" else "token"]
+        found = [
+            (names, counted(graph), products(graph))
+            for names, graph in (
+                graph_of(model, input="uint8", rewrites=rewrites)
+                for rewrites in (ALL, ALL - {name})
+            )
+        ]
+        assert found[0] != found[1], name
+
+
+def test_weights_are_variables_that_are_held_once(token):
+    parameters = parameters_of(token)
+    shape = (token.spec, parameters, token.image_size, token.preprocessing)
+    module = inference_module(*shape)
+    assert parameters == {}
+    assert all(hasattr(v, "assign") and not v.trainable for v in module.variables_of_graph)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rewrites": ["fold_norm"]}, "unknown rewrite 'fold_norm'; did you mean fold_norms?"),
+        ({"input": "int8"}, "input must be one of float32, uint8. Received: input='int8'"),
+        ({"output": "scores"}, "output must be one of logits, probabilities, features. Received"),
+    ],
+)
+def test_unknown_options_are_refused(options, message):
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        GraphOptions(**options)
+
+
+def test_without_a_head_there_are_features_alone(build, eager):
+    model, pixels = build(TOKEN, num_classes=0)
+    expected = np.asarray(model(inputs_of(model, pixels), training=False))
+    assert_equals_keras(model, pixels, expected, output="features")
+    with pytest.raises(UsageError, match="without a head gives features. Received: 'logits'"):
+        module_of(model)

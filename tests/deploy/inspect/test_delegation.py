@@ -1,0 +1,150 @@
+"""What XNNPACK takes of a file, and what it leaves out, is asked of the runtime itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit.deploy import Runner
+from keras_vit.deploy.inspect.delegation import delegation
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.inspection import inspect_file
+
+pytestmark = pytest.mark.once
+
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
+KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)
+TOKENS = (1, 8, 16)
+
+
+def asked(content):
+    return delegation(content, Runner(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"pooling": "map", "position_embedding": "relative"}],
+    ids=["token", "map, relative"],
+)
+def test_our_graph_is_one_partition(graph_file, change):
+    found = asked(graph_file(dataclasses.replace(SPEC, depth=1, **change)))
+    assert (found.partitions, found.undelegated) == (1, ())
+    assert found.delegated == found.nodes > 30
+
+
+def test_pixels_are_cast_outside_the_one_partition(graph_file):
+    found = asked(graph_file(dataclasses.replace(SPEC, depth=1), input="uint8"))
+    (cast,) = found.undelegated
+    assert (cast.operator, cast.splits, found.partitions) == ("CAST", False, 1)
+    assert found.delegated == found.nodes - 1
+
+
+def test_a_batch_of_any_size_breaks_keras_graph_into_many_parts(randomised):
+    from keras_vit.deploy.convert.saved_model import write_saved_model
+
+    model = randomised(keras_vit.ViT(SPEC, 5, (16, 24)))
+    with tempfile.TemporaryDirectory() as folder:
+        write_saved_model(model, folder, batch=None)
+        content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
+    found = asked(content)
+    assert found.partitions > 5
+    assert found.delegated + len(found.undelegated) == found.nodes
+    assert {"SHAPE", "PACK"} <= {left_out.operator for left_out in found.undelegated}
+    layers = " ".join(left_out.layer for left_out in found.undelegated if left_out.splits)
+    assert "encoderblock_0" in layers
+    assert "encoderblock_1" in layers
+
+
+# What XNNPACK leaves out, each for another reason, by the layers of `splitting`.
+ODD = {
+    "gather": lambda x: tf.gather(x, [7, 6, 5, 4, 3, 2, 1, 0], axis=1),
+    "integers": lambda x: tf.cast(tf.cast(x, tf.int32) * 2, tf.float32),
+    "join": lambda x: tf.concat([x * i for i in range(1, 7)], 1),
+    "shrink": lambda x: x[:, 0],
+}
+REASONS = {
+    "gather": ("GATHER", "XNNPACK has no such operator"),
+    "integers": ("MUL", "it computes in int32"),
+    "join": ("CONCATENATION", "it joins 6 tensors; at most 5 are taken"),
+    "shrink": ("STRIDED_SLICE", "it drops or adds a dimension; slice [:1] and reshape instead"),
+}
+
+
+@pytest.fixture(scope="module")
+def split(converted):
+    """A graph of `ODD` layers between Dense layers."""
+
+    def splitting(x):
+        x = tf.matmul(x, KERNEL)
+        for layer, function in ODD.items():
+            with tf.name_scope(layer):
+                x = function(x)
+            x = tf.matmul(x, KERNEL)
+        return {"y": x}
+
+    return converted(splitting, TOKENS)
+
+
+@pytest.mark.parametrize("layer", ODD)
+def test_what_splits_a_graph_is_named_with_its_layer_and_why(split, layer):
+    found = asked(split)
+    assert found.partitions == len(ODD) + 1
+    operator, reason = REASONS[layer]
+    culprit = next(left_out for left_out in found.undelegated if left_out.operator == operator)
+    assert (culprit.layer, culprit.reason, culprit.splits) == (layer, reason, True)
+    assert str(culprit) == f"{operator} ({layer}): {reason}"
+
+
+def test_what_stands_at_an_end_splits_nothing(converted):
+    found = asked(converted(lambda x: {"y": tf.argmax(tf.matmul(x, KERNEL), -1)}, TOKENS))
+    assert [(left_out.operator, left_out.splits) for left_out in found.undelegated] == [
+        ("ARG_MAX", False)
+    ]
+    assert (found.nodes, found.delegated, found.partitions) == (2, 1, 1)
+
+
+def test_int8_softmax_and_products_of_two_activations_are_told(converted):
+    def attention(x):
+        scores = tf.matmul(tf.matmul(x, KERNEL), x, transpose_b=True)
+        return {"y": tf.matmul(tf.nn.softmax(scores), tf.nn.relu(x))}
+
+    generator = np.random.default_rng(0)
+    found = asked(
+        converted(
+            attention,
+            TOKENS,
+            optimizations=[tf.lite.Optimize.DEFAULT],
+            representative_dataset=lambda: (
+                [generator.normal(1, 1, TOKENS).astype(np.float32)] for _ in range(4)
+            ),
+        )
+    )
+    reasons = {left_out.operator: left_out.reason for left_out in found.undelegated}
+    assert reasons["SOFTMAX"] == "XNNPACK has it in float32 alone"
+    assert reasons["BATCH_MATMUL"] == "the zero point of its second operand is not 0"
+
+
+def test_the_record_of_a_file_is_plain_json(split, tmp_path):
+    (tmp_path / "m.tflite").write_bytes(split)
+    found = inspect_file(split)
+    assert found == inspect_file(tmp_path / "m.tflite") == inspect_file(bytearray(split))
+    assert found == inspect_file(split, runner=Runner(split))
+    record = found.to_dict()
+    assert json.loads(json.dumps(record)) == record
+    assert (record["operators"]["FULLY_CONNECTED"], record["operators"]["GATHER"]) == (5, 1)
+    assert record["versions"].keys() == record["operators"].keys()
+    assert record["partitions"] == 5
+    assert record["undelegated"][0] == {
+        "operator": "GATHER",
+        "layer": "gather",
+        "reason": "XNNPACK has no such operator",
+        "splits": True,
+    }
+    assert read_graph(split).stated_runtime == record["runtime"]
+    assert "mask" in {finding["rule"] for finding in record["gpu"]}

@@ -1,0 +1,214 @@
+"""What GPU delegates would not do with a file: each rule finds a layer that breaks it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit.deploy.inspect.lint import RULES, lint
+
+pytestmark = pytest.mark.once
+
+generator = np.random.default_rng(0)
+KERNEL = generator.normal(0, 1, (32, 32)).astype(np.float32)
+STACK = generator.normal(0, 1, (2, 32, 32)).astype(np.float32)
+TOKENS = (1, 8, 32)
+
+
+def operator(x):
+    return tf.broadcast_to(x[:, :1], (1, 4, 32))
+
+
+def rank(x):
+    return tf.reshape(tf.transpose(tf.reshape(x, (1, 2, 4, 4, 8)), (0, 2, 1, 3, 4)), (1, 8, 32))
+
+
+def integers(x):
+    return tf.cast(tf.cast(x, tf.int32) * 3, tf.float32)
+
+
+def mask(x):
+    return x[:, 0]
+
+
+def mixed_ranks(x):
+    return tf.reshape(x, (2, 4, 32)) + tf.reshape(tf.nn.relu(x), (1, 2, 4, 32))
+
+
+def constant_rank(x):
+    return x + KERNEL[:8]
+
+
+def constant_first(x):
+    return tf.matmul(KERNEL[None, :8], tf.transpose(x, (0, 2, 1)))
+
+
+def constant_second(x):
+    return tf.matmul(tf.reshape(x, (1, 2, 4, 32)), STACK)
+
+
+def transposed(x):
+    return tf.matmul(x, tf.nn.relu(x), transpose_b=True)
+
+
+def squares(x):
+    return x * tf.math.rsqrt(tf.reduce_mean(x * x, -1, keepdims=True) + 0.25)
+
+
+def epsilon(x):
+    return tf.math.rsqrt(tf.nn.relu(x) + 1e-6)
+
+
+def heads(x):
+    # (1, 8, heads, head_dim) to (1, heads, 8, head_dim)
+    split = tf.transpose(tf.reshape(x, (1, 8, 4, 8)), (0, 2, 1, 3))
+    return tf.matmul(split, tf.transpose(tf.nn.relu(split), (0, 1, 3, 2)))
+
+
+LAYERS = [
+    operator,
+    rank,
+    integers,
+    mask,
+    mixed_ranks,
+    constant_rank,
+    constant_first,
+    constant_second,
+    transposed,
+    squares,
+    epsilon,
+    heads,
+]
+BREAKERS = {
+    "operator": "BROADCAST_TO",
+    "rank": "TRANSPOSE",
+    "integers": "MUL",
+    "mask": "STRIDED_SLICE",
+    "mixed ranks": "ADD",
+    "constant rank": "ADD",
+    "constant first": "BATCH_MATMUL",
+    "constant second": "BATCH_MATMUL",
+    "transposed": "BATCH_MATMUL",
+    "squares": "MEAN",
+    "epsilon": "ADD",
+    "heads": "BATCH_MATMUL",
+}
+
+
+@pytest.fixture(scope="module")
+def broken(converted):
+    """All of `LAYERS` behind one Dense layer."""
+
+    def whole(x):
+        x = tf.matmul(x, KERNEL)
+        outputs = {"dense": x}
+        for layer in LAYERS:
+            with tf.name_scope(layer.__name__):
+                y = layer(x)
+            outputs[layer.__name__] = tf.nn.softmax(y)  # what is returned has lost its layer's name
+        return outputs
+
+    return lint(converted(whole, TOKENS))
+
+
+@pytest.mark.parametrize("rule", BREAKERS)
+def test_each_rule_finds_what_breaks_it_and_where(broken, rule):
+    found = [f for f in broken if f.rule == rule and rule.replace(" ", "_") in f.layers]
+    assert [f.operator for f in found if f.operator == BREAKERS[rule]] == [BREAKERS[rule]]
+    assert found[0].reason
+
+
+def test_layers_that_break_no_rule_are_not_named(broken):
+    named = {(f.rule, layer) for f in broken for layer in f.layers}
+    assert not {layer for rule, layer in named if rule in BREAKERS} - {
+        layer.__name__ for layer in LAYERS
+    }
+    assert [f.operator for f in broken if f.rule == "returned"] == ["FULLY_CONNECTED"]
+
+
+def clean(x):
+    x = tf.matmul(x, KERNEL) + KERNEL[None, :8]
+    x = tf.nn.gelu(x[:, :4] * 0.5, approximate=True)
+    return {"y": tf.nn.softmax(tf.reduce_mean(x, axis=1))}
+
+
+def rules_of(content):
+    return {finding.rule for finding in lint(content)}
+
+
+def test_a_file_that_gpus_take_has_no_findings(converted):
+    assert lint(converted(clean, TOKENS)) == ()
+
+
+def test_sizes_batches_and_types_are_looked_at(converted):
+    assert rules_of(converted(clean, (4, 8, 32))) == {"batch"}
+    assert rules_of(converted(clean, (None, 8, 32))) == {"size"}
+    cast = lint(converted(lambda x: clean(tf.cast(x, tf.float32)), TOKENS, dtype=tf.uint8))
+    assert [(f.rule, f.operator, f.delegates) for f in cast] == [("cast", "CAST", ("TFLite",))]
+    wide = lint(converted(lambda x: clean(tf.cast(x, tf.float32)), TOKENS, dtype=tf.int64))
+    assert [(f.rule, f.operator) for f in wide] == [("type", "CAST")]
+
+
+def test_weights_in_half_precision_are_constants_all_the_same(converted, broken):
+    def whole(x):
+        x = tf.matmul(x, KERNEL)
+        with tf.name_scope("constant_second"):
+            y = constant_second(x)
+        return {"y": tf.nn.softmax(y)}
+
+    half = tf.lite.TargetSpec(
+        supported_types=[tf.float16], supported_ops=[tf.lite.OpsSet.TFLITE_BUILTINS]
+    )
+    content = converted(whole, TOKENS, optimizations=[tf.lite.Optimize.DEFAULT], target_spec=half)
+    assert rules_of(content) == {"constant second"}
+
+
+@pytest.mark.filterwarnings("ignore:Warning. Enabling `experimental_preserve_all_tensors`")
+def test_quantised_weights_and_activations_are_looked_at(converted):
+    from ai_edge_quantizer import quantizer
+    from ai_edge_quantizer.qtyping import QuantGranularity, TFLOperationName
+
+    from keras_vit.deploy.inspect.runtimes import state_versions
+
+    content = converted(lambda x: {"y": tf.nn.relu(tf.matmul(x, KERNEL))}, TOKENS)
+
+    def quantised(add, *arguments):
+        tool = quantizer.Quantizer(bytearray(content))
+        getattr(tool, add)(".*", TFLOperationName.FULLY_CONNECTED, *arguments)
+        ranges = None
+        if tool.need_calibration:
+            ranges = tool.calibrate({"serving_default": [{"x0": np.ones(TOKENS, np.float32)}]})
+        return bytearray(tool.quantize(ranges).quantized_model)
+
+    dynamic = quantised("add_dynamic_config", 8)
+    assert rules_of(dynamic) == set()
+    state_versions(dynamic)
+    assert rules_of(dynamic) == {"version"}
+    assert rules_of(quantised("add_dynamic_config", 4)) == {"int4"}
+    blocks = quantised("add_dynamic_config", 4, QuantGranularity.BLOCKWISE_32)
+    assert rules_of(blocks) == {"blocks"}
+    assert rules_of(quantised("add_weight_only_config", 8)) == {"unpacked"}
+    assert rules_of(quantised("add_static_config", 8, 8)) == {"rounded"}
+
+
+def test_every_rule_has_a_test_and_a_source():
+    elsewhere = {"returned", "size", "batch", "cast", "type", "version", "int4", "blocks"}
+    elsewhere |= {"unpacked", "rounded"}
+    assert {rule.name for rule in RULES} == BREAKERS.keys() | elsewhere
+    assert all(rule.source and rule.delegates for rule in RULES)
+
+
+def test_a_finding_of_many_layers_is_one(graph_file):
+    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
+    found = lint(graph_file(spec))
+    epsilons = [finding for finding in found if finding.rule == "epsilon"]
+    assert len(epsilons) == 1
+    assert {layer.split("/")[0] for layer in epsilons[0].layers} >= {
+        "encoderblock_0",
+        "encoderblock_1",
+        "encoder_norm",
+    }
+    assert str(epsilons[0]).startswith("ADD (encoderblock_0")
+    assert "and others" in str(epsilons[0])

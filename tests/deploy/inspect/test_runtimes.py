@@ -1,0 +1,172 @@
+"""The runtime that a file needs is told from its operands, whatever the file says of itself."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit import UsageError
+from keras_vit._errors import RefusedError
+from keras_vit.deploy import Runner
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.runtimes import (
+    check_runtime,
+    needs,
+    runs,
+    runtime_floor,
+    state_versions,
+    versions,
+)
+
+pytestmark = pytest.mark.once
+
+KERNEL = np.random.default_rng(0).normal(0, 1, (64, 64)).astype(np.float32)
+IMAGES = np.random.default_rng(1).normal(0, 1, (8, 1, 8, 64)).astype(np.float32)
+
+
+def dense(x):
+    with tf.name_scope("encoderblock_0/mlp/dense_0"):
+        return {"y": tf.matmul(x, KERNEL)}
+
+
+@pytest.fixture(scope="module")
+def dense_file(converted):
+    return converted(dense, IMAGES.shape[1:])
+
+
+@pytest.fixture(scope="module")
+def quantised(dense_file):
+    """Rewrites the Dense layer as AI Edge Quantizer does; weights of 4 bits may be in blocks."""
+    from ai_edge_quantizer import quantizer
+    from ai_edge_quantizer.qtyping import QuantGranularity, TFLOperationName
+
+    def quantise(bits, granularity="CHANNELWISE"):
+        tool = quantizer.Quantizer(bytearray(dense_file))
+        tool.add_dynamic_config(
+            ".*", TFLOperationName.FULLY_CONNECTED, bits, QuantGranularity[granularity]
+        )
+        return bytearray(tool.quantize().quantized_model)
+
+    return quantise
+
+
+def patches(x):
+    x = tf.transpose(tf.reshape(x, (1, 2, 4, 4, 4, 4)), (0, 1, 3, 2, 4, 5))
+    return {"y": tf.nn.gelu(tf.reshape(x, (1, 8, 64)), approximate=True)}
+
+
+def convolved(x):
+    kernel = np.tile(KERNEL[None, None, :3, :8], (3, 3, 1, 1))
+    return {"y": tf.nn.relu(tf.nn.conv2d(x, kernel, 2, "SAME"))}
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "settings"),
+    [
+        (dense, (1, 8, 64), {}),
+        (dense, (1, 8, 64), {"optimizations": [tf.lite.Optimize.DEFAULT]}),
+        (patches, (1, 8, 64), {}),
+        (convolved, (1, 8, 8, 3), {}),
+        (lambda x: {"y": tf.broadcast_to(tf.nn.softmax(x), (3, 8, 64))}, (1, 8, 64), {}),
+    ],
+    ids=["dense", "dynamic range", "rank 6 and GELU", "convolution", "broadcast"],
+)
+def test_the_floor_is_what_the_converter_says_of_its_own_files(
+    converted, function, shape, settings
+):
+    content = converted(function, *[shape], **settings)
+    assert runtime_floor(content) == read_graph(content).stated_runtime
+
+
+def test_versions_left_behind_by_a_quantizer_are_told_from_the_operands(quantised):
+    content = quantised(8)
+    graph = read_graph(content)
+    assert [op.version for op in graph.operators if op.name == "FULLY_CONNECTED"] == [5]
+    assert graph.stated_runtime != "2.17.0"
+    assert (versions(content)["FULLY_CONNECTED"], runtime_floor(content)) == (12, "2.17.0")
+    for good in ("2.17", "2.17.0", "2.18.1", "3.0", "LiteRT 1.0"):
+        check_runtime(content, good)
+    with pytest.raises(RefusedError) as error:
+        check_runtime(content, "2.16.1")
+    assert str(error.value) == (
+        "FULLY_CONNECTED version 12 (float32 by int8 with a scale for each channel, "
+        "encoderblock_0/mlp/dense_0) needs TFLite 2.17.0 or newer. Received: min_runtime=2.16.1; "
+        "export dynamic for that runtime, int8 or float16, or raise it to 2.17.0."
+    )
+
+
+def test_stated_versions_let_old_runtimes_refuse_a_file_and_change_no_score(quantised):
+    content = quantised(8)
+    before = Runner(bytes(content)).predict(IMAGES[:, 0])
+    state_versions(content)
+    graph = read_graph(content)
+    assert [op.version for op in graph.operators if op.name == "FULLY_CONNECTED"] == [12]
+    assert graph.stated_runtime == runtime_floor(content) == "2.17.0"
+    np.testing.assert_array_equal(Runner(bytes(content)).predict(IMAGES[:, 0]), before)
+
+
+def test_int4_weights_need_what_was_measured(quantised):
+    channels, blocks = quantised(4), quantised(4, "BLOCKWISE_32")
+    assert runtime_floor(channels) == "2.14.0"
+    check_runtime(channels, "2.16.1")
+    assert runtime_floor(blocks) == "LiteRT 2.1.0"
+    check_runtime(blocks, "litert-2.3.0")
+    for old in ("2.21.0", "LiteRT 2.0.3"):
+        with pytest.raises(
+            RefusedError, match="int4 weights with a scale for each block.*LiteRT 2.1"
+        ):
+            check_runtime(blocks, old)
+
+
+@pytest.mark.parametrize(
+    ("needed", "runtime", "expected"),
+    [
+        ("2.17.0", "LiteRT 1.0.1", True),
+        ("2.18.0", "LiteRT 1.0.1", False),
+        ("2.18.0", "LiteRT 1.1", True),
+        ("2.9.0", "LiteRT 1.0", True),
+        ("LiteRT 1.3.0", "2.21.0", False),
+        ("LiteRT 1.3.0", "LiteRT 1.2.0", False),
+        ("LiteRT 1.3.0", "LiteRT 2.1", True),
+        ("2.14.0", "2.13.1", False),
+    ],
+)
+def test_litert_1_0_stands_where_it_came_and_not_after_all_of_tflite(needed, runtime, expected):
+    assert runs(needed, runtime) is expected
+
+
+def test_what_no_table_knows_is_unknown_and_refused(dense_file):
+    graph = read_graph(dense_file)
+    newer = [dataclasses.replace(operator, version=99) for operator in graph.operators]
+    graph = dataclasses.replace(graph, operators=tuple(newer))
+    assert runtime_floor(graph) == "unknown"
+    with pytest.raises(
+        RefusedError, match=r"which runtime runs FULLY_CONNECTED version 99.*not known"
+    ):
+        check_runtime(graph, "2.21.0")
+
+
+@pytest.mark.parametrize("minimum", ["", "latest", "2", "2.x", "PyTorch 2.1"])
+def test_a_minimum_that_is_no_version_is_refused(dense_file, minimum):
+    with pytest.raises(UsageError, match="must be a version of TFLite such as 2.16.1"):
+        check_runtime(dense_file, minimum)
+
+
+def test_the_most_demanding_operator_comes_first(converted):
+    def mixed(x):
+        return {"y": tf.matmul(tf.nn.gelu(tf.nn.softmax(x)), KERNEL)}
+
+    found = needs(converted(mixed, (1, 8, 64)))
+    assert (found[0].operator, found[0].runtime) == ("GELU", "2.9.0")
+    assert {need.operator for need in found} == {"GELU", "SOFTMAX", "FULLY_CONNECTED"}
+
+
+def test_later_versions_of_an_operator_came_with_later_runtimes():
+    from keras_vit.deploy.inspect.runtimes import _RUNTIMES
+
+    for name, row in _RUNTIMES.items():
+        numbers = [tuple(map(int, entry.split("."))) for entry in row if entry != "-"]
+        assert numbers == sorted(numbers), name

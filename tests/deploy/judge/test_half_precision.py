@@ -1,0 +1,87 @@
+"""Float files where half precision is allowed, as Android apps switch it on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit._errors import RefusedError
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.deploy.judge.half_precision import judge_half_precision, predict_in_half_precision
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize("name", ["none", "float16"])
+def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
+    exported = sample.exported(name)
+    assert exported.half.problem == ""
+    difference = exported.half.verdict.max_difference / exported.half.verdict.scale
+    assert 1e-5 < difference < 5e-3  # it is half precision, and a good one
+    assert exported.verdict.max_difference < exported.half.verdict.max_difference
+    assert sample.exported("int8").half is None
+
+
+@pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
+def test_half_precision_takes_every_pooling(graph_file, pooling):
+    spec = keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling=pooling)
+    content = graph_file(spec)
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 24, 3)).astype(np.float32)
+    expected = deploy.Runner(content).predict(images)
+    found = predict_in_half_precision(content, images)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_squares_of_a_large_stream_fit_into_half_precision(trained_like, pictures):
+    # XNNPACK of today sums squares in float32; older ones and GPUs do not. So values are looked at.
+    model, image = _with_large_stream(trained_like), pictures(1, (16, 24))
+    undivided = GraphOptions(rewrites=frozenset(REWRITES) - {"scaled_stream"})
+    largest = {
+        name: _largest_value(deploy.to_tflite(model, options=options), image)
+        for name, options in (("divided", GraphOptions()), ("undivided", undivided))
+    }
+    assert largest["divided"] < np.finfo(np.float16).max / 4
+    assert largest["undivided"] > np.finfo(np.float16).max
+
+
+def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(converted, sample):
+    import tensorflow as tf
+
+    kernel = np.ones((3, 16, 8), np.float32)  # which XNNPACK refuses in half precision
+
+    def product(x):
+        return {"y": tf.matmul(tf.tile(x, (1, 3, 1, 1)), kernel)}
+
+    content = converted(product, (1, 1, 4, 16))
+    with pytest.raises(RefusedError, match="LiteRT does not run the file in half precision: "):
+        predict_in_half_precision(content, np.ones((1, 1, 4, 16), np.float32))
+    found = judge_half_precision(content, np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8)))
+    assert found.verdict is None
+    assert found.to_dict() == {"problem": found.problem}
+    exported = dataclasses.replace(sample.exported("none"), half=found)
+    deploy.check(exported)
+
+
+def _with_large_stream(trained_like):
+    """A model whose residual stream has a values of some hundreds, as trained ones may have."""
+    model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
+    encoder = model.get_layer("patch_encoder")
+    for variable in (encoder.projection.kernel, encoder.positions, encoder.class_token):
+        variable.assign(np.asarray(variable) * 400)
+    return model
+
+
+def _largest_value(content, image):
+    interpreter = Interpreter(model_content=content, experimental_preserve_all_tensors=True)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image)
+    interpreter.invoke()
+    written = [index for op in interpreter._get_ops_details() for index in op["outputs"]]
+    return max(np.abs(interpreter.get_tensor(index)).max() for index in written)

@@ -1,0 +1,145 @@
+"""What a file costs is measured by the runtime, in processes that hold nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit.deploy.judge.measure import Measured, latencies, machine, measure
+
+pytestmark = pytest.mark.once
+
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def content(graph_file):
+    return graph_file(SPEC)
+
+
+def test_size_time_and_memory_of_each_file(content, graph_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "a.tflite").write_bytes(content)
+    pixels = graph_file(SPEC, input="uint8")
+    found = measure({"file": tmp_path / "a.tflite", "content": pixels}, budget_s=0)
+    assert list(found) == ["file", "content"]
+    for measured, expected in zip(found.values(), (content, pixels), strict=True):
+        assert measured.bytes == len(expected)
+        assert measured.compressed_bytes == len(zlib.compress(expected, 6)) < len(expected)
+        assert 0 < measured.load_s < 10
+        assert 0 < measured.before_bytes < measured.peak_bytes
+        assert measured.own_bytes == measured.peak_bytes - measured.before_bytes
+        assert [latency.threads for latency in measured.latency] == [1, 2]
+        for latency in measured.latency:
+            assert 0 < latency.median_ms <= latency.p90_ms < 10_000
+            assert latency.runs >= 3
+        record = measured.to_dict()
+        assert record["own_bytes"] == measured.own_bytes
+        assert Measured.from_dict(json.loads(json.dumps(record))) == measured
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tflite"]
+
+
+@pytest.mark.parametrize("dtype", [tf.uint8, tf.int8, tf.int16], ids=lambda dtype: dtype.name)
+def test_a_file_gets_what_it_takes(converted, dtype):
+    file = converted(lambda x: {"y": tf.cast(x, tf.float32) * 2}, (1, 4, 4, 3), dtype=dtype)
+    found = latencies({dtype.name: file}, threads=1, rounds=3)
+    assert 0 < found[dtype.name] < 1000
+
+
+def test_memory_is_the_files_and_nobody_elses(converted):
+    kernel = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)  # 16 MiB
+    files = {
+        "large": converted(lambda x: {"y": tf.matmul(x, kernel)}, (1, 2048)),
+        "small": converted(lambda x: {"y": tf.matmul(x, kernel[:8, :8])}, (1, 8)),
+    }
+    ours = np.ones(50 * MIB)  # 400 MiB
+    found = measure(files, threads=[1], budget_s=0)
+    del ours
+    assert 16 * MIB < found["large"].own_bytes < 64 * MIB
+    assert found["small"].own_bytes < 8 * MIB
+    assert max(measured.before_bytes for measured in found.values()) < 100 * MIB
+
+
+def test_files_take_turns_within_the_budget(monkeypatch):
+    timing = importlib.import_module("keras_vit.deploy.judge._timing")
+    order = []
+
+    def runs(name):
+        return lambda: (order.append(name), time.sleep(0.02 if name == "slow" else 0.002))
+
+    monkeypatch.setattr(timing, "_loaded", lambda file, threads: file)
+    monkeypatch.setattr(timing, "_run", runs)
+    times = timing.latencies(["slow", "quick"], threads=1, rounds=50, budget_s=0)
+    warm_up, turns = order[:2], [order[i] for i in range(2, len(order)) if order[i] != order[i - 1]]
+    assert warm_up == ["slow", "quick"]
+    assert turns == ["slow", "quick"] * 3
+    # The first of a few quick runs in a row does not count.
+    assert [len(taken) for taken in times] == [3, order.count("quick") - 1 - 3]
+    assert min(times[0]) >= 20 > 2 <= min(times[1])
+    order.clear()
+    timing.latencies(["slow"], threads=1, rounds=5, budget_s=60)
+    assert order == ["slow"] * 6
+
+
+def test_the_measuring_process_holds_litert_and_numpy_alone(content, tmp_path):
+    (tmp_path / "m.tflite").write_bytes(content)
+    timing = importlib.import_module("keras_vit.deploy.judge._timing")
+    source = Path(timing.__file__).read_text() + "\n    print(json.dumps(sorted(sys.modules)))\n"
+    question = {"what": "loading", "file": str(tmp_path / "m.tflite"), "threads": 1}
+    done = subprocess.run(
+        [sys.executable, "-c", source, json.dumps(question)], capture_output=True, check=True
+    )
+    loaded = {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    assert {"numpy", "ai_edge_litert"} <= loaded
+    assert not loaded & {"keras_vit", "keras", "tf_keras", "tensorflow", "PIL", "matplotlib"}
+
+
+def test_modules_of_the_users_folder_are_not_taken_for_ours(content, tmp_path, monkeypatch):
+    (tmp_path / "numpy.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.tflite").write_bytes(content)
+    assert latencies({"m": Path("m.tflite")}, rounds=3)["m"] > 0
+
+
+@pytest.mark.parametrize(
+    ("files", "threads", "message"),
+    [
+        ({"m": b"no flatbuffer at all"}, [1], "LiteRT cannot run m: ValueError: "),
+        ({"m": Path("none.tflite")}, [1], "none.tflite: expected a .tflite file; there is no such"),
+        ({"m": b""}, [0], "threads must be a positive integer. Received: threads=0"),
+        ({"m": b""}, [], "there is nothing to measure"),
+        ({}, [1], "there is nothing to measure"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(files, threads, message):
+    with pytest.raises(UsageError, match=message):
+        measure(files, threads)
+
+
+def test_a_killed_process_is_told(content, tmp_path, monkeypatch):
+    killed = tmp_path / "python"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(
+        ChildProcessError, match="measuring m was ended by SIGKILL; is there enough"
+    ):
+        measure({"m": content})
+
+
+def test_the_machine_is_told_in_words():
+    assert " CPUs" in machine()
+    assert "\n" not in machine()

@@ -1,0 +1,378 @@
+"""The judge: what passes, what is refused, and how much of it the images prove."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from keras_vit import UsageError, deploy
+from keras_vit.deploy import ParityError, Verdict, compare
+from keras_vit.deploy.judge.parity import BUDGETS, check_reference
+
+pytestmark = pytest.mark.once
+
+SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+PRECISIONS = [p.name for p in deploy.PRECISIONS.values()] + ["auto"]
+QUANTISED = [name for name in PRECISIONS if BUDGETS[name].drop is not None]
+
+
+def scores_for(named, classes=10, seed=0):
+    """Scores that differ from image to image, the largest of each row at a class."""
+    named = np.asarray(named)
+    scores = np.random.default_rng(seed).uniform(-2, 2, (len(named), classes))
+    scores[np.arange(len(named)), named] = 3 + np.random.default_rng(seed).random(len(named))
+    return scores
+
+
+def flipped(scores, rows, classes):
+    """The same scores, but for near ties that fall the other way: both models', to compare."""
+    reference, candidate = scores.copy(), scores.copy()
+    best = scores[rows].max(axis=-1)
+    reference[rows, classes] = best - 0.01
+    candidate[rows, classes] = best + 0.01
+    return reference, candidate
+
+
+def test_counts_agreement_difference_and_accuracy():
+    found = compare(
+        "float32", SCORES, np.array([[1.0, 2.0, 3.5], [1.0, 2.0, 1.5]]), np.array([2, 0])
+    )
+    assert (found.agreement, found.max_difference, found.scale) == (0.5, 2.0, 1.0)
+    assert (found.accuracy, found.keras_accuracy, found.drop) == (0.5, 1.0, 50.0)
+    assert (found.lost, found.gained, found.majority) == (1, 0, 0.5)
+    assert 0.7 < found.cosine < 0.9
+    # Root mean square of 0.5, 2, 0.5 and three zeros, by the spread of -1, 0 and 1 over two images.
+    assert found.error == pytest.approx(math.sqrt(4.5 / 6) / math.sqrt(4 / 3))
+
+
+@pytest.mark.parametrize("right", [0.5, 0.8, 0.9, 0.93, 0.97, 1.0])
+@pytest.mark.parametrize("precision", QUANTISED)
+def test_a_constant_file_is_refused_on_imbalanced_labels(precision, right):
+    generator = np.random.default_rng(3)
+    targets = (generator.random(400) < 0.1).astype(int)
+    named = np.where(generator.random(400) < right, targets, 1 - targets)
+    reference = scores_for(named, 2)
+    constant = np.repeat(reference[named == 0][:1], 400, axis=0)
+    found = compare(precision, reference, constant, targets)
+    assert found.accuracy == pytest.approx(0.9, abs=0.03)
+    for max_drop in (None, 10.0, 100.0):
+        with pytest.raises(ParityError):
+            found.check(max_drop)
+    with pytest.raises(ParityError):  # without labels as well
+        compare(precision, reference, constant).check()
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_no_constant_file_comes_near_enough_on_few_images_either(precision, count):
+    reference = scores_for(np.zeros(count, int))  # Keras names one class for all, and so does it
+    mean = np.repeat(reference.mean(axis=0)[None], count, axis=0)
+    with pytest.raises(ParityError, match="must follow Keras' from image to image"):
+        compare(precision, reference, mean).check()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_shuffled_file_is_refused(precision, rng):
+    for classes, share in ((10, 0.1), (2, 0.95)):
+        targets = (rng.random(300) > share) * rng.integers(1, classes, 300)
+        reference = scores_for(targets, classes)
+        shuffled = rng.permutation(reference)
+        for labels in (targets, None):
+            with pytest.raises(ParityError):
+                compare(precision, reference, shuffled, labels).check(max_drop=100)
+
+
+def lost(precision, count, images, gained=0):
+    """Of a verdict: so many of the images are right in Keras alone, so many in the file alone."""
+    targets = np.arange(images) % 10
+    named = targets.copy()
+    named[count : count + gained] += 1
+    named %= 10
+    rows = np.arange(count + gained)
+    other = np.where(rows < count, (targets[rows] + 1) % 10, targets[rows])
+    return compare(precision, *flipped(scores_for(named), rows, other), targets)
+
+
+def test_one_flip_among_a_hundred_is_no_proof_and_ten_are():
+    for max_drop in (None, 0.0):
+        lost("int8", 1, 100).check(max_drop)
+        with pytest.raises(ParityError, match="may lose"):
+            lost("int8", 10, 100).check(max_drop)
+    lost("int8", 10, 100).check(max_drop=10.0)
+    # As many for the better as for the worse prove nothing, and so does a gain.
+    lost("int8-full", 4, 100, gained=4).check()
+    lost("int8", 0, 100, gained=4).check()
+
+
+def test_the_message_says_how_many_images_the_claim_rests_on():
+    with pytest.raises(ParityError) as refused:
+        lost("int8", 10, 200, gained=1).check()
+    assert str(refused.value) == (
+        "the int8 file may lose 0.5 points of accuracy. Received: 4.50 (99.50% to 95.00%); of 200 "
+        "images 10 are right in Keras alone and 1 in the file alone, which proves a larger loss "
+        "than allowed (95% confidence)."
+    )
+
+
+def test_more_images_prove_what_few_do_not():
+    lost("int8", 2, 100).check()
+    with pytest.raises(ParityError, match="of 1,000 images 20 are right in Keras alone"):
+        lost("int8", 20, 1000).check()
+
+
+def test_int4_may_lose_more_and_floats_are_judged_by_their_scores():
+    with pytest.raises(ParityError, match="the int8 file may lose 0.5 points"):
+        lost("int8", 20, 1000).check()
+    lost("int4", 20, 1000).check()
+    with pytest.raises(ParityError, match="the int4 file may lose 1.5 points"):
+        lost("int4", 30, 1000).check()
+    with pytest.raises(ParityError, match="the float32 file must agree with Keras on 100.0% of"):
+        lost("float32", 1, 1000).check(max_drop=100.0)
+
+
+def test_what_the_images_leave_open_is_said():
+    [few] = lost("int8", 1, 100).notes()
+    assert few.startswith("a drop of up to 4.36 points cannot be excluded on 100 images (95% conf")
+    assert few.endswith(
+        ": too few to exclude more than 0.5, which takes about 1,302 even if nothing is lost"
+    )
+    assert lost("int8", 1, 100).largest_drop == pytest.approx(4.36, abs=0.01)
+    assert lost("int8", 0, 1000).notes() == [
+        "a drop of up to 0.27 points cannot be excluded on 1,000 images (95% confidence)"
+    ]
+    assert "too few" not in lost("int8", 1, 100).notes(max_drop=5.0)[0]
+    assert "too few" not in lost("float16", 0, 100).notes()[0]  # its scores prove it
+    assert compare("int8", SCORES, SCORES).notes() == []
+
+
+def informed(right, count, classes, share=None):
+    """Whether accuracy counts where so many images are right; `share` of the first class."""
+    targets = np.arange(count) % classes
+    if share is not None:
+        targets = (np.arange(count) >= share * count).astype(int)
+    generator = np.random.default_rng(0)
+    correct = generator.permutation(np.arange(count) < right)
+    scores = scores_for(np.where(correct, targets, (targets + 1) % classes), classes)
+    return compare("int8", scores, scores, targets).informed
+
+
+def test_accuracy_counts_where_keras_beats_the_most_frequent_class_by_more_than_chance():
+    assert [informed(right, 100, 10) for right in (0, 10, 15, 16, 90)] == [0, 0, 0, 1, 1]
+    # The most frequent class is 90 of 100: chance reaches 95 in 6 of 100 draws.
+    assert [informed(right, 100, 2, 0.9) for right in (50, 90, 94, 95, 96)] == [0, 0, 0, 0, 1]
+    assert [informed(right, 1000, 2, 0.9) for right in (900, 910, 920)] == [0, 0, 1]
+    assert not informed(100, 100, 2, 1.0)  # one class alone can be named without looking
+    assert not informed(2, 2, 2)
+    assert not informed(1, 1, 3)
+
+
+def test_where_accuracy_does_not_count_agreement_and_scores_decide():
+    targets = np.zeros(100, int)
+    targets[:10] = 1
+    reference = scores_for(np.roll(targets, 5), 2)
+    rows = np.arange(20, 40)
+    reference, candidate = flipped(reference, rows, np.ones(20, int))
+    found = compare("int8", reference, candidate, targets)
+    assert found.drop == pytest.approx(20)
+    assert not found.informed
+    assert found.notes() == [
+        "not counted, because Keras is right on 90.00% of 100 images and the most frequent class "
+        "alone is 90.00% of them; agreement and scores decide"
+    ]
+    message = "the int8 file must agree with Keras on 95.0% of 100 images. Received: 80.0%"
+    with pytest.raises(ParityError, match=message):
+        found.check(max_drop=100)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_floors_hold_for_every_precision_with_and_without_labels(precision, rng):
+    targets = rng.integers(0, 10, 500)
+    reference, budget = scores_for(targets), BUDGETS[precision]
+    variation = math.sqrt(reference.var(axis=0, ddof=1).mean())
+    noise = rng.normal(0, 1, reference.shape)
+    noise -= 2 * noise.max() * (np.arange(10) != targets[:, None])  # none changes its class
+    noise *= variation / math.sqrt((noise**2).mean())
+    for labels in (targets, None):
+        verdict = compare(precision, reference, reference + 0.9 * budget.error * noise, labels)
+        assert verdict.agreement == 1
+        if precision in QUANTISED:
+            dataclasses.replace(verdict, max_difference=0.0).check()
+        with pytest.raises(ParityError, match="must follow Keras' from image to image, with an er"):
+            compare(precision, reference, reference + 1.1 * budget.error * noise, labels).check()
+        # One image that is grossly wrong.
+        wrong = reference.copy()
+        wrong[7, targets[7]] += 1.01 * budget.difference * verdict.scale
+        with pytest.raises(
+            ParityError, match=r"scores may differ from Keras' by .* of their scale"
+        ):
+            compare(precision, reference, wrong, labels).check()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_agreement_is_refused_where_chance_does_not_explain_it(precision):
+    images, allowed = 1000, 1 - BUDGETS[precision].agreement
+    expected = round(allowed * images)
+    # Within the budget, and beyond by more than three standard deviations.
+    for count, passes in (
+        (expected, True),
+        (math.ceil(expected + 3.5 * math.sqrt(expected) + 1), False),
+    ):
+        named = np.arange(images) % 10
+        rows = np.arange(count)
+        verdict = compare(precision, *flipped(scores_for(named), rows, (named[rows] + 1) % 10))
+        verdict = dataclasses.replace(verdict, max_difference=0.0, error=0.0)
+        if passes:
+            verdict.check()
+        else:
+            with pytest.raises(ParityError, match=f"the {precision} file must agree with Keras on"):
+                verdict.check()
+
+
+def test_one_near_tie_in_a_few_images_is_forgiven_but_not_in_float32():
+    named = np.arange(10) % 3
+    one, four = (
+        flipped(scores_for(named), np.arange(count), (named[:count] + 1) % 3) for count in (1, 4)
+    )
+    compare("int8", *one).check()
+    with pytest.raises(ParityError, match="95.0% of 10 images. Received: 60.0%"):
+        compare("int8", *four).check()
+    with pytest.raises(ParityError, match="100.0% of 10 images. Received: 90.0%"):
+        compare("float32", *one).check()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(("images", "labelled"), [(20, True), (20, False), (2000, True)])
+def test_one_answer_is_refused_although_its_scores_follow_keras(precision, images, labelled):
+    # Keras is nearly undecided wherever it names the rare class; the file decides the other way.
+    generator = np.random.default_rng(0)
+    named = (np.arange(images) % 10 == 0).astype(int)
+    reference = generator.normal(0, 1, (images, 2))
+    reference[:, 0] = reference[:, 1] + np.where(named, -1e-3, np.abs(reference[:, 0]) + 1)
+    candidate = reference.copy()
+    candidate[named == 1, 0] += 2e-3
+    targets = named if labelled else None
+    compare(precision, reference, reference, targets).check(100.0)
+    with pytest.raises(ParityError):
+        compare(precision, reference, candidate, targets).check(100.0)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_scores_must_be_near_where_any_loss_of_accuracy_is_allowed(precision):
+    named = np.arange(100) % 10
+    reference = scores_for(named)
+    good = compare(precision, reference, reference, named)
+    good.check(max_drop=100)
+    budget = BUDGETS[precision]
+    for change, message in (
+        (
+            {"max_difference": 1.01 * budget.difference * good.scale},
+            "scores may differ from Keras'",
+        ),
+        ({"error": 1.01 * budget.error}, "scores must follow Keras'"),
+    ):
+        with pytest.raises(ParityError, match=message):
+            dataclasses.replace(good, **change).check(max_drop=100)
+
+
+def test_a_class_that_the_file_no_longer_names_is_refused_among_others():
+    named = np.arange(1000) % 100  # ten images of each class
+    reference = scores_for(named, 100)
+    rows = np.flatnonzero(named == 7)
+    lost = compare("int8", *flipped(reference, rows, np.full(len(rows), 8)))
+    assert lost.weakest_class == {"class": 7, "comparisons": 10, "agreed": 0}
+    with pytest.raises(ParityError, match="at least 50% of the cases. Received: 0 of 10 for cla"):
+        dataclasses.replace(lost, max_difference=0.0, error=0.0).check()
+    half = compare("int8", *flipped(reference, rows[:5], np.full(5, 8)))
+    dataclasses.replace(half, max_difference=0.0, error=0.0).check()
+
+
+def test_ties_count_as_agreement():
+    zeros = np.zeros((4, 3))
+    noise = np.random.default_rng(0).normal(0, 1e-9, (4, 3))
+    assert compare("float32", zeros, zeros).agreement == 1
+    assert compare("float32", zeros + 1, zeros + 1 + noise).agreement == 1
+
+
+def test_tokens_are_counted_where_every_token_has_scores():
+    named = np.arange(60) % 10
+    rows = np.arange(9)
+    reference, candidate = flipped(scores_for(named), rows, (named[rows] + 1) % 10)
+    tokens = (3, 20, 10)  # images, tokens, classes
+    found = compare("int8", reference.reshape(tokens), candidate.reshape(tokens), np.arange(3))
+    assert (found.images, found.comparisons, found.agreement) == (3, 60, 0.85)
+    assert (found.accuracy, found.lost, found.informed) == (None, None, False)
+    message = "agree with Keras on 95.0% of 60 tokens of 3 images. Received: 85.0%"
+    with pytest.raises(ParityError, match=message):
+        found.check()
+    # One token of sixty: of three images it would be none.
+    with pytest.raises(ParityError, match="100.0% of 60 tokens of 3 images. Received: 98.3%"):
+        one = flipped(scores_for(named), rows[:1], (named[:1] + 1) % 10)
+        compare("float32", *(x.reshape(tokens) for x in one)).check()
+
+
+def test_zero_scores_have_no_cosine_of_one():
+    reference = np.array([[1.0, 2.0], [2.0, 1.0]])
+    assert compare("int8", reference, np.zeros((2, 2))).cosine == 0
+    assert compare("int8", np.array([[0.0, 0.0], [2.0, 1.0]]), reference).cosine == 0
+    # Both zero are equal, but have no direction: the other images tell.
+    both = np.array([[0.0, 0.0], [2.0, 1.0]])
+    assert compare("int8", both, both).cosine == pytest.approx(1)
+    assert compare("int8", np.zeros((2, 2)), np.zeros((2, 2))).cosine is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_that_are_not_finite_are_refused(bad):
+    found = SCORES.copy()
+    found[0, 0] = bad
+    assert compare("int8", SCORES, found).cosine <= 0
+    with pytest.raises(ParityError, match="not finite"):
+        compare("int8", SCORES, found).check()
+    with pytest.raises(ParityError, match="not finite"):
+        compare("int8", SCORES, found, np.array([2, 0])).check(max_drop=100)
+
+
+def test_scores_of_keras_that_prove_nothing_are_blamed_on_keras(rng):
+    with pytest.raises(ParityError, match="Keras' own scores are not finite"):
+        compare("float32", SCORES * np.nan, SCORES).check()
+    # They differ between classes, but are the same for all images.
+    same = np.repeat(SCORES[:1], 20, axis=0) + rng.normal(0, 1e-7, (20, 3))
+    for act in (lambda: check_reference(same), compare("float32", same, same).check):
+        with pytest.raises(ParityError, match="Keras' scores are the same for all images"):
+            act()
+    compare("float32", SCORES[:1], SCORES[:1]).check()  # one image differs from no other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("int-8", SCORES, SCORES), "precision must be one of float32, float16"),
+        (("int8", SCORES, SCORES[:1]), "Received: reference (2, 3), candidate (1, 3)"),
+        (("int8", SCORES[0], SCORES[0]), "expected scores (n, ..., classes) of the same inputs"),
+        (("int8", SCORES, SCORES, np.arange(3)), "expected 2 labels, integers. Received: int64"),
+        (("int8", SCORES, SCORES, np.array([0, 3])), "labels must lie in 0 to 2. Received: 0 to 3"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(arguments, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        compare(*arguments)
+
+
+def test_the_public_way_takes_names():
+    verdict = deploy.compare("int8", reference=SCORES, candidate=SCORES, targets=np.array([2, 0]))
+    verdict.check(max_drop=0.5)
+
+
+def test_a_verdict_is_plain_json_and_comes_back():
+    verdict = lost("int4", 1, 100)
+    values = json.loads(json.dumps(verdict.to_dict()))
+    assert Verdict.from_dict(values) == verdict
+    assert (values["max_drop"], values["lost"], values["gained"]) == (1.5, 1, 0)
+    assert values["drop"] == pytest.approx(1)
+    assert values["largest_drop"] == verdict.largest_drop > 4
+    assert values["images_needed"] == verdict.images_needed() > 100
+    assert lost("int4", 1, 100).to_dict(max_drop=0)["images_needed"] is None

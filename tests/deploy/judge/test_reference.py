@@ -1,0 +1,78 @@
+"""Keras' own scores are those of a CPU in full float32, whatever else the machine has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_vit._keras import keras
+from keras_vit.deploy.judge.reference import predict
+
+
+class Devices:
+    """A model that notes where each product was computed."""
+
+    def __init__(self):
+        self.found = []
+
+    def __call__(self, batch, training):
+        import tensorflow as tf
+
+        product = tf.linalg.matmul(batch, batch, transpose_b=True)
+        self.found.append(product.device)
+        return product
+
+
+def test_tensorflow_computes_on_the_cpu_though_another_device_is_first():
+    # A second CPU stands for the GPU: what is not placed otherwise is computed there.
+    script = f"""
+import tensorflow as tf
+cpus = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import numpy as np
+from test_reference import Devices
+from keras_vit.deploy.judge.reference import predict
+devices = Devices()
+with tf.device("CPU:1"):
+    devices(np.ones((2, 3), np.float32), training=False)
+    predict(devices, np.ones((40, 3), np.float32), batch_size=40)
+print(*devices.found)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split()[-2:]
+    assert first.endswith("CPU:1")
+    assert second.endswith("CPU:0")
+
+
+def test_scores_are_those_of_the_model():
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    images = np.random.default_rng(0).normal(0, 1, (70, 4)).astype(np.float32)
+    expected = images @ np.asarray(model.get_weights()[0])
+    np.testing.assert_allclose(predict(model, images), expected, atol=1e-5)
+
+
+@pytest.mark.once
+def test_jax_computes_on_the_cpu_in_the_highest_precision():
+    script = """
+import jax
+from keras_vit.deploy.judge.reference import full_precision
+assert jax.config.jax_default_matmul_precision is None
+with full_precision():
+    print(jax.config.jax_default_matmul_precision, jax.config.jax_default_device.platform)
+assert jax.config.jax_default_matmul_precision is None
+"""
+    pytest.importorskip("jax")
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["highest", "cpu"]

@@ -1,0 +1,281 @@
+"""A SavedModel for servers: what it says in a process that has TensorFlow and nothing of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit._errors import RefusedError
+from keras_vit._keras import keras
+from keras_vit.data.decoding import decode_image
+from keras_vit.deploy.serving import serving
+
+pytestmark = pytest.mark.once
+
+SIZE = (32, 64)
+HOW = keras_vit.Preprocessing(
+    *SIZE, 0.875, "bicubic", mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
+)
+LABELS = ("daisy", "rose", "tulip, Tulipa", "löwenzahn", "sunflower")
+FILES = {
+    "wide.jpg": ("RGB", (200, 90)),
+    "grey.png": ("L", (90, 50)),
+    "clear.png": ("RGBA", (64, 32)),
+}
+
+# Keras, Pillow and this library cannot be imported there.
+SERVER = """
+import sys
+for name in ("keras_vit", "keras", "tf_keras", "PIL"):
+    sys.modules[name] = None
+import numpy as np
+import tensorflow as tf
+
+folder, asked, answered, *files = sys.argv[1:]
+served = tf.saved_model.load(folder).signatures
+images = np.load(asked)
+contents = [open(file, "rb").read() for file in files]
+found = {
+    "one": served["serving_default"](images=tf.constant(images[:1])),
+    "three": served["serving_default"](images=tf.constant(images)),
+    "bytes": served["bytes"](image_bytes=tf.constant(contents)),
+    "a_file": served["bytes"](image_bytes=tf.constant(contents[:1])),
+    "no_file": served["bytes"](image_bytes=tf.constant([], tf.string)),
+}
+torn = [contents[0][:-900], b"", contents[0], b"no picture", contents[1][:200], contents[2]]
+found["torn"] = served["bytes"](image_bytes=tf.constant(torn))
+found["none_whole"] = served["bytes"](image_bytes=tf.constant([b"", b"text"]))
+arrays = {f"{n}/{k}": np.asarray(v) for n, outputs in found.items() for k, v in outputs.items()}
+np.savez(answered, **{k: v.astype("S") if v.dtype == object else v for k, v in arrays.items()})
+"""
+
+
+def trained(model):
+    """Weights that hide nothing: no zeros, and scores far apart."""
+    generator = np.random.default_rng(1)
+    for variable in model.weights:
+        noise = generator.normal(0, 0.1, tuple(variable.shape)).astype(np.float32)
+        variable.assign(np.asarray(variable) + noise)
+    return model
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A model, what is told about its SavedModel, pictures, and what a server answers."""
+    folder = tmp_path_factory.mktemp("serving")
+    keras.utils.set_random_seed(0)
+    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
+    model = trained(keras_vit.ViT(spec, 5, SIZE, preprocessing=HOW, labels=LABELS))
+    generator = np.random.default_rng(0)
+    for name, (mode, size) in FILES.items():
+        pixels = generator.integers(0, 256, (*size[::-1], len(mode))).astype(np.uint8)
+        Image.fromarray(pixels.squeeze(), mode).save(folder / name)
+    images = generator.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
+    np.save(folder / "asked.npy", images)
+    pictures = [decode_image(folder / name) for name in FILES]
+    told = serving.export_serving(model, folder / "served", pictures, 3, "test pictures")
+    paths = [folder / name for name in ("served", "asked.npy", "answered.npz", *FILES)]
+    subprocess.run([sys.executable, "-I", "-c", SERVER, *paths], check=True, timeout=120)
+    return (
+        model,
+        told,
+        (images, pictures),
+        dict(np.load(folder / "answered.npz")),
+        folder / "served",
+    )
+
+
+def scores_of(model, inputs):
+    logits = np.asarray(model(inputs), np.float64)
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return logits, powers / powers.sum(-1, keepdims=True)
+
+
+def test_images_of_any_number_get_keras_scores(exported):
+    model, _, (images, _), answered, _ = exported
+    inputs = (images - np.float32(HOW.mean)) / np.float32(HOW.scale)
+    logits, probabilities = scores_of(model, inputs)
+    for name, count in (("one", 1), ("three", 3)):
+        np.testing.assert_allclose(answered[f"{name}/logits"], logits[:count], atol=1e-5)
+        np.testing.assert_allclose(
+            answered[f"{name}/probabilities"], probabilities[:count], atol=1e-6
+        )
+
+
+def test_images_of_another_size_are_refused_and_not_taken_for_several(exported):
+    import tensorflow as tf
+
+    model, *_, folder = exported
+    classify = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    height, width = model.image_size
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\(n, {height}, {width}, 3\)"):
+        classify(images=tf.zeros((1, 2 * height, 2 * width, 3), tf.uint8))
+
+
+def test_files_of_different_sizes_get_the_scores_of_preprocess_and_keras(exported):
+    model, _, (_, pictures), answered, _ = exported
+    logits, _ = scores_of(model, keras_vit.preprocess(pictures, model))
+    np.testing.assert_allclose(answered["bytes/logits"], logits, atol=1e-5)
+    np.testing.assert_allclose(answered["a_file/logits"], logits[:1], atol=1e-5)
+    assert answered["no_file/scores"].shape == (0, 3)
+
+
+def test_the_best_classes_are_named(exported):
+    model, _, (_, pictures), answered, _ = exported
+    logits = model.predict(keras_vit.preprocess(pictures, model), verbose=0)
+    for i, expected in enumerate(keras_vit.decode_predictions(logits, model, top=3)):
+        labels = [label.decode() for label in answered["bytes/labels"][i]]
+        assert labels == [label for label, _ in expected]
+        assert labels == [LABELS[c] for c in answered["bytes/classes"][i]]
+        np.testing.assert_allclose(answered["bytes/scores"][i], [p for _, p in expected], atol=1e-6)
+
+
+def test_broken_files_are_marked_and_the_others_of_the_batch_classified(exported):
+    answered = exported[3]
+    torn = {key.removeprefix("torn/"): answered[key] for key in answered if "torn/" in key}
+    assert torn["valid"].tolist() == [False, False, True, False, False, True]
+    assert answered["bytes/valid"].all()
+    for name in torn.keys() - {"valid"}:
+        for i, whole in ((2, 0), (5, 2)):
+            expected = answered[f"bytes/{name}"][whole]
+            if torn[name].dtype.kind == "f":
+                np.testing.assert_allclose(torn[name][i], expected, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(torn[name][i], expected)
+    broken = ~torn["valid"]
+    assert all(np.isnan(torn[name][broken]).all() for name in ("logits", "probabilities", "scores"))
+    assert (torn["classes"][broken] == -1).all()
+    assert (torn["labels"][broken] == b"").all()
+    assert answered["none_whole/valid"].tolist() == [False, False]
+    assert np.isnan(answered["none_whole/logits"]).all()
+
+
+def test_it_says_what_it_is(exported):
+    model, told, _, _, folder = exported
+    assert json.loads((folder / "assets.extra" / "model.json").read_text()) == json.loads(
+        json.dumps(told)
+    )
+    assert keras_vit.ViTSpec.from_dict(told["spec"]) == model.spec
+    assert keras_vit.Preprocessing.from_dict(told["preprocessing"]) == HOW
+    assert told["signatures"]["bytes"]["inputs"] == {
+        "image_bytes": {"dtype": "string", "shape": [None]}
+    }
+    outputs = told["signatures"]["serving_default"]["outputs"]
+    assert outputs["probabilities"] == {"dtype": "float32", "shape": [None, 5]}
+    assert outputs["labels"] == {"dtype": "string", "shape": [None, 3]}
+    valid = {"valid": {"dtype": "bool", "shape": [None]}}
+    assert told["signatures"]["bytes"]["outputs"] == outputs | valid
+    parity = told["parity"]
+    assert (parity["images_from"], parity["images"], parity["pictures"]) == ("test pictures", 3, 3)
+    assert parity["max_difference"] < 1e-5 * parity["scale"]
+    labels = (folder / "assets.extra" / "labels.txt").read_text(encoding="utf-8")
+    assert labels.splitlines() == list(LABELS)
+
+
+RANKED = ("probabilities", "scores", "classes", "labels")
+KINDS = {
+    **{pooling: {"pooling": pooling} for pooling in ("gap", "map", "none")},
+    "stem": {"stem": keras_vit.ResNetStem((1, 1)), "patch_size": 1},
+}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "bit", "features"])
+def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
+    classes = 0 if kind == "features" else 5
+    if kind == "bit":
+        model = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), classes, SIZE, preprocessing=HOW)
+    else:
+        spec = dataclasses.replace(small_spec, **KINDS.get(kind, {}))
+        model = keras_vit.ViT(spec, classes, SIZE, preprocessing=HOW)
+    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
+    expected = np.asarray(trained(model)((images - np.float32(HOW.mean)) / np.float32(HOW.scale)))
+    found = serving.serving_module(model, top_k=9).classify(images)
+    assert found.keys() == ({"logits", *RANKED} if classes else {"features"})
+    atol = 1e-5 * np.abs(expected).max()
+    np.testing.assert_allclose(found["logits" if classes else "features"], expected, atol=atol)
+    if classes:  # of pooling "none", for each token
+        order = np.argsort(-expected, axis=-1)  # 5 classes are all there are of 9
+        np.testing.assert_array_equal(found["classes"], order)
+        np.testing.assert_array_equal(found["labels"], order.astype("S").astype(object))
+    if kind not in ("none", "features"):
+        return
+    file = io.BytesIO()
+    Image.fromarray(images[0]).save(file, "PNG")
+    found = serving.serving_module(model, top_k=9).classify_pictures([b"", file.getvalue()])
+    assert found.pop("valid").numpy().tolist() == [False, True]
+    scores = found["logits" if classes else "features"].numpy()
+    assert np.isnan(scores[0]).all()
+    (expected,) = np.asarray(model(keras_vit.preprocess(images[0], model)))
+    np.testing.assert_allclose(scores[1], expected, atol=atol)
+
+
+@pytest.fixture
+def tiny(small_spec):
+    return trained(keras_vit.ViT(dataclasses.replace(small_spec, depth=1), 1000, (16, 24)))
+
+
+def test_a_thousand_classes_without_names_are_imagenets(tiny, rng):
+    images = rng.integers(0, 256, (1, 16, 24, 3)).astype(np.uint8)
+    found = serving.serving_module(tiny, top_k=2).classify(images)
+    logits = tiny.predict(keras_vit.preprocess(images, tiny), verbose=0)
+    ((first, _), (second, _)) = keras_vit.decode_predictions(logits, top=2)[0]
+    assert [label.decode() for label in found["labels"].numpy()[0]] == [first, second]
+
+
+def heavier(parameters):
+    parameters["head/bias"] = parameters["head/bias"] * 1.01
+    return parameters
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong", "message"),
+    [
+        (
+            "inference_module",
+            lambda right, spec, parameters, *rest: right(spec, heavier(parameters), *rest),
+            "the float32 file's scores must follow",
+        ),
+        (
+            "read_valid_pictures",
+            lambda right, x, how: right(x, dataclasses.replace(how, interpolation="nearest")),
+            "must be Pillow's. Received: a difference of",
+        ),
+    ],
+)
+def test_what_differs_is_not_written(tiny, tmp_path, monkeypatch, part, wrong, message):
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "saved_model.pb").write_text("the old one")
+    right = getattr(serving, part)
+    monkeypatch.setattr(serving, part, lambda *arguments: wrong(right, *arguments))
+    with pytest.raises(RefusedError, match=message):
+        serving.export_serving(tiny, folder)
+    assert [path.name for path in tmp_path.rglob("*")] == ["served", "saved_model.pb"]
+    assert (folder / "saved_model.pb").read_text() == "the old one"
+
+
+def test_what_cannot_be_served_is_said_before_anything_is_written(tiny, tmp_path, rng):
+    foreign = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()])
+    with pytest.raises(UsageError, match="Received: Sequential; deploy.export_saved_model writes"):
+        serving.export_serving(foreign, tmp_path / "served")
+    with pytest.raises(UsageError, match="top_k must be a positive integer. Received: top_k=0"):
+        serving.export_serving(tiny, tmp_path / "served", top_k=0)
+    with pytest.raises(UsageError, match="there is no image to compare on"):
+        serving.export_serving(tiny, tmp_path / "served", [])
+    with pytest.raises(UsageError, match=r"must be uint8 .*Received: float64 \(4, 4, 3\)"):
+        serving.export_serving(tiny, tmp_path / "served", [rng.uniform(size=(4, 4, 3))])
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="is not empty and holds no SavedModel"):
+        serving.export_serving(tiny, tmp_path)
+    with pytest.raises(UsageError, match="thesis.txt is a file"):
+        serving.export_serving(tiny, tmp_path / "thesis.txt")
