@@ -1,4 +1,4 @@
-"""What the README promises: its programs run, its figures of size are the models'."""
+"""What README.md and docs/ promise: programs run, commands are read, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import augreg, find_weights, parameter_count
 from keras_vit.weights.download import cached_path
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+PROGRAMS = {
+    page: found
+    for page in PAGES
+    if (found := re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+}
 
 
 @pytest.fixture
@@ -48,30 +56,33 @@ def published(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_its_programs_run(published, image_folder, trained_run, monkeypatch, rng, capsys):
+@pytest.mark.parametrize("page", PROGRAMS)
+def test_programs_run(page, published, image_folder, trained_run, monkeypatch, rng):
     folder = published / "work"
     shutil.copytree(trained_run.path, folder / "runs" / "flowers")
     image_folder.rename(folder / "flower_photos")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "keras", keras)  # of the flavour under test
-    programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(programs) == 8
     names = {
         "images": rng.integers(0, 255, (8, 30, 20, 3)).astype(np.uint8),
         "labels": np.arange(8) % 5,
     }
-    exec("\n".join(programs), names)
-    assert {path.name for path in folder.iterdir()} == {
-        "flower_photos",
-        "model.tflite",
-        "out.npz",
-        "own.tflite",
-        "runs",
-        "timm",
-        "hub",
-    }
-    assert "weights from npz, official" in capsys.readouterr().out
-    assert names["model"].name == "ViT-S_16"
+    exec("\n".join(PROGRAMS[page]), names)
+    _CHECKS.get(page, lambda names, folder: None)(names, folder)
+
+
+# What the programs of a page leave behind.
+_CHECKS = {
+    "README.md": lambda names, folder: deploy.Runner(folder / "model.tflite"),
+    "docs/export.md": lambda names, folder: deploy.Runner(folder / "own.tflite"),
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page):
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / page).read_text())
+    assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if not name.endswith("-gap")])
