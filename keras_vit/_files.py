@@ -31,9 +31,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
         temporary = room / path.name
         yield temporary
         temporary.chmod(0o666 & ~_umask())
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -50,13 +50,13 @@ def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         for file in [*temporary.rglob("*"), temporary]:
-            _sync(file)
+            sync(file)
         if not path.exists():
             temporary.rename(path)
         elif not _exchange(temporary, path):
             path.rename(room / f"{path.name}.old")
             temporary.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
@@ -128,6 +128,15 @@ def full_disk(error: BaseException | None) -> str | None:
     return None
 
 
+def sync(path: Path) -> None:
+    """Waits until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def _room_beside(path: Path) -> Iterator[Path]:
     """Yields an empty hidden folder beside `path`, removed at the end.
@@ -164,14 +173,6 @@ def _lock(folder: Path, wait: bool) -> Iterator[bool]:
         except (ImportError, OSError):
             locked = False
         yield locked
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _exchange(first: Path, second: Path) -> bool:

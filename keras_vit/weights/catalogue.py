@@ -244,10 +244,10 @@ def _file(
 
 # Name, variant, resolution, classes, top-1.
 #
-# Google publishes no list of hashes. A sha256 is given where independent public copies of a file
-# agree on it, and their length is that of the published file: R50+ViT-B_16 (461,217,452 bytes) in
-# huggingface.co/ccf92/ViT_Classification_Model and in TransUNet's copies, ViT-B_16 fine-tuned
-# (347,502,902 bytes) there and in github.com/KevinG273/ViT.
+# Google publishes no list of hashes. A sha256 is given where independent public copies of the file
+# agree on it: R50+ViT-B_16 (461,217,452 bytes) in huggingface.co/ccf92/ViT_Classification_Model
+# and in the copies of TransUNet's users, ViT-B_16 at 384 px (347,502,902 bytes) there and in
+# github.com/KevinG273/ViT.
 _FILES = (
     _file("imagenet21k/ViT-B_8", "ViT-B_8", 224, 21843),
     _file("imagenet21k/ViT-B_16", "ViT-B_16", 224, 21843),

@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit.data import digits
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights
-from keras_vit.weights.download import cached_path
+from keras_vit.weights.cache import cached_path
 
 COMMAND = "train/predict.py"
 COUNT = 4

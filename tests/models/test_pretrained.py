@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights
-from keras_vit.weights.download import cached_path
+from keras_vit.weights.cache import cached_path
 
 
 @pytest.fixture

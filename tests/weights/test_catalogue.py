@@ -8,8 +8,8 @@ import pytest
 
 from keras_vit import UsageError
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec
+from keras_vit.weights.cache import cached_path
 from keras_vit.weights.catalogue import PUBLISHED, augreg_weights, find_weights, list_weights
-from keras_vit.weights.download import cached_path
 
 pytestmark = pytest.mark.once
 
