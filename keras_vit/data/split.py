@@ -36,8 +36,8 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     few = [f"{label!r} ({count})" for label, count in source.counts.items() if count < 2]
     if few:
         raise UsageError(
-            f"{source.name}: each class needs at least 2 readable images, one to train and one to "
-            f"hold out. Received: fewer in {listed(few)}."
+            f"{source.locator}: each class needs at least 2 readable images, one to train and one "
+            f"to hold out. Received: fewer in {listed(few)}."
         )
     held_out = []
     for target in range(len(source.labels)):

@@ -53,7 +53,7 @@ def evaluate(
     with _files.replacing_folder(run.path / "report") as folder:
         figures = {"format": 1, "images": len(held_out), **dataclasses.asdict(report)}
         _files.write_json(folder / "report.json", figures)
-        html = page.document(f"{run.spec['model']} on {Path(source.name).name}", sections)
+        html = page.document(f"{run.spec['model']} on {source.name}", sections)
         _files.write_text(folder / "index.html", html)
     return report, run.path / "report" / "index.html"
 

@@ -30,8 +30,8 @@ class RunWriter(keras.callbacks.Callback):
         """
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             raise RefusedError(
-                f"training diverged in epoch {epoch + 1}: the loss is {logs['loss']}; lower "
-                "--learning-rate. The run keeps the weights of the epoch before."
+                f"training diverged in epoch {epoch + 1}: the loss is {logs['loss']}; lower the "
+                "learning rate. The run keeps the weights of the epoch before."
             )
         record = {"epoch": epoch + 1, "step": int(self.model.optimizer.iterations)}
         record["seconds"] = round(time.monotonic() - self.started, 3)

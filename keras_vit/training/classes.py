@@ -33,5 +33,5 @@ def imbalance_warning(labels: Sequence[str], counts: Sequence[int]) -> str | Non
     return (
         f"the classes are strongly imbalanced: {labels[most]} has {counts[most]:,} images, "
         f"{labels[least]} {counts[least]:,}. A model may learn to ignore the rare classes; add "
-        "images of them, or train with --class-weights balanced."
+        "images of them, or train with balanced class weights."
     )

@@ -68,7 +68,7 @@ def train(
         UsageError: settings that do not go together, or a folder that holds something.
         KeyboardInterrupt: after the weights so far have been saved.
     """
-    check_settings(source.name, recipe, model_name, out, weights, overwrite, tensorboard)
+    check_settings(source.locator, recipe, model_name, out, weights, overwrite, tensorboard)
     extra = [keras.callbacks.TensorBoard(str(Path(out) / "tensorboard"))] if tensorboard else []
     split = split_source(source, recipe.held_out)
     keras.utils.set_random_seed(recipe.seed)
@@ -100,7 +100,7 @@ def check_settings(
     Published weights are downloaded.
 
     Args:
-        data: "digits", or the folder of the images.
+        data: what `open_source` takes.
         recipe, model_name, out, weights, overwrite, tensorboard: as `train` takes them.
 
     Raises:
@@ -124,7 +124,7 @@ def check_settings(
     to_steps(recipe.warmup, total_steps=1, **counts)
     runs.check_out(out, data, overwrite)
     if tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise ImportError("--tensorboard needs TensorBoard: pip install 'keras_vit[train]'")
+        raise ImportError("tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'")
     if weights is not None:
         check_weights(spec, name, recipe.image_size, weights)
 

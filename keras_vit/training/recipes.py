@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Literal
 
 from keras_vit._checks import not_negative, positive_integer, share
@@ -63,29 +64,66 @@ class Recipe:
             raise UsageError(f"seed must be below 2**32. Received: seed={self.seed}.")
 
 
-# Found by measuring: `make demo` prints what it reaches.
-DIGITS = Recipe(
-    image_size=32,
-    duration="40 epochs",
-    batch_size=128,
-    learning_rate=3e-3,
-    augment="shift",
-)
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A recipe with a name: a row of `PRESETS`."""
 
-# For a folder of a few thousand photographs and no pretrained weights: long, with much
-# distortion. Fine-tuning reaches far more wherever there are weights.
-SCRATCH = Recipe(augment="crop_flip", duration="100 epochs", learning_rate=1e-3, drop_path=0.1)
+    recipe: Recipe
+    """The settings."""
+    model: str = "ViT_Ti16"
+    """What to train where no model is chosen."""
+    data: str | None = None
+    """The source that it is meant for; None for all."""
+    weights: bool = False
+    """Whether it is meant for training that starts from weights."""
 
-# Table 4 of the paper, for data sets of the size of Pets and Flowers: 500 steps of batch 512 at
-# 384 pixels, SGD without decay. Learning rates to try: .001, .003, .01, .03.
-FINETUNE = Recipe(
-    image_size=384,
-    duration="500 steps",
-    batch_size=512,
-    optimizer="sgd",
-    learning_rate=0.01,
-    warmup="100 steps",
-    weight_decay=0.0,
-)
 
-RECIPES: dict[str, Recipe] = {"digits": DIGITS, "scratch": SCRATCH, "finetune": FINETUNE}
+# A row here is all that a new recipe needs. `default_recipe` takes the first row that fits.
+PRESETS: dict[str, Preset] = {
+    # Found by measuring: `make demo` prints what it reaches.
+    "digits": Preset(
+        Recipe(
+            image_size=32,
+            duration="40 epochs",
+            batch_size=128,
+            learning_rate=3e-3,
+            augment="shift",
+        ),
+        model="ViT_Pico4",
+        data="digits",
+    ),
+    # Table 4 of the paper, for data sets of the size of Pets and Flowers: 500 steps of batch 512
+    # at 384 pixels, SGD without decay. Learning rates to try: .001, .003, .01, .03.
+    "finetune": Preset(
+        Recipe(
+            image_size=384,
+            duration="500 steps",
+            batch_size=512,
+            optimizer="sgd",
+            learning_rate=0.01,
+            warmup="100 steps",
+            weight_decay=0.0,
+        ),
+        weights=True,
+    ),
+    # For a folder of a few thousand photographs and no pretrained weights: long, with much
+    # distortion. Fine-tuning reaches far more wherever there are weights.
+    "scratch": Preset(
+        Recipe(augment="crop_flip", duration="100 epochs", learning_rate=1e-3, drop_path=0.1)
+    ),
+}
+RECIPES: dict[str, Recipe] = {name: preset.recipe for name, preset in PRESETS.items()}
+
+
+def default_recipe(data: str | os.PathLike, weights: str | os.PathLike | None = None) -> str:
+    """The name of the recipe for these images and weights where none is chosen.
+
+    Args:
+        data: what `open_source` takes.
+        weights: what training starts from; None for fresh weights.
+    """
+    return next(
+        name
+        for name, preset in PRESETS.items()
+        if preset.data in (None, str(data)) and (weights is not None or not preset.weights)
+    )

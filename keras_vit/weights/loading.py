@@ -150,6 +150,6 @@ def _check_finite(checkpoint: Checkpoint, places: dict[str, Place]) -> None:
     if bad:
         raise UsageError(
             f"{checkpoint.path} holds {sum(bad.values()):,} NaN or infinite values in {len(bad)} "
-            f"arrays, the first in {display(next(iter(bad)))}; allow_nonfinite=True takes them "
-            "(--allow-nonfinite in commands)."
+            f"arrays, the first in {display(next(iter(bad)))}; set allow_nonfinite "
+            "to load them anyway."
         )

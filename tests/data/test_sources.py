@@ -209,7 +209,8 @@ def test_pictures_may_lie_deeper_in_a_class(image_folder):
 def test_a_folder_of_the_users_called_digits_is_a_folder(image_folder, monkeypatch):
     own = image_folder.rename(image_folder.with_name("digits"))
     monkeypatch.chdir(own.parent)
-    assert open_source("./digits").name == str(own)
+    source = open_source("./digits")
+    assert (source.name, source.locator) == ("digits", str(own))
     assert len(open_source("digits")) == 1797
 
 

@@ -21,7 +21,7 @@ from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import keras
 from keras_vit.data import Source, load, open_source, split_source, training_batches
 from keras_vit.specs import VARIANTS
-from keras_vit.training import RECIPES, Recipe, fit, train
+from keras_vit.training import PRESETS, RECIPES, Preset, Recipe, default_recipe, fit, train
 from keras_vit.training.callbacks import StopAfter
 from keras_vit.training.durations import to_steps
 from keras_vit.training.optimisers import optimizer, schedule
@@ -103,7 +103,7 @@ def test_the_gradient_is_clipped_by_its_global_norm(small_spec):
 
 
 def test_sgd_refuses_adamws_decay(small_spec):
-    with pytest.raises(UsageError, match="with sgd pass --weight-decay 0"):
+    with pytest.raises(UsageError, match="with optimizer='sgd' set it to 0"):
         optimizer(
             dataclasses.replace(TINY, optimizer="sgd"), keras_vit.ViT(small_spec, 2, 16), 9, 1
         )
@@ -123,6 +123,35 @@ def test_sgd_refuses_adamws_decay(small_spec):
 def test_recipes_refuse(change):
     with pytest.raises(UsageError, match=next(iter(change))):
         Recipe(**change)
+
+
+@pytest.mark.parametrize(
+    ("data", "weights", "name"),
+    [
+        ("digits", None, "digits"),
+        ("digits", "augreg", "digits"),
+        ("flower_photos", None, "scratch"),
+        ("flower_photos", "augreg", "finetune"),
+        ("./digits", None, "scratch"),
+    ],
+)
+def test_data_and_weights_choose_the_recipe(data, weights, name):
+    assert default_recipe(data, weights) == name
+
+
+def test_a_recipe_is_added_by_a_row(monkeypatch):
+    row = Preset(Recipe(duration="7 steps"), model="ViT_S16", data="stripes")
+    monkeypatch.setattr("keras_vit.training.recipes.PRESETS", {"stripes": row, **PRESETS})
+    assert default_recipe("stripes") == default_recipe("stripes", "augreg") == "stripes"
+    assert default_recipe("digits") == "digits"
+
+
+def test_every_recipe_trains_a_model_of_the_table():
+    assert [keras_vit.specs.find_variant(preset.model) for preset in PRESETS.values()] == [
+        "ViT-Pico_4",
+        "ViT-Ti_16",
+        "ViT-Ti_16",
+    ]
 
 
 def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
@@ -221,7 +250,7 @@ def imbalanced(counts, colours=((200, 30, 30), (30, 200, 30), (30, 30, 200))):
     """Images of one colour a class, in memory: `counts[i]` of class i."""
     targets = np.repeat(np.arange(len(counts)), counts)
     return Source(
-        name="digits",  # in memory, as those
+        name="colours",
         labels=tuple("abc"[: len(counts)]),
         ids=tuple(f"{target}/{i}" for i, target in enumerate(targets)),
         targets=targets,
@@ -276,7 +305,7 @@ def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
 def test_strong_imbalance_is_told_with_a_way_out():
     warning = training.imbalance_warning(("common", "rare"), (1200, 120))
     assert "common has 1,200 images, rare 120" in warning
-    assert warning.endswith("--class-weights balanced.")
+    assert warning.endswith("train with balanced class weights.")
     assert training.imbalance_warning(("common", "rare"), (1199, 120)) is None
 
 
