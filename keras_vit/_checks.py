@@ -63,7 +63,7 @@ def not_negative(field: str, value: Any) -> int | float:
     return found
 
 
-def share(field: str, value: Any) -> int | float:
+def fraction(field: str, value: Any) -> int | float:
     """A number in [0, 1)."""
     found = number(field, value)
     if not 0 <= found < 1:

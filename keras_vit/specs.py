@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Set
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from keras_vit._checks import choice, integer, number, positive_integer, share
+from keras_vit._checks import choice, fraction, integer, number, positive_integer
 from keras_vit._errors import UsageError, did_you_mean, nearest, squeeze
 
 Pooling = Literal["token", "gap", "map", "none"]
@@ -182,7 +182,7 @@ class ViTSpec:
         ):
             choice(field, getattr(self, field), get_args(choices))
         for field in ("dropout", "attention_dropout", "drop_path"):
-            _set(self, field, share(field, getattr(self, field)))
+            _set(self, field, fraction(field, getattr(self, field)))
         _set(self, "layer_norm_eps", number("layer_norm_eps", self.layer_norm_eps))
         if not self.layer_norm_eps > 0:
             raise UsageError(
@@ -355,6 +355,11 @@ class Preprocessing:
             _set(self, field, _per_channel(field, getattr(self, field)))
         if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) <= 0:
             raise UsageError(f"scale must be positive. Received: scale={self.scale!r}.")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return self.height, self.width
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""

@@ -21,17 +21,17 @@ _BIT_DEPTH = 24  # where it stands in a PNG
 
 
 @tf.autograph.experimental.do_not_convert
-def preprocess_tensor(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+def preprocess_tensor(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """`keras_vit.preprocess` of a tensor inside a graph, as in `ds.map`: the same bits.
 
     Args:
         images: pixels from 0 to 255 of any numeric type, (n, height, width, channels), or one
             image (height, width, channels) or (height, width), with 1, 3 or 4 channels; only the
             channels must be known. Or whole JPEG and PNG files: strings (n,) or ().
-        how: size and scale.
+        preprocessing: size and scale.
 
     Returns:
-        float32 (n, how.height, how.width, 3), or (how.height, how.width, 3) for one image.
+        float32 (n, *preprocessing.size, 3), or (*preprocessing.size, 3) for one image.
 
     Raises:
         UsageError: the tensor is none of these.
@@ -41,18 +41,18 @@ def preprocess_tensor(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
     rank = images.shape.rank
     if images.dtype == tf.string and rank in (0, 1):
         is_one = rank == 0
-        pixels = read_pictures(images[None] if is_one else images, how)
+        pixels = read_pictures(images[None] if is_one else images, preprocessing)
     else:
         pixels = _rgb(images)
         is_one = pixels.shape.rank == 3
-        pixels = resize(pixels[None] if is_one else pixels, how)
-    mean, scale = (tf.constant(value, tf.float32) for value in (how.mean, how.scale))
+        pixels = resize(pixels[None] if is_one else pixels, preprocessing)
+    centred = tf.cast(pixels, tf.float32) - tf.constant(preprocessing.mean, tf.float32)
     # As in `_quotient`: `/` would become a product.
-    inputs = tf.math.divide_no_nan(tf.cast(pixels, tf.float32) - mean, scale)
+    inputs = tf.math.divide_no_nan(centred, tf.constant(preprocessing.scale, tf.float32))
     return inputs[0] if is_one else inputs
 
 
-def preprocess_files(contents: tf.Tensor, how: Preprocessing) -> np.ndarray:
+def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.ndarray:
     """`preprocess_tensor` of an eager tensor of strings: () or (n,) to (n, height, width, 3).
 
     Raises:
@@ -60,10 +60,10 @@ def preprocess_files(contents: tf.Tensor, how: Preprocessing) -> np.ndarray:
     """
     if contents.shape.rank > 1:
         raise UsageError(f"expected strings () or (n,). Received: string {contents.shape}.")
-    inputs = np.zeros((tf.size(contents), how.height, how.width, 3), np.float32)
+    inputs = np.zeros((tf.size(contents), *preprocessing.size, 3), np.float32)
     for i, content in enumerate(tf.reshape(contents, (-1,))):
         try:
-            inputs[i] = preprocess_tensor(content, how)
+            inputs[i] = preprocess_tensor(content, preprocessing)
         except tf.errors.InvalidArgumentError:
             start = content.numpy()[:16]
             raise UsageError(
@@ -73,50 +73,54 @@ def preprocess_files(contents: tf.Tensor, how: Preprocessing) -> np.ndarray:
     return inputs
 
 
-def read_pictures(contents: tf.Tensor, how: Preprocessing) -> tf.Tensor:
-    """Encoded pictures (n,), each of any size and mode, to uint8 (n, how.height, how.width, 3).
+def read_pictures(contents: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """Encoded pictures (n,), each of any size and mode, to uint8 (n, *preprocessing.size, 3).
 
     Where one is no whole JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
     """
-    shape = tf.TensorSpec((how.height, how.width, 3), tf.uint8)
+    shape = tf.TensorSpec((*preprocessing.size, 3), tf.uint8)
     # On the CPU even where the model is on a GPU: the way there and back costs more than the work.
     with tf.device("CPU:0"):
-        return tf.map_fn(lambda x: read_picture(x, how), contents, fn_output_signature=shape)
+        return tf.map_fn(
+            lambda x: read_picture(x, preprocessing), contents, fn_output_signature=shape
+        )
 
 
-def read_valid_pictures(contents: tf.Tensor, how: Preprocessing) -> tuple[tf.Tensor, tf.Tensor]:
+def read_valid_pictures(
+    contents: tf.Tensor, preprocessing: Preprocessing
+) -> tuple[tf.Tensor, tf.Tensor]:
     """As `read_pictures`, but broken files become zeros: also says which are whole, bool (n,)."""
     with tf.device("CPU:0"):
         count = tf.size(contents, tf.int64)
-        places, pictures = _whole(contents, how).batch(count + 1).get_single_element()
-        places, shape = places[:, None], (count + 1, how.height, how.width, 3)
+        places, pictures = _whole(contents, preprocessing).batch(count + 1).get_single_element()
+        places, shape = places[:, None], (count + 1, *preprocessing.size, 3)
         valid = tf.scatter_nd(places, tf.fill((tf.size(places),), True), (count + 1,))
         return tf.scatter_nd(places, pictures, shape)[:count], valid[:count]
 
 
-def _whole(contents, how: Preprocessing):
+def _whole(contents, preprocessing: Preprocessing):
     """A data set of places in `contents` and what is read there, and one more so that it has one.
 
     A graph cannot catch errors, but a data set can leave out the elements that raise them.
     """
     count = tf.size(contents, tf.int64)
-    one_more = (count, tf.zeros((how.height, how.width, 3), tf.uint8))
+    one_more = (count, tf.zeros((*preprocessing.size, 3), tf.uint8))
     options = tf.data.Options()  # a pipeline of a few elements is not worth optimising
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     return (
         tf.data.Dataset.from_tensor_slices(contents)
         .enumerate()
-        .map(lambda i, x: (i, read_picture(x, how)), num_parallel_calls=tf.data.AUTOTUNE)
+        .map(lambda i, x: (i, read_picture(x, preprocessing)), num_parallel_calls=tf.data.AUTOTUNE)
         .ignore_errors()
         .concatenate(tf.data.Dataset.from_tensors(one_more))
         .with_options(options)
     )
 
 
-def read_picture(content: tf.Tensor, how: Preprocessing) -> tf.Tensor:
-    """One encoded JPEG or PNG, a string, to uint8 (how.height, how.width, 3)."""
-    return resize(decode(content)[None], how)[0]
+def read_picture(content: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """One encoded JPEG or PNG, a string, to uint8 (*preprocessing.size, 3)."""
+    return resize(decode(content)[None], preprocessing)[0]
 
 
 def decode(content: tf.Tensor) -> tf.Tensor:
@@ -128,27 +132,28 @@ def decode(content: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))
 
 
-def resize(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """Crops and resizes uint8 (n, height, width, 3), to the last bit as `preprocessing.resize`.
 
     The width comes first there, too.
     """
-    if how.crop is None and images.shape[1:3] == (how.height, how.width):
+    new_height, new_width = preprocessing.size
+    if preprocessing.crop is None and images.shape[1:3] == preprocessing.size:
         return images
     count, height, width = tf.unstack(tf.shape(images)[:3])
-    rows, columns = _box(height, width, how)
-    if how.interpolation == "nearest":
-        images = tf.gather(images, _nearest(*columns, how.width), axis=2)
-        return tf.gather(images, _nearest(*rows, how.height), axis=1)
-    cubic = how.interpolation == "bicubic"
+    rows, columns = _box(height, width, preprocessing)
+    if preprocessing.interpolation == "nearest":
+        images = tf.gather(images, _nearest(*columns, new_width), axis=2)
+        return tf.gather(images, _nearest(*rows, new_height), axis=1)
+    cubic = preprocessing.interpolation == "bicubic"
     # What shrinks is the first axis, so that whole lines are added up.
     lines = tf.reshape(tf.transpose(images, (2, 0, 1, 3)), (width, count * height * 3))
-    lines = _resample(lines, *_taps(width, *columns, how.width, cubic))
-    lines = tf.reshape(lines, (how.width, count, height, 3))
-    lines = tf.reshape(tf.transpose(lines, (2, 1, 0, 3)), (height, count * how.width * 3))
-    lines = _resample(lines, *_taps(height, *rows, how.height, cubic))
-    lines = tf.reshape(lines, (how.height, count, how.width, 3))
-    return tf.transpose(lines, (1, 0, 2, 3))  # (n, how.height, how.width, 3)
+    lines = _resample(lines, *_taps(width, *columns, new_width, cubic))
+    lines = tf.reshape(lines, (new_width, count, height, 3))
+    lines = tf.reshape(tf.transpose(lines, (2, 1, 0, 3)), (height, count * new_width * 3))
+    lines = _resample(lines, *_taps(height, *rows, new_height, cubic))
+    lines = tf.reshape(lines, (new_height, count, new_width, 3))
+    return tf.transpose(lines, (1, 0, 2, 3))  # (n, new_height, new_width, 3)
 
 
 def _rgb(images):
@@ -250,13 +255,16 @@ def _orientation(content):
     return tf.where((found >= 1) & (found <= 8), found, 1)
 
 
-def _box(height, width, how: Preprocessing):
+def _box(height, width, preprocessing: Preprocessing):
     """What is cut out, ((top, bottom), (left, right)), in the float32 that Pillow keeps it in."""
-    if how.crop is None:
+    if preprocessing.crop is None:
         return [(tf.zeros(()), tf.cast(side, tf.float32)) for side in (height, width)]
-    unit = how.crop * tf.minimum(_quotient(width, how.width), _quotient(height, how.height))
+    new_height, new_width = preprocessing.size
+    unit = preprocessing.crop * tf.minimum(
+        _quotient(width, new_width), _quotient(height, new_height)
+    )
     height, width = tf.cast(height, tf.float64), tf.cast(width, tf.float64)
-    lengths = (height, unit * how.height), (width, unit * how.width)
+    lengths = (height, unit * new_height), (width, unit * new_width)
     starts = [((side - length) / 2, length) for side, length in lengths]
     # Rounding may put the edge of a whole side just outside.
     edges = [(tf.maximum(start, 0), start + length) for start, length in starts]

@@ -200,9 +200,11 @@ def _fit(
     import tensorflow as tf
 
     total, epoch = steps
-    how, size = model.preprocessing, recipe.batch_size
-    training = training_batches(source, split.train, how, size, total, recipe.augment, recipe.seed)
-    held_out = evaluation_batches(source, split.held_out, how, size)
+    size = recipe.batch_size
+    training = training_batches(
+        source, split.train, model.preprocessing, size, total, recipe.augment, recipe.seed
+    )
+    held_out = evaluation_batches(source, split.held_out, model.preprocessing, size)
     weights = None
     if recipe.class_weights == "balanced":
         weights = balanced_weights(source.targets[split.train], len(source.labels))

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Literal
 
-from keras_vit._checks import not_negative, positive_integer, share
+from keras_vit._checks import fraction, not_negative, positive_integer
 from keras_vit._errors import UsageError
 
 
@@ -57,9 +57,9 @@ class Recipe:
         for field in ("learning_rate", "weight_decay", "clip_norm", "seed"):
             not_negative(field, getattr(self, field))
         for field in ("label_smoothing", "drop_path", "held_out", "momentum"):
-            share(field, getattr(self, field))
+            fraction(field, getattr(self, field))
         if self.dropout is not None:
-            share("dropout", self.dropout)
+            fraction("dropout", self.dropout)
         if self.seed >= 2**32:
             raise UsageError(f"seed must be below 2**32. Received: seed={self.seed}.")
 

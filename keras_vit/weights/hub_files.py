@@ -71,18 +71,18 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
         "label2id": {label: i for i, label in enumerate(labels)},
     }
     files = {"config.json": config}
-    how = model.preprocessing
-    if how.crop is None:
+    preprocessing = model.preprocessing
+    if preprocessing.crop is None:
         files["preprocessor_config.json"] = {
             "image_processor_type": "ViTImageProcessor",
             "do_resize": True,
             "size": {"height": height, "width": width},
-            "resample": _PIL_CODES[how.interpolation],
+            "resample": _PIL_CODES[preprocessing.interpolation],
             "do_rescale": True,
             "rescale_factor": 1 / 255,
             "do_normalize": True,
-            "image_mean": _channels(how.mean),
-            "image_std": _channels(how.scale),
+            "image_mean": _channels(preprocessing.mean),
+            "image_std": _channels(preprocessing.scale),
         }
     return files
 
@@ -107,14 +107,14 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
     return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
 
 
-def _timm_preprocessing(how: Preprocessing) -> dict[str, Any]:
+def _timm_preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
     return {
-        "input_size": [3, how.height, how.width],
-        "interpolation": how.interpolation,
-        "crop_pct": how.crop or 1.0,
-        "crop_mode": "squash" if how.crop is None else "center",
-        "mean": _channels(how.mean),
-        "std": _channels(how.scale),
+        "input_size": [3, preprocessing.height, preprocessing.width],
+        "interpolation": preprocessing.interpolation,
+        "crop_pct": preprocessing.crop or 1.0,
+        "crop_mode": "squash" if preprocessing.crop is None else "center",
+        "mean": _channels(preprocessing.mean),
+        "std": _channels(preprocessing.scale),
     }
 
 

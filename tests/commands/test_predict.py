@@ -127,7 +127,7 @@ def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, ex
     assert "gives features and no classes; export it with --output logits" in error
     code, _, error = invoke(COMMAND, "--run", "logits/float32", pictures, cwd=tmp_path)
     assert code == 2
-    assert "expected a run folder. Received: a bundle" in error
+    assert "expected a run folder. Received: an exported bundle" in error
 
 
 def test_published_weights_name_imagenets_classes(invoke, pictures, monkeypatch, tmp_path):

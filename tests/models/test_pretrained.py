@@ -117,6 +117,21 @@ def test_names_of_the_catalogue_come_from_the_cache(tiny, tmp_path, monkeypatch)
         keras_vit.ViT_S16(weights="augreg")
 
 
+def test_the_hash_of_published_weights_is_checked(monkeypatch):
+    asked = []
+
+    def fetch(url, sha256):
+        asked.append((url.rpartition("/")[2], sha256))
+        raise keras_vit.UsageError("no network here")
+
+    monkeypatch.setattr("keras_vit.models.pretrained.fetch", fetch)
+    for model, weights in (("ViT-B_16", "imagenet21k+imagenet2012"), ("ViT-B_16", "imagenet21k")):
+        with pytest.raises(keras_vit.UsageError, match="no network here"):
+            keras_vit.create_model(model, weights=weights)
+    pinned = find_weights("ViT-B_16", "imagenet21k+imagenet2012").sha256
+    assert asked == [("ViT-B_16.npz", pinned), ("ViT-B_16.npz", None)]
+
+
 def test_published_imagenet_weights_bring_their_labels(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     small = dataclasses.replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 
 import pytest
@@ -189,6 +190,12 @@ def test_every_entry_belongs_to_a_variant_as_it_is():
         assert entry.pooling == ("gap" if isinstance(spec, ResNetSpec) else spec.pooling)
         assert entry.licence == "Apache-2.0"
         assert entry.top1 is None or (entry.num_classes == 1000 and 75 < entry.top1 < 90)
+
+
+def test_pinned_hashes_are_sha256_and_each_is_of_one_file():
+    pinned = [entry.sha256 for entry in PUBLISHED if entry.sha256]
+    assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in pinned)
+    assert len(pinned) == len(set(pinned)) == 2
 
 
 def test_every_published_variant_has_one_default_a_directory():

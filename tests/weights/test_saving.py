@@ -151,7 +151,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, name):
     def full(path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_files, "_sync", full)
+    monkeypatch.setattr(_files, "sync", full)
     with pytest.raises(OSError, match="No space left"):
         keras_vit.save_weights(build(dataclasses.replace(VIT, depth=1)), tmp_path / name)
     assert (tmp_path / name).read_bytes() == before
