@@ -1,7 +1,7 @@
 """The run folder: what training writes and everything else reads.
 
 spec.json, weights.npz, labels.txt, recipe.json, split.json, metrics.jsonl, report/. Each file is
-replaced whole; a folder is loadable from the moment training starts.
+replaced as a whole; a folder can be loaded from the moment training starts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Run:
             data: their present folder, if they were moved.
 
         Raises:
-            UsageError: they are gone, or their classes are no longer the run's.
+            UsageError: they are gone, or their classes are not the run's.
         """
         data = self.recipe["data"] if data is None else data
         folder = source_folder(data)
@@ -218,7 +218,7 @@ def open_run(path: str | os.PathLike) -> Run:
     """Opens a run folder; the model itself is read later.
 
     Raises:
-        UsageError: the folder or one of its files is missing, or is of a newer format.
+        UsageError: the folder or one of its files is missing or has a newer format.
     """
     path = Path(path)
     if path.is_file():

@@ -133,8 +133,8 @@ class ViTSpec:
         num_heads: attention heads in each block; divides `hidden_dim`.
         mlp_dim: width of the MLP's hidden layer.
         pooling: what the head reads. "token": the class token. "gap": the mean of all tokens
-            (there is no class token). "map": multihead attention pooling (none either; Zhai et
-            al. 2022, big_vision). "none": every token, the class token included.
+            (there is no class token). "map": multihead attention pooling (no class token either;
+            Zhai et al. 2022, big_vision). "none": every token, the class token included.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
         position_embedding: "learned", one vector a position; "learned2d", one vector a row and
@@ -376,7 +376,7 @@ def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
     """(height, width) from one number or two; arrays of NumPy are taken too.
 
     Raises:
-        UsageError: it is neither, or they are no positive integers.
+        UsageError: it is neither, or they are not positive integers.
     """
     given = image_size.tolist() if hasattr(image_size, "tolist") else image_size
     has_order = isinstance(given, Iterable) and not isinstance(given, (bytes, Set))
@@ -408,7 +408,7 @@ def find_variant(name: str) -> str:
 
 
 def from_fields(cls: type, fields: dict[str, Any]) -> Any:
-    """A frozen dataclass from JSON fields, strictly: no field missing, none unknown."""
+    """A frozen dataclass from JSON fields; a missing or unknown field is an error."""
     known = {f.name: f for f in dataclasses.fields(cls)}
     unknown = sorted(set(fields) - set(known))
     missing = sorted(

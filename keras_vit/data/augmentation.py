@@ -1,7 +1,8 @@
-"""Training's random distortions: (image, preprocessing, generator) to an image of the model's size.
+"""Random distortions for training, each a function (image, preprocessing, generator).
 
-Each draws only from the generator it is given, so that an example's distortion depends on the
-seed and the example's place in training, never on threads.
+They return an image of the model's size.
+Each uses only the generator that it is given, so that the distortion of an example depends on the
+seed and on its place in training, never on threads.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ def shift(
 ) -> Image.Image:
     """A random affine map: shifts by 12%, turns by 10 degrees, zooms by 10%; never a flip.
 
-    For pictures with a right way round, such as digits. The border continues as black.
+    For pictures that must not be mirrored, such as digits. Pixels from outside are black.
     """
     angle = math.radians(rng.uniform(-10, 10))
     zoom = rng.uniform(0.9, 1.1)
     right, down = rng.uniform(-0.12, 0.12, 2)
     width, height = image.size
-    # Output pixel (x, y) reads input (a x + b y + c, d x + e y + f), about both centres.
+    # Output pixel (x, y) reads input (a x + b y + c, d x + e y + f), relative to both centres.
     scale_x, scale_y = width / preprocessing.width, height / preprocessing.height
     cos, sin = math.cos(angle) / zoom, math.sin(angle) / zoom
     a, b, d, e = cos * scale_x, -sin * scale_y, sin * scale_x, cos * scale_y

@@ -34,9 +34,9 @@ def preprocess(images: Any, model: Any) -> Any:
             - arrays or tensors of any library: (height, width), grey, or (height, width, channels)
               with 1, 3 or 4 channels; alpha is laid over white.
             Or a batch (n, height, width, channels). Pixels are numbers from 0 to 255 of any type;
-            floats are rounded, as `image_dataset_from_directory` resizes to fractions. Floats of
-            which none is above 1 are taken for a nearly black picture if all are whole numbers,
-            and refused as pixels in [0, 1] if not.
+            floats are rounded, because `image_dataset_from_directory` resizes to fractions.
+            Floats up to 1 are taken for a nearly black picture if all are whole numbers; otherwise
+            they are refused as pixels in [0, 1].
             Or a TensorFlow tensor of strings, one or (n,): the contents of JPEG and PNG files, as
             `tf.io.read_file` reads them.
             Or a tensor of a TensorFlow graph, as in `ds.map(lambda x, y: (preprocess(x, model),
@@ -44,8 +44,8 @@ def preprocess(images: Any, model: Any) -> Any:
         model: a `keras_vit` model, or a `Preprocessing`.
 
     Returns:
-        float32 (n, model height, model width, 3); n = 1 for one image. Of a graph's tensor a
-        tensor with the same bits, for one image without n, so that the data set can be batched.
+        float32 (n, model height, model width, 3); n = 1 for one image. For a graph's tensor, a
+        tensor with the same bits; one image then has no n, so that the data set can be batched.
 
     Raises:
         UsageError: an image is none of these, its pixels are not from 0 to 255 or seem to lie

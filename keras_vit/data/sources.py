@@ -32,7 +32,7 @@ class Source:
         ids: a stable name for each example.
         targets: each example's class, int64 (n,).
         image: the image at an index, uint8 (height, width, 3); called from many threads.
-        skipped: what was left out, each with the reason; `skipped_summary` puts it in few lines.
+        skipped: the files that were left out, each with the reason; see `skipped_summary`.
         locator: what `open_source` takes to open it again: a name in `SOURCES`, or a folder's
             absolute path. Default: the name.
     """
@@ -103,8 +103,8 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
     """A folder with one subfolder a class, each with pictures of any size and mode.
 
     Classes are the subfolders in alphabetical order; pictures may lie in subfolders of these.
-    JPEG, PNG, WebP, GIF, BMP and TIFF are read, told by their content. Every picture is decoded
-    once to find the corrupt ones; all files that are left out are in `skipped`.
+    JPEG, PNG, WebP, GIF, BMP and TIFF are read, recognised by their content. Every picture is
+    decoded once to find the corrupt ones; `skipped` has all files that are left out.
 
     Args:
         path: the folder.
@@ -143,5 +143,5 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
 
 
 def skipped_summary(source: Source) -> list[str]:
-    """What was left out of a source, by reason and class: few lines, however many files."""
+    """The files that a source left out, by reason and class, in a few lines."""
     return folders.summary(source.skipped, len(source))

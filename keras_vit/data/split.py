@@ -25,8 +25,8 @@ class Split:
 def split_source(source: Source, fraction: float = 0.2) -> Split:
     """Holds out `fraction` of each class, at least one image of it and never all.
 
-    The rule reads each example's id (its path in the folder) and nothing else: pictures that are
-    added later leave most of the split as it was.
+    The rule depends only on each example's id (its path in the folder): adding pictures later
+    leaves most of the split unchanged.
 
     Raises:
         UsageError: a class has fewer than two images, or the fraction is not in (0, 1).

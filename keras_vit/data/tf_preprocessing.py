@@ -1,8 +1,8 @@
-"""The twin of `decoding.py` and `preprocessing.py` in TensorFlow operations alone.
+"""`decoding.py` and `preprocessing.py` once more, in TensorFlow operations only.
 
 For `tf.data` pipelines, and for servers that have neither Pillow nor this library. The arithmetic
-is Pillow's own, integers with 22 bits behind the point, so that the pixels are the same to the last
-digit. Of files it reads JPEG and PNG.
+is Pillow's own, integers with 22 fractional bits, so that every pixel is the same. It reads JPEG
+and PNG files.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from keras_vit._errors import UsageError
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
-# Markers of a JPEG, with what its EXIF block begins, and the tag that says how the camera was held.
+# Markers of a JPEG, the start of its EXIF block, and the tag for the camera's orientation.
 _APP1, _START_OF_SCAN, _FILLING = 0xFFE1, 0xFFDA, 0xFFFF
 _EXIF, _LITTLE_ENDIAN, _ORIENTATION = 0x45786966, 0x4949, 0x0112
-_BIT_DEPTH = 24  # where it stands in a PNG
+_BIT_DEPTH = 24  # its position in a PNG
 
 
 @tf.autograph.experimental.do_not_convert
@@ -56,7 +56,7 @@ def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.nd
     """`preprocess_tensor` of an eager tensor of strings: () or (n,) to (n, height, width, 3).
 
     Raises:
-        UsageError: one is no whole JPEG or PNG, or the tensor has another shape.
+        UsageError: one is not a complete JPEG or PNG, or the tensor has another shape.
     """
     if contents.shape.rank > 1:
         raise UsageError(f"expected strings () or (n,). Received: string {contents.shape}.")
@@ -76,10 +76,10 @@ def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.nd
 def read_pictures(contents: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """Encoded pictures (n,), each of any size and mode, to uint8 (n, *preprocessing.size, 3).
 
-    Where one is no whole JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
+    If one is not a complete JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
     """
     shape = tf.TensorSpec((*preprocessing.size, 3), tf.uint8)
-    # On the CPU even where the model is on a GPU: the way there and back costs more than the work.
+    # On the CPU even where the model is on a GPU: copying would cost more than the work.
     with tf.device("CPU:0"):
         return tf.map_fn(
             lambda x: read_picture(x, preprocessing), contents, fn_output_signature=shape
@@ -89,7 +89,7 @@ def read_pictures(contents: tf.Tensor, preprocessing: Preprocessing) -> tf.Tenso
 def read_valid_pictures(
     contents: tf.Tensor, preprocessing: Preprocessing
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """As `read_pictures`, but broken files become zeros: also says which are whole, bool (n,)."""
+    """As `read_pictures`, but broken files become zeros; also says which are valid: bool (n,)."""
     with tf.device("CPU:0"):
         count = tf.size(contents, tf.int64)
         places, pictures = _whole(contents, preprocessing).batch(count + 1).get_single_element()
@@ -99,7 +99,7 @@ def read_valid_pictures(
 
 
 def _whole(contents, preprocessing: Preprocessing):
-    """A data set of places in `contents` and what is read there, and one more so that it has one.
+    """A data set of (index in `contents`, picture), and one more element: it must not be empty.
 
     A graph cannot catch errors, but a data set can leave out the elements that raise them.
     """
@@ -127,7 +127,7 @@ def decode(content: tf.Tensor) -> tf.Tensor:
     """One JPEG or PNG, a string, to uint8 RGB (height, width, 3).
 
     As `data.decoding.decode_image`: the camera's EXIF rotation is applied, transparent pixels are
-    laid over white, of 16 bits the upper 8 are taken. Rotation that a PNG asks for is not read.
+    laid over white, and the upper 8 of 16 bits are kept. The rotation of a PNG is ignored.
     """
     return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))
 
@@ -135,7 +135,7 @@ def decode(content: tf.Tensor) -> tf.Tensor:
 def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """Crops and resizes uint8 (n, height, width, 3), to the last bit as `preprocessing.resize`.
 
-    The width comes first there, too.
+    The width is resized first, as there.
     """
     new_height, new_width = preprocessing.size
     if preprocessing.crop is None and images.shape[1:3] == preprocessing.size:
@@ -146,7 +146,7 @@ def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
         images = tf.gather(images, _nearest(*columns, new_width), axis=2)
         return tf.gather(images, _nearest(*rows, new_height), axis=1)
     cubic = preprocessing.interpolation == "bicubic"
-    # What shrinks is the first axis, so that whole lines are added up.
+    # The axis that is resampled comes first, so that whole lines are added.
     lines = tf.reshape(tf.transpose(images, (2, 0, 1, 3)), (width, count * height * 3))
     lines = _resample(lines, *_taps(width, *columns, new_width, cubic))
     lines = tf.reshape(lines, (new_width, count, height, 3))
@@ -195,7 +195,7 @@ def _levels(images):
 
 
 def _jpeg(content):
-    # The transform that Pillow uses; TensorFlow's default is a rougher one.
+    # The transform that Pillow uses; TensorFlow's default is less exact.
     image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
     orientation = _orientation(content)  # 1: as it is; 5 to 8 are 1 to 4, transposed
     mirrored = (orientation - 1) % 4
@@ -207,9 +207,9 @@ def _jpeg(content):
 def _png(content):
     image = tf.io.decode_png(content, channels=4)
     colours, alpha = image[..., :3], image[..., 3:]
-    with tf.control_dependencies([image]):  # so that it is a PNG that is read from
+    with tf.control_dependencies([image]):  # after it was decoded, so that it is a PNG
         depth = tf.io.decode_raw(tf.strings.substr(content, _BIT_DEPTH, 1), tf.uint8)[0]
-    # What TensorFlow fills in where there is no alpha: 255, but 15 in a picture of 4 bits.
+    # TensorFlow's alpha where the file has none: 255, but 15 in a picture of 4 bits.
     opaque = tf.cast(2 ** tf.minimum(tf.cast(depth, tf.int32), 8) - 1, tf.uint8)
     return _where(tf.reduce_any(alpha != opaque), lambda x: _over_white(x, alpha), colours)
 
@@ -227,7 +227,7 @@ def _orientation(content):
     size = tf.size(data, tf.int64)
 
     def number(at, count, little=False):
-        # Beyond the end the last byte is read again: a torn EXIF says nothing, and breaks nothing.
+        # Beyond the end the last byte is repeated, so that a truncated EXIF block is harmless.
         index = tf.expand_dims(at, -1) + tf.range(count, dtype=tf.int64)
         digits = tf.cast(tf.gather(data, tf.clip_by_value(index, 0, size - 1)), tf.int64)
         digits = tf.where(little, digits[..., ::-1], digits)
@@ -236,15 +236,17 @@ def _orientation(content):
     def is_exif(at):
         return (number(at, 2) == _APP1) & (number(at + 4, 4) == _EXIF)
 
-    def goes_on(at):
+    def is_before_exif(at):
         marker = number(at, 2)
         is_segment = (marker >= 0xFF00) & (marker != _START_OF_SCAN)
         return (at < size) & is_segment & ~is_exif(at)
 
-    def onwards(at):
+    def next_segment(at):
         return at + tf.where(number(at, 2) != _FILLING, 2 + number(at + 2, 2), 1)
 
-    (at,) = tf.while_loop(goes_on, lambda at: (onwards(at),), (tf.constant(2, tf.int64),))
+    (at,) = tf.while_loop(
+        is_before_exif, lambda at: (next_segment(at),), (tf.constant(2, tf.int64),)
+    )
     header = at + 10
     little = number(header, 2) == _LITTLE_ENDIAN
     directory = header + number(header + 4, 4, little)
@@ -256,7 +258,7 @@ def _orientation(content):
 
 
 def _box(height, width, preprocessing: Preprocessing):
-    """What is cut out, ((top, bottom), (left, right)), in the float32 that Pillow keeps it in."""
+    """The box to cut out, ((top, bottom), (left, right)), in float32 as in Pillow."""
     if preprocessing.crop is None:
         return [(tf.zeros(()), tf.cast(side, tf.float32)) for side in (height, width)]
     new_height, new_width = preprocessing.size
@@ -274,13 +276,13 @@ def _box(height, width, preprocessing: Preprocessing):
 def _nearest(start, end, size: int):
     """The index that each of `size` places between start and end takes."""
     step = _quotient(end - start, size)
-    # Added up step by step, as Pillow does: on the edge of a pixel the last digit decides.
+    # Summed step by step, as Pillow does: at the edge of a pixel the last digit decides.
     steps = tf.concat([[tf.cast(start, tf.float64) + step / 2], tf.fill([size - 1], step)], 0)
     return tf.cast(tf.cumsum(steps), tf.int32)
 
 
 def _taps(size, start, end, places: int, cubic: bool):
-    """Which of `size` lines make up each place, and how much of each: both (taps, places) int32."""
+    """Indices and weights of the lines that each place is a sum of, both (taps, places) int32."""
     scale = _quotient(end - start, places)
     widened = tf.maximum(scale, 1)
     support = (2 if cubic else 1) * widened

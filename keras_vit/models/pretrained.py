@@ -1,4 +1,4 @@
-"""Models with weights from a file, a URL or the catalogue: the file says what it can."""
+"""Models with weights from a file, a URL or the catalogue; the file settles what it knows."""
 
 from __future__ import annotations
 
@@ -91,16 +91,16 @@ def pretrained(variant: str, spec: Spec, weights: str | os.PathLike, request: Re
 
 
 def check_overrides(what: str, overrides: dict[str, Any], spec: Spec, with_weights: bool) -> None:
-    """Checks the keywords of a constructor that are no arguments of its own.
+    """Checks the keywords of a constructor that are not arguments of its own.
 
     Args:
         what: the constructor, for the message.
         overrides: the keywords.
-        spec: whose fields they may be.
-        with_weights: whether `LOAD_OPTIONS` are known too.
+        spec: its fields are allowed.
+        with_weights: whether `LOAD_OPTIONS` are allowed too.
 
     Raises:
-        UsageError: one is unknown; the message names the nearest, and all.
+        UsageError: one is unknown; the message names the nearest one and all allowed ones.
     """
     fields = {f.name for f in dataclasses.fields(spec)}
     known = [*ARGUMENTS[1:], "weights", *(LOAD_OPTIONS if with_weights else ()), *sorted(fields)]

@@ -1,4 +1,4 @@
-"""What happens beside the loop: the log of metrics, the weights on disk, the last step."""
+"""Callbacks of the loop: the log of metrics, the weights on disk, the last step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunWriter(keras.callbacks.Callback):
         """Appends the epoch's metrics, then replaces the weights.
 
         Raises:
-            RefusedError: the loss is no longer a number; the weights of the epoch before stay.
+            RefusedError: the loss is not finite; the weights of the epoch before stay.
         """
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             raise RefusedError(

@@ -45,10 +45,10 @@ def train(
     tensorboard: bool = False,
     verbose: int = 0,
 ) -> runs.Run:
-    """Trains a model and leaves a run folder, which is loadable at every moment.
+    """Trains a model and writes a run folder, which can be loaded at any moment.
 
-    The weights kept are the last ones: picking the best epoch by its held-out accuracy would
-    make that accuracy too good to be true.
+    The weights of the last epoch are kept: choosing the best epoch by its held-out accuracy would
+    make that accuracy too optimistic.
 
     Args:
         source: the images.
@@ -118,7 +118,7 @@ def check_settings(
     spec = with_overrides(VARIANTS[name], _overrides(recipe))
     if isinstance(spec, ViTSpec):
         spec.grid(recipe.image_size)
-    # How many images there are is not known yet: what is no step of very many is refused now.
+    # The number of images is not known yet; a duration of less than a step of very many is refused.
     counts = {"batch_size": recipe.batch_size, "num_examples": recipe.batch_size * 10**9}
     _total_steps(recipe, counts)
     to_steps(recipe.warmup, total_steps=1, **counts)
@@ -130,7 +130,7 @@ def check_settings(
 
 
 def versions() -> dict[str, str]:
-    """Of everything that shapes the result."""
+    """The versions of everything that affects the result."""
     found = {
         "python": platform.python_version(),
         "keras_flavour": "tf_keras" if LEGACY else "keras",

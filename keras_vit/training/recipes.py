@@ -33,7 +33,7 @@ class Recipe:
     clip_norm: float = 1.0
     """Gradients are scaled to at most this global norm; 0 for no clipping."""
     label_smoothing: float = 0.0
-    """Share of each target spread over all classes."""
+    """Fraction of each target spread over all classes."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: errors on rare classes count for more, so that all classes count alike."""
     augment: Literal["none", "shift", "mild_crop_flip", "crop_flip"] = "crop_flip"
@@ -43,7 +43,7 @@ class Recipe:
     drop_path: float = 0.0
     """Stochastic depth: the last block's rate, rising linearly from the first."""
     held_out: float = 0.2
-    """Share of each class that is held out for evaluation."""
+    """Fraction of each class that is held out for evaluation."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras' dtype policy."""
     jit: bool = True

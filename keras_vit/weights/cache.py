@@ -53,6 +53,6 @@ def _is_safe(name: str) -> bool:
     return (
         name not in ("", ".", "..")
         and name.isprintable()
-        and not set(name) & set('/\\:*?"<>|\ufffd')  # the last one is for what is no UTF-8
+        and not set(name) & set('/\\:*?"<>|\ufffd')  # the last one stands for invalid UTF-8
         and len(os.fsencode(name)) <= 200
     )

@@ -156,7 +156,7 @@ def find_weights(model: str, weights: str) -> PublishedWeights:
 
 
 def augreg_weights(name: str) -> PublishedWeights | None:
-    """The file of a name that follows AugReg's pattern, told from the name alone; else None.
+    """The file that a name of AugReg's pattern describes; None for other names.
 
     Steiner et al. 2021: `MODEL-DATA-EPOCHSep-lr_X-aug_X-wd_X-do_X-sd_X` is a pre-trained file,
     with `--DATA-steps_X-lr_X-res_X` after it a fine-tuned one.
@@ -312,7 +312,7 @@ def _listed(name: str) -> PublishedWeights | None:
 
 
 def _none_such(model: str, weights: str, own: WeightsTable, other: PublishedWeights | None) -> str:
-    """Why `weights` means nothing for `model`, and what would."""
+    """Why `weights` does not name a file for `model`, and which names do."""
     if other is not None:
         return f"{weights!r} is of {other.model}. Received: model={model!r}."
     if not own:

@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
 
-# timm builds a ViT of any size from any of its names; ResNets in front have names of their own,
-# with the patch's size, which belongs to the name.
+# timm builds a ViT of any size from any of its names. Hybrids need a name with the right ResNet and
+# the right patch size.
 _TIMM_STEMS = {
     (ResNetStem(), 8): "vit_tiny_r_s16_p8_224",
     (ResNetStem((2, 2, 2, 2)), 1): "vit_base_r26_s32_224",
@@ -95,7 +95,7 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
         "embed_dim": spec.hidden_dim,
         "depth": spec.depth,
         "num_heads": spec.num_heads,
-        # timm truncates hidden * ratio: half a unit more keeps rounding from losing one.
+        # timm truncates hidden * ratio; half a unit more protects against rounding errors.
         "mlp_ratio": (spec.mlp_dim + 0.5) / spec.hidden_dim,
         "class_token": spec.class_token,
         "global_pool": pools[spec.pooling],
@@ -119,5 +119,5 @@ def _timm_preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
 
 
 def _channels(value: float | tuple[float, ...]) -> list[float]:
-    # Pixel values of [0, 255] to shares of [0, 1], one a channel.
+    # Pixel values of [0, 255] to fractions of [0, 1], one for each channel.
     return (np.broadcast_to(value, 3) / 255).tolist()

@@ -234,7 +234,7 @@ def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
         open_source(image_folder)
     (line,) = str(raised.value).splitlines()
     assert line == (
-        f"{image_folder}: control characters or bytes that are no UTF-8 in the name of "
+        f"{image_folder}: control characters or bytes that are not UTF-8 in the name of "
         "'two\\nlines'; no readable picture in a, b, c and 3 more, fill or remove what is empty."
     )
     for name in "abc":
