@@ -112,7 +112,7 @@ def test_the_newest_run_is_the_last_written(run, tmp_path):
     assert runs.newest_run(tmp_path) == other
 
 
-def test_leftovers_of_killed_processes_are_no_runs(run, tmp_path):
+def test_leftovers_of_killed_processes_are_not_taken_for_runs(run, tmp_path):
     shutil.copytree(run, tmp_path / ".run.abc")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "spec.json").write_text("{}")
@@ -137,7 +137,7 @@ def test_a_run_loads_as_its_trained_model_with_labels_and_preprocessing(trained_
     assert named == [str(i) for i in expected.argmax(-1)]
 
 
-def test_a_run_says_in_a_line_what_it_is(run):
+def test_a_run_is_described_in_one_line(run):
     os.utime(run / "weights.npz", (1e9, 1e9))
     assert str(runs.open_run(run)).startswith(
         f"{run}: ViT-Test_8, 16 x 16 pixels, 10 classes, trained on digits, saved 2001-09-"

@@ -1,8 +1,7 @@
-"""Random distortions for training, each a function (image, preprocessing, generator).
+"""Random distortions for training: functions (image, preprocessing, generator) of an image.
 
-They return an image of the model's size.
-Each uses only the generator that it is given, so that the distortion of an example depends on the
-seed and on its place in training, never on threads.
+Each returns an image of the model's size. It uses only the generator that it is given, so that the
+distortion of an example depends on the seed and on its place in training, never on threads.
 """
 
 from __future__ import annotations

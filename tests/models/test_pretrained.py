@@ -175,6 +175,6 @@ def test_an_address_is_downloaded_once(tiny, tmp_path, monkeypatch):
         ("imagenet22k", r"'imagenet22k' is no file, and no published weights"),
     ],
 )
-def test_what_is_nowhere_is_named(weights, message):
+def test_weights_that_do_not_exist_are_named(weights, message):
     with pytest.raises(keras_vit.UsageError, match=message):
         keras_vit.ViT_B16(weights=weights)

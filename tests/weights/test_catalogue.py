@@ -1,4 +1,4 @@
-"""The table of published weights: names, defaults, and what a wrong name is told."""
+"""The table of published weights: names, defaults, and errors for wrong names."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_an_augreg_name_that_is_not_listed_is_read():
         (B16.replace("medium1", "light0"), "ViT-B_16", 224, 21843),
     ],
 )
-def test_augreg_names_tell_all(name, model, image_size, num_classes):
+def test_an_augreg_name_describes_its_file(name, model, image_size, num_classes):
     entry = augreg_weights(name)
     assert (entry.model, entry.image_size, entry.num_classes) == (model, image_size, num_classes)
 
@@ -154,7 +154,7 @@ def test_augreg_names_tell_all(name, model, image_size, num_classes):
         f"{B16}\n",
     ],
 )
-def test_names_that_are_none_of_augregs(name):
+def test_other_names_are_not_taken_for_augregs(name):
     assert augreg_weights(name) is None
 
 
@@ -178,7 +178,7 @@ def test_names_that_are_none_of_augregs(name):
         ("ViT-B_16", f"{B16}--mnist-steps_10k-lr_0.003-res_384", "there are no weights"),
     ],
 )
-def test_a_wrong_name_is_told_what_there_is(model, weights, message):
+def test_the_error_of_a_wrong_name_lists_the_known_names(model, weights, message):
     with pytest.raises(UsageError, match=message) as error:
         find_weights(model, weights)
     assert "\n" not in str(error.value)

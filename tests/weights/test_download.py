@@ -1,4 +1,4 @@
-"""Downloads against a real web server that breaks off, lies, stalls and changes its mind."""
+"""Downloads from a real web server that breaks off, stalls and sends wrong data."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def one_line(error):
     return message
 
 
-# ---------------------------------------------------------------------------- what all goes well
+# ------------------------------------------------------------------------------- without failures
 
 
 def test_a_file_arrives_whole_and_is_asked_for_once(site, get, tmp_path):
@@ -180,7 +180,7 @@ def test_a_file_arrives_whole_and_is_asked_for_once(site, get, tmp_path):
     assert path.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
 
-def test_equal_names_of_two_directories_do_not_meet(site, get):
+def test_equal_names_of_two_directories_are_kept_apart(site, get):
     site.answers = [Answer(), Answer(CHANGED)]
     assert get("imagenet21k/ViT-B_16.npz").read_bytes() == CONTENT
     assert get("imagenet21k+imagenet2012/ViT-B_16.npz").read_bytes() == CHANGED
@@ -341,7 +341,7 @@ def test_of_a_complete_part_only_the_last_byte_is_requested(site, get, monkeypat
     assert ranges(site) == [None, "bytes=299999-"]
 
 
-# ------------------------------------------------------------------------------------------- lies
+# ------------------------------------------------------------------------------------- wrong data
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,9 @@ def test_a_server_that_fails_and_then_works(site, get):
         (503, 3, "answers 503 Service Unavailable"),
     ],
 )
-def test_a_server_that_says_no(site, get, tmp_path, status, requests, message):
+def test_statuses_are_reported_and_only_some_are_retried(
+    site, get, tmp_path, status, requests, message
+):
     site.answers = [Answer(status=status)]
     with pytest.raises(UsageError, match=message) as error:
         get(retries=2)
@@ -487,49 +489,49 @@ def test_a_server_that_says_no(site, get, tmp_path, status, requests, message):
     assert files(tmp_path) == []
 
 
-def check_ways_out(error, path):
-    """A message that says where in the cache the file belongs, and how to pass it by hand."""
+def check_advice(error, path):
+    """The message says where in the cache the file belongs, and that its path can be passed."""
     message = one_line(error)
     assert f"put it into the cache as {path}, or pass its path as weights" in message
 
 
-def test_no_server(site, get, tmp_path):
+def test_a_server_that_is_not_there(site, get, tmp_path):
     site.shutdown()
     site.server_close()
     with pytest.raises(UsageError, match="no connection to 127.0.0.1:.*refused") as error:
         get()
-    check_ways_out(error, tmp_path / site.folder / "models" / "a.npz")
+    check_advice(error, tmp_path / site.folder / "models" / "a.npz")
 
 
-def test_no_such_host(site, tmp_path):
+def test_an_unknown_host(site, tmp_path):
     message = "no connection to nowhere.invalid: "
     with pytest.raises(UsageError, match=message) as error:
         fetch("https://nowhere.invalid/a.npz", tmp_path)
-    check_ways_out(error, tmp_path / "nowhere.invalid" / "a.npz")
+    check_advice(error, tmp_path / "nowhere.invalid" / "a.npz")
     assert "KERAS_VIT_OFFLINE=1 uses the cache alone" in str(error.value)
 
 
-def test_no_tls(site, tmp_path):
+def test_a_server_without_tls(site, tmp_path):
     url = site.url().replace("http:", "https:")
     with pytest.raises(UsageError, match="no connection to 127.0.0.1:.*SSL") as error:
         fetch(url, tmp_path, backoff=0.01)
     one_line(error)
 
 
-def test_a_cache_that_is_no_folder(site, tmp_path):
+def test_a_cache_that_is_not_a_folder(site, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cache cannot be written: .* set KERAS_VIT_CACHE"):
         fetch(site.url(), tmp_path / "file")
 
 
-def test_offline_only_the_cache_answers(site, get, tmp_path, monkeypatch):
+def test_offline_only_the_cache_is_used(site, get, tmp_path, monkeypatch):
     path = get()
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     assert get() == path
     with pytest.raises(UsageError) as error:
         get("models/b.npz")
     assert site.url("models/b.npz") in one_line(error)
-    check_ways_out(error, tmp_path / site.folder / "models" / "b.npz")
+    check_advice(error, tmp_path / site.folder / "models" / "b.npz")
     assert len(site.requests) == 1
 
 
@@ -593,7 +595,7 @@ def test_a_url_becomes_host_directory_name(url, path):
         "https://a.example/" + "b" * 201,
     ],
 )
-def test_a_url_that_can_be_no_path_is_refused(url):
+def test_a_url_that_cannot_be_a_path_is_refused(url):
     with pytest.raises(UsageError, match="a URL must be .* Received: ") as error:
         cached_path(url, "/cache")
     one_line(error)
@@ -647,7 +649,7 @@ def wait_until(condition):
         time.sleep(0.001)
 
 
-def test_killed_at_any_moment_no_half_counts_as_good(site, get, tmp_path, rng):
+def test_a_process_killed_at_any_moment_leaves_no_incomplete_file(site, get, tmp_path, rng):
     path = tmp_path / site.folder / "models" / "a.npz"
     part = path.with_name("a.npz.part")
     site.answers = [Answer(pace=0.005)]  # 0.15 seconds the whole file
@@ -692,7 +694,7 @@ def test_a_file_finished_between_the_look_and_the_lock_is_taken(site, get, tmp_p
     assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
 
 
-def test_who_waits_for_a_killed_process_takes_over(site, tmp_path):
+def test_a_process_that_waits_for_a_killed_one_takes_over(site, tmp_path):
     site.answers = [Answer(send=100_000, stall=True), Answer()]
     part = tmp_path / site.folder / "models" / "a.npz.part"
     with child(site, tmp_path) as first:
@@ -707,7 +709,7 @@ def test_who_waits_for_a_killed_process_takes_over(site, tmp_path):
     assert ranges(site) == [None, "bytes=99999-"]
 
 
-def test_interrupted_the_part_stays(site, get, tmp_path):
+def test_an_interrupt_keeps_the_part(site, get, tmp_path):
     site.answers = [Answer(send=100_000, stall=True), Answer()]
     part = tmp_path / site.folder / "models" / "a.npz.part"
     with child(site, tmp_path) as process:
