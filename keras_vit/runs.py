@@ -224,7 +224,7 @@ def open_run(path: str | os.PathLike) -> Run:
     if path.is_file():
         raise UsageError(f"{path} is a file; pass the run's folder, such as {path.parent}.")
     if not path.is_dir():
-        raise UsageError(f"{path}: expected a run folder; there is no such folder.")
+        raise UsageError(f"{path}: expected a run folder; there is none.")
     files = ("spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json")
     missing = [name for name in files if not (path / name).is_file()]
     if (path / "model.tflite").is_file():

@@ -122,7 +122,7 @@ def test_leftovers_of_killed_processes_are_not_taken_for_runs(run, tmp_path):
 def test_where_there_is_no_run_the_error_says_so(tmp_path):
     with pytest.raises(UsageError, match="no run under .*; train a model first"):
         runs.newest_run(tmp_path / "runs")
-    with pytest.raises(UsageError, match="expected a run folder; there is no such folder"):
+    with pytest.raises(UsageError, match="expected a run folder; there is none"):
         runs.open_run(tmp_path / "none")
 
 

@@ -186,7 +186,8 @@ def test_the_same_seed_gives_the_same_run(image_folder, tmp_path, tiny_model):
     )
     for key in first.files:
         np.testing.assert_array_equal(first[key], second[key])
-    assert (first["embedding/kernel"] != other["embedding/kernel"]).any()
+    # Training moves a weight by less than 0.01; the initial weights have a deviation of 0.07.
+    assert np.abs(first["embedding/kernel"] - other["embedding/kernel"]).mean() > 0.03
 
 
 def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path, tiny_model):
