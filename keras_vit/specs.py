@@ -133,8 +133,8 @@ class ViTSpec:
         num_heads: attention heads in each block; divides `hidden_dim`.
         mlp_dim: width of the MLP's hidden layer.
         pooling: what the head reads. "token": the class token. "gap": the mean of all tokens
-            (there is no class token). "map": multihead attention pooling (no class token either;
-            Zhai et al. 2022, big_vision). "none": every token, the class token included.
+            (there is no class token). "map": multihead attention pooling (none either; Zhai et
+            al. 2022, big_vision). "none": every token, the class token included.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
         position_embedding: "learned", one vector a position; "learned2d", one vector a row and
