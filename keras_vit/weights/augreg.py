@@ -152,28 +152,16 @@ def _integer(cell: str) -> int | None:
     return None if value is None else int(value)
 
 
+_TEXTS = ("name", "ds", "aug", "adapt_ds", "filename", "adapt_filename")
+_INTEGERS = ("epochs", "adapt_steps", "adapt_resolution", "params")
+_NUMBERS = (
+    "lr", "wd", "do", "sd", "best_val", "final_val", "final_test", "adapt_lr", "adapt_final_val",
+    "adapt_final_test", "infer_samples_per_sec",
+)  # fmt: skip
 _COLUMNS = {
-    "name": _text,
-    "ds": _text,
-    "epochs": _integer,
-    "lr": _number,
-    "aug": _text,
-    "wd": _number,
-    "do": _number,
-    "sd": _number,
-    "best_val": _number,
-    "final_val": _number,
-    "final_test": _number,
-    "adapt_ds": _text,
-    "adapt_lr": _number,
-    "adapt_steps": _integer,
-    "adapt_resolution": _integer,
-    "adapt_final_val": _number,
-    "adapt_final_test": _number,
-    "params": _integer,
-    "infer_samples_per_sec": _number,
-    "filename": _text,
-    "adapt_filename": _text,
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_INTEGERS, _integer),
+    **dict.fromkeys(_NUMBERS, _number),
 }
 # "R50_L_32" in file names is "R50+L/32" in the index and "R50+ViT-L_32" in the table of variants.
 _NAMES = {model.replace("ViT-", "").replace("_", "/"): model for model in AUGREG_MODELS.values()}
