@@ -78,10 +78,11 @@ def read_index(path: str | os.PathLike) -> list[IndexRow]:
         with path.open(encoding="utf-8", newline="") as file:
             lines = csv.reader(file, strict=True)
             header = [cell.strip() for cell in next(lines, [])]
-            missing = [name for name in _COLUMNS if name not in header]
+            names = [field.name for field in dataclasses.fields(IndexRow)]
+            missing = [name for name in names if name not in header]
             if missing:
                 raise UsageError(f"{path} is not an AugReg index: it lacks {', '.join(missing)}.")
-            places = [(header.index(name), name, read) for name, read in _COLUMNS.items()]
+            places = [(header.index(name), name, _COLUMNS[name]) for name in names]
             return [_row(path, lines.line_num, cells, places) for cells in lines if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not a CSV file"
