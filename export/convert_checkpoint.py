@@ -70,25 +70,22 @@ def main(arguments: Arguments) -> None:
             print(_lines(_description(checkpoint)))
         return
     kind = _kind(arguments)
-    from keras_vit.models.pretrained import from_checkpoint
+    from keras_vit.models.pretrained import Request, from_checkpoint
 
     size = arguments.image_size
     with open_checkpoint(_weights(arguments.input)) as checkpoint:
         print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
-        model, loaded = from_checkpoint(
-            checkpoint,
-            checkpoint.spec,
+        request = Request(
             arguments.num_classes,
             None if size is None else (size * 2)[:2],
-            None,
-            None,
-            {
+            overrides={
                 "positions": arguments.positions,
                 "grid": arguments.grid,
                 "allow_nonfinite": arguments.allow_nonfinite,
             },
-            {"name": checkpoint.variant} if checkpoint.variant else {},
+            build={"name": checkpoint.variant} if checkpoint.variant else {},
         )
+        model, loaded = from_checkpoint(checkpoint, checkpoint.spec, request)
         print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
         print(f"loaded   {loaded}", flush=True)
         if loaded.head == "reset":

@@ -16,7 +16,7 @@ from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import augreg, find_weights, parameter_count
-from keras_vit.weights.download import cached_path
+from keras_vit.weights.cache import cached_path
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -25,7 +25,7 @@ class Arguments:
 
     def __post_init__(self):
         _checks.positive_integer("batch_size", self.batch_size)
-        _checks.share("min_accuracy", self.min_accuracy)
+        _checks.fraction("min_accuracy", self.min_accuracy)
 
 
 def main(arguments: Arguments) -> None:

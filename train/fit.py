@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from keras_vit import _command
-from keras_vit.training.recipes import RECIPES, Recipe
+from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Arguments:
     """A name of keras_vit.list_models()."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
-    recipe: Literal["digits", "scratch", "finetune"] = "scratch"
+    recipe: Literal[tuple(RECIPES)] = "scratch"
     """The settings below that are not given on their own come from here."""
     settings: Recipe = RECIPES["scratch"]
     weights: str | None = None
@@ -41,8 +41,8 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     from keras_vit import data, evaluation, training
 
-    name = "digits" if arguments.data == "digits" else Path(arguments.data).resolve().name
-    out = arguments.out or Path("runs") / name
+    folder = data.source_folder(arguments.data)
+    out = arguments.out or Path("runs") / (folder.resolve().name if folder else arguments.data)
     options = (arguments.weights, arguments.overwrite, arguments.tensorboard)
     training.check_settings(arguments.data, arguments.settings, arguments.model, out, *options)
     print(f"reading {arguments.data}", flush=True)
@@ -74,12 +74,11 @@ def _defaults(line: list[str]) -> Arguments:
         given = parser.parse_known_args(line)[0]
     except argparse.ArgumentError:
         return Arguments()  # the full reading says what is wrong
-    is_digits = given.data in (None, "digits")
-    recipe = given.recipe or ("digits" if is_digits else "finetune" if given.weights else "scratch")
-    if recipe not in RECIPES:
+    recipe = given.recipe or default_recipe(given.data or Arguments.data, given.weights)
+    if recipe not in PRESETS:
         return Arguments()
-    model = "ViT_Pico4" if recipe == "digits" else "ViT_Ti16"
-    return Arguments(model=model, recipe=recipe, settings=RECIPES[recipe])
+    preset = PRESETS[recipe]
+    return Arguments(model=preset.model, recipe=recipe, settings=preset.recipe)
 
 
 if __name__ == "__main__":

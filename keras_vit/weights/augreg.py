@@ -68,23 +68,24 @@ class IndexRow:
 
 
 def read_index(path: str | os.PathLike) -> list[IndexRow]:
-    """The rows of AugReg's index.csv; columns that it does not know are passed over.
+    """The rows of AugReg's index.csv; unknown columns are ignored.
 
     Raises:
-        UsageError: the file is absent or no CSV, a column is missing, or a cell is no number.
+        UsageError: the file is absent or not CSV, a column is missing, or a cell is not a number.
     """
     path = Path(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             lines = csv.reader(file, strict=True)
             header = [cell.strip() for cell in next(lines, [])]
-            missing = [name for name in _COLUMNS if name not in header]
+            names = [field.name for field in dataclasses.fields(IndexRow)]
+            missing = [name for name in names if name not in header]
             if missing:
-                raise UsageError(f"{path} is no AugReg index: it lacks {', '.join(missing)}.")
-            places = [(header.index(name), name, read) for name, read in _COLUMNS.items()]
+                raise UsageError(f"{path} is not an AugReg index: it lacks {', '.join(missing)}.")
+            places = [(header.index(name), name, _COLUMNS[name]) for name in names]
             return [_row(path, lines.line_num, cells, places) for cells in lines if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        problem = error.strerror if isinstance(error, OSError) else "it is no CSV file"
+        problem = error.strerror if isinstance(error, OSError) else "it is not a CSV file"
         raise UsageError(f"{path} cannot be read: {problem}.") from None
 
 
@@ -127,7 +128,7 @@ def best(
     row = max(fits, key=lambda r: r.adapt_final_val)
     entry = augreg_weights(row.adapt_filename)
     if entry is None or entry.model != model:
-        raise UsageError(f"the index names a file that is none of {model}: {row.adapt_filename!r}.")
+        raise UsageError(f"the index names a file that is not for {model}: {row.adapt_filename!r}.")
     measured = dataset == "imagenet2012" and row.adapt_final_test is not None
     return dataclasses.replace(entry, top1=100 * row.adapt_final_test if measured else None)
 
@@ -152,8 +153,17 @@ def _integer(cell: str) -> int | None:
     return None if value is None else int(value)
 
 
-_READERS = {"str": _text, "int | None": _integer, "float | None": _number}
-_COLUMNS = {field.name: _READERS[field.type] for field in dataclasses.fields(IndexRow)}
+_TEXTS = ("name", "ds", "aug", "adapt_ds", "filename", "adapt_filename")
+_INTEGERS = ("epochs", "adapt_steps", "adapt_resolution", "params")
+_NUMBERS = (
+    "lr", "wd", "do", "sd", "best_val", "final_val", "final_test", "adapt_lr", "adapt_final_val",
+    "adapt_final_test", "infer_samples_per_sec",
+)  # fmt: skip
+_COLUMNS = {
+    **dict.fromkeys(_TEXTS, _text),
+    **dict.fromkeys(_INTEGERS, _integer),
+    **dict.fromkeys(_NUMBERS, _number),
+}
 # "R50_L_32" in file names is "R50+L/32" in the index and "R50+ViT-L_32" in the table of variants.
 _NAMES = {model.replace("ViT-", "").replace("_", "/"): model for model in AUGREG_MODELS.values()}
 

@@ -105,7 +105,7 @@ def test_rare_and_unrecognised_classes_are_told(invoke, image_folder, tiny_model
     assert imbalance.startswith("warning: the classes are strongly imbalanced: blue has 50 images")
     expected = "warning: 1 of 2 classes were never recognised among the held-out images: red (0 of"
     assert recall.startswith(expected)
-    assert recall.endswith("or train with --class-weights balanced.")
+    assert recall.endswith("or train with balanced class weights.")
     code, out, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
     first = out.splitlines()[0]
     assert first.startswith(f"run run: {tiny_model}, 16 x 16 pixels, 2 classes, trained on ")
@@ -146,7 +146,7 @@ def test_no_run_is_said_in_one_line_with_the_way_to_make_one(invoke, tmp_path):
     code, _, error = invoke("export/to_tflite.py", cwd=tmp_path)
     line = one_line(code, error)
     assert line.startswith("to_tflite.py: no run under ")
-    assert line.endswith("make one with: python train/fit.py --data digits --out runs/digits")
+    assert line.endswith("; train a model first.")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tin
     assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
     moved = image_folder.rename(tmp_path / "moved")
     code, _, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
-    assert "is gone; say with --data where they are" in one_line(code, error)
+    assert "is gone; pass their present folder as data" in one_line(code, error)
     arguments = ("--run", "run", "--data", moved)
     assert invoke("train/evaluate.py", *arguments, cwd=tmp_path)[0] == 0
     shutil.copytree(moved / "red", moved / "aaa")

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 from collections.abc import Callable
 
-from keras_vit._checks import positive_integer, share
+from keras_vit._checks import fraction, positive_integer
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.convert.quantize import precision_of
 from keras_vit.models.image_model import ImageModel
@@ -61,7 +61,7 @@ class Compression:
                 f"Received: quantize={self.quantize!r}."
             )
         precision_of(self.quantize)
-        share("sparsity", self.sparsity)
+        fraction("sparsity", self.sparsity)
         if self.pattern is not None and self.pattern not in PATTERNS:
             raise UsageError(
                 f"pattern must be one of {', '.join(PATTERNS)}. Received: {self.pattern!r}."
