@@ -7,18 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.deploy import Runner
-from keras_vit.specs import PositionEmbedding
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 pytestmark = pytest.mark.once
 
-_KINDS = get_args(PositionEmbedding)
+_KINDS = POSITION_EMBEDDINGS
 _INNER = ("logits", "embedded", "attention_1")
 _PROGRAM = """
 import dataclasses, sys

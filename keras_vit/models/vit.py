@@ -10,17 +10,15 @@ from keras_vit._errors import UsageError, did_you_mean
 from keras_vit._keras import keras, register
 from keras_vit.layers import (
     AttentionScores,
-    AveragePooling,
     GroupNorm,
-    MAPPooling,
     PatchEncoder,
     Patches,
     ResidualUnit,
     StdConv,
-    TokenPooling,
     TransformerBlock,
 )
 from keras_vit.models.image_model import ImageModel, head
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 
 
@@ -117,7 +115,7 @@ class ViT(ImageModel):
             "encoded": "encoder_norm",
             "pre_logits": "pre_logits" if self.spec.representation_dim else "pooling",
         }.get(name, name)
-        if layer == "pooling" and self.spec.pooling == "none":
+        if layer == "pooling" and POOLINGS[self.spec.pooling].layer is None:
             layer = "encoder_norm"
         return super()._inner(layer)
 
@@ -139,12 +137,14 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
             spec.dropout,
             spec.attention_dropout,
             drop_path=spec.drop_path * i / max(spec.depth - 1, 1),
-            grid=grid if spec.position_embedding == "relative" else None,
+            position_embedding=spec.position_embedding,
+            grid=grid,
             class_token=spec.class_token,
             name=f"encoderblock_{i}",
         )(x)
     x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
-    x = _pool(x, spec)
+    pooling = POOLINGS[spec.pooling]
+    x = pooling.layer(spec)(x) if pooling.layer else x
     if spec.representation_dim:
         x = keras.layers.Dense(
             spec.representation_dim,
@@ -167,18 +167,6 @@ def _stem(images, stem: ResNetStem):
 
 def _stem_names(spec: ViTSpec) -> list[str]:
     return ["gn_root", *(unit.name for unit in spec.stem.units)] if spec.stem else []
-
-
-def _pool(x, spec: ViTSpec):
-    if spec.pooling == "token":
-        return TokenPooling(name="pooling")(x)
-    if spec.pooling == "gap":
-        return AveragePooling(name="pooling")(x)
-    if spec.pooling == "map":
-        return MAPPooling(
-            spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps, name="pooling"
-        )(x)
-    return x
 
 
 def with_overrides(spec: Spec, overrides: dict[str, Any]) -> Spec:

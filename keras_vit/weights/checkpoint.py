@@ -7,13 +7,16 @@ import dataclasses
 import functools
 import math
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.parts.grids import Tokens
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.positions.position_embedding import PositionEmbedding
 from keras_vit.specs import (
     VARIANTS,
     Preprocessing,
@@ -26,9 +29,10 @@ from keras_vit.specs import (
 )
 from keras_vit.weights.dialects import Layout, find_layout
 from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
+from keras_vit.weights.names import pooling_rows, position_keys
+from keras_vit.weights.templates import numbers
 from keras_vit.weights.tensors import Tensors, open_tensors
 
-_POSITIONS = "Transformer/posembed_input/pos_embedding"
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
 # What the code that reads a layout computes with, unless the file says otherwise.
 _GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
@@ -151,7 +155,7 @@ class Checkpoint:
             if told is not None and self.spec.grid(told) == grid:
                 return told
             return tuple(side * self.spec.stride for side in grid)
-        told = self._told_size() if _POSITIONS not in self.layout.places else None
+        told = None if self._position_shapes else self._told_size()
         tokens = math.prod(self.spec.grid(told)) if told and hasattr(self.spec, "grid") else 0
         if told and (max(told) > _LONGEST_SIDE or tokens > _MOST_TOKENS):
             raise UsageError(f"{self.path} claims images of {told[0]} x {told[1]} pixels; refused.")
@@ -163,17 +167,18 @@ class Checkpoint:
         told = self._told_size()
         if told is None or isinstance(self.spec, ResNetSpec):
             return None
-        grid, positions = self.spec.grid(told), self._positions()
-        return grid if math.prod(grid) == positions or self._relative(grid) else None
+        grid = self.spec.grid(told)
+        return grid if self._positions_fit(grid) else None
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the positions: what the file says, or a square."""
+        """Rows and columns of the positions: what the file says, or what their shapes show."""
         if self.told_grid is not None:
             return self.told_grid
-        positions = self._positions() or -1
-        side = math.isqrt(max(positions, 0))
-        return (side, side) if side * side == positions else None
+        kind = self._positions
+        if not self._position_shapes or kind.grid_from_shapes is None:
+            return None
+        return kind.grid_from_shapes(self._position_shapes, self._class_token)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -213,23 +218,33 @@ class Checkpoint:
             return "none"
         return "trained" if np.count_nonzero(self.read(f"{self.head}/kernel")) else "zero"
 
-    def _positions(self) -> int | None:
-        # Of the patches alone.
-        rows = self.shape("Transformer/posembed_input/row_embedding")
-        columns = self.shape("Transformer/posembed_input/column_embedding")
-        if rows and columns:
-            return rows[0] * columns[0]
-        table = self.shape(_POSITIONS)
-        if table is None or len(table) != 3:
-            return None
-        return table[1] - int("cls" in self.layout.places)
+    @property
+    def _class_token(self) -> bool:
+        return "cls" in self.layout.places
 
-    def _relative(self, grid: tuple[int, int]) -> bool:
-        # Whether the tables of offsets, if there are any, are of this grid.
-        key = "MultiHeadDotProductAttention_1/relative_position_bias"
-        table = self.shape(f"Transformer/encoderblock_0/{key}")
-        entries = (2 * grid[0] - 1) * (2 * grid[1] - 1) + 3 * int("cls" in self.layout.places)
-        return table is not None and table[0] == entries
+    @property
+    def _positions(self) -> PositionEmbedding:
+        return POSITION_EMBEDDINGS[self._position_embedding()]
+
+    @property
+    def _position_shapes(self) -> dict[str, tuple[int, ...]]:
+        # Of the weights of positions by name, if each has as many dimensions as it should.
+        weights = position_keys(self._positions)
+        shapes = {weight.name: self.shape(key) for key, weight in weights.items()}
+        smallest = Tokens((1, 1), self._class_token)
+        for weight in weights.values():
+            if len(shapes[weight.name]) != len(weight.shape(smallest, 1)):
+                return {}
+        return shapes
+
+    def _positions_fit(self, grid: tuple[int, int]) -> bool:
+        # The last axis depends on the width alone.
+        tokens = Tokens(grid, self._class_token)
+        weights = {weight.name: weight for weight in position_keys(self._positions).values()}
+        shapes = self._position_shapes
+        return bool(shapes) and all(
+            shape[:-1] == weights[name].shape(tokens, 1)[:-1] for name, shape in shapes.items()
+        )
 
     def _told_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
@@ -254,7 +269,7 @@ class Checkpoint:
         patch, _, _, hidden = self.shape("embedding/kernel")
         block = "Transformer/encoderblock_0"
         mlp = self.shape(f"{block}/MlpBlock_3/Dense_0/bias")[-1]
-        depth = self._count(r"Transformer/encoderblock_(\d+)/LayerNorm_0/scale")
+        depth = self._count("Transformer/encoderblock_{i}/LayerNorm_0/scale")
         bias = self.shape(f"{block}/MultiHeadDotProductAttention_1/query/bias")
         representation = self.shape("pre_logits/bias")
         return ViTSpec(
@@ -272,27 +287,26 @@ class Checkpoint:
         )
 
     def _pooling(self) -> str:
-        if "cls" in self.layout.places:
-            return "token"
-        return "map" if "MAPHead_0/probe" in self.layout.places else "gap"
+        for name in POOLINGS:
+            keys = {row.key for row in pooling_rows(name)}
+            if keys and keys <= self.layout.places.keys():
+                return name
+        return "token" if self._class_token else "gap"
 
     def _check_pool(self) -> None:
         # The same keys as with the class token's pooling, and other logits.
         config = self.tensors.config
         pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
-        if "cls" in self.layout.places and pool not in ("token", ""):
+        if self._class_token and pool not in ("token", ""):
             raise UsageError(
                 f"{self.path} has a class token and pools by {pool!r}, which no ViT here does."
             )
 
     def _position_embedding(self) -> str:
-        places = self.layout.places
-        if "Transformer/posembed_input/row_embedding" in places:
-            return "learned2d"
-        if any(key.endswith("/relative_position_bias") for key in places):
-            return "relative"
-        if _POSITIONS in places:
-            return "learned"
+        for name, kind in POSITION_EMBEDDINGS.items():
+            keys = position_keys(kind).keys()
+            if keys and keys <= self.layout.places.keys():
+                return name
         # The published files without any table are big_vision's "better baselines"; timm has no
         # such positions.
         return "sincos2d" if self.layout.family == "official" else "none"
@@ -313,19 +327,19 @@ class Checkpoint:
         root = self.shape("conv_root/kernel")
         if root is None:
             return None
-        units = range(1, 1 + self._count(r"block(\d+)/unit1/conv1/kernel"))
-        stages = tuple(self._count(rf"block{i}/unit(\d+)/conv1/kernel") for i in units)
-        return ResNetStem(stages, root[-1] / 64)
+        stages = range(1, 1 + self._count("block{i}/unit1/conv1/kernel"))
+        units = tuple(self._count(f"block{i}/unit{{j}}/conv1/kernel") for i in stages)
+        return ResNetStem(units, root[-1] / 64)
 
     def _bit(self) -> ResNetSpec:
         root = self.shape("resnet/root_block/standardized_conv2d/kernel")
         kernel = "a/standardized_conv2d/kernel"
-        layers = tuple(self._count(rf"resnet/block{i}/unit(\d+)/{kernel}") for i in range(1, 5))
+        units = "resnet/block{}/unit{{j:02}}/{}"
+        layers = tuple(self._count(units.format(i, kernel)) for i in range(1, 5))
         return ResNetSpec(layers, root[-1] // 64)
 
-    def _count(self, pattern: str) -> int:
-        matcher = re.compile(pattern)
-        return sum(1 for key in self.layout.places if matcher.fullmatch(key))
+    def _count(self, template: str) -> int:
+        return sum(numbers(template, key) is not None for key in self.layout.places)
 
 
 @contextlib.contextmanager

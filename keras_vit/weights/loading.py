@@ -15,10 +15,10 @@ import numpy as np
 
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
+from keras_vit.parts.grids import Method
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.dialects import Place
 from keras_vit.weights.matching import Head, Match, match
-from keras_vit.weights.resampling import Method
 from keras_vit.weights.tensors import display
 
 

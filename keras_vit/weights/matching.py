@@ -6,7 +6,7 @@ Nothing is read but names and shapes, so that a file that does not fit costs no 
 from __future__ import annotations
 
 import dataclasses
-import math
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
@@ -14,21 +14,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.parts.grids import Grid, Method
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint
 from keras_vit.weights.dialects import Place
 from keras_vit.weights.names import WeightName, weight_names
-from keras_vit.weights.resampling import (
-    Grid,
-    Method,
-    resample_grid,
-    resample_patches,
-    resample_positions,
-)
+from keras_vit.weights.resampling import resample_patches
 from keras_vit.weights.tensors import display
 
 Head = Literal["keep", "reset"]
-_POSITIONS = "Transformer/posembed_input/pos_embedding"
 _PATCHES = "embedding/kernel"
 # A table of more positions than this is no published one; the bound keeps memory bounded.
 _MOST_POSITIONS = 1 << 16
@@ -108,7 +103,7 @@ def match(
         places = {key: place for key, place in places.items() if key not in dropped}
     changes = {}
     for key in names.keys() & places.keys():
-        change = _change(key, target, checkpoint, names[key].shape, positions, grid, resize_patches)
+        change = _change(names[key], target, checkpoint, positions, grid, resize_patches)
         if change is not None:
             changes[key] = change
     _check_names(target, checkpoint, names, places, changes)
@@ -140,55 +135,36 @@ def _check_told(target: Target | Any, checkpoint: Checkpoint, head: Head) -> Non
 
 
 def _change(
-    key: str,
+    name: WeightName,
     target: Target | Any,
     checkpoint: Checkpoint,
-    shape: tuple[int, ...],
     method: Method,
-    grid: tuple[int, int] | None,
+    grid: Grid | None,
     resize_patches: bool,
 ) -> Change | None:
-    found = checkpoint.shape(key)
-    if len(found) != len(shape) or len(found) < 2:
+    stored, shape = checkpoint.shape(name.key), name.shape
+    if len(stored) != len(shape) or len(stored) < 2:
         return None
-    if key == _PATCHES and resize_patches and found[2:] == shape[2:] and found[:2] != shape[:2]:
-        told = f"patches {found[0]} x {found[1]} to {shape[0]} x {shape[1]}"
-        return Change(lambda kernel: resample_patches(kernel, shape[0]), told)
-    if not re.search(r"pos_embedding$|posembed_input/|relative_position_bias$", key):
+    if name.key == _PATCHES and resize_patches and stored[2:] == shape[2:] and stored != shape:
+        told = f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"
+        return Change(functools.partial(resample_patches, patch_size=shape[0]), told)
+    if name.resample is None:
         return None
-    if found[-1] != shape[-1] or max(found[:-1]) > _MOST_POSITIONS:
+    if stored[-1] != shape[-1] or max(stored[:-1]) > _MOST_POSITIONS:
         return None
     new = target.spec.grid(target.image_size)
-    old = grid or _old_grid(key, checkpoint, found, new)
+    old = grid or _old_grid(checkpoint, fits=stored == shape)
     if old is None or old == new:
         return None
+    class_token = target.spec.class_token
     told = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
-    return Change(lambda table: _resampled(key, table, old, new, target.spec, method), told)
+    return Change(lambda array: name.resample(array, old, new, class_token, method), told)
 
 
-def _old_grid(key: str, checkpoint: Checkpoint, found: tuple[int, ...], new: Grid) -> Grid | None:
-    # The grid of the file's table; None where it is the model's own, or nothing tells. As in the
-    # official code, a table that fits is taken as it is, and any other is taken for a square.
-    if checkpoint.told_grid is not None:
-        return checkpoint.told_grid
-    patches = found[1] - int("cls" in checkpoint.layout.places)
-    fits = key == _POSITIONS and patches == math.prod(new)
-    return None if fits else checkpoint.grid
-
-
-def _resampled(
-    key: str, table: np.ndarray, old: Grid, new: Grid, spec: ViTSpec, method: Method
-) -> np.ndarray:
-    if key == _POSITIONS:
-        return resample_positions(table, old, new, spec.class_token, method)
-    if key.endswith("relative_position_bias"):
-        # Offsets form a grid of (2 * rows - 1, 2 * columns - 1); the class token's three follow.
-        old, new = ((2 * rows - 1, 2 * columns - 1) for rows, columns in (old, new))
-        offsets = table[: math.prod(old)].reshape(*old, -1)  # (rows, columns, heads)
-        offsets = resample_grid(offsets, new, method).reshape(math.prod(new), -1)
-        return np.concatenate([offsets, table[math.prod(old) :]])
-    side = new[0] if key.endswith("row_embedding") else new[1]
-    return resample_grid(table[:, None], (side, 1), method)[:, 0]  # (side, hidden_dim / 2)
+def _old_grid(checkpoint: Checkpoint, fits: bool) -> Grid | None:
+    # The grid of the file's positions; None if unknown, or if it is the model's. As in the official
+    # code, a table that fits is taken as it is, and any other is assumed to be of a square grid.
+    return checkpoint.told_grid or (None if fits else checkpoint.grid)
 
 
 def _check_names(
@@ -258,10 +234,14 @@ def _cause(
             f"this file has {classes} classes, not {target.num_classes}; "
             'head="reset" starts a head of zeros'
         )
-    table = checkpoint.shape(_POSITIONS)
-    if table and len(table) == 3 and checkpoint.grid is None and _POSITIONS in names:
-        patches = table[1] - int("cls" in places)
-        return f"its {patches} positions are no square; pass grid=(rows, columns)"
+    if checkpoint.grid is None:
+        for key in names.keys() & places.keys():
+            shape = checkpoint.shape(key)
+            if names[key].resample and shape != names[key].shape:
+                return (
+                    f"its positions, of shape {shape}, do not form a square grid; pass "
+                    "grid=(rows, columns)"
+                )
     if "pre_logits/kernel" in places and "pre_logits/kernel" not in names:
         return (
             f"this file has a pre_logits layer; build the model with representation_dim="
@@ -285,6 +265,8 @@ def _differences(theirs: Spec, ours: Spec) -> list[str]:
         for field in _ARCHITECTURE
         if hasattr(ours, field)
     }
-    if pairs.get("pooling") == ("token", "none"):  # both have a class token: the same weights
-        del pairs["pooling"]
+    if "pooling" in pairs:
+        one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
+        if (one.class_token, one.weights) == (other.class_token, other.weights):
+            del pairs["pooling"]  # the same weights, as those of "token" and "none"
     return [f"{field} {one}, not {other}" for field, (one, other) in pairs.items() if one != other]

@@ -10,7 +10,9 @@ import pytest
 
 from keras_vit import UsageError, layers
 from keras_vit._keras import LEGACY, keras, ops
-from keras_vit.layers.position_tables import relative_entries, relative_index, sincos_2d
+from keras_vit.parts.grids import Tokens
+from keras_vit.parts.positions.relative import relative_index
+from keras_vit.parts.positions.sincos2d import sincos_2d
 
 LAYERS = {
     "patches": (lambda: layers.Patches(8), (24, 16, 3)),
@@ -27,7 +29,9 @@ LAYERS = {
     ),
     "attention": (lambda: layers.MultiHeadAttention(3), (7, 48)),
     "attention_relative": (
-        lambda: layers.MultiHeadAttention(3, grid=(2, 3), class_token=True),
+        lambda: layers.MultiHeadAttention(
+            3, position_embedding="relative", grid=(2, 3), class_token=True
+        ),
         (7, 48),
     ),
     "mlp": (lambda: layers.MLP(112), (7, 48)),
@@ -40,7 +44,10 @@ LAYERS = {
         ),
         (7, 48),
     ),
-    "block_relative": (lambda: layers.TransformerBlock(3, 112, grid=(2, 3)), (6, 48)),
+    "block_relative": (
+        lambda: layers.TransformerBlock(3, 112, position_embedding="relative", grid=(2, 3)),
+        (6, 48),
+    ),
     "std_conv": (lambda: layers.StdConv(16, 3, strides=2), (6, 7, 8)),
     "std_conv_symmetric": (
         lambda: layers.StdConv(16, 3, 2, "symmetric", epsilon=1e-10, epsilon_outside=False),
@@ -227,7 +234,9 @@ def test_fused_attention_equals_the_explicit_one(rng):
 
 
 def test_relative_bias_is_added_on_both_paths(rng):
-    layer = layers.MultiHeadAttention(3, grid=(2, 3), class_token=True)
+    layer = layers.MultiHeadAttention(
+        3, position_embedding="relative", grid=(2, 3), class_token=True
+    )
     x = rng.normal(size=(2, 7, 48)).astype(np.float32)
     plain = np.asarray(layer(x))
     table = rng.normal(size=(3 * 5 + 3, 3)).astype(np.float32)
@@ -238,37 +247,12 @@ def test_relative_bias_is_added_on_both_paths(rng):
         for projection in (layer.query, layer.key)
     ]
     logits = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 4
-    logits += table[relative_index((2, 3), True)].transpose(2, 0, 1)
+    logits += table[relative_index(Tokens((2, 3), True))].transpose(2, 0, 1)
     expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(np.asarray(weights), expected, atol=1e-5)
     fused = np.asarray(layer(x))
     np.testing.assert_allclose(fused, np.asarray(explicit), atol=1e-5)
     assert np.abs(fused - plain).max() > 1e-2
-
-
-def test_relative_index_counts_offsets_and_sets_the_class_token_apart():
-    index = relative_index((2, 3), class_token=False)
-    # From the patch (1, 2), the last, the offset to (0, 0) is the largest; its own is the middle.
-    assert (index[5, 0], index[5, 5], index[0, 5]) == (14, 7, 0)
-    # One to the right is one offset, wherever it starts, and not one down.
-    assert index[0, 1] == index[1, 2] == index[4, 5] == 6
-    assert index[0, 3] == index[2, 5] == 2
-    assert sorted(set(index.ravel())) == list(range(15))
-    with_token = relative_index((2, 3), class_token=True)
-    np.testing.assert_array_equal(with_token[1:, 1:], index)
-    assert with_token[0, 0] == 17
-    assert set(with_token[0, 1:]) == {15}
-    assert set(with_token[1:, 0]) == {16}
-    assert relative_entries((2, 3), True) == 18
-
-
-def test_waves_are_those_of_big_vision(fixtures):
-    expected = np.load(fixtures / "sincos2d.npz")
-    for key in expected.files:
-        rows, columns, width = map(int, key.split("x"))
-        found = sincos_2d((rows, columns), width)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, expected[key], atol=1e-6, err_msg=key)
 
 
 def test_column_and_row_tables_stand_side_by_side_and_spare_the_class_token():
@@ -292,10 +276,13 @@ def test_waves_spare_the_class_token_and_are_no_weight():
     assert len(layer.weights) == 3  # kernel, bias, class token
 
 
-@pytest.mark.parametrize("kind", ["learned2d", "sincos2d"])
+@pytest.mark.parametrize("kind", ["learned2d", "sincos2d", "relative"])
 def test_grid_positions_need_the_grid(kind):
     with pytest.raises(UsageError, match=f"position_embedding='{kind}' needs the patches' grid"):
-        layers.PatchEncoder(8, position_embedding=kind)
+        if kind == "relative":
+            layers.MultiHeadAttention(2, position_embedding=kind)
+        else:
+            layers.PatchEncoder(8, position_embedding=kind)
 
 
 def test_group_norm_keeps_float32_statistics_in_half_precision(rng):

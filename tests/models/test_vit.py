@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import get_args
 
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit._keras import keras
-from keras_vit.specs import PositionEmbedding
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 FIXTURES = {
     "vit_token": ("vit_token", 10, 48, {}),
@@ -28,8 +28,6 @@ FIXTURES = {
         },
     ),
 }
-POOLINGS = ("token", "gap", "map", "none")
-POSITIONS = get_args(PositionEmbedding)
 
 
 @pytest.fixture(params=FIXTURES)
@@ -89,7 +87,7 @@ def test_shapes_of_every_named_inner_output(small_spec, rng, pooling):
     }
 
 
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
 def test_positions_tell_the_same_patches_apart(small_spec, randomised, rng, kind, pooling):
     spec = dataclasses.replace(small_spec, position_embedding=kind, pooling=pooling)
@@ -100,7 +98,7 @@ def test_positions_tell_the_same_patches_apart(small_spec, randomised, rng, kind
     assert difference < 1e-5 if kind == "none" else difference > 1e-3
 
 
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 def test_saved_model_keeps_its_positions(small_spec, randomised, rng, tmp_path, kind):
     spec = dataclasses.replace(small_spec, position_embedding=kind)
     labels = ("a", "b", "c")

@@ -249,7 +249,7 @@ def test_a_grid_that_nothing_tells_is_square_or_must_be_given(small_spec, tmp_pa
     assert report.resampled == ("positions 3 x 3 to 2 x 8 (bilinear)",)
     rows = keras_vit.ViT(small_spec, 5, (8, 24))
     assert keras_vit.load_weights(rows, mute((8, 24))).resampled == ()
-    assert "its 6 positions are no square; pass grid=" in cause(rows, mute((16, 24)))
+    assert "(1, 7, 48), do not form a square grid; pass grid=" in cause(rows, mute((16, 24)))
     report = keras_vit.load_weights(rows, mute((16, 24)), grid=(2, 3))
     assert report.resampled == ("positions 2 x 3 to 1 x 3 (bilinear)",)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import tensorflow as tf
 
+from keras_vit import _legacy_ops
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
 from keras_vit.deploy.graph.balance import balance, balances
@@ -25,6 +26,7 @@ from keras_vit.deploy.graph.rewrites import (
     rewrite,
     standardise,
 )
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetUnit, Spec, ViTSpec
 
 Input = Literal["float32", "uint8"]
@@ -167,7 +169,15 @@ def channel_ranges(
 
 
 class _Graph:
-    """What the parts of one forward pass share: the spec, the weights, the rewrites in force."""
+    """What the parts of one forward pass share: the spec, the weights, the rewrites in force.
+
+    Attributes:
+        ops: TensorFlow's functions under the names of `keras.ops`, for poolings.
+        scope: names what is computed within it.
+    """
+
+    ops = _legacy_ops
+    scope = tf.name_scope
 
     def __init__(self, spec: Spec, weights: dict, options: GraphOptions, taps: dict):
         self.spec = spec
@@ -177,18 +187,18 @@ class _Graph:
         self.taps = taps
 
     def vit(self, images):
-        spec = self.spec
+        spec, pooling = self.spec, POOLINGS[self.spec.pooling]
         x = images if spec.stem is None else self.stem(images)
         x = self.embed(x)
         for i in range(spec.depth):
-            alone = i == spec.depth - 1 and spec.pooling == "token"
+            alone = i == spec.depth - 1 and pooling.reads_class_token_alone
             alone = alone and "class_token_only" in self.rewrites
             with tf.name_scope(f"encoderblock_{i}"):
                 x = self.block(f"encoderblock_{i}", x, alone)
             self.taps[f"encoderblock_{i}"] = x
         x = self.norm("encoder_norm", x, "centre" in self.rewrites)
         with tf.name_scope("pooling"):
-            x = self.pool(x)
+            x = pooling.infer(self, x)
         if spec.representation_dim:
             with tf.name_scope("pre_logits"):
                 x = tf.nn.tanh(self.dense("pre_logits", x))
@@ -213,12 +223,15 @@ class _Graph:
             token = self.weights["patch_encoder/class_token"]  # (1, 1, hidden_dim)
             if "patch_encoder/class_position" in self.weights:
                 token = token + self.weights["patch_encoder/class_position"]
-            if x.shape[0] != 1:
-                token = tf.tile(token, (tf.shape(x)[0], 1, 1))
+            token = self.for_each_image(token, x)
             return tf.concat([token, x], axis=1)  # (batch, 1 + patches, hidden_dim)
 
+    def for_each_image(self, constant, x):
+        """A constant (1, n, hidden_dim) as (batch, n, hidden_dim), of the same batch as `x`."""
+        return constant if x.shape[0] == 1 else tf.tile(constant, (tf.shape(x)[0], 1, 1))
+
     def block(self, name, x, alone):
-        """A transformer block; `alone`, of the class token alone: (batch, 1, hidden_dim)."""
+        """A transformer block; if `alone`, for the class token only: (batch, 1, hidden_dim)."""
         centred = "centre" in self.rewrites
         keys = self.norm(f"{name}/norm_attention", x, centred)
         queries, x = (keys[:, :1], x[:, :1]) if alone else (keys, x)
@@ -234,27 +247,17 @@ class _Graph:
             value = self.heads(self.dense(f"{name}/value", keys))
             # Not `transpose_b`: GPU delegates do not see it. (batch, heads, queries, keys)
             logits = tf.matmul(query, key)
-            bias = self.weights.get(f"{name}/relative_position_bias")  # (1, heads, tokens, tokens)
+            bias = self.weights.get(f"{name}/position_bias")  # (1, heads, tokens, tokens)
             logits = logits if bias is None else logits + bias[:, :, : queries.shape[1]]
-            return self.mixed(name, logits, value)
+            return self.attended(name, logits, value)
 
-    def mixed(self, name, logits, value):
+    def attended(self, name, logits, value):
         """The output of attention from logits (b, h, queries, keys), values (b, h, keys, dim)."""
-        mixed = tf.matmul(tf.nn.softmax(logits), value)  # (batch, heads, queries, head_dim)
-        mixed = tf.transpose(mixed, (0, 2, 1, 3))
+        x = tf.matmul(tf.nn.softmax(logits), value)  # (batch, heads, queries, head_dim)
+        x = tf.transpose(x, (0, 2, 1, 3))
         # (batch, queries, heads, head_dim) to (batch, queries, hidden_dim)
-        mixed = tf.reshape(mixed, (-1, mixed.shape[1], self.spec.hidden_dim))
-        return self.dense(f"{name}/out", mixed)
-
-    def probed(self, name, keys):
-        """Attention of the pooling's probe, whose query is constant: (batch, 1, hidden_dim)."""
-        with tf.name_scope("attention"):
-            logits = self.scaled(self.dense(f"{name}/asked", keys))  # (batch, keys, heads)
-            logits = tf.transpose(logits, (0, 2, 1))
-            value = self.heads(self.dense(f"{name}/value", keys))
-            # (batch, heads, keys) to (batch, heads, 1, keys)
-            logits = tf.reshape(logits, (-1, self.spec.num_heads, 1, keys.shape[1]))
-            return self.mixed(name, logits, value)
+        x = tf.reshape(x, (-1, x.shape[1], self.spec.hidden_dim))
+        return self.dense(f"{name}/out", x)
 
     def scaled(self, query):
         folded = "attention_biases" in self.rewrites
@@ -272,25 +275,10 @@ class _Graph:
             x = tf.nn.gelu(x, approximate=self.spec.gelu == "tanh")
             return self.dense(f"{name}/dense_1", x)
 
-    def pool(self, x):
-        """(batch, hidden_dim), or all tokens for pooling "none"."""
-        pooling = self.spec.pooling
-        if pooling == "gap":
-            return tf.reduce_mean(x, axis=1)
-        if pooling == "map":
-            name = "pooling/attention"
-            if f"{name}/asked/kernel" in self.weights:
-                x = self.probed(name, x)
-            else:
-                probe = self.weights["pooling/probe"]
-                if x.shape[0] != 1:
-                    probe = tf.tile(probe, (tf.shape(x)[0], 1, 1))
-                x = self.attention(name, probe, x)
-            x += self.mlp("pooling/mlp", self.norm("pooling/norm", x, centred=False))
-        if pooling in ("token", "map"):
-            x = x if x.shape[1] == 1 else x[:, :1]
-            x = tf.reshape(x, (-1, self.spec.hidden_dim))  # (batch, hidden_dim)
-        return x
+    def first_token(self, x):
+        """(batch, tokens, hidden_dim) to (batch, hidden_dim)."""
+        x = x if x.shape[1] == 1 else x[:, :1]
+        return tf.reshape(x, (-1, self.spec.hidden_dim))  # (batch, hidden_dim)
 
     def norm(self, name, x, centred):
         """LayerNorm; of centred values the mean is zero, and is not taken."""
@@ -304,8 +292,8 @@ class _Graph:
         unscaled = x * self.weights["stream/scale"] if scaled else x
         # A product, not a square: full integer files have no operator for that.
         mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
-        # The stream is divided, and not what the pooling's own norm reads.
-        divisor = 1.0 if name == "pooling/norm" else self.divisor
+        # The stream is divided; what the pooling's own norms read is not.
+        divisor = 1.0 if name.startswith("pooling/") else self.divisor
         factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
         if f"{name}/smooth" in self.weights:
             # Not on x: the converter would multiply it back into the kernels that read x.

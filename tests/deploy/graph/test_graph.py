@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +15,8 @@ from keras_vit.deploy.convert.converter import parameters_of
 from keras_vit.deploy.graph.balance import balance
 from keras_vit.deploy.graph.inference import GraphOptions, forward, inference_module
 from keras_vit.deploy.graph.rewrites import REWRITES, resolve_positions, rewrite
-from keras_vit.specs import PositionEmbedding, Preprocessing
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.specs import Preprocessing
 
 ALL = frozenset(REWRITES)
 CHANNELS = {"mean": (120.0, 110.0, 100.0), "scale": (60.0, 50.0, 70.0)}
@@ -94,7 +94,7 @@ def assert_equals_keras(model, pixels, expected, **options):
 def test_rewritten_equals_keras_for_every_pooling_and_position(
     build, eager, pooling, representation
 ):
-    for kind in get_args(PositionEmbedding):
+    for kind in POSITION_EMBEDDINGS:
         spec = dataclasses.replace(
             TOKEN,
             depth=1,
@@ -166,7 +166,7 @@ def test_balanced_parameters_give_what_they_gave(architecture, rng):
             name: np.exp2(rng.normal(0, spread, 48)).astype(np.float32)
             for name in (
                 *(f"encoderblock_{i}{layer}" for i in (0, 1) for layer in ("", "/mlp/dense_0")),
-                *("encoderblock_0/attention/query", "pooling/attention/asked", "head"),
+                *("encoderblock_0/attention/query", "pooling/attention/probed", "head"),
             )
         }
         balance(spec, parameters, ranges)
@@ -251,7 +251,7 @@ def test_what_is_constant_is_one_constant(build):
     assert counted(other)["AddV2"] == counted(graph)["AddV2"] + 2
     probed, _ = build(ARCHITECTURES["map"])
     names, _ = graph_of(probed)
-    assert names["pooling/attention/asked/kernel"] == (48, 3)
+    assert names["pooling/attention/probed/kernel"] == (48, 3)
     assert not {"pooling/probe", "pooling/attention/query/kernel"} & names.keys()
     left, _ = graph_of(probed, rewrites=ALL - {"constants"})
     assert {"pooling/probe", "pooling/attention/query/kernel"} <= left.keys()
