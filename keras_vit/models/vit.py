@@ -26,16 +26,16 @@ from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 class ViT(ImageModel):
     """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
 
-    It compiles, fits, saves (`.keras`), loads and exports as any Keras model. Layers bear the
+    It compiles, fits, saves (`.keras`), loads and exports like any Keras model. Layers have the
     official names: `encoderblock_0` ..., `encoder_norm`, `pre_logits`, `head`; a hybrid's stem has
     `conv_root`, `gn_root` and `block1_unit1` ...
 
-    `inner` offers "patch_embeddings" (batch, patches, hidden_dim), projected; "embedded" (batch,
-    tokens, hidden_dim), with class token and positions; "attention_{i}" (batch, heads, tokens,
-    tokens), the scores of block i; "encoderblock_{i}", its output; "encoded", after the final
-    norm, all tokens; "pre_logits", what the head reads; "logits". Hybrids have "gn_root" too,
-    before its relu (batch, height / 2, width / 2, channels), and the output of each
-    "block{i}_unit{j}".
+    `intermediates` offers "patch_embeddings" (batch, patches, hidden_dim), the projected patches;
+    "embedded" (batch, tokens, hidden_dim), with class token and positions; "attention_{i}" (batch,
+    heads, tokens, tokens), the attention scores of block i; "encoderblock_{i}", its output;
+    "encoded", all tokens after the final norm; "pre_logits", the input of the head; "logits".
+    Hybrids also have "gn_root" (batch, height / 2, width / 2, channels), before its relu, and the
+    output of each "block{i}_unit{j}".
 
     Args:
         spec: the hyperparameters.
@@ -90,8 +90,8 @@ class ViT(ImageModel):
         return self.spec.grid(self.image_size)
 
     @property
-    def inner_names(self) -> list[str]:
-        """What `inner` offers, from input to output."""
+    def intermediate_names(self) -> list[str]:
+        """The names that `intermediates` takes, from input to output."""
         blocks = range(self.spec.depth)
         return [
             *_stem_names(self.spec),
@@ -103,7 +103,7 @@ class ViT(ImageModel):
             "logits",
         ]
 
-    def _inner(self, name: str):
+    def _intermediate(self, name: str):
         if name == "patch_embeddings":
             return self.get_layer("patch_encoder").projection(self.get_layer("patches").output)
         if name.startswith("attention_"):
@@ -117,7 +117,7 @@ class ViT(ImageModel):
         }.get(name, name)
         if layer == "pooling" and POOLINGS[self.spec.pooling].layer is None:
             layer = "encoder_norm"
-        return super()._inner(layer)
+        return super()._intermediate(layer)
 
 
 def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):

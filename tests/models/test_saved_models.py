@@ -11,12 +11,12 @@ import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec, layers
 from keras_vit._keras import LEGACY, keras
 from keras_vit.evaluation.attention import attention_maps
-from keras_vit.models.image_model import InnerOutputs
+from keras_vit.models.image_model import Intermediates
 
 VIT = ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=24)
 HYBRID = ViTSpec(1, 16, 1, 2, 24, "map", stem=ResNetStem((1,), width=0.5))
 # HDF5 has names of classes without their package.
-OUR_CLASSES = {"ViT": keras_vit.ViT, "InnerOutputs": InnerOutputs}
+OUR_CLASSES = {"ViT": keras_vit.ViT, "Intermediates": Intermediates}
 
 
 def only_the_head(model):
@@ -166,12 +166,12 @@ def test_an_unknown_policy_is_refused(dtype):
 
 
 @pytest.mark.parametrize("suffix", ["keras", "h5"])
-def test_inner_outputs_survive_saving(reloaded, randomised, rng, suffix):
+def test_intermediate_outputs_survive_saving(reloaded, randomised, rng, suffix):
     model = randomised(keras_vit.ViT(VIT, 3, (16, 24), dtype="mixed_bfloat16"))
-    inner = model.inner("patch_embeddings", "attention_0", "encoderblock_0", "encoded")
-    again = reloaded(inner, suffix)
+    outputs = model.intermediates("patch_embeddings", "attention_0", "encoderblock_0", "encoded")
+    again = reloaded(outputs, suffix)
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
-    expected, found = inner(images), again(images)
+    expected, found = outputs(images), again(images)
     assert sorted(found) == sorted(expected)
     for name in expected:
         assert found[name].dtype == expected[name].dtype

@@ -61,7 +61,7 @@ def test_reads_to_the_references_outputs(name, fixtures):
     model = keras_vit.model_from_weights(fixtures / file, **arguments)
     expected = dict(np.load(fixtures / f"{outputs}.io.npz"))
     compared = sorted(expected.keys() & TOLERANCE.keys())
-    found = model.inner(*compared)(expected["images"])
+    found = model.intermediates(*compared)(expected["images"])
     assert compared
     for output in compared:
         np.testing.assert_allclose(

@@ -123,8 +123,8 @@ def test_each_rewrite_alone_and_each_left_out_equals_keras(architecture, eager):
 @pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True)
 def test_probabilities_and_features_equal_keras(architecture, eager):
     model, pixels = architecture
-    inner = model.inner("pre_logits", "logits")(inputs_of(model, pixels), training=False)
-    features, logits = (np.asarray(inner[name]) for name in ("pre_logits", "logits"))
+    outputs = model.intermediates("pre_logits", "logits")(inputs_of(model, pixels), training=False)
+    features, logits = (np.asarray(outputs[name]) for name in ("pre_logits", "logits"))
     exponents = np.exp(logits - logits.max(-1, keepdims=True))
     expected = exponents / exponents.sum(-1, keepdims=True)
     for rewrites in (ALL, frozenset()):
