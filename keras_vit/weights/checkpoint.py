@@ -1,4 +1,4 @@
-"""What a file of weights holds, told from its names and shapes without building a model."""
+"""What a file of weights contains, from its names and shapes, without building a model."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from keras_vit.weights.templates import numbers
 from keras_vit.weights.tensors import Tensors, open_tensors
 
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
-# What the code that reads a layout computes with, unless the file says otherwise.
+# The numerics of each layout's own code, unless the file says otherwise.
 _GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
 _EPS_OF_FAMILY = {"official": 1e-6, "timm": 1e-6, "transformers": 1e-12}
-# Fields that names and shapes tell; the others are only told.
+# Fields that names and shapes determine. A file can only claim the others.
 _SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
 _LONGEST_SIDE, _MOST_TOKENS = 1 << 16, 1 << 16
 _NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
@@ -49,7 +49,7 @@ class Checkpoint:
 
     Attributes:
         tensors: the file.
-        layout: what stands where in it.
+        layout: where each official key is in it.
     """
 
     tensors: Tensors
@@ -68,7 +68,7 @@ class Checkpoint:
     def shape(self, key: str) -> tuple[int, ...] | None:
         """The shape of the array of an official key; None if the file has none.
 
-        In PyTorch's layouts heads are not told apart: (D, D) where the official has (D, H, d).
+        PyTorch's layouts have no axis of heads: (D, D) where the official one has (D, H, d).
         """
         place = self.layout.places.get(key)
         return None if place is None else place.official_shape(self.tensors.shapes[place.key])
@@ -80,7 +80,7 @@ class Checkpoint:
 
     @property
     def head(self) -> str:
-        """What the head's keys begin with: "head", in BiT's files "resnet/head/conv2d"."""
+        """The start of the head's keys: "head", in BiT's files "resnet/head/conv2d"."""
         return "resnet/head/conv2d" if "bit" in self.layout.family else "head"
 
     @property
@@ -102,39 +102,39 @@ class Checkpoint:
         """The architecture.
 
         Raises:
-            UsageError: the shapes are of no architecture that is known here.
+            UsageError: the architecture is unknown.
         """
-        told = self.tensors.metadata.get("spec")
+        stated = self.tensors.metadata.get("spec")
         try:
             spec = self._bit() if "bit" in self.layout.family else self._vit()
-            if isinstance(told, dict):
-                return self._confirmed(spec_from_dict(told), spec)
+            if isinstance(stated, dict):
+                return self._confirmed(spec_from_dict(stated), spec)
             return spec
         except UsageError as error:
             raise UsageError(f"{self.path} holds no architecture known here: {error}") from None
         except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
             raise UsageError(
-                f"{self.path} holds no architecture known here: a weight that tells it is missing "
-                "or of another shape."
+                f"{self.path} holds no architecture known here: a weight that determines it is "
+                "missing or has another shape."
             ) from None
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What shapes cannot tell and the model must share: gelu, layer_norm_eps, num_heads.
+    def stated(self) -> dict[str, Any]:
+        """Fields that shapes do not show: gelu, layer_norm_eps and num_heads.
 
-        As far as the file says it, or its layout is of code that computes so.
+        Those that the file states, and those that are fixed in the code of its layout.
         """
         config, family = self.tensors.config, self.layout.family
-        told = self.tensors.metadata.get("spec")
-        if isinstance(told, dict) and "gelu" in told:  # a BiT's has none
-            return {field: told[field] for field in _NUMERICS if field in told}
+        stated = self.tensors.metadata.get("spec")
+        if isinstance(stated, dict) and "gelu" in stated:  # a BiT's has none
+            return {field: stated[field] for field in _NUMERICS if field in stated}
         self._check_pool()
-        told = {
+        stated = {
             "gelu": _gelu(config) or _GELU_OF_FAMILY.get(family),
             "layer_norm_eps": config.get("layer_norm_eps", _EPS_OF_FAMILY.get(family)),
             "num_heads": config.get("num_attention_heads", _model_args(config).get("num_heads")),
         }
-        return {field: value for field, value in told.items() if value is not None}
+        return {field: value for field, value in stated.items() if value is not None}
 
     @property
     def variant(self) -> str | None:
@@ -143,38 +143,41 @@ class Checkpoint:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """(height, width) in pixels; None if nothing in the file depends on it.
+        """(height, width) in pixels; None if unknown.
 
         Raises:
-            UsageError: the file claims an absurd size.
+            UsageError: the file claims an absurdly large size.
         """
         grid = self.grid
         if grid is not None:
-            # A hybrid of 225 pixels has the grid of 240.
-            told = self._told_size()
-            if told is not None and self.spec.grid(told) == grid:
-                return told
+            # Several sizes of a hybrid have the same grid, such as 225 and 240 pixels.
+            stated = self._stated_size()
+            if stated is not None and self.spec.grid(stated) == grid:
+                return stated
             return tuple(side * self.spec.stride for side in grid)
-        told = None if self._position_shapes else self._told_size()
-        tokens = math.prod(self.spec.grid(told)) if told and hasattr(self.spec, "grid") else 0
-        if told and (max(told) > _LONGEST_SIDE or tokens > _MOST_TOKENS):
-            raise UsageError(f"{self.path} claims images of {told[0]} x {told[1]} pixels; refused.")
-        return told
+        stated = None if self._position_shapes else self._stated_size()
+        if stated is None:
+            return None
+        height, width = stated
+        tokens = 0 if isinstance(self.spec, ResNetSpec) else math.prod(self.spec.grid(stated))
+        if max(height, width) > _LONGEST_SIDE or tokens > _MOST_TOKENS:
+            raise UsageError(f"{self.path} claims images of {height} x {width} pixels; refused.")
+        return stated
 
     @property
-    def told_grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the positions as the file or its config says, if it does."""
-        told = self._told_size()
-        if told is None or isinstance(self.spec, ResNetSpec):
+    def stated_grid(self) -> tuple[int, int] | None:
+        """Rows and columns of the positions as the file or its config states them, or None."""
+        stated = self._stated_size()
+        if stated is None or isinstance(self.spec, ResNetSpec):
             return None
-        grid = self.spec.grid(told)
+        grid = self.spec.grid(stated)
         return grid if self._positions_fit(grid) else None
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the positions: what the file says, or what their shapes show."""
-        if self.told_grid is not None:
-            return self.told_grid
+        """Rows and columns of the positions, as stated or as their shapes show; None if unknown."""
+        if self.stated_grid is not None:
+            return self.stated_grid
         kind = self._positions
         if not self._position_shapes or kind.grid_from_shapes is None:
             return None
@@ -182,21 +185,21 @@ class Checkpoint:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The classes' names, if the file or the config beside it has them."""
-        told = self.tensors.metadata.get("labels") or self.tensors.config.get("label_names")
+        """The names of the classes, if the file or its config has them."""
+        stated = self.tensors.metadata.get("labels") or self.tensors.config.get("label_names")
         id2label = self.tensors.config.get("id2label")
-        if told is None and isinstance(id2label, dict):
-            told = [id2label.get(str(i)) for i in range(min(self.num_classes, len(id2label)))]
-        if not isinstance(told, list) or not told or len(told) != self.num_classes:
+        if stated is None and isinstance(id2label, dict):
+            stated = [id2label.get(str(i)) for i in range(min(self.num_classes, len(id2label)))]
+        if not isinstance(stated, list) or not stated or len(stated) != self.num_classes:
             return None
-        if not all(isinstance(label, str) for label in told):
+        if not all(isinstance(label, str) for label in stated):
             return None
-        # transformers writes LABEL_0 ... where nobody gave names.
-        return None if told[0] == "LABEL_0" else tuple(told)
+        # transformers writes LABEL_0 ... for classes without names.
+        return None if stated[0] == "LABEL_0" else tuple(stated)
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """How images become inputs, if the file or the config beside it says so."""
+        """The preprocessing, if the file or its config states it."""
         if "preprocessing" in self.tensors.metadata:
             return Preprocessing.from_dict(self.tensors.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
@@ -207,7 +210,7 @@ class Checkpoint:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the file's weights are."""
+        """The number of parameters in the file."""
         keys = {place.key for place in self.layout.places.values()}
         return sum(math.prod(self.tensors.shapes[key]) for key in keys)
 
@@ -228,7 +231,7 @@ class Checkpoint:
 
     @property
     def _position_shapes(self) -> dict[str, tuple[int, ...]]:
-        # Of the weights of positions by name, if each has as many dimensions as it should.
+        # Shapes of the weights of positions by name; {} if one has a wrong number of dimensions.
         weights = position_keys(self._positions)
         shapes = {weight.name: self.shape(key) for key, weight in weights.items()}
         smallest = Tokens((1, 1), self._class_token)
@@ -246,24 +249,24 @@ class Checkpoint:
             shape[:-1] == weights[name].shape(tokens, 1)[:-1] for name, shape in shapes.items()
         )
 
-    def _told_size(self) -> tuple[int, int] | None:
+    def _stated_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
-        told = (
+        stated = (
             self.tensors.metadata.get("image_size")
             or config.get("image_size")
             or _model_args(config).get("img_size")
         )
-        return as_size(told) if isinstance(told, (int, list)) else None
+        return as_size(stated) if isinstance(stated, (int, list)) else None
 
-    def _confirmed(self, told: Spec, found: Spec) -> Spec:
-        # What the file says of itself, if its names and shapes do not say otherwise.
-        if isinstance(found, ResNetSpec) or isinstance(told, ResNetSpec):
-            contradicts = told != found
+    def _confirmed(self, stated: Spec, shown: Spec) -> Spec:
+        # The spec that the file states, unless its names and shapes contradict it.
+        if isinstance(shown, ResNetSpec) or isinstance(stated, ResNetSpec):
+            contradicts = stated != shown
         else:
-            contradicts = any(getattr(told, f) != getattr(found, f) for f in _SHAPED)
+            contradicts = any(getattr(stated, f) != getattr(shown, f) for f in _SHAPED)
         if contradicts:
-            raise UsageError("what it says of itself contradicts its weights.")
-        return told
+            raise UsageError("the spec that it states contradicts its weights.")
+        return stated
 
     def _vit(self) -> ViTSpec:
         patch, _, _, hidden = self.shape("embedding/kernel")
@@ -281,8 +284,8 @@ class Checkpoint:
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
-            gelu=self.told["gelu"],
-            layer_norm_eps=self.told["layer_norm_eps"],
+            gelu=self.stated["gelu"],
+            layer_norm_eps=self.stated["layer_norm_eps"],
             stem=self._stem(),
         )
 
@@ -294,7 +297,7 @@ class Checkpoint:
         return "token" if self._class_token else "gap"
 
     def _check_pool(self) -> None:
-        # The same keys as with the class token's pooling, and other logits.
+        # Such a file has the same keys as one whose pooling is the class token, but other logits.
         config = self.tensors.config
         pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
         if self._class_token and pool not in ("token", ""):
@@ -307,20 +310,20 @@ class Checkpoint:
             keys = position_keys(kind).keys()
             if keys and keys <= self.layout.places.keys():
                 return name
-        # The published files without any table are big_vision's "better baselines"; timm has no
-        # such positions.
+        # Published official files without any weights of positions are big_vision's "better
+        # baselines". timm has no fixed waves.
         return "sincos2d" if self.layout.family == "official" else "none"
 
     def _heads(self, hidden: int, depth: int, mlp: int) -> int:
-        # Where query, key and value are plain matrices, the table of variants tells the heads.
-        if "num_heads" in self.told:
-            return self.told["num_heads"]
+        # Plain matrices do not show the number of heads; a known variant's does.
+        if "num_heads" in self.stated:
+            return self.stated["num_heads"]
         for spec in VARIANTS.values():
             if isinstance(spec, ViTSpec) and (spec.hidden_dim, spec.mlp_dim) == (hidden, mlp):
                 return spec.num_heads
         raise UsageError(
-            f"hidden {hidden}, {depth} blocks, MLP {mlp} is no variant, and the file does not say "
-            "how many heads; lay its config.json beside it."
+            f"hidden {hidden}, {depth} blocks, MLP {mlp} is not a known variant, and the file does "
+            "not say how many heads it has; put its config.json beside it."
         )
 
     def _stem(self) -> ResNetStem | None:
@@ -344,7 +347,7 @@ class Checkpoint:
 
 @contextlib.contextmanager
 def open_checkpoint(path: str | os.PathLike) -> Iterator[Checkpoint]:
-    """Opens a file of weights in any layout that is known; only names and shapes are read.
+    """Opens a file of weights in any known layout, and reads names and shapes only.
 
     Raises:
         UsageError: see `open_tensors` and `find_layout`.
@@ -363,13 +366,13 @@ def _gelu(config: dict[str, Any]) -> str | None:
 
 
 def _model_args(config: dict[str, Any]) -> dict[str, Any]:
-    # timm's config.json: how the model differs from its architecture's name.
+    # timm's config.json: the changes to the named architecture.
     arguments = config.get("model_args")
     return arguments if isinstance(arguments, dict) else {}
 
 
 def _same(variant: Spec, spec: Spec) -> bool:
-    # One model of the table, whatever its head, rates and numerics.
+    # Whether they are the same variant, apart from head, rates and numerics.
     if isinstance(variant, ResNetSpec) or isinstance(spec, ResNetSpec):
         return variant == spec
     fields = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "pooling", "stem")

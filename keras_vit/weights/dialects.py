@@ -1,4 +1,4 @@
-"""Where each official key stands in a file of another layout: tables, and one reader of them.
+"""Layouts of weight files: where each official key is in a file, and how its array is stored.
 
 Sources: google-research/vision_transformer `checkpoint.py`; big_vision `models/vit.py`
 (`fix_old_checkpoints`, scanned layers); timm `models/vision_transformer.py` and `resnetv2.py`;
@@ -25,15 +25,17 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where an official array stands in a file, and how it is written there.
+    """Where an official array is in a file, and how it is stored there.
 
     Attributes:
         key: the file's key.
         form: "same"; "flat" (one dimension); "norm" ((C,) or (1, 1, 1, C)); "in" and "out" (a
-            matrix of PyTorch's, (outputs, inputs), whose official input or output axes are
-            one); "conv" (OIHW); "grid" (a position table without the class token's slot).
-        part, parts: of a stack along the first axis, as query, key and value in timm.
-        scanned: the parts are layers with an axis of their own, as in big_vision.
+            matrix (outputs, inputs) as in PyTorch; official arrays have one input axis for "in",
+            one output axis for "out"); "conv" (OIHW); "grid" (a position table without a row for
+            the class token).
+        part, parts: index and number, where the file stacks several official arrays along the
+            first axis, such as query, key and value in timm.
+        scanned: whether the stack is of layers, with an axis of its own, as in big_vision.
     """
 
     key: str
@@ -56,7 +58,7 @@ class Place:
         return (self.parts, *one) if self.scanned else (self.parts * one[0], *one[1:])
 
     def official_shape(self, stored: Shape) -> Shape:
-        """What `stored_shape` came from, as far as the file alone can tell."""
+        """The official shape of a stored one, as far as it is known without the model."""
         if self.scanned:
             one = stored[1:]
         else:
@@ -66,13 +68,13 @@ class Place:
         return (1, one[1] + 1, *one[2:]) if self.form == "grid" and len(one) > 1 else one
 
     def fits(self, stored: Shape, shape: Shape) -> bool:
-        """Whether an array stored as `stored` is one of the official `shape`."""
+        """Whether an array of shape `stored` can become one of the official `shape`."""
         if self.form == "norm":
             stored = (math.prod(stored),) if set(stored[:-1]) <= {1} else stored
         return stored == self.stored_shape(shape)
 
     def official(self, stored: np.ndarray, shape: Shape) -> np.ndarray:
-        """The array of official `shape` from what the file holds."""
+        """The array of official `shape` from the file's array."""
         if self.parts > 1 or self.scanned:
             # (parts * n, ...) or (parts, ...) to (parts, n, ...)
             stored = stored.reshape(self.parts, -1, *stored.shape[1:])[self.part]
@@ -81,12 +83,12 @@ class Place:
             stored = stored.T
         elif self.form == "conv":
             stored = stored.transpose(2, 3, 1, 0)
-        elif self.form == "grid":  # (1, n, D) to (1, 1 + n, D): big_vision's class token has none
+        elif self.form == "grid":  # (1, n, D) to (1, 1 + n, D): zeros for the class token
             stored = np.pad(stored, ((0, 0), (1, 0), (0, 0)))
-        return stored.reshape(shape)
+        return stored.reshape(shape)  # (outputs, inputs) and (C,) to the official axes
 
     def stored(self, official: np.ndarray) -> np.ndarray:
-        """What a file holds for an official array; of a stack, this part of it."""
+        """The file's array for an official one; of a stack, this part of it."""
         if self.form == "in":
             return official.reshape(official.shape[0], -1).T  # (outputs, inputs)
         if self.form == "out":
@@ -98,14 +100,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How one file is laid out.
+    """The layout of one file.
 
     Attributes:
-        family: "official", "bit", "timm" or "transformers".
-        dialect: the family and its peculiarities, in words.
-        places: for each official key, where it stands in this file.
-        unknown: keys with no meaning here.
-        ignored: keys of no weight of the model: an optimiser's state, another tower.
+        family: "official", "bit", "timm", "timm-bit" or "transformers".
+        dialect: the family and its variations, in words.
+        places: for each official key, where it is in this file.
+        unknown: keys that no layout has.
+        ignored: keys that are not weights of the model: an optimiser's state, another tower.
     """
 
     family: str
@@ -116,10 +118,10 @@ class Layout:
 
 
 def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
-    """Which layout the keys of a file are in, and what stands where.
+    """Recognises the layout of a file by its keys, and finds each official key in it.
 
     Raises:
-        UsageError: none that is known, or two keys stand for one weight.
+        UsageError: the layout is unknown, or two keys are the same weight.
     """
     for family, pattern in _MARKS.items():
         prefixes = {m.group(1) for m in map(re.compile(pattern).fullmatch, shapes) if m}
@@ -137,7 +139,7 @@ def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
 
 
 def foreign_place(family: str, key: str) -> Place | None:
-    """Where `TABLES[family]` puts an official key; None if that layout has no such weight."""
+    """Where an official key is in `TABLES[family]`; None if that layout has no such weight."""
     for row in TABLES[family]:
         found = numbers(row.official, key)
         if found is not None:
@@ -153,7 +155,7 @@ class Row:
     place: Place
 
 
-# The key that gives a family away; before it, the prefix.
+# The key that identifies a family, after any prefix.
 _MARKS = {
     "official": r"(|opt/target/|target/|params/|params/img/)embedding/kernel",
     "bit": r"(|opt/target/|target/|params/)resnet/root_block/standardized_conv2d(?:_\d+)?/kernel",
@@ -161,7 +163,8 @@ _MARKS = {
     "timm-bit": r"()stem\.conv\.weight",
     "transformers": r"(|vit\.)embeddings\.patch_embeddings\.projection\.weight",
 }
-# Beside the weights: optimisers' states, counters, the other tower of a pair.
+# By prefix: the keys that are not weights of the model, such as optimisers' states, counters and
+# the other tower of a pair.
 _STATE = {
     "opt/target/": r"opt/state/.*|extra/.*",
     "target/": r"state/.*|opt/state/.*|extra/.*",
@@ -169,14 +172,13 @@ _STATE = {
     "params/img/": r"opt/.*|extra/.*|chrono.*|params/txt/.*|params/[tb]|params/bias_init",
 }
 _FOREIGN_STATE = r"(.*\.)?embeddings\.mask_token|.*\.position_ids|.*\.relative_position_index"
-# The current Flax module numbers its parts by class.
+# The current Flax module (Linen) numbers the parts of a block by class.
 _LINEN = {
     "MultiHeadDotProductAttention_0": "MultiHeadDotProductAttention_1",
     "LayerNorm_1": "LayerNorm_2",
     "MlpBlock_0": "MlpBlock_3",
 }
-# The path of the weight in our models, the layout's key, how it is written there (`Place.form`),
-# and of a stack which part.
+# The path of the weight in our models, the layout's key, `Place.form`, and of a stack the part.
 _TIMM = """
 patch_encoder/class_token          cls_token                 same
 patch_encoder/positions            pos_embed                 same
@@ -291,7 +293,7 @@ gn3/beta            norm3.bias                flat
 
 
 def _table(*tables: tuple[str, str, str], bit: bool = False) -> tuple[Row, ...]:
-    # Each table comes with the prefixes of our paths and of the layout's keys.
+    # Each table comes with a prefix for our paths and one for the layout's keys.
     official = official_keys(bit)
     found = []
     for table, *prefixes in tables:
@@ -303,7 +305,7 @@ def _table(*tables: tuple[str, str, str], bit: bool = False) -> tuple[Row, ...]:
 
 _TIMM_VIT = ((_TIMM, "", ""), (_TIMM_BLOCK, "encoderblock_{i}/", "blocks.{i}."))
 _UNIT = "block{i}_unit{j}/"
-# timm's root stands under `stem` where stages follow it.
+# timm's root is inside `stem` if stages follow it.
 TABLES: dict[str, tuple[Row, ...]] = {
     "timm": _table(
         *_TIMM_VIT,
@@ -328,7 +330,7 @@ def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Pat
         family = "timm-stem"
     places, unknown, ignored = {}, [], []
     for key in shapes:
-        # transformers' classifier stands beside the model that bears the prefix.
+        # Only the model has the prefix, not the classifier of transformers.
         found = _rows_of(family, key.removeprefix(prefix))
         for official, place in found:
             _put(places, official, dataclasses.replace(place, key=key), path)
@@ -376,8 +378,8 @@ def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: 
     return Layout(family, dialect, places, tuple(unknown), tuple(ignored))
 
 
-# What stands under one key of an official, big_vision or BiT file: each official key, its place,
-# and the peculiarity that this shows.
+# For one key of an official, big_vision or BiT file: each official key in it, its place, and the
+# variation of the layout that this shows, or "".
 _Found = Iterable[tuple[str, Place, str]]
 
 
@@ -391,15 +393,13 @@ def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Found:
     if _OLD_MAP.match(name):
         name, trait = f"MAPHead_0/{name}", "MAP head at the top"
     if name in ("pos_embedding", "Transformer/pos_embedding"):
-        # big_vision tells by the count whether the class token has a slot (`fix_old_checkpoints`).
+        # As in big_vision (`fix_old_checkpoints`): a square number of positions has none for the
+        # class token.
         count = shape[1] if len(shape) == 3 else 0
-        slot = not class_token or math.isqrt(count) ** 2 != count
-        trait = "big_vision's positions" if slot else "positions without a class slot"
-        yield (
-            "Transformer/posembed_input/pos_embedding",
-            Place(key, "same" if slot else "grid"),
-            trait,
-        )
+        complete = not class_token or math.isqrt(count) ** 2 != count
+        trait = "big_vision's positions" if complete else "positions without a class slot"
+        place = Place(key, "same" if complete else "grid")
+        yield "Transformer/posembed_input/pos_embedding", place, trait
     elif found := re.fullmatch(r"Transformer/encoderblock(_\d+)?/(\w+)(/.*)", name):
         block, part, rest = found.groups()
         trait = "Linen names" if part in _LINEN else ""
@@ -417,7 +417,7 @@ def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Found:
 
 
 _MOST_LAYERS = 1000
-# During ViT-G's development big_vision had the MAP head's parts beside the others.
+# Early big_vision files have the parts of the MAP head at the top.
 _OLD_MAP = re.compile(r"(probe$|MultiHeadDotProductAttention_0/|LayerNorm_0/|MlpBlock_0/)")
 
 

@@ -96,7 +96,7 @@ def load_weights(
             model,
             checkpoint,
             head,
-            check_told=True,
+            check_stated=True,
             positions=positions,
             grid=grid,
             resize_patches=resize_patches,
@@ -121,9 +121,9 @@ def fill(model: Any, checkpoint: Checkpoint, found: Match, allow_nonfinite: bool
         layer = model.get_layer("head")
         layer.kernel.assign(np.zeros(tuple(layer.kernel.shape), np.float32))
         layer.bias.assign(np.full(tuple(layer.bias.shape), getattr(model, "head_bias", 0.0)))
-    told = tuple(sorted({change.told for change in found.changes.values()}))
+    resampled = tuple(sorted({change.description for change in found.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
-    return Loaded(dialect, len(found.names), found.dropped, ignored, told, found.head)
+    return Loaded(dialect, len(found.names), found.dropped, ignored, resampled, found.head)
 
 
 def _arrays(

@@ -1,6 +1,6 @@
-"""A file of weights held against a model, built or not: what goes where, or why it does not.
+"""Matches a file of weights to a model, built or not: what goes where, or why it does not fit.
 
-Nothing is read but names and shapes, so that a file that does not fit costs no memory.
+Only names and shapes are read, so that a file that does not fit costs no memory.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from keras_vit.weights.tensors import display
 
 Head = Literal["keep", "reset"]
 _PATCHES = "embedding/kernel"
-# A table of more positions than this is no published one; the bound keeps memory bounded.
+# No published table has more positions than this. The limit keeps memory bounded.
 _MOST_POSITIONS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a model will be, before it is built; a built model has these fields too."""
+    """A model before it is built; a built model has these fields too."""
 
     spec: Spec
     num_classes: int
@@ -41,13 +41,13 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """What of a file goes where in a model.
+    """What is read from a file into a model.
 
     Attributes:
         names: the model's weights that the file has, by official key.
-        places: where each stands in the file.
-        changes: what becomes of those that have another shape there.
-        dropped: official keys that are left out with the head.
+        places: where each is in the file.
+        changes: those that have another shape there, and how they are resampled.
+        dropped: official keys of the file that are left out with the head.
         head: "keep", or "reset" for a head that starts at zero.
     """
 
@@ -60,10 +60,10 @@ class Match:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """How an array of another shape becomes the model's, and what to say of it."""
+    """How an array of another shape is resampled for the model, and that in words."""
 
     apply: Callable[[np.ndarray], np.ndarray]
-    told: str
+    description: str
 
 
 def match(
@@ -71,19 +71,19 @@ def match(
     checkpoint: Checkpoint,
     head: Head = "keep",
     *,
-    check_told: bool = False,
+    check_stated: bool = False,
     positions: Method = "bilinear",
     grid: Grid | None = None,
     resize_patches: bool = False,
 ) -> Match:
-    """Holds every key of the file against every weight of the model.
+    """Matches every key of the file with every weight of the model.
 
     Args:
         target: the model, built or not.
         checkpoint: the open file.
         head, positions, grid, resize_patches: as in `load_weights`.
-        check_told: whether the GELU, the epsilon, the heads and the labels that the file tells
-            must be the model's.
+        check_stated: whether the GELU, the epsilon, the heads and the labels that the file states
+            must be those of the model.
 
     Raises:
         UsageError: see `load_weights`.
@@ -107,8 +107,8 @@ def match(
         if change is not None:
             changes[key] = change
     _check_names(target, checkpoint, names, places, changes)
-    if check_told:
-        _check_told(target, checkpoint, head)
+    if check_stated:
+        _check_stated(target, checkpoint, head)
     return Match(names, places, changes, dropped, head)
 
 
@@ -118,19 +118,19 @@ def _droppable(spec: Spec, head: str) -> tuple[str, ...]:
     return (f"{head}/",) if keeps else (f"{head}/", "pre_logits/")
 
 
-def _check_told(target: Target | Any, checkpoint: Checkpoint, head: Head) -> None:
-    for field, theirs in checkpoint.told.items():
-        ours = getattr(target.spec, field, theirs)
-        if ours != theirs:
+def _check_stated(target: Target | Any, checkpoint: Checkpoint, head: Head) -> None:
+    for field, expected in checkpoint.stated.items():
+        received = getattr(target.spec, field, expected)
+        if received != expected:
             raise UsageError(
-                f"{checkpoint.path} ({checkpoint.dialect}) goes with {field}={theirs!r}, the model "
-                f"has {ours!r}; build the model with {field}={theirs!r}."
+                f"{checkpoint.path} ({checkpoint.dialect}) needs {field}={expected!r}, the model "
+                f"has {received!r}; build the model with {field}={expected!r}."
             )
-    labels, theirs = target.labels, checkpoint.labels
-    if head == "keep" and labels and theirs and tuple(labels) != theirs:
+    labels, file_labels = target.labels, checkpoint.labels
+    if head == "keep" and labels and file_labels and tuple(labels) != file_labels:
         raise UsageError(
-            f"the head of {checkpoint.path} is of other classes ({theirs[0]!r} ...) than the "
-            f'model\'s ({labels[0]!r} ...); head="reset" starts one of zeros.'
+            f"the head of {checkpoint.path} has other classes ({file_labels[0]!r} ...) than the "
+            f'model ({labels[0]!r} ...); head="reset" starts with a new head of zeros.'
         )
 
 
@@ -146,8 +146,8 @@ def _change(
     if len(stored) != len(shape) or len(stored) < 2:
         return None
     if name.key == _PATCHES and resize_patches and stored[2:] == shape[2:] and stored != shape:
-        told = f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"
-        return Change(functools.partial(resample_patches, patch_size=shape[0]), told)
+        description = f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"
+        return Change(functools.partial(resample_patches, patch_size=shape[0]), description)
     if name.resample is None:
         return None
     if stored[-1] != shape[-1] or max(stored[:-1]) > _MOST_POSITIONS:
@@ -157,14 +157,14 @@ def _change(
     if old is None or old == new:
         return None
     class_token = target.spec.class_token
-    told = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
-    return Change(lambda array: name.resample(array, old, new, class_token, method), told)
+    description = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
+    return Change(lambda array: name.resample(array, old, new, class_token, method), description)
 
 
 def _old_grid(checkpoint: Checkpoint, fits: bool) -> Grid | None:
     # The grid of the file's positions; None if unknown, or if it is the model's. As in the official
     # code, a table that fits is taken as it is, and any other is assumed to be of a square grid.
-    return checkpoint.told_grid or (None if fits else checkpoint.grid)
+    return checkpoint.stated_grid or (None if fits else checkpoint.grid)
 
 
 def _check_names(
@@ -190,19 +190,19 @@ def _check_names(
     )
     lines = missing + unexpected + shapes
     if lines:
-        because = _cause(target, checkpoint, names, places) or f"the first: {lines[0].strip()}"
+        cause = _cause(target, checkpoint, names, places) or f"the first: {lines[0].strip()}"
         raise UsageError(
             f"{checkpoint.path} does not fit the model in {len(lines)} weights (- missing, "
-            f"+ unexpected, ! other shape): {because}\n" + "\n".join(lines)
+            f"+ unexpected, ! other shape): {cause}\n" + "\n".join(lines)
         )
 
 
-# What an unknown key gives away.
-_STRANGERS = {
+# What an unknown key shows about the model that it comes from.
+_UNKNOWN_PARTS = {
     r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which no ViT here has",
     r"reg_token|register_tokens": "it has register tokens, which no ViT here has",
     r"dist_token|head_dist|distillation": "it has a distillation token, which no ViT here has",
-    r"fc_norm": "it normalises after pooling, where the models here do before",
+    r"fc_norm": "it normalises after pooling, the models here before",
     r"[qk]_norm": "it normalises queries and keys, which no ViT here does",
     r"norm_pre": "it normalises before the blocks, which no ViT here does",
     r"lora_|adapter": "it holds adapters; merge them into the weights first",
@@ -215,18 +215,18 @@ def _cause(
     names: dict[str, WeightName],
     places: dict[str, Place],
 ) -> str | None:
-    for pattern, cause in _STRANGERS.items():
+    for pattern, cause in _UNKNOWN_PARTS.items():
         if any(re.search(pattern, key) for key in checkpoint.layout.unknown):
             return cause
     head = checkpoint.head
     try:
-        differs = _differences(checkpoint.spec, target.spec)
+        differences = _differences(checkpoint.spec, target.spec)
         classes = checkpoint.num_classes
-        what = checkpoint.variant or "another architecture"
+        architecture = checkpoint.variant or "another architecture"
     except UsageError:
         return None
-    if differs:
-        return f"this file is {what}: {'; '.join(differs)}"
+    if differences:
+        return f"this file is {architecture}: {'; '.join(differences)}"
     if f"{head}/bias" in names and classes == 0:
         return 'this file has no head; head="reset" starts the model\'s at zero'
     if f"{head}/bias" in names and classes != target.num_classes:
@@ -256,14 +256,14 @@ _ARCHITECTURE = (
 )  # fmt: skip
 
 
-def _differences(theirs: Spec, ours: Spec) -> list[str]:
-    if type(theirs) is not type(ours):
+def _differences(stored: Spec, target: Spec) -> list[str]:
+    if type(stored) is not type(target):
         kinds = {ViTSpec: "a ViT", ResNetSpec: "a BiT ResNet"}
-        return [f"{kinds[type(theirs)]}, not {kinds[type(ours)]}"]
+        return [f"{kinds[type(stored)]}, not {kinds[type(target)]}"]
     pairs = {
-        field: (getattr(theirs, field), getattr(ours, field))
+        field: (getattr(stored, field), getattr(target, field))
         for field in _ARCHITECTURE
-        if hasattr(ours, field)
+        if hasattr(target, field)
     }
     if "pooling" in pairs:
         one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])

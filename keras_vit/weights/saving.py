@@ -145,8 +145,8 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
     known = spec.position_embedding in ("learned", "none") and spec.pooling in TIMM_POOLINGS
     if not known or spec.layer_norm_eps > 1e-6:
         raise UsageError(
-            f"timm's ViT has learned positions or none, pools by {', '.join(TIMM_POOLINGS)}, and has"
-            " a LayerNorm epsilon of 1e-6, so it would compute something else; save a .npz in the "
+            f"timm's ViT has learned positions or none, pooling {', '.join(TIMM_POOLINGS)} and a "
+            "LayerNorm epsilon of 1e-6, so it would compute something else; save a .npz in the "
             "official layout."
         )
     return ("timm-stem" if spec.stem and not spec.stem.stages else "timm"), ""

@@ -33,7 +33,7 @@ SEEDS = (
 )  # fmt: skip
 PHRASES = (
     "cannot be read", "is not a whole", "is not a numpy array", "two arrays of the name",
-    "does not fit the model", "goes with", "NaN or infinite", "must hold floats",
+    "does not fit the model", "needs ", "NaN or infinite", "must hold floats",
     "in no layout known", "no architecture known", "are the same weight", "several models",
     "not valid JSON", "expected a JSON object", "must have one dimension", "claims to unpack",
     "pass preprocessing",

@@ -346,5 +346,5 @@ def test_an_activation_that_is_no_gelu_is_refused(fixtures, tmp_path, activation
 
 def test_a_torch_file_without_its_config_must_be_a_known_size(fixtures, tmp_path):
     (tmp_path / "lonely.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
-    with pytest.raises(keras_vit.UsageError, match="how many heads; lay its config.json beside it"):
+    with pytest.raises(keras_vit.UsageError, match="put its config.json beside it"):
         keras_vit.model_from_weights(tmp_path / "lonely.safetensors")

@@ -1,7 +1,7 @@
-"""The inference graph: a spec and its weights to a TensorFlow function, exactly rewritten.
+"""The inference graph: from a spec and its weights to a TensorFlow function, exactly rewritten.
 
-Written for the CPU and GPU delegates of LiteRT: every shape is static, ranks stay at 4, and nothing
-is broadcast but by arithmetic. The tokens' shape is (batch, tokens, hidden_dim).
+It is written for the CPU and GPU delegates of LiteRT: every shape is static, tensors have at most
+four dimensions, and only arithmetic broadcasts. Tokens have the shape (batch, tokens, hidden_dim).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _GROUPS = 32
 
 @dataclasses.dataclass(frozen=True)
 class GraphOptions:
-    """What a graph takes, gives and leaves out.
+    """The input, the output and the rewrites of a graph.
 
     Attributes:
-        input: "float32", preprocessed as Keras takes it; "uint8", RGB pixels of the right size.
-        output: "logits"; "probabilities", their softmax; "features", what the head reads.
+        input: "float32", preprocessed as for Keras; "uint8", RGB pixels of the right size.
+        output: "logits"; "probabilities", their softmax; "features", the input of the head.
         batch: a fixed number of images; None for any.
         rewrites: names in `REWRITES`.
 
@@ -77,15 +77,15 @@ def inference_module(
     The weights are variables, so that a model of more than 2 GB can be saved and converted.
 
     Args:
-        spec: a ViT's, a hybrid's or a BiT's.
-        parameters: its weights by our layers' names; emptied, so that they are held once.
+        spec: of a ViT, a hybrid or a BiT.
+        parameters: its weights by the names of our layers. The dict is emptied, so that memory
+            holds the weights once.
         image_size: height and width in pixels.
         preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
-        options: what the graph takes, gives and leaves out.
-        calibration: images as the graph takes them (n, height, width, 3), for a graph that will
-            be quantised: its outlier channels are balanced, see `balance`, if it is one that
-            `balances` takes.
-        tail: a Keras model from the features to the output, instead of our head.
+        options: the graph's input, output and rewrites.
+        calibration: input images (n, height, width, 3), for a graph that will be quantised: its
+            outlier channels are balanced (see `balance`) if `balances` allows it.
+        tail: a Keras model from the features to the output, which replaces our head.
     """
     if tail is None and options.output != "features" and "head/kernel" not in parameters:
         raise UsageError(f"a model without a head gives features. Received: {options.output!r}.")
@@ -104,7 +104,7 @@ def inference_module(
     while parameters:
         name, array = parameters.popitem()
         weights[name] = tf.Variable(array, trainable=False, name=name)
-    # Listed one by one, or they would not be saved.
+    # As attributes of the module, or they would not be saved.
     module.variables_of_graph = [*weights.values(), *_variables(tail)]
     shape = (options.batch, *image_size, 3)
 
@@ -120,7 +120,7 @@ def inference_module(
 
 
 def _variables(tail: Any) -> list[tf.Variable]:
-    # Keras 3 wraps TensorFlow's; tf_keras has them bare.
+    # A variable of Keras 3 wraps one of TensorFlow; a variable of tf_keras is one.
     return [] if tail is None else [v if LEGACY else v.value for v in tail.variables]
 
 
@@ -132,7 +132,7 @@ def forward(
     options: GraphOptions,
     taps: dict[str, tf.Tensor] | None = None,
 ) -> tf.Tensor:
-    """The graph itself: `images` (batch, height, width, 3) to what `options.output` says.
+    """The graph itself: from `images` (batch, height, width, 3) to `options.output`.
 
     Args:
         taps: filled with the inputs of quantised layers and the outputs of blocks, by name.
@@ -157,7 +157,7 @@ def channel_ranges(
     preprocessing: Preprocessing,
     options: GraphOptions,
 ) -> dict[str, np.ndarray]:
-    """The largest magnitude of each channel that `forward` taps, over images and positions."""
+    """The largest magnitude of each channel in each tap of `forward`, over images and positions."""
     ranges: dict[str, np.ndarray] = {}
     for image in images:
         taps: dict[str, tf.Tensor] = {}
@@ -169,13 +169,9 @@ def channel_ranges(
 
 
 class _Graph:
-    """What the parts of one forward pass share: the spec, the weights, the rewrites in force.
+    """One forward pass: the spec, the weights and the rewrites, shared by its parts."""
 
-    Attributes:
-        ops: TensorFlow's functions under the names of `keras.ops`, for poolings.
-        scope: names what is computed within it.
-    """
-
+    # For the poolings, which import no TensorFlow: its functions under the names of `keras.ops`.
     ops = _legacy_ops
     scope = tf.name_scope
 
@@ -211,7 +207,7 @@ class _Graph:
             x = tf.cast(x, tf.float32)
             rows, columns = (side // spec.patch_size * spec.patch_size for side in x.shape[1:3])
             if (rows, columns) != (x.shape[1], x.shape[2]):
-                x = x[:, :rows, :columns]  # a hybrid cuts off what is less than a patch
+                x = x[:, :rows, :columns]  # a hybrid crops what does not fill a patch
             x = tf.nn.space_to_depth(x, spec.patch_size) if spec.patch_size > 1 else x
             _, rows, columns, pixels = x.shape
             x = tf.reshape(x, (-1, rows * columns, pixels))  # (batch, patches, pixels)
@@ -245,8 +241,8 @@ class _Graph:
             query = self.heads(self.scaled(self.dense(f"{name}/query", queries)))
             key = self.heads(self.dense(f"{name}/key", keys), (0, 2, 3, 1))
             value = self.heads(self.dense(f"{name}/value", keys))
-            # Not `transpose_b`: GPU delegates do not see it. (batch, heads, queries, keys)
-            logits = tf.matmul(query, key)
+            # GPU delegates ignore `transpose_b`, so the keys are transposed above.
+            logits = tf.matmul(query, key)  # (batch, heads, queries, keys)
             bias = self.weights.get(f"{name}/position_bias")  # (1, heads, tokens, tokens)
             logits = logits if bias is None else logits + bias[:, :, : queries.shape[1]]
             return self.attended(name, logits, value)
@@ -281,7 +277,7 @@ class _Graph:
         return tf.reshape(x, (-1, self.spec.hidden_dim))  # (batch, hidden_dim)
 
     def norm(self, name, x, centred):
-        """LayerNorm; of centred values the mean is zero, and is not taken."""
+        """LayerNorm. The mean of `centred` values is zero and is not computed."""
         with tf.name_scope(name.split("/")[-1]):
             return self.normalised(name, x, centred)
 
@@ -290,13 +286,13 @@ class _Graph:
         if not centred:
             x -= tf.reduce_mean(x, axis=-1, keepdims=True)
         unscaled = x * self.weights["stream/scale"] if scaled else x
-        # A product, not a square: full integer files have no operator for that.
+        # A product, because full integer files have no operator for squares.
         mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
-        # The stream is divided; what the pooling's own norms read is not.
+        # The residual stream is divided, but not the input of the pooling's own norms.
         divisor = 1.0 if name.startswith("pooling/") else self.divisor
         factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
         if f"{name}/smooth" in self.weights:
-            # Not on x: the converter would multiply it back into the kernels that read x.
+            # Not multiplied with x: the converter would fold it into the kernels that read x.
             factor *= self.weights[f"{name}/smooth"]
         x *= factor
         if f"{name}/gamma" in self.weights:
@@ -383,5 +379,5 @@ class _Graph:
 
 
 def _group_mean(x):
-    # Over positions first: one axis at a time is what delegates take.
+    # Delegates only take the mean over one axis at a time.
     return tf.reduce_mean(tf.reduce_mean(x, axis=1, keepdims=True), axis=3, keepdims=True)

@@ -1,9 +1,9 @@
 """The exact rewrites of the inference graph, as passes over a model's weights.
 
-Without dropout each changes the cost of a forward pass and not its result. A pass takes the
-parameters that earlier ones left, by our layers' names ("encoderblock_0/mlp/dense_0/kernel"), and
-replaces some or takes them away; `graph.py` computes with what is there. Kernels are (inputs,
-outputs), convolutions (height, width, inputs, outputs). Sums are taken in float64.
+Each pass changes the cost of a forward pass without dropout, but not its result. It takes the
+parameters of the pass before, by the names of our layers ("encoderblock_0/mlp/dense_0/kernel"), and
+replaces or removes some of them; `inference.py` computes with those that are left. Kernels are
+(inputs, outputs), convolutions (height, width, inputs, outputs). Sums are computed in float64.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = dict[str, np.ndarray]
 _NORM_READERS = ("query", "key", "value")
-# A power of two, which divides without rounding. In half precision the square of a value above 255
-# is infinite, and so is a sum of 768 squares where their root mean square is above 9; divided by
-# 16, above 4,095 and 147.
+# A power of two, because dividing by it does not round. In half precision the square of a value
+# above 255 is infinite, and so is the sum of 768 squares with a root mean square above 9. Dividing
+# by 16 raises these limits to 4,095 and 147.
 STREAM_DIVISOR = 16.0
 
 
@@ -33,7 +33,7 @@ def rewrite(
     rewrites: Iterable[str],
     uint8: bool,
 ) -> Parameters:
-    """Applies the named passes of `PASSES`, in the table's order, in place."""
+    """Applies the named passes of `PASSES` in place, in the order of that table."""
     rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
     for name, apply in PASSES.items():
         if name in rewrites:
@@ -45,7 +45,7 @@ def check_rewrites(names: Iterable[str]) -> frozenset[str]:
     """The names as a set.
 
     Raises:
-        UsageError: one of them is not in `REWRITES`.
+        UsageError: a name is not in `REWRITES`.
     """
     names = frozenset(names)
     for name in sorted(names - REWRITES.keys()):
@@ -77,7 +77,7 @@ def resolve_positions(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
 
 
 def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
-    """All parameters whose last axis is the residual stream that they are added to."""
+    """The parameters that are added to the residual stream, which is their last axis."""
     layers = ["patch_encoder/projection"]
     for block in _blocks(spec):
         layers += [f"{block}/attention/out", f"{block}/mlp/dense_1"]
@@ -87,13 +87,16 @@ def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
 
 
 def stream_readers(spec: ViTSpec, p: Parameters) -> dict[str, list[str]]:
-    """The norms that read the residual stream, and the Dense layers that read each norm alone."""
+    """The norms that read the residual stream, each with the Dense layers that read that norm.
+
+    No Dense layers where anything else reads the norm too.
+    """
     readers = {}
     for block in _blocks(spec):
         readers[f"{block}/norm_attention"] = [f"{block}/attention/{r}" for r in _NORM_READERS]
         readers[f"{block}/norm_mlp"] = [f"{block}/mlp/dense_0"]
     pooling = POOLINGS[spec.pooling]
-    if pooling.averages:  # the mean over tokens commutes with the scale and the shift
+    if pooling.averages:  # a weighted mean of tokens commutes with the norm's scale and shift
         last = [r for r in ("pre_logits", "head") if f"{r}/kernel" in p][:1]
     else:
         last = [r for r in pooling.readers if f"{r}/kernel" in p]
@@ -115,7 +118,7 @@ def _attention_biases(spec: Spec, p: Parameters, _: Preprocessing) -> None:
         scale = np.float32(spec.head_dim**-0.5)
         for part in ("kernel", "bias"):
             p[f"{name}/query/{part}"] = p[f"{name}/query/{part}"] * scale
-        # Softmax does not see what all keys share, and its rows sum to 1.
+        # Softmax ignores what is added to all keys, and its rows sum to 1.
         del p[f"{name}/key/bias"]
         shift = _wide(p.pop(f"{name}/value/bias")) @ _wide(p[f"{name}/out/kernel"])
         p[f"{name}/out/bias"] = _narrow(p[f"{name}/out/bias"] + shift)
@@ -163,8 +166,8 @@ def _scale_stream(spec: Spec, p: Parameters, _: Preprocessing) -> None:
         p[name] = p[name] / np.float32(STREAM_DIVISOR)
 
 
-# name: what it does to the weights. The order is part of the algebra: the norms' shifts become
-# biases before the biases move on, and all that writes to the stream is final when it is centred.
+# Each pass by name. The order matters: the shifts of norms become biases before biases are moved,
+# and the stream is centred after everything that writes to it is final.
 PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
     "fold_norms": _fold_norms,
     "attention_biases": _attention_biases,
@@ -176,9 +179,9 @@ PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
 }
 REWRITES = {
     "fold_norms": "LayerNorm's scale and shift go into the Dense layers that read it",
-    "attention_biases": "1/sqrt(head_dim) goes into the query, the key's bias goes, the value's "
-    "moves through the output projection",
-    "centre": "what writes to the residual stream is centred, so that no norm takes a mean",
+    "attention_biases": "1/sqrt(head_dim) goes into the query, the key's bias is dropped, the "
+    "value's moves through the output projection",
+    "centre": "what writes to the residual stream is centred, so that no norm computes a mean",
     "constants": "class token and its position, patch positions and the patch bias, the pooling's "
     "probe and its key: one constant each",
     "uint8_input": "mean and scale of uint8 pixels go into the patch projection",
@@ -190,12 +193,12 @@ REWRITES = {
 
 
 def folds_uint8(spec: Spec) -> bool:
-    """Whether pixel scaling folds into the first kernel: not under a padded convolution."""
+    """Whether pixel scaling folds into the first kernel, which padding would make wrong."""
     return isinstance(spec, ViTSpec) and spec.stem is None
 
 
 def standardise(kernel, spec: Spec, mean=np.mean, sqrt=np.sqrt):
-    """What StdConv computes with: see `layers/std_conv.py`."""
+    """The standardised kernel of `layers/std_conv.py`."""
     axes = (0, 1, 2)
     centred = kernel - mean(kernel, axes, keepdims=True)
     variance = mean(centred * centred, axes, keepdims=True)
