@@ -20,7 +20,7 @@ class MultiHeadAttention(keras.layers.Layer):
     `MultiHeadDotProductAttention` kernels, one to one. Initialisers: Xavier uniform on the
     two-dimensional shape, biases zero.
 
-    The backend's fused attention is used unless the caller wants the scores.
+    The backend's fused attention is used unless the attention scores are returned or dropped out.
 
     With position_embedding="relative", each head learns a bias for each offset between two patches
     and adds it to its logits: the weight `relative_position_bias` (offsets, heads), zero at first.

@@ -13,8 +13,8 @@ from keras_vit.layers.stochastic_depth import StochasticDepth
 class TransformerBlock(keras.layers.Layer):
     """x + attention(norm(x)), then x + mlp(norm(x)): (batch, tokens, hidden_dim) to the same shape.
 
-    Dropout and stochastic depth sit where the official `Encoder1DBlock` and AugReg put them:
-    after the attention's output projection and inside the MLP; stochastic depth on both branches.
+    Dropout is after the attention's output projection and inside the MLP, stochastic depth on both
+    branches, as in the official `Encoder1DBlock` and AugReg.
 
     Args:
         num_heads: attention heads.
@@ -23,7 +23,7 @@ class TransformerBlock(keras.layers.Layer):
         layer_norm_eps: added to the variance in both LayerNorms.
         dropout: rate on both branches.
         attention_dropout: rate on the attention weights.
-        drop_path: chance that an example skips a branch.
+        drop_path: probability that an example skips a branch.
         position_embedding, grid, class_token: as in `MultiHeadAttention`.
     """
 

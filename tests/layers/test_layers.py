@@ -416,7 +416,7 @@ def test_initialisers_are_the_official_ones():
         (lambda: layers.MLP(0), "mlp_dim must be a positive integer"),
         (lambda: layers.PatchEncoder(8, position_embedding="lerned"), "must be one of learned"),
         (lambda: layers.MultiHeadAttention(2.5), "num_heads must be a positive integer"),
-        (lambda: layers.StochasticDepth(0.1, noise_shape=(None, 7, 1)), "one draw an example"),
+        (lambda: layers.StochasticDepth(0.1, noise_shape=(None, 7, 1)), "one draw per example"),
     ],
 )
 def test_layers_refuse(build, message):
