@@ -7,17 +7,19 @@ transformers `models/vit`.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.weights.names import official_keys, official_pattern
-from keras_vit.weights.templates import fill, numbers, rows
+from keras_vit.weights.names import official_keys
+from keras_vit.weights.templates import fill, numbers, outline, rows
 from keras_vit.weights.tensors import display
 
 Shape = tuple[int, ...]
@@ -325,6 +327,17 @@ TABLES: dict[str, tuple[Row, ...]] = {
 }
 
 
+def _by_outline(items: Iterable[Any], template: Callable[[Any], str] = str) -> dict[str, list]:
+    # So that each key of a file is compared with a few templates only.
+    found = collections.defaultdict(list)
+    for item in items:
+        found[outline(template(item))].append(item)
+    return found
+
+
+_ROWS = {family: _by_outline(rows, lambda row: row.place.key) for family, rows in TABLES.items()}
+
+
 def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
     if "patch_embed.backbone.conv.weight" in shapes:
         family = "timm-stem"
@@ -343,7 +356,7 @@ def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Pat
 
 def _rows_of(family: str, key: str) -> list[tuple[str, Place]]:
     found = []
-    for row in TABLES[family]:
+    for row in _ROWS[family].get(outline(key), ()):
         block = numbers(row.place.key, key)
         if block is not None:
             found.append((fill(row.official, **block), row.place))
@@ -353,7 +366,7 @@ def _rows_of(family: str, key: str) -> list[tuple[str, Place]]:
 def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
     places, unknown, ignored, traits = {}, [], [], set()
     class_token = f"{prefix}cls" in shapes
-    known = re.compile(official_pattern(family == "bit"))
+    known = _by_outline(official_keys(family == "bit").values())
     for key, shape in shapes.items():
         if re.fullmatch(_STATE.get(prefix, "$"), key):
             ignored.append(key)
@@ -365,7 +378,8 @@ def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: 
         found = _bit(name, key) if family == "bit" else _vit(name, key, shape, class_token)
         is_known = False
         for official, place, trait in found:
-            if not known.fullmatch(official):
+            templates = known.get(outline(official), ())
+            if all(numbers(template, official) is None for template in templates):
                 break
             is_known = True
             traits.add(trait)

@@ -20,7 +20,7 @@ from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
 from keras_vit.specs import ResNetSpec, ResNetStem, ResNetUnit, Spec, ViTSpec
-from keras_vit.weights.templates import fill, pattern, rows
+from keras_vit.weights.templates import fill, rows
 
 
 class Row(NamedTuple):
@@ -212,11 +212,6 @@ def official_keys(bit: bool = False) -> dict[str, str]:
     for kind in () if bit else POSITION_EMBEDDINGS.values():
         keys |= {path: key for key, path, _ in _position_rows(kind)}
     return keys
-
-
-def official_pattern(bit: bool = False) -> str:
-    """A regular expression for all official keys; see `official_keys`."""
-    return "|".join(pattern(key) for key in official_keys(bit).values())
 
 
 def pooling_rows(pooling: str) -> list[Row]:

@@ -11,16 +11,19 @@ import re
 import string
 from collections.abc import Iterator
 
+_NUMBER = re.compile(r"\{[^}]*\}|\d+")
+# The digits that a format such as {i} or {i:02} writes. More than four are no number of a block.
+_DIGITS = {"": "(0|[1-9][0-9]{0,3})", "02": "([0-9]{2}|[1-9][0-9]{2,3})"}
+
 
 def fill(template: str, i: int = 0, j: int = 0) -> str:
     """The key of block i, unit j."""
     return template.format(i=i, j=j, i0=i - 1, j0=j - 1)
 
 
-def pattern(template: str) -> str:
-    """A regular expression for the keys of a template, with a group for each number."""
-    parts = string.Formatter().parse(template)
-    return "".join(re.escape(text) + (r"(\d{1,4})" if number else "") for text, number, *_ in parts)
+def outline(text: str) -> str:
+    """A key or a template with # for each number: equal for a template and its keys."""
+    return _NUMBER.sub("#", text)
 
 
 def numbers(template: str, key: str) -> dict[str, int] | None:
@@ -30,11 +33,10 @@ def numbers(template: str, key: str) -> dict[str, int] | None:
     if match is None:
         return None
     # The field i0 is i - 1.
-    found = {
+    return {
         field[0]: int(digits) + field.endswith("0")
         for field, digits in zip(fields, match.groups(), strict=True)
     }
-    return found if fill(template, **found) == key else None
 
 
 def rows(table: str, *prefixes: str) -> Iterator[list[str]]:
@@ -47,5 +49,10 @@ def rows(table: str, *prefixes: str) -> Iterator[list[str]]:
 
 @functools.cache
 def _parsed(template: str) -> tuple[re.Pattern, list[str]]:
-    fields = [field for _, field, *_ in string.Formatter().parse(template) if field]
-    return re.compile(pattern(template)), fields
+    regex, fields = "", []
+    for text, field, width, _ in string.Formatter().parse(template):
+        regex += re.escape(text)
+        if field:
+            regex += _DIGITS[width]
+            fields.append(field)
+    return re.compile(regex), fields
