@@ -58,7 +58,7 @@ def test_shapes_of_every_named_intermediate_output_of_a_bit():
     }
 
 
-def test_root_of_a_hybrid_is_seen_before_its_relu(images):
+def test_gn_root_of_a_hybrid_is_its_output_before_the_relu(images):
     root = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24)).intermediates("gn_root")(images)["gn_root"]
     assert np.asarray(root).min() < -1
 
@@ -106,7 +106,7 @@ def test_every_weight_learns(build, images):
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         run_eagerly=True,  # tests/training traces them
     )
-    # A zero head, and a zero scale behind it: the first steps reach only them.
+    # Head and last scales start at zero, so the first steps change nothing else.
     model.fit(images, np.array([0, 2]), epochs=4, verbose=0)
     still = [
         v.name

@@ -1,4 +1,4 @@
-"""The model: equal to the reference, in every pooling and policy, saved and loaded."""
+"""ViT models: equal to the reference; every pooling, position embedding and policy; saving."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_intermediate_outputs_equal_the_reference(reference):
 
 
 @pytest.mark.parametrize("mistake", [{"gelu": "erf"}, {"layer_norm_eps": 1e-3}])
-def test_the_tolerance_catches_the_classic_mistakes(fixtures, mistake):
+def test_the_tolerance_detects_a_wrong_gelu_and_epsilon(fixtures, mistake):
     spec = {"patch_size": 16, "hidden_dim": 48, "depth": 2, "num_heads": 3, "mlp_dim": 112}
     model = keras_vit.ViT(keras_vit.ViTSpec(**spec, **mistake), 10, 48)
     right = keras_vit.ViT(keras_vit.ViTSpec(**spec), 10, 48)
@@ -88,7 +88,9 @@ def test_shapes_of_every_named_intermediate_output(small_spec, rng, pooling):
 
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
-def test_positions_tell_the_same_patches_apart(small_spec, randomised, rng, kind, pooling):
+def test_moved_patches_change_the_logits_unless_there_are_no_positions(
+    small_spec, randomised, rng, kind, pooling
+):
     spec = dataclasses.replace(small_spec, position_embedding=kind, pooling=pooling)
     model = randomised(keras_vit.ViT(spec, 5, (16, 24)))
     images = rng.normal(size=(1, 16, 24, 3)).astype(np.float32)
@@ -109,7 +111,7 @@ def test_saved_model_keeps_its_positions(small_spec, randomised, rng, tmp_path, 
     assert (again.spec, again.labels) == (spec, labels)
 
 
-def test_relative_positions_hold_with_attention_dropout_and_for_looking(
+def test_attention_scores_contain_relative_positions_despite_attention_dropout(
     small_spec, randomised, rng
 ):
     changes = {"position_embedding": "relative", "attention_dropout": 0.5}
@@ -122,7 +124,7 @@ def test_relative_positions_hold_with_attention_dropout_and_for_looking(
     assert np.abs(attention - without).max() > 1e-3
 
 
-def test_inner_attention_is_that_of_the_block(small_spec, rng, randomised):
+def test_intermediate_attention_scores_are_those_of_the_block(small_spec, rng, randomised):
     model = randomised(keras_vit.ViT(small_spec, 5, 32))
     images = rng.normal(size=(2, 32, 32, 3)).astype(np.float32)
     outputs = model.intermediates("embedded", "attention_0")(images)

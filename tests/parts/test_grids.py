@@ -44,7 +44,7 @@ def test_bicubic_is_timms(fixtures):
     assert len(names) == 3
 
 
-def test_class_slot_is_kept_and_the_corners_stay(rng):
+def test_the_class_tokens_position_and_the_corners_are_kept(rng):
     table = rng.normal(size=(1, 1 + 6, 5)).astype(np.float32)
     found = resample_positions(table, (2, 3), (7, 4))
     np.testing.assert_array_equal(found[0, 0], table[0, 0])
@@ -53,7 +53,7 @@ def test_class_slot_is_kept_and_the_corners_stay(rng):
         np.testing.assert_allclose(new[corner], old[corner], atol=1e-6)
 
 
-def test_rows_and_columns_are_resampled_each_on_its_own():
+def test_rows_and_columns_are_resampled_independently():
     rows, columns = np.indices((3, 5)).astype(np.float32)
     table = np.stack([rows, columns], axis=-1).reshape(1, 15, 2)
     found = resample_positions(table, (3, 5), (5, 9), class_token=False).reshape(5, 9, 2)
@@ -62,8 +62,8 @@ def test_rows_and_columns_are_resampled_each_on_its_own():
 
 
 @pytest.mark.parametrize(("old", "new"), [(28, 14), (16, 30), (14, 24), (49, 7), (3, 1), (1, 4)])
-def test_no_size_loses_its_last_row(old, new):
-    # scipy.ndimage.zoom gives zeros there for some of these, by a rounding accident.
+def test_the_last_row_is_kept_for_every_size(old, new):
+    # scipy.ndimage.zoom gives zeros there for some of these sizes because of rounding.
     matrix = align_corners_matrix(old, new)
     np.testing.assert_allclose(matrix.sum(axis=1), 1)
     last = np.zeros(old)
@@ -71,7 +71,7 @@ def test_no_size_loses_its_last_row(old, new):
     np.testing.assert_allclose(matrix[-1], last, atol=1e-12)
 
 
-def test_there_and_back_of_a_finer_grid_is_the_identity(rng):
+def test_resampling_to_a_finer_grid_and_back_is_the_identity(rng):
     table = rng.normal(size=(1, 16, 3)).astype(np.float32)
     finer = resample_positions(table, (4, 4), (7, 10), class_token=False)
     back = resample_positions(finer, (7, 10), (4, 4), class_token=False)
@@ -79,13 +79,13 @@ def test_there_and_back_of_a_finer_grid_is_the_identity(rng):
 
 
 @pytest.mark.parametrize("matrix", [align_corners_matrix, bicubic_matrix, half_pixel_matrix])
-def test_the_same_size_is_the_identity_and_a_constant_stays(matrix):
+def test_the_same_size_is_the_identity_and_constants_are_kept(matrix):
     np.testing.assert_allclose(matrix(6, 6), np.eye(6), atol=1e-12)
     for old, new in ((5, 8), (8, 5), (1, 3)):
         np.testing.assert_allclose(matrix(old, new).sum(axis=1), 1)
 
 
-def test_an_unfit_table_and_an_unknown_method_are_refused():
+def test_a_table_of_another_grid_and_an_unknown_method_are_refused():
     with pytest.raises(UsageError, match=r"expected a position table \(1, 10, hidden_dim\)"):
         resample_positions(np.zeros((1, 9, 4)), (3, 3), (5, 5))
     with pytest.raises(UsageError, match='"bilinear" or "bicubic". Received: \'area\''):

@@ -12,11 +12,11 @@ from keras_vit.parts.positions.sincos2d import sincos_2d
 pytestmark = pytest.mark.once
 
 
-def test_relative_index_counts_offsets_and_sets_the_class_token_apart():
+def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token():
     index = relative_index(Tokens((2, 3), class_token=False))
-    # From the patch (1, 2), the last, the offset to (0, 0) is the largest; its own is the middle.
+    # The offset from the first patch to the last is the largest; a patch and itself, the middle.
     assert (index[5, 0], index[5, 5], index[0, 5]) == (14, 7, 0)
-    # One to the right is one offset, wherever it starts, and not one down.
+    # Neighbours to the right have the same offset everywhere; neighbours below have another.
     assert index[0, 1] == index[1, 2] == index[4, 5] == 6
     assert index[0, 3] == index[2, 5] == 2
     assert sorted(set(index.ravel())) == list(range(15))

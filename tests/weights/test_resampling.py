@@ -12,7 +12,7 @@ pytestmark = pytest.mark.once
 
 @pytest.mark.parametrize(("old", "new"), [(8, 12), (8, 16), (12, 8), (16, 5)])
 def test_patch_kernels_are_resized_as_flexivit_does(old, new, rng):
-    # big_vision's own way: the matrix of tf.image.resize, basis image by basis image.
+    # As in big_vision: the matrix of tf.image.resize, from its results for unit images.
     import tensorflow as tf
 
     basis = np.eye(old * old, dtype=np.float32).reshape(-1, old, old, 1)
