@@ -155,7 +155,7 @@ class Checkpoint:
             if stated is not None and self.spec.grid(stated) == grid:
                 return stated
             return tuple(side * self.spec.stride for side in grid)
-        stated = None if self._position_shapes else self._stated_size()
+        stated = None if self.has_positions else self._stated_size()
         if stated is None:
             return None
         height, width = stated
@@ -163,6 +163,11 @@ class Checkpoint:
         if max(height, width) > _LONGEST_SIDE or tokens > _MOST_TOKENS:
             raise UsageError(f"{self.path} claims images of {height} x {width} pixels; refused.")
         return stated
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether it has weights that depend on the grid of patches, and so on the image size."""
+        return bool(self._position_shapes)
 
     @property
     def stated_grid(self) -> tuple[int, int] | None:
@@ -179,7 +184,7 @@ class Checkpoint:
         if self.stated_grid is not None:
             return self.stated_grid
         kind = self._positions
-        if not self._position_shapes or kind.grid_from_shapes is None:
+        if not self.has_positions or kind.grid_from_shapes is None:
             return None
         return kind.grid_from_shapes(self._position_shapes, self._class_token)
 
