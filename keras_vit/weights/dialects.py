@@ -296,7 +296,7 @@ gn3/beta            norm3.bias                flat
 
 def _table(*tables: tuple[str, str, str], bit: bool = False) -> tuple[Row, ...]:
     # Each table comes with a prefix for our paths and one for the layout's keys.
-    official = official_keys(bit)
+    official = {path: key for key, path in reversed(official_keys(bit))}  # the first of a path
     found = []
     for table, *prefixes in tables:
         for path, key, form, *stack in rows(table, *prefixes):
@@ -366,7 +366,7 @@ def _rows_of(family: str, key: str) -> list[tuple[str, Place]]:
 def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
     places, unknown, ignored, traits = {}, [], [], set()
     class_token = f"{prefix}cls" in shapes
-    known = _by_outline(official_keys(family == "bit").values())
+    known = _by_outline(key for key, _ in official_keys(family == "bit"))
     for key, shape in shapes.items():
         if re.fullmatch(_STATE.get(prefix, "$"), key):
             ignored.append(key)

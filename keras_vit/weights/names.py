@@ -35,10 +35,10 @@ def _rows(table: str, keys: str = "", paths: str = "") -> list[Row]:
     return [Row(key, path, tuple(shape)) for key, path, *shape in rows(table, keys, paths)]
 
 
-# Official key, our layer and its weight, official shape. D hidden, H heads, d = D/H, M mlp,
-# P patch, I the channels that patches are cut from, R what the head reads, C classes; w channels
-# of a ResNet's root, i into a unit, n inside it, o out of it. Our kernels are the same numbers in
-# the same order, reshaped to two dimensions.
+# Official key, our layer and its weight, official shape. Sizes: D hidden_dim, H heads, d = D/H,
+# M mlp_dim, P patch_size, I input channels of a patch, R width of the head's input, C classes;
+# channels of a ResNet: w of the root, i, n and o into, inside and out of a unit. Our kernels have
+# the same numbers in the same order, reshaped to two dimensions.
 _EMBEDDING = _rows("""
 embedding/kernel    patch_encoder/projection/kernel    P P I D
 embedding/bias      patch_encoder/projection/bias      D
@@ -138,7 +138,7 @@ _BIT_HEAD = _rows("""
 resnet/head/conv2d/kernel    head/kernel    1 1 R C
 resnet/head/conv2d/bias      head/bias      C
 """)
-# Where the weights of position embeddings stand, in the embedding and in a block's attention.
+# The prefixes of keys and paths of position embeddings, in the embedding and in attention.
 _POSITIONS = ("Transformer/posembed_input/", "patch_encoder/")
 _ATTENTION_POSITIONS = (
     "Transformer/encoderblock_{i}/MultiHeadDotProductAttention_1/",
@@ -197,8 +197,8 @@ def parameter_count(
     return sum(math.prod(name.shape) for name in weight_names(spec, num_classes, image_size))
 
 
-def official_keys(bit: bool = False) -> dict[str, str]:
-    """The templates of all official keys, by the template of their path in our models.
+def official_keys(bit: bool = False) -> list[tuple[str, str]]:
+    """The templates of all official keys, each with that of the path in our models.
 
     Args:
         bit: those of BiT, whose paths are partly the same; otherwise those of ViT and hybrids.
@@ -208,9 +208,9 @@ def official_keys(bit: bool = False) -> dict[str, str]:
     else:
         tables = [_STEM, _UNIT, _PROJECTION, _EMBEDDING, _CLASS_TOKEN, _BLOCK, _NORM]
         tables += [_REPRESENTATION, _HEAD, *map(pooling_rows, POOLINGS)]
-    keys = {row.path: row.key for table in tables for row in table}
+    keys = [(row.key, row.path) for table in tables for row in table]
     for kind in () if bit else POSITION_EMBEDDINGS.values():
-        keys |= {path: key for key, path, _ in _position_rows(kind)}
+        keys += [(key, path) for key, path, _ in _position_rows(kind)]
     return keys
 
 
