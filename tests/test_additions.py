@@ -162,6 +162,15 @@ def test_other_programs_layouts_refuse_it(model, tmp_path):
             keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
 
 
+@pytest.mark.parametrize("kind", [{"position_embedding": "waves"}, {"pooling": "mean"}])
+def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind):
+    monkeypatch.setitem(POSITION_EMBEDDINGS, "waves", POSITION_EMBEDDINGS["sincos2d"])
+    monkeypatch.setitem(POOLINGS, "mean", POOLINGS["gap"])
+    model = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
+    with pytest.raises(keras_vit.UsageError, match="timm's ViT has learned positions or none"):
+        keras_vit.save_weights(model, tmp_path / "model.safetensors")
+
+
 @pytest.mark.once
 def test_the_exported_file_gives_the_logits_of_keras(model, images):
     found = deploy.Runner(deploy.to_tflite(model)).predict(images)
