@@ -93,7 +93,8 @@ def _outcome(file: Path, model, builds: bool) -> str:
                 "image_size",
                 "grid",
                 "preprocessing",
-                "told",
+                "stated",
+                "stated_grid",
             ):
                 getattr(checkpoint, field)
     except keras_vit.UsageError as error:
