@@ -53,7 +53,7 @@ def main() -> None:
         if "head_kernel" in expected.files:
             model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
         names = [name for name in ("logits", "encoded") if name in expected.files]
-        found = model.inner(*names).predict(expected["images"], verbose=0)
+        found = model.intermediates(*names).predict(expected["images"], verbose=0)
         cells = "".join(f"{_difference(found, expected, n):>9}" for n in ("logits", "encoded"))
         print(f"{outputs:27}{dialect:43}{cells}", flush=True)
 

@@ -222,8 +222,7 @@ def _resolution(checkpoint: Any) -> str:
     size = checkpoint.image_size
     if size is not None:
         return f"{size[0]} x {size[1]}"
-    table = checkpoint.shape("Transformer/posembed_input/pos_embedding")
-    return f"unknown: {table[1]} positions are no square" if table else "any"
+    return "unknown: its positions form no square grid" if checkpoint.has_positions else "any"
 
 
 def _names(keys: tuple[str, ...]) -> str:

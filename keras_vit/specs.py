@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from keras_vit._checks import choice, fraction, integer, number, positive_integer
 from keras_vit._errors import UsageError, did_you_mean, nearest, squeeze
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
-Pooling = Literal["token", "gap", "map", "none"]
-PositionEmbedding = Literal["learned", "learned2d", "sincos2d", "relative", "none"]
 Gelu = Literal["tanh", "erf"]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 _Class = TypeVar("_Class", bound=type)
@@ -132,15 +132,16 @@ class ViTSpec:
         depth: number of transformer blocks.
         num_heads: attention heads in each block; divides `hidden_dim`.
         mlp_dim: width of the MLP's hidden layer.
-        pooling: what the head reads. "token": the class token. "gap": the mean of all tokens
-            (there is no class token). "map": multihead attention pooling (none either; Zhai et
-            al. 2022, big_vision). "none": every token, the class token included.
+        pooling: what the head reads, a name in `POOLINGS`. "token": the class token. "gap": the
+            mean of all tokens (there is no class token). "map": multihead attention pooling (none
+            either; Zhai et al. 2022, big_vision). "none": every token, the class token included.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
-        position_embedding: "learned", one vector a position; "learned2d", one vector a row and
-            one a column, half as wide, side by side (paper, appendix D.4); "sincos2d", fixed
-            waves (big_vision); "relative", a learned bias on each head's attention by the offset
-            between two patches (no published file of the official code has it); or "none".
+        position_embedding: a name in `POSITION_EMBEDDINGS`. "learned", one vector a position;
+            "learned2d", one vector a row and one a column, half as wide, side by side (paper,
+            appendix D.4); "sincos2d", fixed waves (big_vision); "relative", a learned bias on each
+            head's attention by the offset between two patches (no published file of the official
+            code has it); or "none".
         gelu: "tanh", the approximation that the official JAX models use, or "erf", the exact
             function of PyTorch's models. They differ by up to 4.7e-4.
         layer_norm_eps: added to the variance in each LayerNorm.
@@ -159,9 +160,9 @@ class ViTSpec:
     depth: int
     num_heads: int
     mlp_dim: int
-    pooling: Pooling = "token"
+    pooling: str = "token"
     representation_dim: int | None = None
-    position_embedding: PositionEmbedding = "learned"
+    position_embedding: str = "learned"
     gelu: Gelu = "tanh"
     layer_norm_eps: float = 1e-6
     dropout: float = 0.0
@@ -176,11 +177,11 @@ class ViTSpec:
         for field in integers:
             _set(self, field, positive_integer(field, getattr(self, field)))
         for field, choices in (
-            ("pooling", Pooling),
-            ("position_embedding", PositionEmbedding),
-            ("gelu", Gelu),
+            ("pooling", tuple(POOLINGS)),
+            ("position_embedding", tuple(POSITION_EMBEDDINGS)),
+            ("gelu", get_args(Gelu)),
         ):
-            choice(field, getattr(self, field), get_args(choices))
+            choice(field, getattr(self, field), choices)
         for field in ("dropout", "attention_dropout", "drop_path"):
             _set(self, field, fraction(field, getattr(self, field)))
         _set(self, "layer_norm_eps", number("layer_norm_eps", self.layer_norm_eps))
@@ -196,11 +197,11 @@ class ViTSpec:
             raise UsageError(
                 f"num_heads={heads} does not divide hidden_dim={width}; choose {_or(near)}."
             )
-        parts = {"learned2d": 2, "sincos2d": 4}.get(self.position_embedding, 1)
-        if self.hidden_dim % parts:
+        multiple = POSITION_EMBEDDINGS[self.position_embedding].width_multiple
+        if self.hidden_dim % multiple:
             raise UsageError(
                 f"position_embedding={self.position_embedding!r} needs a hidden_dim that is a "
-                f"multiple of {parts}. Received: hidden_dim={self.hidden_dim}."
+                f"multiple of {multiple}. Received: hidden_dim={self.hidden_dim}."
             )
         if self.stem is not None and not isinstance(self.stem, ResNetStem):
             raise UsageError(f"stem must be a ResNetStem or None. Received: stem={self.stem!r}.")
@@ -208,7 +209,7 @@ class ViTSpec:
     @property
     def class_token(self) -> bool:
         """Whether a learned token stands before the patches."""
-        return self.pooling in ("token", "none")
+        return POOLINGS[self.pooling].class_token
 
     @property
     def head_dim(self) -> int:

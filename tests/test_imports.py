@@ -19,6 +19,7 @@ LEVELS = {
     "specs": 0,
     "labels": 0,
     "layers": 0,
+    "parts": 0,
     "weights": 1,
     "models": 1,
     "data": 1,
@@ -28,7 +29,7 @@ LEVELS = {
     "deploy": 3,
     "_command": 4,
 }
-BACKEND_FREE = {"specs", "layers", "weights", "models"}
+BACKEND_FREE = {"specs", "parts", "layers", "weights", "models"}
 
 
 def room(module: str) -> str | None:

@@ -7,19 +7,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.deploy import Runner
-from keras_vit.specs import PositionEmbedding
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 pytestmark = pytest.mark.once
 
-_KINDS = get_args(PositionEmbedding)
-_INNER = ("logits", "embedded", "attention_1")
+_KINDS = POSITION_EMBEDDINGS
+_INTERMEDIATES = ("logits", "embedded", "attention_1")
 _PROGRAM = """
 import dataclasses, sys
 import keras
@@ -27,14 +26,14 @@ import numpy as np
 import keras_vit
 
 assert keras.backend.backend() == "jax"
-inner, *kinds = (names.split(",") for names in sys.argv[1:])
+names, *kinds = (names.split(",") for names in sys.argv[1:])
 data = np.load("data.npz")
 spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 for (kind,) in kinds:
     of_kind = dataclasses.replace(spec, position_embedding=kind)
     model = keras_vit.ViT(of_kind, 5, (16, 24))
     keras_vit.load_weights(model, kind + ".npz")
-    np.savez(kind + ".out.npz", **model.inner(*inner).predict(data["images"], verbose=0))
+    np.savez(kind + ".out.npz", **model.intermediates(*names).predict(data["images"], verbose=0))
 
 model = keras_vit.ViT(spec, 5, (16, 24))
 keras_vit.load_weights(model, "learned.npz")
@@ -71,10 +70,10 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomi
     images = rng.normal(size=(8, 16, 24, 3)).astype(np.float32)
     targets = rng.integers(0, 5, 8)
     np.savez(tmp_path / "data.npz", images=images, targets=targets)
-    _run_under_jax(tmp_path, _PROGRAM, ",".join(_INNER), *_KINDS)
+    _run_under_jax(tmp_path, _PROGRAM, ",".join(_INTERMEDIATES), *_KINDS)
     for kind, model in models.items():
         found = np.load(tmp_path / f"{kind}.out.npz")
-        for name, expected in model.inner(*_INNER)(images).items():
+        for name, expected in model.intermediates(*_INTERMEDIATES)(images).items():
             np.testing.assert_allclose(
                 found[name], np.asarray(expected), atol=2e-5, rtol=0, err_msg=f"{kind}: {name}"
             )

@@ -13,7 +13,7 @@ def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1]."""
     keras_vit_model(model)
     names = [f"attention_{i}" for i in range(model.spec.depth)]
-    weights = model.inner(*names)(inputs, training=False)
+    weights = model.intermediates(*names)(inputs, training=False)
     stacked = np.stack([np.asarray(weights[name]) for name in names])  # (layers, n, heads, t, t)
     maps = rollout(stacked, model.spec.class_token)
     return maps.reshape(len(inputs), *model.grid)  # (n, rows, columns)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from keras_vit._checks import positive_integer
+from keras_vit._checks import choice, positive_integer
+from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.named_build import named_build
-from keras_vit.layers.position_tables import as_grid, relative_entries, relative_index
+from keras_vit.layers.positions import add_position_weights, position_weights
+from keras_vit.parts.grids import Tokens, as_grid
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 
 @register
@@ -17,23 +20,26 @@ class MultiHeadAttention(keras.layers.Layer):
     `MultiHeadDotProductAttention` kernels, one to one. Initialisers: Xavier uniform on the
     two-dimensional shape, biases zero.
 
-    The backend's fused attention is used wherever the scores are not asked for.
+    The backend's fused attention is used unless the attention scores are returned or dropped out.
 
-    With a `grid`, each head learns a bias for each offset between two patches and adds it to its
-    logits (relative positions as in BEiT, Bao et al. 2022, and Swin): the table
-    `relative_position_bias` (offsets, heads), zero at first. The official code has no such table.
+    With position_embedding="relative", each head learns a bias for each offset between two patches
+    and adds it to its logits: the weight `relative_position_bias` (offsets, heads), zero at first.
+    The official code has no such weight.
 
     Args:
         num_heads: heads; must divide the input's width.
         dropout: rate on the attention weights (0 in every published configuration).
-        grid: rows and columns of patches, for relative positions; None for none.
-        class_token: whether a class token stands before the patches; read with `grid` only.
+        position_embedding: a name in `POSITION_EMBEDDINGS`. Kinds that do not act inside
+            attention, such as "learned", add nothing here.
+        grid: rows and columns of patches, for positions inside attention.
+        class_token: whether a class token stands before the patches, for them too.
     """
 
     def __init__(
         self,
         num_heads: int,
         dropout: float = 0.0,
+        position_embedding: str = "none",
         grid: tuple[int, int] | None = None,
         class_token: bool = False,
         **kwargs,
@@ -41,14 +47,19 @@ class MultiHeadAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = positive_integer("num_heads", num_heads)
         self.dropout = dropout
+        self.position_embedding = choice(
+            "position_embedding", position_embedding, tuple(POSITION_EMBEDDINGS)
+        )
         self.grid = as_grid(grid)
         self.class_token = class_token
+        self._positions = POSITION_EMBEDDINGS[position_embedding]
+        if self._positions.bias and grid is None:
+            raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
         self.drop_weights = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.query = self.key = self.value = self.out = None
-        self.relative_position_bias = None
 
     def build(self, input_shape):
-        """Makes the four projections, and the table of offsets, for (batch, tokens, hidden_dim)."""
+        """Makes the projections and the weights of positions for (batch, tokens, hidden_dim)."""
         width = input_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide the width {width}.")
@@ -58,12 +69,9 @@ class MultiHeadAttention(keras.layers.Layer):
             )
             named_build(projection, (None, None, width), self.trainable)
             setattr(self, name, projection)
-        if self.grid is not None:
-            self.relative_position_bias = self.add_weight(
-                shape=(relative_entries(self.grid, self.class_token), self.num_heads),
-                initializer="zeros",
-                name="relative_position_bias",
-            )
+        if self._positions.bias is not None:
+            weights = self._positions.attention_weights
+            add_position_weights(self, weights, self._tokens(), self.num_heads)
         self.built = True
 
     def call(self, queries, keys=None, training=None, return_attention_scores=False):
@@ -73,10 +81,11 @@ class MultiHeadAttention(keras.layers.Layer):
             queries: (batch, q, hidden_dim).
             keys: (batch, k, hidden_dim), read for keys and values.
             training: whether dropout is on.
-            return_attention_scores: also return the scores, the weights after the softmax.
+            return_attention_scores: also return the attention scores, after the softmax.
 
         Returns:
-            (batch, q, hidden_dim); with the scores (batch, heads, q, k) if asked for.
+            (batch, q, hidden_dim); with `return_attention_scores` a tuple of that and the
+            attention scores (batch, heads, q, k).
         """
         keys = queries if keys is None else keys
         query = self._split(self.query(queries))
@@ -103,17 +112,20 @@ class MultiHeadAttention(keras.layers.Layer):
             **super().get_config(),
             "num_heads": self.num_heads,
             "dropout": self.dropout,
+            "position_embedding": self.position_embedding,
             "grid": self.grid,
             "class_token": self.class_token,
         }
 
+    def _tokens(self) -> Tokens:
+        return Tokens(self.grid, self.class_token)
+
     def _bias(self, dtype):
-        if self.grid is None:
+        if self._positions.bias is None:
             return None
-        index = relative_index(self.grid, self.class_token)
-        table = ops.cast(self.relative_position_bias, dtype)
-        bias = ops.reshape(ops.take(table, index.ravel(), axis=0), (*index.shape, -1))
-        return ops.transpose(bias, (2, 0, 1))[None]  # (1, heads, tokens, tokens)
+        weights = position_weights(self, self._positions.attention_weights, dtype)
+        bias = self._positions.bias(weights, self._tokens(), ops)  # (1, heads, tokens, tokens)
+        return ops.cast(bias, dtype)
 
     def _split(self, x):
         # (batch, tokens, hidden_dim) to (batch, tokens, heads, head_dim)

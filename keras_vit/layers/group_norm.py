@@ -12,11 +12,11 @@ from keras_vit.layers.stays_float import StaysFloat
 class GroupNorm(StaysFloat, keras.layers.Layer):
     """Normalises each group of channels over all positions, then scales and shifts each channel.
 
-    (batch, height, width, channels) of known size to the same shape. Statistics are float32
-    whatever the policy: tf_keras' own layer takes them in half precision.
+    (batch, height, width, channels) of known size to the same shape. Statistics are float32 under
+    every policy; tf_keras' own layer computes them in half precision.
 
     Args:
-        groups: how many; divides the channels.
+        groups: number of groups; must divide the number of channels.
         epsilon: added to the population variance. 1e-6 in the official hybrids, 1e-5 in BiT.
         gamma_initializer: of the scale.
     """
@@ -45,14 +45,16 @@ class GroupNorm(StaysFloat, keras.layers.Layer):
     def call(self, x):
         """Normalises `x` (batch, height, width, channels)."""
         _, height, width, channels = x.shape
-        grouped = ops.reshape(  # (batch, positions, groups, channels of a group)
+        # (batch, height, width, channels) to (batch, positions, groups, channels of a group)
+        grouped = ops.reshape(
             ops.cast(x, "float32"), (-1, height * width, self.groups, channels // self.groups)
         )
         centred = grouped - ops.mean(grouped, axis=(1, 3), keepdims=True)
         variance = ops.mean(ops.square(centred), axis=(1, 3), keepdims=True)
         normal = centred * ops.rsqrt(variance + self.epsilon)
         gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
-        y = ops.reshape(normal, (-1, height, width, channels)) * gamma + beta
+        y = ops.reshape(normal, (-1, height, width, channels))  # (batch, height, width, channels)
+        y = y * gamma + beta
         return ops.cast(y, x.dtype)
 
     def compute_output_shape(self, input_shape):

@@ -37,7 +37,7 @@ class MLP(keras.layers.Layer):
         self.built = True
 
     def call(self, x, training=None):
-        """Transforms `x` (..., hidden_dim), each position on its own."""
+        """Transforms `x` (..., hidden_dim), each position separately."""
         x = keras.activations.gelu(self.dense_0(x), approximate=self.gelu == "tanh")
         x = self.dense_1(self.drop_hidden(x, training=training))
         return self.drop_output(x, training=training)

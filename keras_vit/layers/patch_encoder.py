@@ -6,9 +6,9 @@ from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.named_build import named_build
-from keras_vit.layers.position_tables import as_grid, sincos_2d
-
-_POSITIONS = ("learned", "learned2d", "sincos2d", "relative", "none")
+from keras_vit.layers.positions import add_position_weights, position_weights
+from keras_vit.parts.grids import Tokens, as_grid
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 
 @register
@@ -16,7 +16,8 @@ class PatchEncoder(keras.layers.Layer):
     """Projects patches to the model's width, puts the class token first and adds positions.
 
     (batch, patches, pixels) to (batch, tokens, hidden_dim); tokens = patches + 1 with a class
-    token, which has a position of its own in a "learned" table and none in the others.
+    token, which has a position of its own in a "learned" table and none in the others. The weights
+    of the positions are attributes: `positions` of "learned", `columns` and `rows` of "learned2d".
 
     Initialisers as in the official `models_vit.py`: projection LeCun normal, class token zero,
     positions N(0, 0.02).
@@ -24,10 +25,9 @@ class PatchEncoder(keras.layers.Layer):
     Args:
         hidden_dim: width of the embeddings.
         class_token: whether a learned token stands before the patches.
-        position_embedding: "learned", a vector for each position; "learned2d", half a vector for
-            each column, then half for each row (paper, appendix D.4); "sincos2d", fixed waves (see
-            `sincos_2d`); "none", or "relative", which is the attention's: nothing is added here.
-        grid: rows and columns of patches, for "learned2d" and "sincos2d".
+        position_embedding: a name in `POSITION_EMBEDDINGS`. Kinds that only act inside attention,
+            such as "relative", add nothing here.
+        grid: rows and columns of patches; may be None for "learned", "relative" and "none".
     """
 
     def __init__(
@@ -39,12 +39,15 @@ class PatchEncoder(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if position_embedding in ("learned2d", "sincos2d") and grid is None:
-            raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
         self.hidden_dim = positive_integer("hidden_dim", hidden_dim)
         self.use_class_token = class_token
-        self.position_embedding = choice("position_embedding", position_embedding, _POSITIONS)
+        self.position_embedding = choice(
+            "position_embedding", position_embedding, tuple(POSITION_EMBEDDINGS)
+        )
         self.grid = as_grid(grid)
+        self._positions = POSITION_EMBEDDINGS[position_embedding]
+        if self._positions.table and self._positions.needs_grid and grid is None:
+            raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
         self.projection = keras.layers.Dense(
             self.hidden_dim,
             kernel_initializer="lecun_normal",
@@ -52,38 +55,31 @@ class PatchEncoder(keras.layers.Layer):
             name="projection",
         )
         self.class_token = None
-        self.positions = self.columns = self.rows = None
 
     def build(self, input_shape):
-        """Makes the projection, the class token and the position table."""
+        """Makes the projection, the class token and the weights of the positions."""
         if not self.projection.built:
             named_build(self.projection, input_shape, self.trainable)
         if self.use_class_token:
             self.class_token = self.add_weight(
                 shape=(1, 1, self.hidden_dim), initializer="zeros", name="class_token"
             )
-        if self.position_embedding == "learned":
-            shape = self.compute_output_shape((1, *input_shape[1:]))
-            self.positions = self._table("positions", shape)
-        elif self.position_embedding == "learned2d":
-            rows, columns = self.grid
-            self.columns = self._table("columns", (columns, self.hidden_dim // 2))
-            self.rows = self._table("rows", (rows, self.hidden_dim // 2))
+        tokens = self._tokens(input_shape[1])
+        add_position_weights(self, self._positions.weights, tokens, self.hidden_dim)
         self.built = True
 
     def call(self, patches):
         """Embeds `patches` (batch, patches, pixels)."""
         x = self.projection(patches)
-        if self.position_embedding == "learned2d":
-            x = x + ops.cast(self._columns_and_rows(), x.dtype)
-        elif self.position_embedding == "sincos2d":
-            x = x + ops.cast(sincos_2d(self.grid, self.hidden_dim), x.dtype)
+        table = self._table(patches.shape[1], x.dtype)
+        if table is not None and not self._positions.class_slot:
+            x = x + table
         if self.use_class_token:
             token = ops.cast(self.class_token, x.dtype)
             token = ops.broadcast_to(token, (ops.shape(x)[0], 1, self.hidden_dim))
             x = ops.concatenate([token, x], axis=1)  # (batch, 1 + patches, hidden_dim)
-        if self.positions is not None:
-            x = x + ops.cast(self.positions, x.dtype)
+        if table is not None and self._positions.class_slot:
+            x = x + table
         return x
 
     def compute_output_shape(self, input_shape):
@@ -100,16 +96,12 @@ class PatchEncoder(keras.layers.Layer):
             "grid": self.grid,
         }
 
-    def _table(self, name: str, shape: tuple[int, ...]):
-        normal = keras.initializers.RandomNormal(stddev=0.02)
-        return self.add_weight(shape=shape, initializer=normal, name=name)
+    def _tokens(self, patches: int) -> Tokens:
+        return Tokens(self.grid or (1, patches), self.use_class_token)
 
-    def _columns_and_rows(self):
-        rows, columns = self.grid
-        shape = (rows, columns, self.hidden_dim // 2)
-        halves = [
-            ops.broadcast_to(self.columns[None], shape),
-            ops.broadcast_to(self.rows[:, None], shape),
-        ]
-        # (rows, columns, hidden_dim) to (patches, hidden_dim)
-        return ops.reshape(ops.concatenate(halves, axis=-1), (rows * columns, self.hidden_dim))
+    def _table(self, patches: int, dtype: str):
+        if self._positions.table is None:
+            return None
+        weights = position_weights(self, self._positions.weights, dtype)
+        table = self._positions.table(weights, self._tokens(patches), self.hidden_dim, ops)
+        return ops.cast(table, dtype)

@@ -12,14 +12,14 @@ from keras_vit.layers.stays_float import StaysFloat
 class Patches(StaysFloat, keras.layers.Layer):
     """Square patches: (batch, height, width, channels) to (batch, n, p*p*channels).
 
-    Patches follow in raster order; within a patch the pixels do too, channels last, so that a
-    convolution kernel (p, p, channels, hidden_dim) reshapes to the Dense kernel of the projection.
+    Patches are in raster order, and so are the pixels of a patch, channels last. A convolution
+    kernel (p, p, channels, hidden_dim) therefore reshapes to the Dense kernel of the projection.
 
-    What is left at the bottom and at the right, less than a patch, is cut off, as a "valid"
-    convolution does.
+    Pixels at the bottom and at the right that do not fill a patch are cut off, as by a "valid"
+    convolution.
 
     Args:
-        patch_size: p, in pixels. Height and width must be known, and not smaller.
+        patch_size: p, in pixels. Height and width must be known and at least as large.
     """
 
     def __init__(self, patch_size: int, **kwargs):
@@ -34,6 +34,7 @@ class Patches(StaysFloat, keras.layers.Layer):
             images = images[:, : rows * p, : columns * p]
         if p == 1:
             return ops.reshape(images, (-1, rows * columns, channels))  # (batch, n, channels)
+        # (batch, rows * p, columns * p, channels) to (batch, rows, p, columns, p, channels)
         x = ops.reshape(images, (-1, rows, p, columns, p, channels))
         x = ops.transpose(x, (0, 1, 3, 2, 4, 5))  # (batch, rows, columns, p, p, channels)
         return ops.reshape(x, (-1, rows * columns, p * p * channels))  # (batch, n, p*p*channels)

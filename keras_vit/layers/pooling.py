@@ -1,4 +1,4 @@
-"""From tokens to the one vector that the head reads."""
+"""Poolings: from tokens to the vector that the head reads. Their table is in `parts/poolings`."""
 
 from __future__ import annotations
 

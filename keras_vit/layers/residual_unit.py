@@ -1,4 +1,4 @@
-"""The bottleneck units of ResNets: after activation in hybrids, before it in BiT."""
+"""The bottleneck units of ResNets: post-activation in hybrids, pre-activation in BiT."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from keras_vit.layers.std_conv import StdConv
 
 
 class _Unit(keras.layers.Layer):
-    """Three convolutions, 1x1, 3x3 and 1x1; the middle one carries the stride.
+    """Three convolutions, 1x1, 3x3 and 1x1; the middle one has the stride.
 
     Args:
-        features: channels inside; four times as many leave.
+        features: channels inside; the output has four times as many.
         strides: of the unit, 1 or 2.
     """
 
@@ -26,7 +26,7 @@ class _Unit(keras.layers.Layer):
         self.conv_proj = None
 
     def build(self, input_shape):
-        """Makes the convolutions; the projection where channels or size change."""
+        """Makes the convolutions, and a projection if channels or size change."""
         channels, inner, outer = input_shape[-1], self.features, 4 * self.features
         self.conv1 = self._conv("conv1", channels, inner, 1)
         self.conv2 = self._conv("conv2", inner, inner, 3, self.strides)
@@ -63,14 +63,14 @@ class _Unit(keras.layers.Layer):
 
 @register
 class ResidualUnit(_Unit):
-    """relu(residual + gn3(conv3(relu(gn2(conv2(relu(gn1(conv1(x))))))))), as hybrids have it.
+    """relu(residual + gn3(conv3(relu(gn2(conv2(relu(gn1(conv1(x))))))))), the unit of hybrids.
 
     (batch, height, width, channels) to (batch, height / strides, width / strides, 4 * features).
-    The residual is x, or gn_proj(conv_proj(x)) where channels or size change; gn3's scale starts
-    at zero, so that a fresh unit passes the residual on. Source: the official `models_resnet.py`.
+    The residual is x, or gn_proj(conv_proj(x)) if channels or size change. The scale of gn3 starts
+    at zero, so that a fresh unit returns relu(residual). Source: the official `models_resnet.py`.
 
     Args:
-        features: channels inside; four times as many leave.
+        features: channels inside; the output has four times as many.
         strides: of the 3x3 convolution and the projection, 1 or 2.
     """
 
@@ -93,14 +93,14 @@ class ResidualUnit(_Unit):
 
 @register
 class PreActivationUnit(_Unit):
-    """residual + conv3(relu(gn3(conv2(relu(gn2(conv1(a))))))) with a = relu(gn1(x)), as BiT has it.
+    """residual + conv3(relu(gn3(conv2(relu(gn2(conv1(a))))))) with a = relu(gn1(x)), as in BiT.
 
     (batch, height, width, channels) to (batch, height / strides, width / strides, 4 * features).
-    The residual is x, or conv_proj(a) where channels or size change. Source: He et al. 2016 and
+    The residual is x, or conv_proj(a) if channels or size change. Source: He et al. 2016 and
     google-research/big_transfer.
 
     Args:
-        features: channels inside; four times as many leave.
+        features: channels inside; the output has four times as many.
         strides: of the 3x3 convolution and the projection, 1 or 2.
     """
 

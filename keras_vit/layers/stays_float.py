@@ -1,12 +1,12 @@
-"""What `model.quantize` of Keras 3 finds in layers that have no matrix to quantise."""
+"""Layers that Keras 3 must not quantise, because they have no matrix."""
 
 from __future__ import annotations
 
 
 class StaysFloat:
-    """A base beside `keras.layers.Layer` for layers that `model.quantize` leaves as they are.
+    """A second base class for layers that `model.quantize` leaves unchanged.
 
-    Keras warns of every innermost layer that has no `quantize` of its own.
+    Without it, Keras warns about every innermost layer that has no `quantize` method.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):

@@ -1,4 +1,4 @@
-"""Convolutions with standardised weights (Qiao et al. 2019), as hybrids and BiT have them."""
+"""Convolutions with standardised weights (Qiao et al. 2019), for hybrids and BiT."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class StdConv(StaysFloat, keras.layers.Conv2D):
     """A Conv2D without bias whose kernel is standardised each time it is used.
 
     (batch, height, width, channels) to (batch, height', width', filters). Mean and population
-    variance are each filter's, over height, width and input channels, always in float32.
+    variance of each filter are over height, width and input channels, always in float32.
 
     Args:
         filters: output channels.
         kernel_size: one number, or (height, width).
         strides: one number, or (height, width).
-        padding: "same" is TensorFlow's: on even sizes a stride of 2 pads less in front than
-            behind. "symmetric" pads (kernel_size - 1) // 2 zeros on either side, as BiT does.
-            They are one and the same where the stride is 1 and the kernel odd.
-        epsilon: keeps the divisor from zero.
+        padding: "same" is TensorFlow's: with a stride of 2, even sizes are padded less at the top
+            and left. "symmetric" pads (kernel_size - 1) // 2 zeros on each side, as BiT does. They
+            are the same if the stride is 1 and the kernel odd.
+        epsilon: avoids division by zero.
         epsilon_outside: True divides by sqrt(variance) + epsilon, as the official hybrids do with
             1e-5; False by sqrt(variance + epsilon), as BiT does with 1e-10.
     """
@@ -38,14 +38,14 @@ class StdConv(StaysFloat, keras.layers.Conv2D):
         **kwargs,
     ):
         conv = {"use_bias": False, "kernel_initializer": "lecun_normal", **kwargs}
-        inner = "valid" if padding == "symmetric" else padding
-        super().__init__(filters, kernel_size, strides, inner, **conv)
+        conv["padding"] = "valid" if padding == "symmetric" else padding
+        super().__init__(filters, kernel_size, strides, **conv)
         self.symmetric = padding == "symmetric"
         self.epsilon = epsilon
         self.epsilon_outside = epsilon_outside
 
     def add_weight(self, *args, **kwargs):
-        """As Keras', but no mixed precision policy rounds the weight before its statistics."""
+        """As in Keras, but the weight is never rounded by a policy before it is standardised."""
         autocast = "experimental_autocast" if LEGACY else "autocast"
         return super().add_weight(*args, **{**kwargs, autocast: False})
 

@@ -13,8 +13,8 @@ from keras_vit.layers.stochastic_depth import StochasticDepth
 class TransformerBlock(keras.layers.Layer):
     """x + attention(norm(x)), then x + mlp(norm(x)): (batch, tokens, hidden_dim) to the same shape.
 
-    Dropout and stochastic depth sit where the official `Encoder1DBlock` and AugReg put them:
-    after the attention's output projection and inside the MLP; stochastic depth on both branches.
+    Dropout is after the attention's output projection and inside the MLP, stochastic depth on both
+    branches, as in the official `Encoder1DBlock` and AugReg.
 
     Args:
         num_heads: attention heads.
@@ -23,8 +23,8 @@ class TransformerBlock(keras.layers.Layer):
         layer_norm_eps: added to the variance in both LayerNorms.
         dropout: rate on both branches.
         attention_dropout: rate on the attention weights.
-        drop_path: chance that an example skips a branch.
-        grid, class_token: as `MultiHeadAttention` has them, for relative positions.
+        drop_path: probability that an example skips a branch.
+        position_embedding, grid, class_token: as in `MultiHeadAttention`.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class TransformerBlock(keras.layers.Layer):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         drop_path: float = 0.0,
+        position_embedding: str = "none",
         grid: tuple[int, int] | None = None,
         class_token: bool = False,
         **kwargs,
@@ -49,7 +50,13 @@ class TransformerBlock(keras.layers.Layer):
             epsilon=layer_norm_eps, dtype=policy, name="norm_attention"
         )
         self.attention = MultiHeadAttention(
-            num_heads, attention_dropout, grid, class_token, dtype=policy, name="attention"
+            num_heads,
+            attention_dropout,
+            position_embedding,
+            grid,
+            class_token,
+            dtype=policy,
+            name="attention",
         )
         self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)
@@ -89,6 +96,7 @@ class TransformerBlock(keras.layers.Layer):
             "dropout": self.dropout,
             "attention_dropout": self.attention.dropout,
             "drop_path": self.drop_path,
+            "position_embedding": self.attention.position_embedding,
             "grid": self.attention.grid,
             "class_token": self.attention.class_token,
         }
@@ -98,7 +106,7 @@ class TransformerBlock(keras.layers.Layer):
 class AttentionScores(keras.layers.Layer):
     """The attention scores of a block, (batch, heads, tokens, tokens), from the block's input.
 
-    It shares the block's weights and has none of its own: for looking at models.
+    It shares the block's weights and has none of its own.
 
     Args:
         block: the block.
@@ -109,13 +117,13 @@ class AttentionScores(keras.layers.Layer):
         self.block = block
 
     def build(self, input_shape):
-        """Builds the block, where nothing else has."""
+        """Builds the block, if it is not built yet."""
         if not self.block.built:
             named_build(self.block, input_shape)
         self.built = True
 
     def call(self, x):
-        """The scores for `x` (batch, tokens, hidden_dim)."""
+        """The attention scores for `x` (batch, tokens, hidden_dim)."""
         y = self.block.norm_attention(x)
         return self.block.attention(y, training=False, return_attention_scores=True)[1]
 
@@ -125,7 +133,7 @@ class AttentionScores(keras.layers.Layer):
         return batch, self.block.attention.num_heads, tokens, tokens
 
     def get_config(self):
-        """The arguments that build this layer again; what they load shares the block too."""
+        """The arguments that build this layer again, the block's among them."""
         return {
             **super().get_config(),
             "block": keras.saving.serialize_keras_object(self.block),

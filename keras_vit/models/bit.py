@@ -16,10 +16,12 @@ class BiT(ImageModel):
     """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
 
     A ResNet-V2 with group normalisation and standardised convolutions. Layers: `conv_root`,
-    `block1_unit1` ..., `group_norm`, `head`. Any image size will do. `inner` offers "conv_root"
-    (batch, height / 2, width / 2, channels); "block{i}_unit{j}", the output of each unit;
-    "encoded", after the final norm and relu (batch, height / 32, width / 32, channels);
-    "pre_logits" (batch, channels), what the head reads; "logits". Sizes are rounded up.
+    `block1_unit1` ..., `group_norm`, `head`. It takes any image size.
+
+    `intermediates` offers "conv_root" (batch, height / 2, width / 2, channels); "block{i}_unit{j}",
+    the output of each unit; "encoded", after the final norm and relu (batch, height / 32, width /
+    32, channels); "pre_logits" (batch, channels), the input of the head; "logits". Sizes are
+    rounded up.
 
     Args:
         spec: the hyperparameters.
@@ -67,13 +69,13 @@ class BiT(ImageModel):
         )
 
     @property
-    def inner_names(self) -> list[str]:
-        """What `inner` offers, from input to output."""
+    def intermediate_names(self) -> list[str]:
+        """The names that `intermediates` takes, from input to output."""
         units = [unit.name for unit in self.spec.units]
         return ["conv_root", *units, "encoded", "pre_logits", "logits"]
 
-    def _inner(self, name: str):
-        return super()._inner({"encoded": "relu", "pre_logits": "pooling"}.get(name, name))
+    def _intermediate(self, name: str):
+        return super()._intermediate({"encoded": "relu", "pre_logits": "pooling"}.get(name, name))
 
 
 def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):
@@ -86,7 +88,7 @@ def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):
         epsilon_outside=False,
         name="conv_root",
     )(images)
-    # The zeros count: nothing has made the values positive yet.
+    # Not "same": values may be negative here, and the padded zeros take part in the maximum.
     x = keras.layers.ZeroPadding2D(1, name="pad_root")(x)
     x = keras.layers.MaxPooling2D(3, 2, "valid", name="pool_root")(x)
     for unit in spec.units:

@@ -1,4 +1,4 @@
-"""What ViT and BiT share: their arguments, their configuration, their inner outputs."""
+"""What ViT and BiT share: arguments, configuration, intermediate outputs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from keras_vit._policies import dtype_policy, serialized_policy
 from keras_vit.models.quantisation import quantise_layers, quantised_layers
 from keras_vit.specs import Preprocessing, Spec, as_size, spec_from_dict
 
-# Of ViT and BiT, in their order.
+# The arguments of ViT and BiT, in order.
 ARGUMENTS = (
     "spec", "num_classes", "image_size", "preprocessing", "labels", "head_bias", "dtype", "name",
 )  # fmt: skip
-# What keras.applications calls them.
+# The names of keras.applications for some of them.
 _KERAS_WORDS = {
     "classes": "num_classes",
     "include_top": "num_classes (0 for no head)",
@@ -33,7 +33,7 @@ class ImageModel(keras.Model):
             symbolic output.
         spec, num_classes, image_size, preprocessing, labels, head_bias, dtype: as the subclasses
             document them.
-        unknown: keywords that are no argument's.
+        unknown: keywords that are not arguments.
 
     Raises:
         UsageError: an argument is unknown or out of range, or two of them contradict each other.
@@ -77,38 +77,39 @@ class ImageModel(keras.Model):
         self.preprocessing = preprocessing
         self.labels = labels
         self.head_bias = head_bias
-        # For `owner`. A function, so that Keras tracks and saves nothing.
+        # Read by `owner`. A function, which Keras neither tracks nor saves.
         object.__setattr__(self.layers[0], "_image_model", lambda: self)
 
     @property
     def features(self) -> Any:
-        """The symbolic output that the head reads, for another head in its place."""
-        return self._inner("pre_logits")
+        """The symbolic input of the head, for building another head on it."""
+        return self._intermediate("pre_logits")
 
     @property
-    def inner_names(self) -> list[str]:
-        """What `inner` offers, from input to output."""
+    def intermediate_names(self) -> list[str]:
+        """The names that `intermediates` takes, from input to output."""
         raise NotImplementedError
 
-    def inner(self, *names: str) -> keras.Model:
-        """A model of the same images and weights whose output is a dict of named inner outputs.
+    def intermediates(self, *names: str) -> keras.Model:
+        """A model with the same input and weights, whose output is a dict of intermediate outputs.
 
         Args:
-            names: of `inner_names`; the class says what each is.
+            names: of `intermediate_names`; the class documents each.
 
         Raises:
             UsageError: there is no such output; the message names the nearest.
         """
-        return InnerOutputs(self, names)
+        return Intermediates(self, names)
 
-    def _inner(self, name: str):
+    def _intermediate(self, name: str):
         return self.output if name == "logits" else self.get_layer(name).output
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that build this model again, as plain values; what is frozen, quantised.
+        """The arguments that build this model again as plain values, and its frozen and quantised
+        layers.
 
         Raises:
-            UsageError: Keras quantised the model in a way that it cannot be built in again.
+            UsageError: Keras quantised the model in a way that cannot be repeated on a new model.
         """
         return {
             "spec": self.spec.to_dict(),
@@ -134,31 +135,30 @@ class ImageModel(keras.Model):
         model = cls(**config)
         quantise_layers(dict(_layers(model)) if quantised else {}, quantised)
         if frozen:
-            # A layer's setter reaches all below it: from the outside in, the last word is right.
+            # A layer's setter also sets its sublayers, so outer layers must come first.
             for path, layer in _layers(model):
                 layer.trainable = path not in frozen
         return model
 
 
 @register
-class InnerOutputs(keras.Model):
-    """What `ImageModel.inner` returns: the images of a model to a dict of its inner outputs.
+class Intermediates(keras.Model):
+    """The model that `ImageModel.intermediates` returns: images to a dict of intermediate outputs.
 
     Args:
-        model: the model, whose weights are shared.
-        names: of its `inner_names`.
+        model: the model that it shares its weights with.
+        names: of its `intermediate_names`.
 
     Raises:
         UsageError: there is no such output; the message names the nearest.
     """
 
     def __init__(self, model: ImageModel, names: Sequence[str], name: str | None = None):
-        for wanted in names:
-            if wanted not in model.inner_names:
-                raise UsageError(
-                    f"no inner output {wanted!r}; {did_you_mean(wanted, model.inner_names)}"
-                )
-        outputs = {wanted: model._inner(wanted) for wanted in names}
+        for output in names:
+            if output not in model.intermediate_names:
+                near = did_you_mean(output, model.intermediate_names)
+                raise UsageError(f"no intermediate output {output!r}; {near}")
+        outputs = {output: model._intermediate(output) for output in names}
         super().__init__(inputs=model.input, outputs=outputs, name=name)
         self.names = tuple(names)
 
@@ -169,22 +169,22 @@ class InnerOutputs(keras.Model):
         return {"model": config, "names": list(self.names), "name": self.name}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects=None) -> InnerOutputs:
+    def from_config(cls, config: dict[str, Any], custom_objects=None) -> Intermediates:
         """The model of `get_config`, with fresh weights."""
         model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
         return cls(model, config["names"], config["name"])
 
 
 def owner(model: keras.Model) -> ImageModel | None:
-    """The model of ours whose input layer `model` shares; None where there is none."""
-    found = getattr(model.layers[0], "_image_model", None) if model.layers else None
-    return None if found is None else found()
+    """The keras_vit model that owns the input layer of `model`; None if there is none."""
+    get_owner = getattr(model.layers[0], "_image_model", None) if model.layers else None
+    return None if get_owner is None else get_owner()
 
 
 def head(x, num_classes: int, bias: float = 0.0):
     """The zero-initialised classifier on `x` (..., channels), or `x` itself for no classes.
 
-    Logits are float32 under every mixed precision policy: losses want them so.
+    Logits are float32 under every mixed precision policy, because losses need that precision.
     """
     if not num_classes:
         return x
@@ -200,13 +200,13 @@ def head(x, num_classes: int, bias: float = 0.0):
 def refuse_keywords(
     what: str, unknown: Iterable[str], arguments: Sequence[str], fields: Sequence[str] = ()
 ) -> None:
-    """Says which keyword is unknown, the nearest that is known, and all of them.
+    """Raises an error that names the unknown keyword, the nearest known one, and all of them.
 
     Args:
-        what: whose keyword it is.
-        unknown: the keywords that are.
-        arguments: those that are known.
-        fields: those that belong in the spec.
+        what: the function or class that was called.
+        unknown: the unknown keywords.
+        arguments: the known ones.
+        fields: known fields of the spec, which are not arguments here.
 
     Raises:
         UsageError: always.
@@ -220,8 +220,8 @@ def refuse_keywords(
 
 
 def _layers(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
-    # Every layer by its path of attributes, which no count of names in the process changes; each
-    # before those inside it, the model itself first.
+    # Every layer by its path of attributes, each before its sublayers, the model itself first. Not
+    # by names of sublayers, which Keras numbers over the whole process.
     yield "", model
     for layer in model.layers:
         yield from _nested(layer.name, layer)
@@ -235,13 +235,13 @@ def _nested(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, keras.l
 
 
 def _classes(num_classes: Any) -> int:
-    found = integer(num_classes)
-    if found is None or found < 0:
+    count = integer(num_classes)
+    if count is None or count < 0:
         raise UsageError(
             "num_classes must be 0 (no head) or a positive integer. "
             f"Received: num_classes={num_classes!r}."
         )
-    return found
+    return count
 
 
 def _check(

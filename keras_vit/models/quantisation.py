@@ -1,4 +1,4 @@
-"""What `model.quantize` of Keras 3 did to a model's layers, as plain values, and doing it again."""
+"""Records which layers `model.quantize` of Keras 3 has quantised, and repeats it on a new model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 
-# The others calibrate on data: fresh weights cannot be brought into their form.
+# The other modes calibrate on data, so they cannot be repeated on fresh weights.
 _MODES = ("int8", "int4", "float8")
 
 
@@ -18,7 +18,7 @@ def quantised_layers(layers: dict[str, keras.layers.Layer]) -> dict[str, dict[st
         layers: every layer by its path.
 
     Raises:
-        UsageError: a mode that cannot be saved.
+        UsageError: a layer is quantised in a mode that cannot be repeated.
     """
     found = {}
     for path, layer in layers.items():
@@ -38,7 +38,7 @@ def quantised_layers(layers: dict[str, keras.layers.Layer]) -> dict[str, dict[st
 def quantise_layers(
     layers: dict[str, keras.layers.Layer], quantised: dict[str, dict[str, Any]]
 ) -> None:
-    """Quantises fresh layers as `quantised_layers` found them, so that their weights fit."""
-    for path, how in quantised.items():
-        config = keras.saving.deserialize_keras_object(how["config"])
-        layers[path].quantize(how["mode"], **({} if config is None else {"config": config}))
+    """Quantises fresh layers as `quantised_layers` recorded, so that saved weights fit them."""
+    for path, record in quantised.items():
+        config = keras.saving.deserialize_keras_object(record["config"])
+        layers[path].quantize(record["mode"], **({} if config is None else {"config": config}))

@@ -10,17 +10,15 @@ from keras_vit._errors import UsageError, did_you_mean
 from keras_vit._keras import keras, register
 from keras_vit.layers import (
     AttentionScores,
-    AveragePooling,
     GroupNorm,
-    MAPPooling,
     PatchEncoder,
     Patches,
     ResidualUnit,
     StdConv,
-    TokenPooling,
     TransformerBlock,
 )
 from keras_vit.models.image_model import ImageModel, head
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 
 
@@ -28,16 +26,16 @@ from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 class ViT(ImageModel):
     """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
 
-    It compiles, fits, saves (`.keras`), loads and exports as any Keras model. Layers bear the
+    It compiles, fits, saves (`.keras`), loads and exports like any Keras model. Layers have the
     official names: `encoderblock_0` ..., `encoder_norm`, `pre_logits`, `head`; a hybrid's stem has
     `conv_root`, `gn_root` and `block1_unit1` ...
 
-    `inner` offers "patch_embeddings" (batch, patches, hidden_dim), projected; "embedded" (batch,
-    tokens, hidden_dim), with class token and positions; "attention_{i}" (batch, heads, tokens,
-    tokens), the scores of block i; "encoderblock_{i}", its output; "encoded", after the final
-    norm, all tokens; "pre_logits", what the head reads; "logits". Hybrids have "gn_root" too,
-    before its relu (batch, height / 2, width / 2, channels), and the output of each
-    "block{i}_unit{j}".
+    `intermediates` offers "patch_embeddings" (batch, patches, hidden_dim), the projected patches;
+    "embedded" (batch, tokens, hidden_dim), with class token and positions; "attention_{i}" (batch,
+    heads, tokens, tokens), the attention scores of block i; "encoderblock_{i}", its output;
+    "encoded", all tokens after the final norm; "pre_logits", the input of the head; "logits".
+    Hybrids also have "gn_root" (batch, height / 2, width / 2, channels), before its relu, and the
+    output of each "block{i}_unit{j}".
 
     Args:
         spec: the hyperparameters.
@@ -92,8 +90,8 @@ class ViT(ImageModel):
         return self.spec.grid(self.image_size)
 
     @property
-    def inner_names(self) -> list[str]:
-        """What `inner` offers, from input to output."""
+    def intermediate_names(self) -> list[str]:
+        """The names that `intermediates` takes, from input to output."""
         blocks = range(self.spec.depth)
         return [
             *_stem_names(self.spec),
@@ -105,7 +103,7 @@ class ViT(ImageModel):
             "logits",
         ]
 
-    def _inner(self, name: str):
+    def _intermediate(self, name: str):
         if name == "patch_embeddings":
             return self.get_layer("patch_encoder").projection(self.get_layer("patches").output)
         if name.startswith("attention_"):
@@ -117,9 +115,9 @@ class ViT(ImageModel):
             "encoded": "encoder_norm",
             "pre_logits": "pre_logits" if self.spec.representation_dim else "pooling",
         }.get(name, name)
-        if layer == "pooling" and self.spec.pooling == "none":
+        if layer == "pooling" and POOLINGS[self.spec.pooling].layer is None:
             layer = "encoder_norm"
-        return super()._inner(layer)
+        return super()._intermediate(layer)
 
 
 def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
@@ -139,12 +137,14 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
             spec.dropout,
             spec.attention_dropout,
             drop_path=spec.drop_path * i / max(spec.depth - 1, 1),
-            grid=grid if spec.position_embedding == "relative" else None,
+            position_embedding=spec.position_embedding,
+            grid=grid,
             class_token=spec.class_token,
             name=f"encoderblock_{i}",
         )(x)
     x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
-    x = _pool(x, spec)
+    pooling = POOLINGS[spec.pooling]
+    x = pooling.layer(spec)(x) if pooling.layer else x
     if spec.representation_dim:
         x = keras.layers.Dense(
             spec.representation_dim,
@@ -167,18 +167,6 @@ def _stem(images, stem: ResNetStem):
 
 def _stem_names(spec: ViTSpec) -> list[str]:
     return ["gn_root", *(unit.name for unit in spec.stem.units)] if spec.stem else []
-
-
-def _pool(x, spec: ViTSpec):
-    if spec.pooling == "token":
-        return TokenPooling(name="pooling")(x)
-    if spec.pooling == "gap":
-        return AveragePooling(name="pooling")(x)
-    if spec.pooling == "map":
-        return MAPPooling(
-            spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps, name="pooling"
-        )(x)
-    return x
 
 
 def with_overrides(spec: Spec, overrides: dict[str, Any]) -> Spec:

@@ -1,11 +1,12 @@
 """Weights in and out of built models. Nothing here builds one."""
 
+from keras_vit.parts.positions.learned import resample_positions
 from keras_vit.weights.catalogue import PublishedWeights, find_weights, list_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
 from keras_vit.weights.loading import Loaded, load_weights
 from keras_vit.weights.names import WeightName, parameter_count, weight_names
-from keras_vit.weights.resampling import resample_patches, resample_positions
+from keras_vit.weights.resampling import resample_patches
 from keras_vit.weights.saving import save_weights
 
 __all__ = [

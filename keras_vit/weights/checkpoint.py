@@ -1,4 +1,4 @@
-"""What a file of weights holds, told from its names and shapes without building a model."""
+"""What a file of weights contains, from its names and shapes, without building a model."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import dataclasses
 import functools
 import math
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.parts.grids import Tokens
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.positions.position_embedding import PositionEmbedding
 from keras_vit.specs import (
     VARIANTS,
     Preprocessing,
@@ -26,14 +29,15 @@ from keras_vit.specs import (
 )
 from keras_vit.weights.dialects import Layout, find_layout
 from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
+from keras_vit.weights.names import pooling_rows, position_keys
+from keras_vit.weights.templates import numbers
 from keras_vit.weights.tensors import Tensors, open_tensors
 
-_POSITIONS = "Transformer/posembed_input/pos_embedding"
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
-# What the code that reads a layout computes with, unless the file says otherwise.
+# The numerics of each layout's own code, unless the file says otherwise.
 _GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
 _EPS_OF_FAMILY = {"official": 1e-6, "timm": 1e-6, "transformers": 1e-12}
-# Fields that names and shapes tell; the others are only told.
+# Fields that names and shapes determine. A file can only claim the others.
 _SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
 _LONGEST_SIDE, _MOST_TOKENS = 1 << 16, 1 << 16
 _NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
@@ -45,7 +49,7 @@ class Checkpoint:
 
     Attributes:
         tensors: the file.
-        layout: what stands where in it.
+        layout: where each official key is in it.
     """
 
     tensors: Tensors
@@ -64,7 +68,7 @@ class Checkpoint:
     def shape(self, key: str) -> tuple[int, ...] | None:
         """The shape of the array of an official key; None if the file has none.
 
-        In PyTorch's layouts heads are not told apart: (D, D) where the official has (D, H, d).
+        PyTorch's layouts have no axis of heads: (D, D) where the official one has (D, H, d).
         """
         place = self.layout.places.get(key)
         return None if place is None else place.official_shape(self.tensors.shapes[place.key])
@@ -76,7 +80,7 @@ class Checkpoint:
 
     @property
     def head(self) -> str:
-        """What the head's keys begin with: "head", in BiT's files "resnet/head/conv2d"."""
+        """The start of the head's keys: "head", in BiT's files "resnet/head/conv2d"."""
         return "resnet/head/conv2d" if "bit" in self.layout.family else "head"
 
     @property
@@ -98,39 +102,39 @@ class Checkpoint:
         """The architecture.
 
         Raises:
-            UsageError: the shapes are of no architecture that is known here.
+            UsageError: the architecture is unknown.
         """
-        told = self.tensors.metadata.get("spec")
+        stated = self.tensors.metadata.get("spec")
         try:
             spec = self._bit() if "bit" in self.layout.family else self._vit()
-            if isinstance(told, dict):
-                return self._confirmed(spec_from_dict(told), spec)
+            if isinstance(stated, dict):
+                return self._confirmed(spec_from_dict(stated), spec)
             return spec
         except UsageError as error:
             raise UsageError(f"{self.path} holds no architecture known here: {error}") from None
         except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
             raise UsageError(
-                f"{self.path} holds no architecture known here: a weight that tells it is missing "
-                "or of another shape."
+                f"{self.path} holds no architecture known here: a weight that determines it is "
+                "missing or has another shape."
             ) from None
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What shapes cannot tell and the model must share: gelu, layer_norm_eps, num_heads.
+    def stated(self) -> dict[str, Any]:
+        """Fields that shapes do not show: gelu, layer_norm_eps and num_heads.
 
-        As far as the file says it, or its layout is of code that computes so.
+        Those that the file states, and those that are fixed in the code of its layout.
         """
         config, family = self.tensors.config, self.layout.family
-        told = self.tensors.metadata.get("spec")
-        if isinstance(told, dict) and "gelu" in told:  # a BiT's has none
-            return {field: told[field] for field in _NUMERICS if field in told}
+        stated = self.tensors.metadata.get("spec")
+        if isinstance(stated, dict) and "gelu" in stated:  # a BiT's has none
+            return {field: stated[field] for field in _NUMERICS if field in stated}
         self._check_pool()
-        told = {
+        stated = {
             "gelu": _gelu(config) or _GELU_OF_FAMILY.get(family),
             "layer_norm_eps": config.get("layer_norm_eps", _EPS_OF_FAMILY.get(family)),
             "num_heads": config.get("num_attention_heads", _model_args(config).get("num_heads")),
         }
-        return {field: value for field, value in told.items() if value is not None}
+        return {field: value for field, value in stated.items() if value is not None}
 
     @property
     def variant(self) -> str | None:
@@ -139,59 +143,68 @@ class Checkpoint:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """(height, width) in pixels; None if nothing in the file depends on it.
+        """(height, width) in pixels; None if unknown.
 
         Raises:
-            UsageError: the file claims an absurd size.
+            UsageError: the file claims an absurdly large size.
         """
         grid = self.grid
         if grid is not None:
-            # A hybrid of 225 pixels has the grid of 240.
-            told = self._told_size()
-            if told is not None and self.spec.grid(told) == grid:
-                return told
+            # Several sizes of a hybrid have the same grid, such as 225 and 240 pixels.
+            stated = self._stated_size()
+            if stated is not None and self.spec.grid(stated) == grid:
+                return stated
             return tuple(side * self.spec.stride for side in grid)
-        told = self._told_size() if _POSITIONS not in self.layout.places else None
-        tokens = math.prod(self.spec.grid(told)) if told and hasattr(self.spec, "grid") else 0
-        if told and (max(told) > _LONGEST_SIDE or tokens > _MOST_TOKENS):
-            raise UsageError(f"{self.path} claims images of {told[0]} x {told[1]} pixels; refused.")
-        return told
+        stated = None if self.has_positions else self._stated_size()
+        if stated is None:
+            return None
+        height, width = stated
+        tokens = 0 if isinstance(self.spec, ResNetSpec) else math.prod(self.spec.grid(stated))
+        if max(height, width) > _LONGEST_SIDE or tokens > _MOST_TOKENS:
+            raise UsageError(f"{self.path} claims images of {height} x {width} pixels; refused.")
+        return stated
 
     @property
-    def told_grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the positions as the file or its config says, if it does."""
-        told = self._told_size()
-        if told is None or isinstance(self.spec, ResNetSpec):
+    def has_positions(self) -> bool:
+        """Whether it has weights that depend on the grid of patches, and so on the image size."""
+        return bool(self._position_shapes)
+
+    @property
+    def stated_grid(self) -> tuple[int, int] | None:
+        """Rows and columns of the positions as the file or its config states them, or None."""
+        stated = self._stated_size()
+        if stated is None or isinstance(self.spec, ResNetSpec):
             return None
-        grid, positions = self.spec.grid(told), self._positions()
-        return grid if math.prod(grid) == positions or self._relative(grid) else None
+        grid = self.spec.grid(stated)
+        return grid if self._positions_fit(grid) else None
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the positions: what the file says, or a square."""
-        if self.told_grid is not None:
-            return self.told_grid
-        positions = self._positions() or -1
-        side = math.isqrt(max(positions, 0))
-        return (side, side) if side * side == positions else None
+        """Rows and columns of the positions, as stated or as their shapes show; None if unknown."""
+        if self.stated_grid is not None:
+            return self.stated_grid
+        kind = self._positions
+        if not self.has_positions or kind.grid_from_shapes is None:
+            return None
+        return kind.grid_from_shapes(self._position_shapes, self._class_token)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The classes' names, if the file or the config beside it has them."""
-        told = self.tensors.metadata.get("labels") or self.tensors.config.get("label_names")
+        """The names of the classes, if the file or its config has them."""
+        stated = self.tensors.metadata.get("labels") or self.tensors.config.get("label_names")
         id2label = self.tensors.config.get("id2label")
-        if told is None and isinstance(id2label, dict):
-            told = [id2label.get(str(i)) for i in range(min(self.num_classes, len(id2label)))]
-        if not isinstance(told, list) or not told or len(told) != self.num_classes:
+        if stated is None and isinstance(id2label, dict):
+            stated = [id2label.get(str(i)) for i in range(min(self.num_classes, len(id2label)))]
+        if not isinstance(stated, list) or not stated or len(stated) != self.num_classes:
             return None
-        if not all(isinstance(label, str) for label in told):
+        if not all(isinstance(label, str) for label in stated):
             return None
-        # transformers writes LABEL_0 ... where nobody gave names.
-        return None if told[0] == "LABEL_0" else tuple(told)
+        # transformers writes LABEL_0 ... for classes without names.
+        return None if stated[0] == "LABEL_0" else tuple(stated)
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """How images become inputs, if the file or the config beside it says so."""
+        """The preprocessing, if the file or its config states it."""
         if "preprocessing" in self.tensors.metadata:
             return Preprocessing.from_dict(self.tensors.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
@@ -202,7 +215,7 @@ class Checkpoint:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the file's weights are."""
+        """The number of parameters in the file."""
         keys = {place.key for place in self.layout.places.values()}
         return sum(math.prod(self.tensors.shapes[key]) for key in keys)
 
@@ -213,48 +226,58 @@ class Checkpoint:
             return "none"
         return "trained" if np.count_nonzero(self.read(f"{self.head}/kernel")) else "zero"
 
-    def _positions(self) -> int | None:
-        # Of the patches alone.
-        rows = self.shape("Transformer/posembed_input/row_embedding")
-        columns = self.shape("Transformer/posembed_input/column_embedding")
-        if rows and columns:
-            return rows[0] * columns[0]
-        table = self.shape(_POSITIONS)
-        if table is None or len(table) != 3:
-            return None
-        return table[1] - int("cls" in self.layout.places)
+    @property
+    def _class_token(self) -> bool:
+        return "cls" in self.layout.places
 
-    def _relative(self, grid: tuple[int, int]) -> bool:
-        # Whether the tables of offsets, if there are any, are of this grid.
-        key = "MultiHeadDotProductAttention_1/relative_position_bias"
-        table = self.shape(f"Transformer/encoderblock_0/{key}")
-        entries = (2 * grid[0] - 1) * (2 * grid[1] - 1) + 3 * int("cls" in self.layout.places)
-        return table is not None and table[0] == entries
+    @property
+    def _positions(self) -> PositionEmbedding:
+        return POSITION_EMBEDDINGS[self._position_embedding()]
 
-    def _told_size(self) -> tuple[int, int] | None:
+    @property
+    def _position_shapes(self) -> dict[str, tuple[int, ...]]:
+        # Shapes of the weights of positions by name; {} if one has a wrong number of dimensions.
+        weights = position_keys(self._positions)
+        shapes = {weight.name: self.shape(key) for key, weight in weights.items()}
+        smallest = Tokens((1, 1), self._class_token)
+        for weight in weights.values():
+            if len(shapes[weight.name]) != len(weight.shape(smallest, 1)):
+                return {}
+        return shapes
+
+    def _positions_fit(self, grid: tuple[int, int]) -> bool:
+        # The last axis depends on the width alone.
+        tokens = Tokens(grid, self._class_token)
+        weights = {weight.name: weight for weight in position_keys(self._positions).values()}
+        shapes = self._position_shapes
+        return bool(shapes) and all(
+            shape[:-1] == weights[name].shape(tokens, 1)[:-1] for name, shape in shapes.items()
+        )
+
+    def _stated_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
-        told = (
+        stated = (
             self.tensors.metadata.get("image_size")
             or config.get("image_size")
             or _model_args(config).get("img_size")
         )
-        return as_size(told) if isinstance(told, (int, list)) else None
+        return as_size(stated) if isinstance(stated, (int, list)) else None
 
-    def _confirmed(self, told: Spec, found: Spec) -> Spec:
-        # What the file says of itself, if its names and shapes do not say otherwise.
-        if isinstance(found, ResNetSpec) or isinstance(told, ResNetSpec):
-            contradicts = told != found
+    def _confirmed(self, stated: Spec, shown: Spec) -> Spec:
+        # The spec that the file states, unless its names and shapes contradict it.
+        if isinstance(shown, ResNetSpec) or isinstance(stated, ResNetSpec):
+            contradicts = stated != shown
         else:
-            contradicts = any(getattr(told, f) != getattr(found, f) for f in _SHAPED)
+            contradicts = any(getattr(stated, f) != getattr(shown, f) for f in _SHAPED)
         if contradicts:
-            raise UsageError("what it says of itself contradicts its weights.")
-        return told
+            raise UsageError("the spec that it states contradicts its weights.")
+        return stated
 
     def _vit(self) -> ViTSpec:
         patch, _, _, hidden = self.shape("embedding/kernel")
         block = "Transformer/encoderblock_0"
         mlp = self.shape(f"{block}/MlpBlock_3/Dense_0/bias")[-1]
-        depth = self._count(r"Transformer/encoderblock_(\d+)/LayerNorm_0/scale")
+        depth = self._count("Transformer/encoderblock_{i}/LayerNorm_0/scale")
         bias = self.shape(f"{block}/MultiHeadDotProductAttention_1/query/bias")
         representation = self.shape("pre_logits/bias")
         return ViTSpec(
@@ -266,71 +289,70 @@ class Checkpoint:
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
-            gelu=self.told["gelu"],
-            layer_norm_eps=self.told["layer_norm_eps"],
+            gelu=self.stated["gelu"],
+            layer_norm_eps=self.stated["layer_norm_eps"],
             stem=self._stem(),
         )
 
     def _pooling(self) -> str:
-        if "cls" in self.layout.places:
-            return "token"
-        return "map" if "MAPHead_0/probe" in self.layout.places else "gap"
+        for name in POOLINGS:
+            keys = {row.key for row in pooling_rows(name)}
+            if keys and keys <= self.layout.places.keys():
+                return name
+        return "token" if self._class_token else "gap"
 
     def _check_pool(self) -> None:
-        # The same keys as with the class token's pooling, and other logits.
+        # Such a file has the same keys as one whose pooling is the class token, but other logits.
         config = self.tensors.config
         pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
-        if "cls" in self.layout.places and pool not in ("token", ""):
+        if self._class_token and pool not in ("token", ""):
             raise UsageError(
                 f"{self.path} has a class token and pools by {pool!r}, which no ViT here does."
             )
 
     def _position_embedding(self) -> str:
-        places = self.layout.places
-        if "Transformer/posembed_input/row_embedding" in places:
-            return "learned2d"
-        if any(key.endswith("/relative_position_bias") for key in places):
-            return "relative"
-        if _POSITIONS in places:
-            return "learned"
-        # The published files without any table are big_vision's "better baselines"; timm has no
-        # such positions.
+        for name, kind in POSITION_EMBEDDINGS.items():
+            keys = position_keys(kind).keys()
+            if keys and keys <= self.layout.places.keys():
+                return name
+        # Published official files without any weights of positions are big_vision's "better
+        # baselines". timm has no fixed waves.
         return "sincos2d" if self.layout.family == "official" else "none"
 
     def _heads(self, hidden: int, depth: int, mlp: int) -> int:
-        # Where query, key and value are plain matrices, the table of variants tells the heads.
-        if "num_heads" in self.told:
-            return self.told["num_heads"]
+        # Plain matrices do not show the number of heads; a known variant's does.
+        if "num_heads" in self.stated:
+            return self.stated["num_heads"]
         for spec in VARIANTS.values():
             if isinstance(spec, ViTSpec) and (spec.hidden_dim, spec.mlp_dim) == (hidden, mlp):
                 return spec.num_heads
         raise UsageError(
-            f"hidden {hidden}, {depth} blocks, MLP {mlp} is no variant, and the file does not say "
-            "how many heads; lay its config.json beside it."
+            f"hidden {hidden}, {depth} blocks, MLP {mlp} is not a known variant, and the file does "
+            "not say how many heads it has; put its config.json beside it."
         )
 
     def _stem(self) -> ResNetStem | None:
         root = self.shape("conv_root/kernel")
         if root is None:
             return None
-        units = range(1, 1 + self._count(r"block(\d+)/unit1/conv1/kernel"))
-        stages = tuple(self._count(rf"block{i}/unit(\d+)/conv1/kernel") for i in units)
-        return ResNetStem(stages, root[-1] / 64)
+        stages = range(1, 1 + self._count("block{i}/unit1/conv1/kernel"))
+        units = tuple(self._count(f"block{i}/unit{{j}}/conv1/kernel") for i in stages)
+        return ResNetStem(units, root[-1] / 64)
 
     def _bit(self) -> ResNetSpec:
         root = self.shape("resnet/root_block/standardized_conv2d/kernel")
         kernel = "a/standardized_conv2d/kernel"
-        layers = tuple(self._count(rf"resnet/block{i}/unit(\d+)/{kernel}") for i in range(1, 5))
+        units = "resnet/block{}/unit{{j:02}}/{}"
+        layers = tuple(self._count(units.format(i, kernel)) for i in range(1, 5))
         return ResNetSpec(layers, root[-1] // 64)
 
-    def _count(self, pattern: str) -> int:
-        matcher = re.compile(pattern)
-        return sum(1 for key in self.layout.places if matcher.fullmatch(key))
+    def _count(self, template: str) -> int:
+        return sum(numbers(template, key) is not None for key in self.layout.places)
 
 
 @contextlib.contextmanager
 def open_checkpoint(path: str | os.PathLike) -> Iterator[Checkpoint]:
-    """Opens a file of weights in any layout that is known; only names and shapes are read.
+    """Opens a file of weights in any known layout, and reads names and shapes only.
 
     Raises:
         UsageError: see `open_tensors` and `find_layout`.
@@ -349,13 +371,13 @@ def _gelu(config: dict[str, Any]) -> str | None:
 
 
 def _model_args(config: dict[str, Any]) -> dict[str, Any]:
-    # timm's config.json: how the model differs from its architecture's name.
+    # timm's config.json: the changes to the named architecture.
     arguments = config.get("model_args")
     return arguments if isinstance(arguments, dict) else {}
 
 
 def _same(variant: Spec, spec: Spec) -> bool:
-    # One model of the table, whatever its head, rates and numerics.
+    # Whether they are the same variant, apart from head, rates and numerics.
     if isinstance(variant, ResNetSpec) or isinstance(spec, ResNetSpec):
         return variant == spec
     fields = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "pooling", "stem")

@@ -23,6 +23,8 @@ _TIMM_BIT = {
     ResNetSpec((3, 4, 23, 3), 3): "resnetv2_101x3_bit",
     ResNetSpec((3, 8, 36, 3), 4): "resnetv2_152x4_bit",
 }
+# timm's names for the poolings that it has.
+TIMM_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "none": ""}
 _PIL_CODES = {"nearest": 0, "bilinear": 2, "bicubic": 3}
 
 
@@ -89,7 +91,6 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
 
 def _timm_arguments(model: Any) -> dict[str, Any]:
     spec: ViTSpec = model.spec
-    pools = {"token": "token", "gap": "avg", "map": "map", "none": ""}
     arguments = {
         "img_size": list(model.image_size),
         "embed_dim": spec.hidden_dim,
@@ -98,7 +99,7 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
         # timm truncates hidden * ratio; half a unit more protects against rounding errors.
         "mlp_ratio": (spec.mlp_dim + 0.5) / spec.hidden_dim,
         "class_token": spec.class_token,
-        "global_pool": pools[spec.pooling],
+        "global_pool": TIMM_POOLINGS[spec.pooling],
         "fc_norm": False,  # the norm stands before the pooling, as in the official code
         "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[spec.gelu],
         "pos_embed": "learn" if spec.position_embedding == "learned" else "none",

@@ -15,10 +15,10 @@ import numpy as np
 
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
+from keras_vit.parts.grids import Method
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.dialects import Place
 from keras_vit.weights.matching import Head, Match, match
-from keras_vit.weights.resampling import Method
 from keras_vit.weights.tensors import display
 
 
@@ -96,7 +96,7 @@ def load_weights(
             model,
             checkpoint,
             head,
-            check_told=True,
+            check_stated=True,
             positions=positions,
             grid=grid,
             resize_patches=resize_patches,
@@ -121,9 +121,9 @@ def fill(model: Any, checkpoint: Checkpoint, found: Match, allow_nonfinite: bool
         layer = model.get_layer("head")
         layer.kernel.assign(np.zeros(tuple(layer.kernel.shape), np.float32))
         layer.bias.assign(np.full(tuple(layer.bias.shape), getattr(model, "head_bias", 0.0)))
-    told = tuple(sorted({change.told for change in found.changes.values()}))
+    resampled = tuple(sorted({change.description for change in found.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
-    return Loaded(dialect, len(found.names), found.dropped, ignored, told, found.head)
+    return Loaded(dialect, len(found.names), found.dropped, ignored, resampled, found.head)
 
 
 def _arrays(

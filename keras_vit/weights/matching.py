@@ -1,12 +1,12 @@
-"""A file of weights held against a model, built or not: what goes where, or why it does not.
+"""Matches a file of weights to a model, built or not: what goes where, or why it does not fit.
 
-Nothing is read but names and shapes, so that a file that does not fit costs no memory.
+Only names and shapes are read, so that a file that does not fit costs no memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
@@ -14,29 +14,24 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.parts.grids import Grid, Method
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint
 from keras_vit.weights.dialects import Place
 from keras_vit.weights.names import WeightName, weight_names
-from keras_vit.weights.resampling import (
-    Grid,
-    Method,
-    resample_grid,
-    resample_patches,
-    resample_positions,
-)
+from keras_vit.weights.resampling import resample_patches
 from keras_vit.weights.tensors import display
 
 Head = Literal["keep", "reset"]
-_POSITIONS = "Transformer/posembed_input/pos_embedding"
 _PATCHES = "embedding/kernel"
-# A table of more positions than this is no published one; the bound keeps memory bounded.
+# No published table has more positions than this. The limit keeps memory bounded.
 _MOST_POSITIONS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a model will be, before it is built; a built model has these fields too."""
+    """A model before it is built; a built model has these fields too."""
 
     spec: Spec
     num_classes: int
@@ -46,13 +41,13 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """What of a file goes where in a model.
+    """What is read from a file into a model.
 
     Attributes:
         names: the model's weights that the file has, by official key.
-        places: where each stands in the file.
-        changes: what becomes of those that have another shape there.
-        dropped: official keys that are left out with the head.
+        places: where each is in the file.
+        changes: those that have another shape there, and how they are resampled.
+        dropped: official keys of the file that are left out with the head.
         head: "keep", or "reset" for a head that starts at zero.
     """
 
@@ -65,10 +60,10 @@ class Match:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """How an array of another shape becomes the model's, and what to say of it."""
+    """How an array of another shape is resampled for the model, and that in words."""
 
     apply: Callable[[np.ndarray], np.ndarray]
-    told: str
+    description: str
 
 
 def match(
@@ -76,19 +71,19 @@ def match(
     checkpoint: Checkpoint,
     head: Head = "keep",
     *,
-    check_told: bool = False,
+    check_stated: bool = False,
     positions: Method = "bilinear",
     grid: Grid | None = None,
     resize_patches: bool = False,
 ) -> Match:
-    """Holds every key of the file against every weight of the model.
+    """Matches every key of the file with every weight of the model.
 
     Args:
         target: the model, built or not.
         checkpoint: the open file.
         head, positions, grid, resize_patches: as in `load_weights`.
-        check_told: whether the GELU, the epsilon, the heads and the labels that the file tells
-            must be the model's.
+        check_stated: whether the GELU, the epsilon, the heads and the labels that the file states
+            must be those of the model.
 
     Raises:
         UsageError: see `load_weights`.
@@ -108,12 +103,12 @@ def match(
         places = {key: place for key, place in places.items() if key not in dropped}
     changes = {}
     for key in names.keys() & places.keys():
-        change = _change(key, target, checkpoint, names[key].shape, positions, grid, resize_patches)
+        change = _change(names[key], target, checkpoint, positions, grid, resize_patches)
         if change is not None:
             changes[key] = change
     _check_names(target, checkpoint, names, places, changes)
-    if check_told:
-        _check_told(target, checkpoint, head)
+    if check_stated:
+        _check_stated(target, checkpoint, head)
     return Match(names, places, changes, dropped, head)
 
 
@@ -123,72 +118,53 @@ def _droppable(spec: Spec, head: str) -> tuple[str, ...]:
     return (f"{head}/",) if keeps else (f"{head}/", "pre_logits/")
 
 
-def _check_told(target: Target | Any, checkpoint: Checkpoint, head: Head) -> None:
-    for field, theirs in checkpoint.told.items():
-        ours = getattr(target.spec, field, theirs)
-        if ours != theirs:
+def _check_stated(target: Target | Any, checkpoint: Checkpoint, head: Head) -> None:
+    for field, expected in checkpoint.stated.items():
+        received = getattr(target.spec, field, expected)
+        if received != expected:
             raise UsageError(
-                f"{checkpoint.path} ({checkpoint.dialect}) goes with {field}={theirs!r}, the model "
-                f"has {ours!r}; build the model with {field}={theirs!r}."
+                f"{checkpoint.path} ({checkpoint.dialect}) needs {field}={expected!r}, the model "
+                f"has {received!r}; build the model with {field}={expected!r}."
             )
-    labels, theirs = target.labels, checkpoint.labels
-    if head == "keep" and labels and theirs and tuple(labels) != theirs:
+    labels, file_labels = target.labels, checkpoint.labels
+    if head == "keep" and labels and file_labels and tuple(labels) != file_labels:
         raise UsageError(
-            f"the head of {checkpoint.path} is of other classes ({theirs[0]!r} ...) than the "
-            f'model\'s ({labels[0]!r} ...); head="reset" starts one of zeros.'
+            f"the head of {checkpoint.path} has other classes ({file_labels[0]!r} ...) than the "
+            f'model ({labels[0]!r} ...); head="reset" starts with a new head of zeros.'
         )
 
 
 def _change(
-    key: str,
+    name: WeightName,
     target: Target | Any,
     checkpoint: Checkpoint,
-    shape: tuple[int, ...],
     method: Method,
-    grid: tuple[int, int] | None,
+    grid: Grid | None,
     resize_patches: bool,
 ) -> Change | None:
-    found = checkpoint.shape(key)
-    if len(found) != len(shape) or len(found) < 2:
+    stored, shape = checkpoint.shape(name.key), name.shape
+    if len(stored) != len(shape) or len(stored) < 2:
         return None
-    if key == _PATCHES and resize_patches and found[2:] == shape[2:] and found[:2] != shape[:2]:
-        told = f"patches {found[0]} x {found[1]} to {shape[0]} x {shape[1]}"
-        return Change(lambda kernel: resample_patches(kernel, shape[0]), told)
-    if not re.search(r"pos_embedding$|posembed_input/|relative_position_bias$", key):
+    if name.key == _PATCHES and resize_patches and stored[2:] == shape[2:] and stored != shape:
+        description = f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"
+        return Change(functools.partial(resample_patches, patch_size=shape[0]), description)
+    if name.resample is None:
         return None
-    if found[-1] != shape[-1] or max(found[:-1]) > _MOST_POSITIONS:
+    if stored[-1] != shape[-1] or max(stored[:-1]) > _MOST_POSITIONS:
         return None
     new = target.spec.grid(target.image_size)
-    old = grid or _old_grid(key, checkpoint, found, new)
+    old = grid or _old_grid(checkpoint, fits=stored == shape)
     if old is None or old == new:
         return None
-    told = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
-    return Change(lambda table: _resampled(key, table, old, new, target.spec, method), told)
+    class_token = target.spec.class_token
+    description = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
+    return Change(lambda array: name.resample(array, old, new, class_token, method), description)
 
 
-def _old_grid(key: str, checkpoint: Checkpoint, found: tuple[int, ...], new: Grid) -> Grid | None:
-    # The grid of the file's table; None where it is the model's own, or nothing tells. As in the
-    # official code, a table that fits is taken as it is, and any other is taken for a square.
-    if checkpoint.told_grid is not None:
-        return checkpoint.told_grid
-    patches = found[1] - int("cls" in checkpoint.layout.places)
-    fits = key == _POSITIONS and patches == math.prod(new)
-    return None if fits else checkpoint.grid
-
-
-def _resampled(
-    key: str, table: np.ndarray, old: Grid, new: Grid, spec: ViTSpec, method: Method
-) -> np.ndarray:
-    if key == _POSITIONS:
-        return resample_positions(table, old, new, spec.class_token, method)
-    if key.endswith("relative_position_bias"):
-        # Offsets form a grid of (2 * rows - 1, 2 * columns - 1); the class token's three follow.
-        old, new = ((2 * rows - 1, 2 * columns - 1) for rows, columns in (old, new))
-        offsets = table[: math.prod(old)].reshape(*old, -1)  # (rows, columns, heads)
-        offsets = resample_grid(offsets, new, method).reshape(math.prod(new), -1)
-        return np.concatenate([offsets, table[math.prod(old) :]])
-    side = new[0] if key.endswith("row_embedding") else new[1]
-    return resample_grid(table[:, None], (side, 1), method)[:, 0]  # (side, hidden_dim / 2)
+def _old_grid(checkpoint: Checkpoint, fits: bool) -> Grid | None:
+    # The grid of the file's positions; None if unknown, or if it is the model's. As in the official
+    # code, a table that fits is taken as it is, and any other is assumed to be of a square grid.
+    return checkpoint.stated_grid or (None if fits else checkpoint.grid)
 
 
 def _check_names(
@@ -214,19 +190,19 @@ def _check_names(
     )
     lines = missing + unexpected + shapes
     if lines:
-        because = _cause(target, checkpoint, names, places) or f"the first: {lines[0].strip()}"
+        cause = _cause(target, checkpoint, names, places) or f"the first: {lines[0].strip()}"
         raise UsageError(
             f"{checkpoint.path} does not fit the model in {len(lines)} weights (- missing, "
-            f"+ unexpected, ! other shape): {because}\n" + "\n".join(lines)
+            f"+ unexpected, ! other shape): {cause}\n" + "\n".join(lines)
         )
 
 
-# What an unknown key gives away.
-_STRANGERS = {
+# What an unknown key shows about the model that it comes from.
+_UNKNOWN_PARTS = {
     r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which no ViT here has",
     r"reg_token|register_tokens": "it has register tokens, which no ViT here has",
     r"dist_token|head_dist|distillation": "it has a distillation token, which no ViT here has",
-    r"fc_norm": "it normalises after pooling, where the models here do before",
+    r"fc_norm": "it normalises after pooling, the models here before",
     r"[qk]_norm": "it normalises queries and keys, which no ViT here does",
     r"norm_pre": "it normalises before the blocks, which no ViT here does",
     r"lora_|adapter": "it holds adapters; merge them into the weights first",
@@ -239,18 +215,18 @@ def _cause(
     names: dict[str, WeightName],
     places: dict[str, Place],
 ) -> str | None:
-    for pattern, cause in _STRANGERS.items():
+    for pattern, cause in _UNKNOWN_PARTS.items():
         if any(re.search(pattern, key) for key in checkpoint.layout.unknown):
             return cause
     head = checkpoint.head
     try:
-        differs = _differences(checkpoint.spec, target.spec)
+        differences = _differences(checkpoint.spec, target.spec)
         classes = checkpoint.num_classes
-        what = checkpoint.variant or "another architecture"
+        architecture = checkpoint.variant or "another architecture"
     except UsageError:
         return None
-    if differs:
-        return f"this file is {what}: {'; '.join(differs)}"
+    if differences:
+        return f"this file is {architecture}: {'; '.join(differences)}"
     if f"{head}/bias" in names and classes == 0:
         return 'this file has no head; head="reset" starts the model\'s at zero'
     if f"{head}/bias" in names and classes != target.num_classes:
@@ -258,10 +234,14 @@ def _cause(
             f"this file has {classes} classes, not {target.num_classes}; "
             'head="reset" starts a head of zeros'
         )
-    table = checkpoint.shape(_POSITIONS)
-    if table and len(table) == 3 and checkpoint.grid is None and _POSITIONS in names:
-        patches = table[1] - int("cls" in places)
-        return f"its {patches} positions are no square; pass grid=(rows, columns)"
+    if checkpoint.grid is None:
+        for key in names.keys() & places.keys():
+            shape = checkpoint.shape(key)
+            if names[key].resample and shape != names[key].shape:
+                return (
+                    f"its positions, of shape {shape}, do not form a square grid; pass "
+                    "grid=(rows, columns)"
+                )
     if "pre_logits/kernel" in places and "pre_logits/kernel" not in names:
         return (
             f"this file has a pre_logits layer; build the model with representation_dim="
@@ -276,15 +256,17 @@ _ARCHITECTURE = (
 )  # fmt: skip
 
 
-def _differences(theirs: Spec, ours: Spec) -> list[str]:
-    if type(theirs) is not type(ours):
+def _differences(stored: Spec, target: Spec) -> list[str]:
+    if type(stored) is not type(target):
         kinds = {ViTSpec: "a ViT", ResNetSpec: "a BiT ResNet"}
-        return [f"{kinds[type(theirs)]}, not {kinds[type(ours)]}"]
+        return [f"{kinds[type(stored)]}, not {kinds[type(target)]}"]
     pairs = {
-        field: (getattr(theirs, field), getattr(ours, field))
+        field: (getattr(stored, field), getattr(target, field))
         for field in _ARCHITECTURE
-        if hasattr(ours, field)
+        if hasattr(target, field)
     }
-    if pairs.get("pooling") == ("token", "none"):  # both have a class token: the same weights
-        del pairs["pooling"]
+    if "pooling" in pairs:
+        one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
+        if (one.class_token, one.weights) == (other.class_token, other.weights):
+            del pairs["pooling"]  # the same weights, as those of "token" and "none"
     return [f"{field} {one}, not {other}" for field, (one, other) in pairs.items() if one != other]

@@ -1,119 +1,167 @@
-"""The naming table: each official key, its shape, and where the weight lives in our models.
+"""The naming table: each official key, the place of the weight in our models, its official shape.
 
 Source: the published `.npz` files of google-research/vision_transformer and of
-google-research/big_transfer; big_vision for MAP.
+google-research/big_transfer. Position embeddings and poolings describe their own weights in
+`keras_vit/parts`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.layers.position_tables import relative_entries
+from keras_vit.parts.grids import Tokens
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
 from keras_vit.specs import ResNetSpec, ResNetStem, ResNetUnit, Spec, ViTSpec
+from keras_vit.weights.templates import fill, rows
 
-# Official key, our layer and its weight, official shape. D hidden, H heads, d = D/H, M mlp,
-# P patch, I the channels that patches are cut from, N tokens, R what the head reads, C classes;
-# w channels of a ResNet's root, i into a unit, n inside it, o out of it. Our kernels are the same
-# numbers in the same order, reshaped to two dimensions.
-_EMBEDDING = """
+
+class Row(NamedTuple):
+    """A row of the naming table, with {i} and {j} for the numbers of a block and a unit in it."""
+
+    key: str
+    path: str
+    shape: tuple[str, ...]
+
+
+def _rows(table: str, keys: str = "", paths: str = "") -> list[Row]:
+    return [Row(key, path, tuple(shape)) for key, path, *shape in rows(table, keys, paths)]
+
+
+# Official key, our layer and its weight, official shape. Sizes: D hidden_dim, H heads, d = D/H,
+# M mlp_dim, P patch_size, I input channels of a patch, R width of the head's input, C classes;
+# channels of a ResNet: w of the root, i, n and o into, inside and out of a unit. Our kernels have
+# the same numbers in the same order, reshaped to two dimensions.
+_EMBEDDING = _rows("""
 embedding/kernel    patch_encoder/projection/kernel    P P I D
 embedding/bias      patch_encoder/projection/bias      D
-"""
-_CLASS_TOKEN = "cls    patch_encoder/class_token    1 1 D"
-_POSITIONS = "Transformer/posembed_input/pos_embedding    patch_encoder/positions    1 N D"
-# Keys of our own from here: no official file has these two kinds of positions.
-_POSITIONS_2D = """
-Transformer/posembed_input/column_embedding    patch_encoder/columns    columns D/2
-Transformer/posembed_input/row_embedding       patch_encoder/rows       rows D/2
-"""
-_RELATIVE = "{theirs}/relative_position_bias    {ours}/relative_position_bias    offsets H"
-# To here.
-_ATTENTION = """
-{theirs}/query/kernel    {ours}/query/kernel    D H d
-{theirs}/query/bias      {ours}/query/bias      H d
-{theirs}/key/kernel      {ours}/key/kernel      D H d
-{theirs}/key/bias        {ours}/key/bias        H d
-{theirs}/value/kernel    {ours}/value/kernel    D H d
-{theirs}/value/bias      {ours}/value/bias      H d
-{theirs}/out/kernel      {ours}/out/kernel      H d D
-{theirs}/out/bias        {ours}/out/bias        D
-"""
-_NORM = """
-{theirs}/scale    {ours}/gamma    D
-{theirs}/bias     {ours}/beta     D
-"""
-_MLP = """
-{theirs}/Dense_0/kernel    {ours}/dense_0/kernel    D M
-{theirs}/Dense_0/bias      {ours}/dense_0/bias      M
-{theirs}/Dense_1/kernel    {ours}/dense_1/kernel    M D
-{theirs}/Dense_1/bias      {ours}/dense_1/bias      D
-"""
-_REPRESENTATION = """
+""")
+_CLASS_TOKEN = _rows("cls    patch_encoder/class_token    1 1 D")
+_BLOCK = _rows(
+    """
+LayerNorm_0/scale                              norm_attention/gamma      D
+LayerNorm_0/bias                               norm_attention/beta       D
+LayerNorm_2/scale                              norm_mlp/gamma            D
+LayerNorm_2/bias                               norm_mlp/beta             D
+MultiHeadDotProductAttention_1/query/kernel    attention/query/kernel    D H d
+MultiHeadDotProductAttention_1/query/bias      attention/query/bias      H d
+MultiHeadDotProductAttention_1/key/kernel      attention/key/kernel      D H d
+MultiHeadDotProductAttention_1/key/bias        attention/key/bias        H d
+MultiHeadDotProductAttention_1/value/kernel    attention/value/kernel    D H d
+MultiHeadDotProductAttention_1/value/bias      attention/value/bias      H d
+MultiHeadDotProductAttention_1/out/kernel      attention/out/kernel      H d D
+MultiHeadDotProductAttention_1/out/bias        attention/out/bias        D
+MlpBlock_3/Dense_0/kernel                      mlp/dense_0/kernel        D M
+MlpBlock_3/Dense_0/bias                        mlp/dense_0/bias          M
+MlpBlock_3/Dense_1/kernel                      mlp/dense_1/kernel        M D
+MlpBlock_3/Dense_1/bias                        mlp/dense_1/bias          D
+""",
+    "Transformer/encoderblock_{i}/",
+    "encoderblock_{i}/",
+)
+_NORM = _rows("""
+Transformer/encoder_norm/scale    encoder_norm/gamma    D
+Transformer/encoder_norm/bias     encoder_norm/beta     D
+""")
+_REPRESENTATION = _rows("""
 pre_logits/kernel    pre_logits/kernel    D R
 pre_logits/bias      pre_logits/bias      R
-"""
-_HEAD = """
+""")
+_HEAD = _rows("""
 head/kernel    head/kernel    R C
 head/bias      head/bias      C
-"""
-_STEM = """
+""")
+_STEM = _rows("""
 conv_root/kernel    conv_root/kernel    7 7 3 w
 gn_root/scale       gn_root/gamma       1 1 1 w
 gn_root/bias        gn_root/beta        1 1 1 w
-"""
-_UNIT = """
-{theirs}/conv1/kernel    {ours}/conv1/kernel    1 1 i n
-{theirs}/gn1/scale       {ours}/gn1/gamma       1 1 1 n
-{theirs}/gn1/bias        {ours}/gn1/beta        1 1 1 n
-{theirs}/conv2/kernel    {ours}/conv2/kernel    3 3 n n
-{theirs}/gn2/scale       {ours}/gn2/gamma       1 1 1 n
-{theirs}/gn2/bias        {ours}/gn2/beta        1 1 1 n
-{theirs}/conv3/kernel    {ours}/conv3/kernel    1 1 n o
-{theirs}/gn3/scale       {ours}/gn3/gamma       1 1 1 o
-{theirs}/gn3/bias        {ours}/gn3/beta        1 1 1 o
-"""
-_PROJECTION = """
-{theirs}/conv_proj/kernel    {ours}/conv_proj/kernel    1 1 i o
-{theirs}/gn_proj/scale       {ours}/gn_proj/gamma       1 1 1 o
-{theirs}/gn_proj/bias        {ours}/gn_proj/beta        1 1 1 o
-"""
-_BIT_ROOT = """
+""")
+_UNIT = _rows(
+    """
+conv1/kernel    conv1/kernel    1 1 i n
+gn1/scale       gn1/gamma       1 1 1 n
+gn1/bias        gn1/beta        1 1 1 n
+conv2/kernel    conv2/kernel    3 3 n n
+gn2/scale       gn2/gamma       1 1 1 n
+gn2/bias        gn2/beta        1 1 1 n
+conv3/kernel    conv3/kernel    1 1 n o
+gn3/scale       gn3/gamma       1 1 1 o
+gn3/bias        gn3/beta        1 1 1 o
+""",
+    "block{i}/unit{j}/",
+    "block{i}_unit{j}/",
+)
+_PROJECTION = _rows(
+    """
+conv_proj/kernel    conv_proj/kernel    1 1 i o
+gn_proj/scale       gn_proj/gamma       1 1 1 o
+gn_proj/bias        gn_proj/beta        1 1 1 o
+""",
+    "block{i}/unit{j}/",
+    "block{i}_unit{j}/",
+)
+_BIT_ROOT = _rows("""
 resnet/root_block/standardized_conv2d/kernel    conv_root/kernel    7 7 3 w
-"""
-_BIT_UNIT = """
-{theirs}/a/group_norm/gamma              {ours}/gn1/gamma       i
-{theirs}/a/group_norm/beta               {ours}/gn1/beta        i
-{theirs}/a/standardized_conv2d/kernel    {ours}/conv1/kernel    1 1 i n
-{theirs}/b/group_norm/gamma              {ours}/gn2/gamma       n
-{theirs}/b/group_norm/beta               {ours}/gn2/beta        n
-{theirs}/b/standardized_conv2d/kernel    {ours}/conv2/kernel    3 3 n n
-{theirs}/c/group_norm/gamma              {ours}/gn3/gamma       n
-{theirs}/c/group_norm/beta               {ours}/gn3/beta        n
-{theirs}/c/standardized_conv2d/kernel    {ours}/conv3/kernel    1 1 n o
-"""
-_BIT_PROJECTION = """
-{theirs}/a/proj/standardized_conv2d/kernel    {ours}/conv_proj/kernel    1 1 i o
-"""
-_BIT_NORM = """
+""")
+_BIT_UNIT = _rows(
+    """
+a/group_norm/gamma              gn1/gamma       i
+a/group_norm/beta               gn1/beta        i
+a/standardized_conv2d/kernel    conv1/kernel    1 1 i n
+b/group_norm/gamma              gn2/gamma       n
+b/group_norm/beta               gn2/beta        n
+b/standardized_conv2d/kernel    conv2/kernel    3 3 n n
+c/group_norm/gamma              gn3/gamma       n
+c/group_norm/beta               gn3/beta        n
+c/standardized_conv2d/kernel    conv3/kernel    1 1 n o
+""",
+    "resnet/block{i}/unit{j:02}/",
+    "block{i}_unit{j}/",
+)
+_BIT_PROJECTION = _rows(
+    "a/proj/standardized_conv2d/kernel    conv_proj/kernel    1 1 i o",
+    "resnet/block{i}/unit{j:02}/",
+    "block{i}_unit{j}/",
+)
+_BIT_TAIL = _rows("""
 resnet/group_norm/gamma    group_norm/gamma    R
 resnet/group_norm/beta     group_norm/beta     R
-"""
-_BIT_HEAD = """
+""")
+_BIT_HEAD = _rows("""
 resnet/head/conv2d/kernel    head/kernel    1 1 R C
 resnet/head/conv2d/bias      head/bias      C
-"""
+""")
+# The prefixes of keys and paths of position embeddings, in the embedding and in attention.
+_POSITIONS = ("Transformer/posembed_input/", "patch_encoder/")
+_ATTENTION_POSITIONS = (
+    "Transformer/encoderblock_{i}/MultiHeadDotProductAttention_1/",
+    "encoderblock_{i}/attention/",
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightName:
-    """One weight: its key in official files, its place in our model, its official shape."""
+    """One weight: its key in official files, its place in our model, its official shape.
+
+    Attributes:
+        key: the official key.
+        path: the layer, then attribute by attribute the variable: "pooling/attention/out/kernel".
+        shape: the official shape.
+        resample: how it becomes that of another grid of patches, as in `PositionWeight`; None if
+            it does not depend on the grid.
+    """
 
     key: str
     path: str
     shape: tuple[int, ...]
+    resample: Callable[..., np.ndarray] | None = None
 
     def variable(self, model: Any) -> Any:
         """The Keras variable of `model` that holds this weight.
@@ -122,15 +170,15 @@ class WeightName:
             UsageError: `model.quantize` has replaced it by integers.
         """
         layer, *attributes = self.path.split("/")
-        found = model.get_layer(layer)
+        variable = model.get_layer(layer)
         for attribute in attributes:
-            holder, found = found, getattr(found, attribute)
+            holder, variable = variable, getattr(variable, attribute)
         if getattr(holder, "quantization_mode", None) is not None:
             raise UsageError(
                 f"{model.name}: Keras has quantised {self.path} ({holder.quantization_mode}); "
                 "use the model as it was before quantize()."
             )
-        return found
+        return variable
 
 
 def weight_names(
@@ -149,95 +197,110 @@ def parameter_count(
     return sum(math.prod(name.shape) for name in weight_names(spec, num_classes, image_size))
 
 
+def official_keys(bit: bool = False) -> list[tuple[str, str]]:
+    """The templates of all official keys, each with that of the path in our models.
+
+    Args:
+        bit: those of BiT, whose paths are partly the same; otherwise those of ViT and hybrids.
+    """
+    if bit:
+        tables = [_BIT_ROOT, _BIT_UNIT, _BIT_PROJECTION, _BIT_TAIL, _BIT_HEAD]
+    else:
+        tables = [_STEM, _UNIT, _PROJECTION, _EMBEDDING, _CLASS_TOKEN, _BLOCK, _NORM]
+        tables += [_REPRESENTATION, _HEAD, *map(pooling_rows, POOLINGS)]
+    keys = [(row.key, row.path) for table in tables for row in table]
+    for kind in () if bit else POSITION_EMBEDDINGS.values():
+        keys += [(key, path) for key, path, _ in _position_rows(kind)]
+    return keys
+
+
+def pooling_rows(pooling: str) -> list[Row]:
+    """The weights of a pooling."""
+    return _rows(POOLINGS[pooling].weights, "", "pooling/")
+
+
+def position_keys(kind: PositionEmbedding, block: int = 0) -> dict[str, PositionWeight]:
+    """The weights of a position embedding by official key; those of attention in one block."""
+    return {fill(key, block): weight for key, _, weight in _position_rows(kind)}
+
+
 def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> list[WeightName]:
-    rows, columns = spec.grid(image_size)
     sizes = {
         "D": spec.hidden_dim,
-        "D/2": spec.hidden_dim // 2,
         "H": spec.num_heads,
         "d": spec.head_dim,
         "M": spec.mlp_dim,
         "P": spec.patch_size,
         "I": spec.stem.channels if spec.stem else 3,
-        "N": rows * columns + int(spec.class_token),
         "R": spec.representation_dim or spec.hidden_dim,
         "C": num_classes,
-        "rows": rows,
-        "columns": columns,
-        "offsets": relative_entries((rows, columns), spec.class_token),
     }
-    return _parse(_vit_rows(spec, num_classes), sizes)
+    tokens = Tokens(spec.grid(image_size), spec.class_token)
+    positions = POSITION_EMBEDDINGS[spec.position_embedding]
+    names = _names(_EMBEDDING + (_CLASS_TOKEN if spec.class_token else []), sizes)
+    names += _position_names(positions.weights, _POSITIONS, tokens, spec.hidden_dim)
+    for i in range(spec.depth):
+        names += _names(_BLOCK, sizes, i)
+        names += _position_names(
+            positions.attention_weights, _ATTENTION_POSITIONS, tokens, spec.num_heads, i
+        )
+    tail = _NORM + pooling_rows(spec.pooling)
+    tail += _REPRESENTATION if spec.representation_dim else []
+    return names + _names(tail + (_HEAD if num_classes else []), sizes)
 
 
 def _stem(stem: ResNetStem | None) -> list[WeightName]:
     if stem is None:
         return []
-    names = _parse([_STEM], {"w": stem.root_channels})
+    names = _names(_STEM, {"w": stem.root_channels})
     for unit in stem.units:
-        rows = [_UNIT, _PROJECTION] if unit.projects else [_UNIT]
-        names += _unit(rows, f"block{unit.block}/unit{unit.unit}", unit)
+        names += _unit(_UNIT, _PROJECTION, unit)
     return names
 
 
 def _bit(spec: ResNetSpec, num_classes: int) -> list[WeightName]:
-    names = _parse([_BIT_ROOT], {"w": 64 * spec.width})
+    names = _names(_BIT_ROOT, {"w": 64 * spec.width})
     for unit in spec.units:
-        rows = [_BIT_UNIT, _BIT_PROJECTION] if unit.projects else [_BIT_UNIT]
-        names += _unit(rows, f"resnet/block{unit.block}/unit{unit.unit:02}", unit)
-    tail = [_BIT_NORM, _BIT_HEAD] if num_classes else [_BIT_NORM]
-    return names + _parse(tail, {"R": spec.channels, "C": num_classes})
+        names += _unit(_BIT_UNIT, _BIT_PROJECTION, unit)
+    tail = _BIT_TAIL + (_BIT_HEAD if num_classes else [])
+    return names + _names(tail, {"R": spec.channels, "C": num_classes})
 
 
-def _unit(rows: list[str], theirs: str, unit: ResNetUnit) -> list[WeightName]:
+def _unit(rows: list[Row], projection: list[Row], unit: ResNetUnit) -> list[WeightName]:
     sizes = {"i": unit.inputs, "n": unit.features, "o": 4 * unit.features}
-    return _parse([row.format(theirs=theirs, ours=unit.name) for row in rows], sizes)
+    return _names(rows + (projection if unit.projects else []), sizes, unit.block, unit.unit)
 
 
-def _parse(rows: list[str], sizes: dict[str, int]) -> list[WeightName]:
-    lines = (line.split() for line in "\n".join(rows).splitlines() if line.strip())
+def _names(rows: list[Row], sizes: dict[str, int], i: int = 0, j: int = 0) -> list[WeightName]:
     return [
-        WeightName(key, path, tuple(sizes[s] if s in sizes else int(s) for s in shape))
-        for key, path, *shape in lines
+        WeightName(
+            fill(row.key, i, j),
+            fill(row.path, i, j),
+            tuple(sizes[size] if size in sizes else int(size) for size in row.shape),
+        )
+        for row in rows
     ]
 
 
-def _vit_rows(spec: ViTSpec, num_classes: int) -> list[str]:
-    rows = [_EMBEDDING]
-    if spec.class_token:
-        rows.append(_CLASS_TOKEN)
-    rows += {"learned": [_POSITIONS], "learned2d": [_POSITIONS_2D]}.get(spec.position_embedding, [])
-    attention = "MultiHeadDotProductAttention_1"
-    for i in range(spec.depth):
-        theirs, ours = f"Transformer/encoderblock_{i}", f"encoderblock_{i}"
-        rows += _transformer(
-            theirs,
-            ours,
-            norms={"LayerNorm_0": "norm_attention", "LayerNorm_2": "norm_mlp"},
-            attention=attention,
-            mlp="MlpBlock_3",
-        )
-        if spec.position_embedding == "relative":
-            rows.append(_RELATIVE.format(theirs=f"{theirs}/{attention}", ours=f"{ours}/attention"))
-    rows.append(_NORM.format(theirs="Transformer/encoder_norm", ours="encoder_norm"))
-    if spec.pooling == "map":
-        rows.append("MAPHead_0/probe    pooling/probe    1 1 D")
-        rows += _transformer(
-            "MAPHead_0",
-            "pooling",
-            norms={"LayerNorm_0": "norm"},
-            attention="MultiHeadDotProductAttention_0",
-            mlp="MlpBlock_0",
-        )
-    if spec.representation_dim:
-        rows.append(_REPRESENTATION)
-    if num_classes:
-        rows.append(_HEAD)
-    return rows
-
-
-def _transformer(theirs: str, ours: str, norms: dict, attention: str, mlp: str) -> list[str]:
+def _position_names(
+    weights: Iterable[PositionWeight],
+    prefixes: tuple[str, str],
+    tokens: Tokens,
+    width: int,
+    i: int = 0,
+) -> list[WeightName]:
+    key, path = (fill(prefix, i) for prefix in prefixes)
     return [
-        *(_NORM.format(theirs=f"{theirs}/{t}", ours=f"{ours}/{o}") for t, o in norms.items()),
-        _ATTENTION.format(theirs=f"{theirs}/{attention}", ours=f"{ours}/attention"),
-        _MLP.format(theirs=f"{theirs}/{mlp}", ours=f"{ours}/mlp"),
+        WeightName(key + w.key, path + w.name, w.shape(tokens, width), w.resample) for w in weights
+    ]
+
+
+def _position_rows(kind: PositionEmbedding) -> list[tuple[str, str, PositionWeight]]:
+    return [
+        (keys + weight.key, paths + weight.name, weight)
+        for (keys, paths), weights in (
+            (_POSITIONS, kind.weights),
+            (_ATTENTION_POSITIONS, kind.attention_weights),
+        )
+        for weight in weights
     ]

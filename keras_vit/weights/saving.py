@@ -15,7 +15,7 @@ from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
 from keras_vit.specs import ResNetSpec
 from keras_vit.weights.dialects import foreign_place
-from keras_vit.weights.hub_files import timm_files, transformers_files
+from keras_vit.weights.hub_files import TIMM_POOLINGS, timm_files, transformers_files
 from keras_vit.weights.names import WeightName, weight_names
 from keras_vit.weights.tensors import METADATA
 
@@ -144,10 +144,12 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
         return "transformers", "vit." if model.num_classes else ""
     if is_bit:
         return "timm-bit", ""
-    if spec.position_embedding == "sincos2d" or spec.layer_norm_eps > 1e-6:
+    known = spec.position_embedding in ("learned", "none") and spec.pooling in TIMM_POOLINGS
+    if not known or spec.layer_norm_eps > 1e-6:
         raise UsageError(
-            "timm's ViT has no sin-cos positions and a LayerNorm epsilon of 1e-6, so it would "
-            "compute something else; save a .npz in the official layout."
+            f"timm's ViT has learned positions or none, pooling {', '.join(TIMM_POOLINGS)} and a "
+            "LayerNorm epsilon of 1e-6, so it would compute something else; save a .npz in the "
+            "official layout."
         )
     return ("timm-stem" if spec.stem and not spec.stem.stages else "timm"), ""
 

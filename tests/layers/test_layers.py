@@ -10,7 +10,9 @@ import pytest
 
 from keras_vit import UsageError, layers
 from keras_vit._keras import LEGACY, keras, ops
-from keras_vit.layers.position_tables import relative_entries, relative_index, sincos_2d
+from keras_vit.parts.grids import Tokens
+from keras_vit.parts.positions.relative import relative_index
+from keras_vit.parts.positions.sincos2d import sincos_2d
 
 LAYERS = {
     "patches": (lambda: layers.Patches(8), (24, 16, 3)),
@@ -27,7 +29,9 @@ LAYERS = {
     ),
     "attention": (lambda: layers.MultiHeadAttention(3), (7, 48)),
     "attention_relative": (
-        lambda: layers.MultiHeadAttention(3, grid=(2, 3), class_token=True),
+        lambda: layers.MultiHeadAttention(
+            3, position_embedding="relative", grid=(2, 3), class_token=True
+        ),
         (7, 48),
     ),
     "mlp": (lambda: layers.MLP(112), (7, 48)),
@@ -40,7 +44,10 @@ LAYERS = {
         ),
         (7, 48),
     ),
-    "block_relative": (lambda: layers.TransformerBlock(3, 112, grid=(2, 3)), (6, 48)),
+    "block_relative": (
+        lambda: layers.TransformerBlock(3, 112, position_embedding="relative", grid=(2, 3)),
+        (6, 48),
+    ),
     "std_conv": (lambda: layers.StdConv(16, 3, strides=2), (6, 7, 8)),
     "std_conv_symmetric": (
         lambda: layers.StdConv(16, 3, 2, "symmetric", epsilon=1e-10, epsilon_outside=False),
@@ -114,7 +121,7 @@ def test_config_builds_the_same_layer(case):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_model_with_layer_survives_saving(case, tmp_path):
+def test_a_saved_model_with_the_layer_gives_the_same_outputs(case, tmp_path):
     build, x = case
     inputs = keras.Input(x.shape[1:])
     model = keras.Model(inputs, build()(inputs))
@@ -144,7 +151,7 @@ def test_every_weight_gets_a_gradient(name, rng):
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16"])
-def test_computes_in_the_policy_with_all_below(case, policy):
+def test_layer_and_sublayers_compute_in_the_policy(case, policy):
     build, x = case
     policy = keras.mixed_precision.Policy(policy)
     config = {**build().get_config(), "dtype": policy}
@@ -161,7 +168,7 @@ def test_computes_in_the_policy_with_all_below(case, policy):
 
 
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
-def test_int8_quantisation_is_silent_and_near(case):
+def test_int8_quantisation_gives_no_warning_and_similar_outputs(case):
     build, x = case
     inputs = keras.Input(x.shape[1:])
     layer = build()
@@ -190,7 +197,7 @@ def test_patches_match_a_strided_convolution(rng):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_patches_cut_off_what_is_left_over(rng):
+def test_patches_crop_pixels_that_do_not_fill_a_patch(rng):
     images = rng.normal(size=(2, 25, 23, 3)).astype(np.float32)
     found = np.asarray(layers.Patches(8)(images))
     np.testing.assert_array_equal(found, np.asarray(layers.Patches(8)(images[:, :24, :16])))
@@ -206,7 +213,7 @@ def test_patches_refuse_an_unknown_size():
         layers.Patches(16).compute_output_shape((None, None, 32, 3))
 
 
-def test_class_token_stands_first_and_has_its_own_position():
+def test_class_token_is_first_and_has_its_own_position():
     layer = layers.PatchEncoder(4)
     layer(np.zeros((1, 2, 3), np.float32))
     layer.class_token.assign(np.full((1, 1, 4), 10.0))
@@ -227,7 +234,9 @@ def test_fused_attention_equals_the_explicit_one(rng):
 
 
 def test_relative_bias_is_added_on_both_paths(rng):
-    layer = layers.MultiHeadAttention(3, grid=(2, 3), class_token=True)
+    layer = layers.MultiHeadAttention(
+        3, position_embedding="relative", grid=(2, 3), class_token=True
+    )
     x = rng.normal(size=(2, 7, 48)).astype(np.float32)
     plain = np.asarray(layer(x))
     table = rng.normal(size=(3 * 5 + 3, 3)).astype(np.float32)
@@ -238,7 +247,7 @@ def test_relative_bias_is_added_on_both_paths(rng):
         for projection in (layer.query, layer.key)
     ]
     logits = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 4
-    logits += table[relative_index((2, 3), True)].transpose(2, 0, 1)
+    logits += table[relative_index(Tokens((2, 3), True))].transpose(2, 0, 1)
     expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(np.asarray(weights), expected, atol=1e-5)
     fused = np.asarray(layer(x))
@@ -246,32 +255,7 @@ def test_relative_bias_is_added_on_both_paths(rng):
     assert np.abs(fused - plain).max() > 1e-2
 
 
-def test_relative_index_counts_offsets_and_sets_the_class_token_apart():
-    index = relative_index((2, 3), class_token=False)
-    # From the patch (1, 2), the last, the offset to (0, 0) is the largest; its own is the middle.
-    assert (index[5, 0], index[5, 5], index[0, 5]) == (14, 7, 0)
-    # One to the right is one offset, wherever it starts, and not one down.
-    assert index[0, 1] == index[1, 2] == index[4, 5] == 6
-    assert index[0, 3] == index[2, 5] == 2
-    assert sorted(set(index.ravel())) == list(range(15))
-    with_token = relative_index((2, 3), class_token=True)
-    np.testing.assert_array_equal(with_token[1:, 1:], index)
-    assert with_token[0, 0] == 17
-    assert set(with_token[0, 1:]) == {15}
-    assert set(with_token[1:, 0]) == {16}
-    assert relative_entries((2, 3), True) == 18
-
-
-def test_waves_are_those_of_big_vision(fixtures):
-    expected = np.load(fixtures / "sincos2d.npz")
-    for key in expected.files:
-        rows, columns, width = map(int, key.split("x"))
-        found = sincos_2d((rows, columns), width)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, expected[key], atol=1e-6, err_msg=key)
-
-
-def test_column_and_row_tables_stand_side_by_side_and_spare_the_class_token():
+def test_column_and_row_tables_are_concatenated_and_not_added_to_the_class_token():
     layer = layers.PatchEncoder(4, position_embedding="learned2d", grid=(2, 3))
     layer(np.zeros((1, 6, 5), np.float32))
     layer.class_token.assign(np.full((1, 1, 4), 10.0))
@@ -284,7 +268,7 @@ def test_column_and_row_tables_stand_side_by_side_and_spare_the_class_token():
     np.testing.assert_array_equal(found[1:], expected)
 
 
-def test_waves_spare_the_class_token_and_are_no_weight():
+def test_waves_are_not_added_to_the_class_token_and_are_not_a_weight():
     layer = layers.PatchEncoder(8, position_embedding="sincos2d", grid=(2, 3))
     found = np.asarray(layer(np.zeros((1, 6, 5), np.float32)))[0]
     assert not found[0].any()
@@ -292,10 +276,13 @@ def test_waves_spare_the_class_token_and_are_no_weight():
     assert len(layer.weights) == 3  # kernel, bias, class token
 
 
-@pytest.mark.parametrize("kind", ["learned2d", "sincos2d"])
+@pytest.mark.parametrize("kind", ["learned2d", "sincos2d", "relative"])
 def test_grid_positions_need_the_grid(kind):
     with pytest.raises(UsageError, match=f"position_embedding='{kind}' needs the patches' grid"):
-        layers.PatchEncoder(8, position_embedding=kind)
+        if kind == "relative":
+            layers.MultiHeadAttention(2, position_embedding=kind)
+        else:
+            layers.PatchEncoder(8, position_embedding=kind)
 
 
 def test_group_norm_keeps_float32_statistics_in_half_precision(rng):
@@ -328,7 +315,7 @@ def test_group_norm_refuses_groups_that_do_not_divide_the_channels():
 
 
 @pytest.mark.parametrize(("outside", "epsilon"), [(True, 0.1), (False, 0.1)])
-def test_standardised_convolution_divides_by_its_rule(rng, outside, epsilon):
+def test_standardised_convolution_adds_epsilon_outside_or_inside_the_root(rng, outside, epsilon):
     layer = layers.StdConv(5, 1, epsilon=epsilon, epsilon_outside=outside)
     layer.build((None, 1, 1, 7))
     kernel = rng.normal(2, 0.3, size=(1, 1, 7, 5)).astype(np.float32)
@@ -342,7 +329,7 @@ def test_standardised_convolution_divides_by_its_rule(rng, outside, epsilon):
 
 
 def test_kernels_are_standardised_in_float32_under_mixed_precision(rng):
-    # A kernel whose mean dwarfs its deviations: rounded to bfloat16 first, none would be left.
+    # The mean is much larger than the deviations, which rounding to bfloat16 first would erase.
     kernel = (100 + rng.normal(size=(1, 1, 64, 5))).astype(np.float32)
     x = np.eye(64, dtype=np.float32).reshape(64, 1, 1, 64)
     found = []
@@ -355,11 +342,11 @@ def test_kernels_are_standardised_in_float32_under_mixed_precision(rng):
 
 
 @pytest.mark.parametrize(("padding", "first"), [("same", 1), ("symmetric", 0)])
-def test_a_stride_of_two_starts_where_its_padding_says(padding, first):
+def test_padding_decides_where_a_stride_of_two_starts(padding, first):
     layer = layers.StdConv(1, 3, strides=2, padding=padding)
     layer.build((None, 4, 4, 1))
     kernel = np.zeros((3, 3, 1, 1), np.float32)
-    kernel[1, 1] = 1  # the centre stands out: its place is where the output has the image's peak
+    kernel[1, 1] = 1  # the largest output is where the centre of the kernel meets the peak
     layer.set_weights([kernel])
     x = np.zeros((1, 4, 4, 1), np.float32)
     x[0, first, first] = 1
@@ -368,7 +355,7 @@ def test_a_stride_of_two_starts_where_its_padding_says(padding, first):
     assert y[0, 0] == y.max() > 2
 
 
-def test_fresh_residual_unit_passes_the_residual_on(rng):
+def test_fresh_residual_unit_returns_the_residual(rng):
     x = rng.normal(size=(2, 4, 5, 128)).astype(np.float32)
     np.testing.assert_array_equal(np.asarray(layers.ResidualUnit(32)(x)), np.maximum(x, 0))
 
@@ -395,7 +382,7 @@ def test_stochastic_depth_drops_whole_examples_and_scales_the_rest():
     np.testing.assert_array_equal(layers.StochasticDepth(0.25)(x, training=False), x)
 
 
-def test_gelu_follows_its_name():
+def test_gelu_is_exact_or_approximate():
     x = np.full((1, 1), 2.7, np.float32)
     exact, approximate = (
         _identity_mlp(layers.MLP(1, gelu=gelu))(x, training=False) for gelu in ("erf", "tanh")
@@ -429,7 +416,7 @@ def test_initialisers_are_the_official_ones():
         (lambda: layers.MLP(0), "mlp_dim must be a positive integer"),
         (lambda: layers.PatchEncoder(8, position_embedding="lerned"), "must be one of learned"),
         (lambda: layers.MultiHeadAttention(2.5), "num_heads must be a positive integer"),
-        (lambda: layers.StochasticDepth(0.1, noise_shape=(None, 7, 1)), "one draw an example"),
+        (lambda: layers.StochasticDepth(0.1, noise_shape=(None, 7, 1)), "one draw per example"),
     ],
 )
 def test_layers_refuse(build, message):
@@ -475,7 +462,7 @@ def _has_mode(layer):
     return isinstance(layer, (layers.MLP, layers.StochasticDepth, layers.TransformerBlock))
 
 
-def test_every_layer_norm_adds_the_epsilon_asked_for(rng):
+def test_every_layer_norm_uses_the_given_epsilon(rng):
     block = layers.TransformerBlock(2, 8, layer_norm_eps=1e-6)
     block.build((None, 3, 4))
     pooling = layers.MAPPooling(2, 8, layer_norm_eps=1e-6)
@@ -487,5 +474,5 @@ def test_every_layer_norm_adds_the_epsilon_asked_for(rng):
 
 
 def _attributes(layer):
-    # Python makes a class's annotations when they are first asked for.
+    # Python adds __annotations__ to a class when it is first read.
     return set(dir(layer)) - {"__annotations__"}

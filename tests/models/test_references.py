@@ -8,8 +8,8 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec
 
-# The inner outputs that the fixtures hold, and which rows and columns of them.
-INNER = {
+# The intermediate outputs that the fixtures hold, and which rows and columns of them.
+INTERMEDIATES = {
     "hybrid_stem": {"gn_root_out": ("gn_root", 4)},
     "hybrid_stages": {
         "gn_root": ("gn_root", 4),
@@ -28,7 +28,7 @@ INNER = {
 }
 
 
-@pytest.fixture(params=INNER)
+@pytest.fixture(params=INTERMEDIATES)
 def reference(request, fixtures, seeded_weights):
     """(fixture's name, our model with its weights, the expected arrays)."""
     expected = np.load(fixtures / f"{request.param}.io.npz")
@@ -54,11 +54,11 @@ def test_logits_equal_the_reference(reference):
     np.testing.assert_allclose(logits, expected["logits"], atol=2e-5, rtol=0)
 
 
-def test_inner_outputs_equal_the_reference(reference):
+def test_intermediate_outputs_equal_the_reference(reference):
     fixture, model, expected = reference
-    keys = INNER[fixture]
+    keys = INTERMEDIATES[fixture]
     names = {name for name, _ in keys.values()}
-    found = model.inner("encoded", *names)(expected["images"])
+    found = model.intermediates("encoded", *names)(expected["images"])
     np.testing.assert_allclose(np.asarray(found["encoded"]), expected["encoded"], atol=5e-5, rtol=0)
     for key, (name, step) in keys.items():
         ours = np.asarray(found[name])[:, ::step, ::step]
@@ -70,8 +70,8 @@ def test_inner_outputs_equal_the_reference(reference):
 @pytest.mark.parametrize("reference", ["hybrid_stem", "hybrid_stages"], indirect=True)
 def test_patch_embeddings_equal_the_reference(reference):
     _, model, expected = reference
-    found = np.asarray(model.inner("patch_embeddings")(expected["images"])["patch_embeddings"])
-    grid = found.reshape(expected["embedded"].shape)
+    found = model.intermediates("patch_embeddings")(expected["images"])["patch_embeddings"]
+    grid = np.asarray(found).reshape(expected["embedded"].shape)
     np.testing.assert_allclose(grid, expected["embedded"], atol=2e-5, rtol=0)
 
 

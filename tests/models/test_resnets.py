@@ -1,4 +1,4 @@
-"""Hybrids and BiT as Keras models: their inner outputs, policies, learning, saving."""
+"""Hybrids and BiT as Keras models: their intermediate outputs, policies, learning, saving."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def images(rng):
     return rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
 
 
-def test_shapes_of_every_named_inner_output_of_a_hybrid():
+def test_shapes_of_every_named_intermediate_output_of_a_hybrid():
     model = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24))
     assert model.grid == (2, 3)
     assert _shapes(model) == {
@@ -45,7 +45,7 @@ def test_shapes_of_every_named_inner_output_of_a_hybrid():
     }
 
 
-def test_shapes_of_every_named_inner_output_of_a_bit():
+def test_shapes_of_every_named_intermediate_output_of_a_bit():
     assert _shapes(keras_vit.BiT(SPECS["bit"], 3, (16, 25))) == {
         "conv_root": (2, 8, 13, 64),
         "block1_unit1": (2, 4, 7, 256),
@@ -58,14 +58,14 @@ def test_shapes_of_every_named_inner_output_of_a_bit():
     }
 
 
-def test_root_of_a_hybrid_is_seen_before_its_relu(images):
-    root = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24)).inner("gn_root")(images)["gn_root"]
+def test_gn_root_of_a_hybrid_is_its_output_before_the_relu(images):
+    root = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24)).intermediates("gn_root")(images)["gn_root"]
     assert np.asarray(root).min() < -1
 
 
-def test_unknown_inner_output_of_a_bit_names_the_nearest():
+def test_unknown_intermediate_output_of_a_bit_names_the_nearest():
     with pytest.raises(keras_vit.UsageError, match="did you mean block2_unit1"):
-        keras_vit.BiT(SPECS["bit"], 3, 32).inner("block2_unit2")
+        keras_vit.BiT(SPECS["bit"], 3, 32).intermediates("block2_unit2")
 
 
 def test_fresh_head_gives_uniform_predictions(build, images):
@@ -74,7 +74,10 @@ def test_fresh_head_gives_uniform_predictions(build, images):
 
 def test_no_classes_gives_the_representation(build):
     model = build(num_classes=0)
-    assert tuple(model.output.shape)[1:] == tuple(model.inner("pre_logits").outputs[0].shape)[1:]
+    assert (
+        tuple(model.output.shape)[1:]
+        == tuple(model.intermediates("pre_logits").outputs[0].shape)[1:]
+    )
 
 
 def test_saved_model_gives_the_same_logits(build, images, randomised, tmp_path):
@@ -103,7 +106,7 @@ def test_every_weight_learns(build, images):
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         run_eagerly=True,  # tests/training traces them
     )
-    # A zero head, and a zero scale behind it: the first steps reach only them.
+    # Head and last scales start at zero, so the first steps change nothing else.
     model.fit(images, np.array([0, 2]), epochs=4, verbose=0)
     still = [
         v.name
@@ -133,7 +136,8 @@ def test_mixed_precision_stays_near_float32(build, images, randomised, tmp_path,
 
 
 def _shapes(model):
-    found = model.inner(*model.inner_names)(np.zeros((2, *model.image_size, 3), np.float32))
+    images = np.zeros((2, *model.image_size, 3), np.float32)
+    found = model.intermediates(*model.intermediate_names)(images)
     return {name: tuple(tensor.shape) for name, tensor in found.items()}
 
 
@@ -157,7 +161,7 @@ def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
     images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
     last = odd.layers[[layer.name for layer in odd.layers].index("patches") - 1].name
     last = "gn_root" if last == "pool_root" else last
-    found = odd.inner(last, "patch_embeddings")(images)
+    found = odd.intermediates(last, "patch_embeddings")(images)
     x = np.asarray(found[last])
     if last == "gn_root":
         x = np.asarray(keras.layers.MaxPooling2D(3, 2, "same")(np.maximum(x, 0)))

@@ -11,12 +11,12 @@ import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec, layers
 from keras_vit._keras import LEGACY, keras
 from keras_vit.evaluation.attention import attention_maps
-from keras_vit.models.image_model import InnerOutputs
+from keras_vit.models.image_model import Intermediates
 
 VIT = ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=24)
 HYBRID = ViTSpec(1, 16, 1, 2, 24, "map", stem=ResNetStem((1,), width=0.5))
-# HDF5 has names of classes without their package.
-OUR_CLASSES = {"ViT": keras_vit.ViT, "InnerOutputs": InnerOutputs}
+# HDF5 files store names of classes without their package.
+OUR_CLASSES = {"ViT": keras_vit.ViT, "Intermediates": Intermediates}
 
 
 def only_the_head(model):
@@ -82,7 +82,7 @@ def losses(model, rng, steps=3):
 
 
 @pytest.mark.parametrize(("policy", "freeze", "suffix"), TRAINED)
-def test_training_goes_on_as_if_never_saved(reloaded, rng, suffix, policy, freeze):
+def test_training_a_loaded_model_continues_exactly(reloaded, rng, suffix, policy, freeze):
     model = keras_vit.ViT(VIT, 3, 16, dtype=policy)
     if freeze is not None:
         freeze(model)
@@ -102,7 +102,7 @@ def test_training_goes_on_as_if_never_saved(reloaded, rng, suffix, policy, freez
 
 @pytest.mark.parametrize("freeze", FROZEN)
 @pytest.mark.parametrize("suffix", ["keras", "h5"])
-def test_a_loaded_model_trains_what_the_saved_one_did(reloaded, freeze, suffix):
+def test_a_loaded_model_has_the_same_trainable_weights(reloaded, freeze, suffix):
     model = keras_vit.ViT(VIT, 3, 16)
     freeze(model)
     again = reloaded(model, suffix)
@@ -131,7 +131,7 @@ def test_frozen_layers_under_another_head_stay_frozen(reloaded, rng, spec):
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float32"])
 @pytest.mark.parametrize(("kind", "spec"), [("ViT", VIT), ("ViT", HYBRID), ("BiT", None)])
-def test_the_policy_reaches_every_layer_and_stays(reloaded, policy, kind, spec):
+def test_every_layer_has_the_policy_before_and_after_saving(reloaded, policy, kind, spec):
     spec = spec or ResNetSpec((1, 1, 1, 1))
     other = "float32" if policy != "float32" else "mixed_bfloat16"
     keras.mixed_precision.set_global_policy(other)
@@ -149,13 +149,13 @@ def test_the_policy_reaches_every_layer_and_stays(reloaded, policy, kind, spec):
         assert set(found.values()) == {policy}
 
 
-def test_a_policy_object_is_as_good_as_its_name():
+def test_a_policy_object_is_accepted_like_its_name():
     model = keras_vit.ViT(VIT, 3, 16, dtype=keras.mixed_precision.Policy("mixed_bfloat16"))
     assert model.get_layer("encoderblock_0").attention.query.compute_dtype == "bfloat16"
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.dtype("float16")])
-def test_a_type_of_numpy_is_as_good_as_its_name(dtype):
+def test_a_numpy_type_is_accepted_like_its_name(dtype):
     assert keras_vit.ViT(VIT, 3, 16, dtype=dtype).dtype_policy.name == "float16"
 
 
@@ -166,12 +166,14 @@ def test_an_unknown_policy_is_refused(dtype):
 
 
 @pytest.mark.parametrize("suffix", ["keras", "h5"])
-def test_inner_outputs_survive_saving(reloaded, randomised, rng, suffix):
+def test_a_saved_model_of_intermediate_outputs_gives_the_same_ones(
+    reloaded, randomised, rng, suffix
+):
     model = randomised(keras_vit.ViT(VIT, 3, (16, 24), dtype="mixed_bfloat16"))
-    inner = model.inner("patch_embeddings", "attention_0", "encoderblock_0", "encoded")
-    again = reloaded(inner, suffix)
+    outputs = model.intermediates("patch_embeddings", "attention_0", "encoderblock_0", "encoded")
+    again = reloaded(outputs, suffix)
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
-    expected, found = inner(images), again(images)
+    expected, found = outputs(images), again(images)
     assert sorted(found) == sorted(expected)
     for name in expected:
         assert found[name].dtype == expected[name].dtype
@@ -180,7 +182,9 @@ def test_inner_outputs_survive_saving(reloaded, randomised, rng, suffix):
 
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
 @pytest.mark.parametrize("spec", [VIT, HYBRID, ResNetSpec((1, 1, 1, 1))])
-def test_a_quantised_model_predicts_and_is_not_taken_for_floats(spec, randomised, rng, tmp_path):
+def test_a_quantised_model_predicts_and_its_weights_are_not_saved_as_floats(
+    spec, randomised, rng, tmp_path
+):
     kind = keras_vit.BiT if isinstance(spec, ResNetSpec) else keras_vit.ViT
     model = randomised(kind(spec, 3, (16, 24)))
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
@@ -216,7 +220,7 @@ def test_a_quantised_model_is_loaded_as_it_was_saved(reloaded, randomised, rng, 
 
 
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
-def test_a_quantisation_that_cannot_be_loaded_is_not_saved(tmp_path):
+def test_saving_refuses_a_quantisation_that_cannot_be_loaded(tmp_path):
     model = keras_vit.ViT(VIT, 3, 16)
     config = keras.quantizers.GPTQConfig(
         dataset=[], tokenizer=None, quantization_layer_structure={"pre_block_layers": []}
@@ -226,7 +230,7 @@ def test_a_quantisation_that_cannot_be_loaded_is_not_saved(tmp_path):
         model.save(tmp_path / "model.keras")
 
 
-def test_functions_say_what_to_do_with_a_clone(tmp_path):
+def test_errors_for_a_cloned_model_say_how_to_copy_one(tmp_path):
     model = keras_vit.ViT(VIT, 3, 16, labels=["a", "b", "c"])
     clone = keras.models.clone_model(model, clone_function=_copy)
     images = np.zeros((1, 16, 16, 3), np.uint8)

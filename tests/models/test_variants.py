@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import inspect
 import re
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,7 +13,8 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, models
 from keras_vit._keras import LEGACY, keras
-from keras_vit.specs import VARIANTS, PositionEmbedding, find_variant
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.weights import parameter_count
 
 # At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, and timm's
@@ -101,7 +101,7 @@ def test_counting_by_names_is_counting_the_model(small_spec, pooling):
     assert parameter_count(spec, 5, (16, 24)) == model.count_params()
 
 
-@pytest.mark.parametrize("kind", get_args(PositionEmbedding))
+@pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
 def test_counting_by_names_knows_every_kind_of_positions(small_spec, kind, pooling):
     changes = {"pooling": pooling, "position_embedding": kind, "stem": ResNetStem((1, 1))}

@@ -1,16 +1,16 @@
-"""The model: equal to the reference, in every pooling and policy, saved and loaded."""
+"""ViT models: equal to the reference; every pooling, position embedding and policy; saving."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import get_args
 
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit._keras import keras
-from keras_vit.specs import PositionEmbedding
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 FIXTURES = {
     "vit_token": ("vit_token", 10, 48, {}),
@@ -28,8 +28,6 @@ FIXTURES = {
         },
     ),
 }
-POOLINGS = ("token", "gap", "map", "none")
-POSITIONS = get_args(PositionEmbedding)
 
 
 @pytest.fixture(params=FIXTURES)
@@ -47,17 +45,16 @@ def test_logits_equal_the_reference(reference):
     np.testing.assert_allclose(logits, expected["logits"], atol=2e-5, rtol=0)
 
 
-def test_inner_outputs_equal_the_reference(reference):
+def test_intermediate_outputs_equal_the_reference(reference):
     model, expected = reference
-    inner = model.inner("encoded", "pre_logits")(expected["images"])
-    np.testing.assert_allclose(np.asarray(inner["encoded"]), expected["encoded"], atol=5e-5, rtol=0)
-    np.testing.assert_allclose(
-        np.asarray(inner["pre_logits"]), expected["pre_logits"], atol=5e-5, rtol=0
-    )
+    outputs = model.intermediates("encoded", "pre_logits")(expected["images"])
+    for name in ("encoded", "pre_logits"):
+        found = np.asarray(outputs[name])
+        np.testing.assert_allclose(found, expected[name], atol=5e-5, rtol=0)
 
 
 @pytest.mark.parametrize("mistake", [{"gelu": "erf"}, {"layer_norm_eps": 1e-3}])
-def test_the_tolerance_catches_the_classic_mistakes(fixtures, mistake):
+def test_the_tolerance_detects_a_wrong_gelu_and_epsilon(fixtures, mistake):
     spec = {"patch_size": 16, "hidden_dim": 48, "depth": 2, "num_heads": 3, "mlp_dim": 112}
     model = keras_vit.ViT(keras_vit.ViTSpec(**spec, **mistake), 10, 48)
     right = keras_vit.ViT(keras_vit.ViTSpec(**spec), 10, 48)
@@ -69,11 +66,11 @@ def test_the_tolerance_catches_the_classic_mistakes(fixtures, mistake):
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_shapes_of_every_named_inner_output(small_spec, rng, pooling):
+def test_shapes_of_every_named_intermediate_output(small_spec, rng, pooling):
     spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=20)
     model = keras_vit.ViT(spec, 5, image_size=(16, 24))
     tokens = 6 + spec.class_token
-    found = model.inner(*model.inner_names)(np.zeros((2, 16, 24, 3), np.float32))
+    found = model.intermediates(*model.intermediate_names)(np.zeros((2, 16, 24, 3), np.float32))
     shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
     head = (2, tokens) if pooling == "none" else (2,)
     assert shapes == {
@@ -89,9 +86,11 @@ def test_shapes_of_every_named_inner_output(small_spec, rng, pooling):
     }
 
 
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
-def test_positions_tell_the_same_patches_apart(small_spec, randomised, rng, kind, pooling):
+def test_moved_patches_change_the_logits_unless_there_are_no_positions(
+    small_spec, randomised, rng, kind, pooling
+):
     spec = dataclasses.replace(small_spec, position_embedding=kind, pooling=pooling)
     model = randomised(keras_vit.ViT(spec, 5, (16, 24)))
     images = rng.normal(size=(1, 16, 24, 3)).astype(np.float32)
@@ -100,7 +99,7 @@ def test_positions_tell_the_same_patches_apart(small_spec, randomised, rng, kind
     assert difference < 1e-5 if kind == "none" else difference > 1e-3
 
 
-@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 def test_saved_model_keeps_its_positions(small_spec, randomised, rng, tmp_path, kind):
     spec = dataclasses.replace(small_spec, position_embedding=kind)
     labels = ("a", "b", "c")
@@ -112,25 +111,25 @@ def test_saved_model_keeps_its_positions(small_spec, randomised, rng, tmp_path, 
     assert (again.spec, again.labels) == (spec, labels)
 
 
-def test_relative_positions_hold_with_attention_dropout_and_for_looking(
+def test_attention_scores_contain_relative_positions_despite_attention_dropout(
     small_spec, randomised, rng
 ):
     changes = {"position_embedding": "relative", "attention_dropout": 0.5}
     model = randomised(keras_vit.ViT(dataclasses.replace(small_spec, **changes), 5, (16, 24)))
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
-    attention = np.asarray(model.inner("attention_0")(images)["attention_0"])
+    attention = np.asarray(model.intermediates("attention_0")(images)["attention_0"])
     table = model.get_layer("encoderblock_0").attention.relative_position_bias
     table.assign(np.zeros(tuple(table.shape)))
-    without = np.asarray(model.inner("attention_0")(images)["attention_0"])
+    without = np.asarray(model.intermediates("attention_0")(images)["attention_0"])
     assert np.abs(attention - without).max() > 1e-3
 
 
-def test_inner_attention_is_that_of_the_block(small_spec, rng, randomised):
+def test_intermediate_attention_scores_are_those_of_the_block(small_spec, rng, randomised):
     model = randomised(keras_vit.ViT(small_spec, 5, 32))
     images = rng.normal(size=(2, 32, 32, 3)).astype(np.float32)
-    inner = model.inner("embedded", "attention_0")(images)
+    outputs = model.intermediates("embedded", "attention_0")(images)
     block = model.get_layer("encoderblock_0")
-    y = np.asarray(block.norm_attention(inner["embedded"]))
+    y = np.asarray(block.norm_attention(outputs["embedded"]))
     heads = [
         np.asarray(projection(y)).reshape(2, 17, 3, 16).transpose(0, 2, 1, 3)
         for projection in (block.attention.query, block.attention.key)
@@ -138,12 +137,12 @@ def test_inner_attention_is_that_of_the_block(small_spec, rng, randomised):
     logits = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 4
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
-    np.testing.assert_allclose(np.asarray(inner["attention_0"]), weights, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(outputs["attention_0"]), weights, atol=1e-5)
 
 
-def test_unknown_inner_output_names_the_nearest(small_spec):
+def test_unknown_intermediate_output_names_the_nearest(small_spec):
     with pytest.raises(keras_vit.UsageError, match="did you mean attention_0"):
-        keras_vit.ViT(small_spec, 5, 32).inner("atention_0")
+        keras_vit.ViT(small_spec, 5, 32).intermediates("atention_0")
 
 
 def test_fresh_head_gives_uniform_predictions(small_spec, rng):

@@ -33,7 +33,7 @@ SEEDS = (
 )  # fmt: skip
 PHRASES = (
     "cannot be read", "is not a whole", "is not a numpy array", "two arrays of the name",
-    "does not fit the model", "goes with", "NaN or infinite", "must hold floats",
+    "does not fit the model", "needs ", "NaN or infinite", "must hold floats",
     "in no layout known", "no architecture known", "are the same weight", "several models",
     "not valid JSON", "expected a JSON object", "must have one dimension", "claims to unpack",
     "pass preprocessing",
@@ -93,7 +93,8 @@ def _outcome(file: Path, model, builds: bool) -> str:
                 "image_size",
                 "grid",
                 "preprocessing",
-                "told",
+                "stated",
+                "stated_grid",
             ):
                 getattr(checkpoint, field)
     except keras_vit.UsageError as error:

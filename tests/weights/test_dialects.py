@@ -15,7 +15,7 @@ from keras_vit.specs import VARIANTS
 from keras_vit.weights import open_checkpoint, weight_names
 from keras_vit.weights.dialects import TABLES, find_layout, foreign_place
 
-# file, outputs, what model_from_weights is told besides, the layout it finds.
+# The file, the expected outputs, arguments of model_from_weights, the layout.
 REFERENCES = {
     "official": ("vit_token.weights.npz", "vit_token", {}, "npz, official"),
     "linen": ("vit_token_linen.weights.npz", "vit_token", {}, "npz, official (Linen names)"),
@@ -53,7 +53,7 @@ TOLERANCE = {"logits": 2e-5, "encoded": 5e-5, "pre_logits": 2e-5}
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_reads_to_the_references_outputs(name, fixtures):
+def test_a_model_from_a_file_gives_the_references_outputs(name, fixtures):
     file, outputs, arguments, dialect = REFERENCES[name]
     with open_checkpoint(fixtures / file) as checkpoint:
         assert checkpoint.dialect == dialect
@@ -61,7 +61,7 @@ def test_reads_to_the_references_outputs(name, fixtures):
     model = keras_vit.model_from_weights(fixtures / file, **arguments)
     expected = dict(np.load(fixtures / f"{outputs}.io.npz"))
     compared = sorted(expected.keys() & TOLERANCE.keys())
-    found = model.inner(*compared)(expected["images"])
+    found = model.intermediates(*compared)(expected["images"])
     assert compared
     for output in compared:
         np.testing.assert_allclose(
@@ -111,7 +111,7 @@ def scanned(arrays):
 
 
 def big_vision_positions(arrays):
-    # As big_vision's fix_old_checkpoints makes them of old ones.
+    # What fix_old_checkpoints of big_vision makes from older files.
     table = arrays.pop("Transformer/posembed_input/pos_embedding")
     arrays["cls"] = arrays["cls"] + table[:, :1]
     arrays["pos_embedding"] = table[:, 1:]
@@ -119,7 +119,7 @@ def big_vision_positions(arrays):
 
 
 def positions_at(key):
-    # Widely used before 2022, with the class token's slot.
+    # Common before 2022, with a position for the class token.
     def change(arrays):
         arrays[key] = arrays.pop("Transformer/posembed_input/pos_embedding")
         return arrays
@@ -127,7 +127,7 @@ def positions_at(key):
     return change
 
 
-SPELLINGS = {
+VARIATIONS = {
     "opt/target/": (prefixed("opt/target/", ["opt/state/step"]), "prefix opt/target/", 0),
     "target/": (prefixed("target/", ["opt/state/step"]), "prefix target/", 0),
     "params/": (prefixed("params/", ["opt/0/mu", "extra/step"]), "prefix params/", 0),
@@ -145,27 +145,27 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
-def test_spellings_of_the_official_layout_are_one(name, fixtures, tmp_path):
-    change, told, tolerance = SPELLINGS[name]
+@pytest.mark.parametrize("name", VARIATIONS)
+def test_variations_of_the_official_layout_give_the_same_model(name, fixtures, tmp_path):
+    change, dialect, tolerance = VARIATIONS[name]
     np.savez(tmp_path / "file.npz", **change(dict(np.load(fixtures / "vit_token.weights.npz"))))
     expected = np.load(fixtures / "vit_token.io.npz")
     model = keras_vit.model_from_weights(tmp_path / "file.npz")
     found = np.asarray(model(expected["images"], training=False))
     np.testing.assert_allclose(found, expected["logits"], atol=2e-5 + tolerance, rtol=0)
     report = keras_vit.load_weights(model, tmp_path / "file.npz")
-    assert told in report.dialect
+    assert dialect in report.dialect
     assert report.weights == 40
-    ignored = [k for k in np.load(tmp_path / "file.npz").files if k in SPELLINGS_IGNORED]
+    ignored = [k for k in np.load(tmp_path / "file.npz").files if k in IGNORED]
     assert sorted(report.ignored) == sorted(ignored)
 
 
-SPELLINGS_IGNORED = {
+IGNORED = {
     "opt/state/step", "opt/0/mu", "extra/step", "params/txt/head/bias", "params/t", "params/b",
 }  # fmt: skip
 
 
-def test_bfloat16_which_numpy_reads_as_two_bytes_is_taken_exactly(fixtures, tmp_path):
+def test_bfloat16_is_read_exactly(fixtures, tmp_path):
     arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
     short = {key: array.astype(ml_dtypes.bfloat16) for key, array in arrays.items()}
     np.savez(tmp_path / "bfloat16.npz", **short)
@@ -177,7 +177,7 @@ def test_bfloat16_which_numpy_reads_as_two_bytes_is_taken_exactly(fixtures, tmp_
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_map_head_at_the_top_is_one_of_its_own(tmp_path, small_spec, randomised):
+def test_a_map_head_at_the_top_is_read_as_one_inside_map_head(tmp_path, small_spec, randomised):
     spec = dataclasses.replace(small_spec, pooling="map")
     model = randomised(keras_vit.ViT(spec, 3, 16))
     keras_vit.save_weights(model, tmp_path / "map.npz")
@@ -191,15 +191,15 @@ def test_a_map_head_at_the_top_is_one_of_its_own(tmp_path, small_spec, randomise
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_file_without_positions_is_big_visions_but_not_timms(tmp_path, small_spec):
+def test_a_file_without_positions_has_waves_if_official_and_none_if_timm(tmp_path, small_spec):
     for kind, layout in (("sincos2d", "npz"), ("none", "safetensors")):
         spec = dataclasses.replace(small_spec, position_embedding=kind)
-        keras_vit.save_weights(keras_vit.ViT(spec, 3, 16), tmp_path / f"told.{layout}")
-    np.savez(tmp_path / "mute.npz", **dict(np.load(tmp_path / "told.npz")))
-    arrays = load_file(tmp_path / "told.safetensors")
-    save_file(arrays, tmp_path / "mute.safetensors")
-    (tmp_path / "told.config.json").rename(tmp_path / "mute.config.json")
-    for name, kind in (("mute.npz", "sincos2d"), ("mute.safetensors", "none")):
+        keras_vit.save_weights(keras_vit.ViT(spec, 3, 16), tmp_path / f"described.{layout}")
+    np.savez(tmp_path / "bare.npz", **dict(np.load(tmp_path / "described.npz")))
+    arrays = load_file(tmp_path / "described.safetensors")
+    save_file(arrays, tmp_path / "bare.safetensors")
+    (tmp_path / "described.config.json").rename(tmp_path / "bare.config.json")
+    for name, kind in (("bare.npz", "sincos2d"), ("bare.safetensors", "none")):
         assert keras_vit.model_from_weights(tmp_path / name).spec.position_embedding == kind
 
 
@@ -214,7 +214,7 @@ def test_keys_that_only_look_official_are_unknown(fixtures, tmp_path):
         keras_vit.model_from_weights(tmp_path / "file.npz")
 
 
-def test_group_norms_of_one_dimension_and_of_four_are_one(fixtures, tmp_path):
+def test_group_norms_of_one_dimension_and_of_four_are_read_alike(fixtures, tmp_path):
     flat = dict(np.load(fixtures / "hybrid_stem_linen.weights.npz"))
     four = dict(np.load(fixtures / "hybrid_stem.weights.npz"))
     assert (flat["gn_root/scale"].shape, four["gn_root/scale"].shape) == ((64,), (1, 1, 1, 64))
@@ -265,8 +265,7 @@ def test_two_models_in_one_file_and_strange_keys_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("family", TABLES)
-def test_tables_lead_there_and_back(family, tmp_path):
-    # Each official key has one place, and each place leads back to its keys alone.
+def test_tables_map_each_official_key_to_one_place_and_back(family, tmp_path):
     name = {
         "timm": "R50+ViT-B_16", "timm-stem": "R+ViT-Ti_16", "timm-bit": "BiT-R50x1",
         "transformers": "ViT-B_16",
@@ -284,7 +283,7 @@ def test_tables_lead_there_and_back(family, tmp_path):
         assert places[n.key].fits(shapes[places[n.key].key], n.shape)
 
 
-def test_there_and_back_of_every_form(rng):
+def test_every_form_is_stored_and_read_back_exactly(rng):
     for n in weight_names(VARIANTS["R+ViT-Ti_16"], 10, 64):
         place = foreign_place("timm-stem", n.key)
         array = rng.normal(size=n.shape).astype(np.float32)
@@ -293,7 +292,7 @@ def test_there_and_back_of_every_form(rng):
         np.testing.assert_array_equal(place.official(stored, n.shape), array)
 
 
-def test_config_tells_gelu_epsilon_heads_labels_and_preprocessing(fixtures, tmp_path):
+def test_gelu_epsilon_heads_labels_and_preprocessing_come_from_the_config(fixtures, tmp_path):
     content = (fixtures / "hf_base.safetensors").read_bytes()
     config = json.loads((fixtures / "hf_base.config.json").read_text())
     (tmp_path / "model.safetensors").write_bytes(content)
@@ -316,8 +315,8 @@ def test_config_tells_gelu_epsilon_heads_labels_and_preprocessing(fixtures, tmp_
         keras_vit.model_from_weights(tmp_path)
 
 
-def test_timms_average_beside_a_class_token_is_refused(fixtures, tmp_path):
-    # Its keys are those of a model that reads the class token.
+def test_timms_average_pooling_with_a_class_token_is_refused(fixtures, tmp_path):
+    # The keys are the same as with the pooling of the class token.
     content = (fixtures / "timm_token.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(content)
     config = json.loads((fixtures / "timm_token.config.json").read_text())
@@ -335,7 +334,7 @@ def test_timms_average_beside_a_class_token_is_refused(fixtures, tmp_path):
 
 
 @pytest.mark.parametrize("activation", ["relu", ["gelu"], 3])
-def test_an_activation_that_is_no_gelu_is_refused(fixtures, tmp_path, activation):
+def test_another_activation_than_gelu_is_refused(fixtures, tmp_path, activation):
     (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
     config = json.loads((fixtures / "hf_base.config.json").read_text())
     model = keras_vit.model_from_weights(fixtures / "hf_base.safetensors")
@@ -344,7 +343,7 @@ def test_an_activation_that_is_no_gelu_is_refused(fixtures, tmp_path, activation
         keras_vit.load_weights(model, tmp_path)
 
 
-def test_a_torch_file_without_its_config_must_be_a_known_size(fixtures, tmp_path):
+def test_a_pytorch_file_without_its_config_must_be_a_known_variant(fixtures, tmp_path):
     (tmp_path / "lonely.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
-    with pytest.raises(keras_vit.UsageError, match="how many heads; lay its config.json beside it"):
+    with pytest.raises(keras_vit.UsageError, match="put its config.json beside it"):
         keras_vit.model_from_weights(tmp_path / "lonely.safetensors")

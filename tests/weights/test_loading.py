@@ -163,19 +163,19 @@ def test_gelu_and_epsilon_that_the_file_tells_must_be_the_models(small_spec, fix
     for field, told in (("gelu", "'erf', the model has 'tanh'"), ("layer_norm_eps", "1e-12")):
         other = dataclasses.replace(spec, **{field: getattr(small_spec, field)})
         model = keras_vit.ViT(other, 5, 16)
-        assert f"goes with {field}={told}" in cause(model, tmp_path / "erf.npz")
+        assert f"needs {field}={told}" in cause(model, tmp_path / "erf.npz")
     transformers = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 2, 3, 96), 7, 32)
-    assert "goes with gelu='erf'" in cause(transformers, fixtures / "hf_classifier.safetensors")
+    assert "needs gelu='erf'" in cause(transformers, fixtures / "hf_classifier.safetensors")
     lonely = tmp_path / "timm.safetensors"  # timm computes so whatever lies beside the file
     lonely.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
-    assert "goes with gelu='erf'" in cause(transformers, lonely)
+    assert "needs gelu='erf'" in cause(transformers, lonely)
 
 
 def test_heads_that_shapes_do_not_tell_must_be_the_models(fixtures, tmp_path):
     spec = keras_vit.ViTSpec(8, 48, 2, 4, 96, gelu="erf", layer_norm_eps=1e-12)
     model = keras_vit.ViT(spec, 7, 32)
     line = cause(model, fixtures / "hf_classifier.safetensors")
-    assert "goes with num_heads=3, the model has 4; build the model with num_heads=3" in line
+    assert "needs num_heads=3, the model has 4; build the model with num_heads=3" in line
 
 
 def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
@@ -183,7 +183,7 @@ def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
     keras_vit.save_weights(theirs, tmp_path / "pets.npz")
     ours = keras_vit.ViT(small_spec, 2, 16, labels=["day", "night"])
     line = cause(ours, tmp_path / "pets.npz")
-    assert "is of other classes ('cat' ...) than the model's ('day' ...); head=\"reset\"" in line
+    assert "has other classes ('cat' ...) than the model ('day' ...); head=\"reset\"" in line
     keras_vit.load_weights(ours, tmp_path / "pets.npz", head="reset")
     keras_vit.load_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "pets.npz")
 
@@ -193,7 +193,7 @@ def test_official_files_go_with_the_official_numerics(small_spec, fixtures):
     for field, value in (("gelu", "erf"), ("layer_norm_eps", 1e-3)):
         model = keras_vit.ViT(dataclasses.replace(spec, **{field: value}), 10, 48)
         line = cause(model, fixtures / "vit_token.weights.npz")
-        assert f"goes with {field}=" in line
+        assert f"needs {field}=" in line
 
 
 def test_the_report_says_what_was_done(fixtures, small_spec):
@@ -249,7 +249,7 @@ def test_a_grid_that_nothing_tells_is_square_or_must_be_given(small_spec, tmp_pa
     assert report.resampled == ("positions 3 x 3 to 2 x 8 (bilinear)",)
     rows = keras_vit.ViT(small_spec, 5, (8, 24))
     assert keras_vit.load_weights(rows, mute((8, 24))).resampled == ()
-    assert "its 6 positions are no square; pass grid=" in cause(rows, mute((16, 24)))
+    assert "(1, 7, 48), do not form a square grid; pass grid=" in cause(rows, mute((16, 24)))
     report = keras_vit.load_weights(rows, mute((16, 24)), grid=(2, 3))
     assert report.resampled == ("positions 2 x 3 to 1 x 3 (bilinear)",)
 

@@ -326,7 +326,7 @@ def test_a_vit_that_says_it_is_a_bit_is_refused(saved):
     with zipfile.ZipFile(saved, "a") as archive:
         told = json.loads(archive.comment) | {"spec": {"layers": [3, 4, 6, 3], "width": 1}}
         archive.comment = json.dumps(told).encode()
-    with pytest.raises(keras_vit.UsageError, match="what it says of itself contradicts its weig"):
+    with pytest.raises(keras_vit.UsageError, match="the spec that it states contradicts its weig"):
         keras_vit.model_from_weights(saved)
 
 
@@ -369,7 +369,7 @@ def test_weights_of_other_axes_or_without_a_block_are_no_architecture(fixtures, 
     for content in (flat, bare):
         np.savez(tmp_path / "odd.npz", **content)
         line = refused_spec(tmp_path / "odd.npz")
-        assert "a weight that tells it is missing or of another shape" in line
+        assert "a weight that determines it is missing or has another shape" in line
 
 
 def test_a_config_that_is_no_json_is_named(tmp_path, fixtures):

@@ -1,8 +1,8 @@
-"""Outlier channels moved out of the way of quantisation, without changing what is computed.
+"""Outlier channels are scaled down before quantisation, without changing what is computed.
 
 A few channels of a trained ViT's residual stream are tens of times as large as the others
-(Dettmers et al. 2022, "LLM.int8()"; Sun et al. 2024, "Massive activations"). Whatever shares a
-scale with them, a tensor of activations or a row of weights, loses its own bits.
+(Dettmers et al. 2022, "LLM.int8()"; Sun et al. 2024, "Massive activations"). Values that share a
+scale with them, in a tensor of activations or a row of weights, lose precision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from keras_vit.deploy.graph.rewrites import Parameters, stream_readers, stream_writers
 from keras_vit.specs import Spec, ViTSpec
 
-# A multiplication is worth its time where some row of a kernel is this much above the others.
+# Smoothing costs a multiplication. It is worth that if a row of a kernel is this much larger than
+# the others.
 _WORTH_SMOOTHING = 4.0
 
 
@@ -23,8 +24,8 @@ def balance(spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray]) -> None
 
     Args:
         spec: of a ViT or hybrid.
-        p: its parameters after rewrites that it `balances`.
-        ranges: of `graph.channel_ranges`.
+        p: its parameters after rewrites with which `balances` is true.
+        ranges: from `inference.channel_ranges`.
     """
     stream = np.max([ranges[f"encoderblock_{i}"] for i in range(spec.depth)], axis=0)
     scale = _powers_of_two(stream)
@@ -35,13 +36,13 @@ def balance(spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray]) -> None
 
 
 def balances(spec: Spec, rewrites: Iterable[str]) -> bool:
-    """Whether graphs of these can be balanced: a BiT has no norms that undo a scale, and norms that
-    take a mean or shift cannot."""
+    """Whether a graph can be balanced. A norm undoes the scale of its input only if it neither
+    subtracts a mean nor adds a shift, and a BiT has no such norms."""
     return isinstance(spec, ViTSpec) and {"centre", "fold_norms"} <= set(rewrites)
 
 
 def _scale_stream(spec: ViTSpec, p: Parameters, scale: np.ndarray) -> None:
-    # The stream carries x / scale; norms undo it under the square and the kernels that read do.
+    # The stream holds x / scale. Norms undo that for their mean square, kernels for their input.
     for name in stream_writers(spec, p):
         p[name] = p[name] / scale
     for norm, readers in stream_readers(spec, p).items():
@@ -54,7 +55,8 @@ def _scale_stream(spec: ViTSpec, p: Parameters, scale: np.ndarray) -> None:
 
 
 def _smooth(p: Parameters, norm: str, readers: list[str], activations: np.ndarray) -> None:
-    # SmoothQuant (Xiao et al. 2023) at alpha = 0.5: half of an imbalance to either side.
+    # SmoothQuant (Xiao et al. 2023) with alpha = 0.5: weights and activations each take half of the
+    # imbalance.
     rows = np.max([np.abs(p[f"{reader}/kernel"]).max(1) for reader in readers], axis=0)
     if rows.max() < _WORTH_SMOOTHING * np.median(rows):
         return

@@ -1,7 +1,7 @@
-"""The inference graph: a spec and its weights to a TensorFlow function, exactly rewritten.
+"""The inference graph: from a spec and its weights to a TensorFlow function, exactly rewritten.
 
-Written for the CPU and GPU delegates of LiteRT: every shape is static, ranks stay at 4, and nothing
-is broadcast but by arithmetic. The tokens' shape is (batch, tokens, hidden_dim).
+It is written for the CPU and GPU delegates of LiteRT: every shape is static, tensors have at most
+four dimensions, and only arithmetic broadcasts. Tokens have the shape (batch, tokens, hidden_dim).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import tensorflow as tf
 
+from keras_vit import _legacy_ops
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
 from keras_vit.deploy.graph.balance import balance, balances
@@ -25,6 +26,7 @@ from keras_vit.deploy.graph.rewrites import (
     rewrite,
     standardise,
 )
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetUnit, Spec, ViTSpec
 
 Input = Literal["float32", "uint8"]
@@ -34,11 +36,11 @@ _GROUPS = 32
 
 @dataclasses.dataclass(frozen=True)
 class GraphOptions:
-    """What a graph takes, gives and leaves out.
+    """The input, the output and the rewrites of a graph.
 
     Attributes:
-        input: "float32", preprocessed as Keras takes it; "uint8", RGB pixels of the right size.
-        output: "logits"; "probabilities", their softmax; "features", what the head reads.
+        input: "float32", preprocessed as for Keras; "uint8", RGB pixels of the right size.
+        output: "logits"; "probabilities", their softmax; "features", the input of the head.
         batch: a fixed number of images; None for any.
         rewrites: names in `REWRITES`.
 
@@ -75,15 +77,15 @@ def inference_module(
     The weights are variables, so that a model of more than 2 GB can be saved and converted.
 
     Args:
-        spec: a ViT's, a hybrid's or a BiT's.
-        parameters: its weights by our layers' names; emptied, so that they are held once.
+        spec: of a ViT, a hybrid or a BiT.
+        parameters: its weights by the names of our layers. The dict is emptied, so that memory
+            holds the weights once.
         image_size: height and width in pixels.
         preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
-        options: what the graph takes, gives and leaves out.
-        calibration: images as the graph takes them (n, height, width, 3), for a graph that will
-            be quantised: its outlier channels are balanced, see `balance`, if it is one that
-            `balances` takes.
-        tail: a Keras model from the features to the output, instead of our head.
+        options: the graph's input, output and rewrites.
+        calibration: input images (n, height, width, 3), for a graph that will be quantised: its
+            outlier channels are balanced (see `balance`) if `balances` allows it.
+        tail: a Keras model from the features to the output, which replaces our head.
     """
     if tail is None and options.output != "features" and "head/kernel" not in parameters:
         raise UsageError(f"a model without a head gives features. Received: {options.output!r}.")
@@ -102,7 +104,7 @@ def inference_module(
     while parameters:
         name, array = parameters.popitem()
         weights[name] = tf.Variable(array, trainable=False, name=name)
-    # Listed one by one, or they would not be saved.
+    # As attributes of the module, or they would not be saved.
     module.variables_of_graph = [*weights.values(), *_variables(tail)]
     shape = (options.batch, *image_size, 3)
 
@@ -118,7 +120,7 @@ def inference_module(
 
 
 def _variables(tail: Any) -> list[tf.Variable]:
-    # Keras 3 wraps TensorFlow's; tf_keras has them bare.
+    # A variable of Keras 3 wraps one of TensorFlow; a variable of tf_keras is one.
     return [] if tail is None else [v if LEGACY else v.value for v in tail.variables]
 
 
@@ -130,7 +132,7 @@ def forward(
     options: GraphOptions,
     taps: dict[str, tf.Tensor] | None = None,
 ) -> tf.Tensor:
-    """The graph itself: `images` (batch, height, width, 3) to what `options.output` says.
+    """The graph itself: from `images` (batch, height, width, 3) to `options.output`.
 
     Args:
         taps: filled with the inputs of quantised layers and the outputs of blocks, by name.
@@ -155,7 +157,7 @@ def channel_ranges(
     preprocessing: Preprocessing,
     options: GraphOptions,
 ) -> dict[str, np.ndarray]:
-    """The largest magnitude of each channel that `forward` taps, over images and positions."""
+    """The largest magnitude of each channel in each tap of `forward`, over images and positions."""
     ranges: dict[str, np.ndarray] = {}
     for image in images:
         taps: dict[str, tf.Tensor] = {}
@@ -167,7 +169,11 @@ def channel_ranges(
 
 
 class _Graph:
-    """What the parts of one forward pass share: the spec, the weights, the rewrites in force."""
+    """One forward pass: the spec, the weights and the rewrites, shared by its parts."""
+
+    # For the poolings, which import no TensorFlow: its functions under the names of `keras.ops`.
+    ops = _legacy_ops
+    scope = tf.name_scope
 
     def __init__(self, spec: Spec, weights: dict, options: GraphOptions, taps: dict):
         self.spec = spec
@@ -177,18 +183,18 @@ class _Graph:
         self.taps = taps
 
     def vit(self, images):
-        spec = self.spec
+        spec, pooling = self.spec, POOLINGS[self.spec.pooling]
         x = images if spec.stem is None else self.stem(images)
         x = self.embed(x)
         for i in range(spec.depth):
-            alone = i == spec.depth - 1 and spec.pooling == "token"
+            alone = i == spec.depth - 1 and pooling.reads_class_token_alone
             alone = alone and "class_token_only" in self.rewrites
             with tf.name_scope(f"encoderblock_{i}"):
                 x = self.block(f"encoderblock_{i}", x, alone)
             self.taps[f"encoderblock_{i}"] = x
         x = self.norm("encoder_norm", x, "centre" in self.rewrites)
         with tf.name_scope("pooling"):
-            x = self.pool(x)
+            x = pooling.infer(self, x)
         if spec.representation_dim:
             with tf.name_scope("pre_logits"):
                 x = tf.nn.tanh(self.dense("pre_logits", x))
@@ -201,7 +207,7 @@ class _Graph:
             x = tf.cast(x, tf.float32)
             rows, columns = (side // spec.patch_size * spec.patch_size for side in x.shape[1:3])
             if (rows, columns) != (x.shape[1], x.shape[2]):
-                x = x[:, :rows, :columns]  # a hybrid cuts off what is less than a patch
+                x = x[:, :rows, :columns]  # a hybrid crops what does not fill a patch
             x = tf.nn.space_to_depth(x, spec.patch_size) if spec.patch_size > 1 else x
             _, rows, columns, pixels = x.shape
             x = tf.reshape(x, (-1, rows * columns, pixels))  # (batch, patches, pixels)
@@ -213,12 +219,15 @@ class _Graph:
             token = self.weights["patch_encoder/class_token"]  # (1, 1, hidden_dim)
             if "patch_encoder/class_position" in self.weights:
                 token = token + self.weights["patch_encoder/class_position"]
-            if x.shape[0] != 1:
-                token = tf.tile(token, (tf.shape(x)[0], 1, 1))
+            token = self.for_each_image(token, x)
             return tf.concat([token, x], axis=1)  # (batch, 1 + patches, hidden_dim)
 
+    def for_each_image(self, constant, x):
+        """A constant (1, n, hidden_dim) as (batch, n, hidden_dim), of the same batch as `x`."""
+        return constant if x.shape[0] == 1 else tf.tile(constant, (tf.shape(x)[0], 1, 1))
+
     def block(self, name, x, alone):
-        """A transformer block; `alone`, of the class token alone: (batch, 1, hidden_dim)."""
+        """A transformer block; if `alone`, for the class token only: (batch, 1, hidden_dim)."""
         centred = "centre" in self.rewrites
         keys = self.norm(f"{name}/norm_attention", x, centred)
         queries, x = (keys[:, :1], x[:, :1]) if alone else (keys, x)
@@ -232,29 +241,19 @@ class _Graph:
             query = self.heads(self.scaled(self.dense(f"{name}/query", queries)))
             key = self.heads(self.dense(f"{name}/key", keys), (0, 2, 3, 1))
             value = self.heads(self.dense(f"{name}/value", keys))
-            # Not `transpose_b`: GPU delegates do not see it. (batch, heads, queries, keys)
-            logits = tf.matmul(query, key)
-            bias = self.weights.get(f"{name}/relative_position_bias")  # (1, heads, tokens, tokens)
+            # GPU delegates ignore `transpose_b`, so the keys are transposed above.
+            logits = tf.matmul(query, key)  # (batch, heads, queries, keys)
+            bias = self.weights.get(f"{name}/position_bias")  # (1, heads, tokens, tokens)
             logits = logits if bias is None else logits + bias[:, :, : queries.shape[1]]
-            return self.mixed(name, logits, value)
+            return self.attended(name, logits, value)
 
-    def mixed(self, name, logits, value):
+    def attended(self, name, logits, value):
         """The output of attention from logits (b, h, queries, keys), values (b, h, keys, dim)."""
-        mixed = tf.matmul(tf.nn.softmax(logits), value)  # (batch, heads, queries, head_dim)
-        mixed = tf.transpose(mixed, (0, 2, 1, 3))
+        x = tf.matmul(tf.nn.softmax(logits), value)  # (batch, heads, queries, head_dim)
+        x = tf.transpose(x, (0, 2, 1, 3))
         # (batch, queries, heads, head_dim) to (batch, queries, hidden_dim)
-        mixed = tf.reshape(mixed, (-1, mixed.shape[1], self.spec.hidden_dim))
-        return self.dense(f"{name}/out", mixed)
-
-    def probed(self, name, keys):
-        """Attention of the pooling's probe, whose query is constant: (batch, 1, hidden_dim)."""
-        with tf.name_scope("attention"):
-            logits = self.scaled(self.dense(f"{name}/asked", keys))  # (batch, keys, heads)
-            logits = tf.transpose(logits, (0, 2, 1))
-            value = self.heads(self.dense(f"{name}/value", keys))
-            # (batch, heads, keys) to (batch, heads, 1, keys)
-            logits = tf.reshape(logits, (-1, self.spec.num_heads, 1, keys.shape[1]))
-            return self.mixed(name, logits, value)
+        x = tf.reshape(x, (-1, x.shape[1], self.spec.hidden_dim))
+        return self.dense(f"{name}/out", x)
 
     def scaled(self, query):
         folded = "attention_biases" in self.rewrites
@@ -272,28 +271,13 @@ class _Graph:
             x = tf.nn.gelu(x, approximate=self.spec.gelu == "tanh")
             return self.dense(f"{name}/dense_1", x)
 
-    def pool(self, x):
-        """(batch, hidden_dim), or all tokens for pooling "none"."""
-        pooling = self.spec.pooling
-        if pooling == "gap":
-            return tf.reduce_mean(x, axis=1)
-        if pooling == "map":
-            name = "pooling/attention"
-            if f"{name}/asked/kernel" in self.weights:
-                x = self.probed(name, x)
-            else:
-                probe = self.weights["pooling/probe"]
-                if x.shape[0] != 1:
-                    probe = tf.tile(probe, (tf.shape(x)[0], 1, 1))
-                x = self.attention(name, probe, x)
-            x += self.mlp("pooling/mlp", self.norm("pooling/norm", x, centred=False))
-        if pooling in ("token", "map"):
-            x = x if x.shape[1] == 1 else x[:, :1]
-            x = tf.reshape(x, (-1, self.spec.hidden_dim))  # (batch, hidden_dim)
-        return x
+    def first_token(self, x):
+        """(batch, tokens, hidden_dim) to (batch, hidden_dim)."""
+        x = x if x.shape[1] == 1 else x[:, :1]
+        return tf.reshape(x, (-1, self.spec.hidden_dim))  # (batch, hidden_dim)
 
     def norm(self, name, x, centred):
-        """LayerNorm; of centred values the mean is zero, and is not taken."""
+        """LayerNorm. The mean of `centred` values is zero and is not computed."""
         with tf.name_scope(name.split("/")[-1]):
             return self.normalised(name, x, centred)
 
@@ -302,13 +286,13 @@ class _Graph:
         if not centred:
             x -= tf.reduce_mean(x, axis=-1, keepdims=True)
         unscaled = x * self.weights["stream/scale"] if scaled else x
-        # A product, not a square: full integer files have no operator for that.
+        # A product, because full integer files have no operator for squares.
         mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
-        # The stream is divided, and not what the pooling's own norm reads.
-        divisor = 1.0 if name == "pooling/norm" else self.divisor
+        # The residual stream is divided, but not the input of the pooling's own norms.
+        divisor = 1.0 if name.startswith("pooling/") else self.divisor
         factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
         if f"{name}/smooth" in self.weights:
-            # Not on x: the converter would multiply it back into the kernels that read x.
+            # Not multiplied with x: the converter would fold it into the kernels that read x.
             factor *= self.weights[f"{name}/smooth"]
         x *= factor
         if f"{name}/gamma" in self.weights:
@@ -395,5 +379,5 @@ class _Graph:
 
 
 def _group_mean(x):
-    # Over positions first: one axis at a time is what delegates take.
+    # Delegates only take the mean over one axis at a time.
     return tf.reduce_mean(tf.reduce_mean(x, axis=1, keepdims=True), axis=3, keepdims=True)

@@ -1,26 +1,28 @@
 """The exact rewrites of the inference graph, as passes over a model's weights.
 
-Without dropout each changes the cost of a forward pass and not its result. A pass takes the
-parameters that earlier ones left, by our layers' names ("encoderblock_0/mlp/dense_0/kernel"), and
-replaces some or takes them away; `graph.py` computes with what is there. Kernels are (inputs,
-outputs), convolutions (height, width, inputs, outputs). Sums are taken in float64.
+Each pass changes the cost of a forward pass without dropout, but not its result. It takes the
+parameters of the pass before, by the names of our layers ("encoderblock_0/mlp/dense_0/kernel"), and
+replaces or removes some of them; `inference.py` computes with those that are left. Kernels are
+(inputs, outputs), convolutions (height, width, inputs, outputs). Sums are computed in float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.layers.position_tables import relative_index, sincos_2d
+from keras_vit.parts.grids import Tokens
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = dict[str, np.ndarray]
 _NORM_READERS = ("query", "key", "value")
-# A power of two, which divides without rounding. In half precision the square of a value above 255
-# is infinite, and so is a sum of 768 squares where their root mean square is above 9; divided by
-# 16, above 4,095 and 147.
+# A power of two, because dividing by it does not round. In half precision the square of a value
+# above 255 is infinite, and so is the sum of 768 squares with a root mean square above 9. Dividing
+# by 16 raises these limits to 4,095 and 147.
 STREAM_DIVISOR = 16.0
 
 
@@ -31,7 +33,7 @@ def rewrite(
     rewrites: Iterable[str],
     uint8: bool,
 ) -> Parameters:
-    """Applies the named passes of `PASSES`, in the table's order, in place."""
+    """Applies the named passes of `PASSES` in place, in the order of that table."""
     rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
     for name, apply in PASSES.items():
         if name in rewrites:
@@ -43,7 +45,7 @@ def check_rewrites(names: Iterable[str]) -> frozenset[str]:
     """The names as a set.
 
     Raises:
-        UsageError: one of them is not in `REWRITES`.
+        UsageError: a name is not in `REWRITES`.
     """
     names = frozenset(names)
     for name in sorted(names - REWRITES.keys()):
@@ -52,33 +54,30 @@ def check_rewrites(names: Iterable[str]) -> frozenset[str]:
 
 
 def resolve_positions(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
-    """Positions of every kind as what the graph adds: a row for each token, or for each pair."""
+    """Replaces the weights of positions by what the graph adds to the tokens and in attention.
+
+    "patch_encoder/positions" (1, patches, hidden_dim) and "patch_encoder/class_position" (1, 1,
+    hidden_dim); in each block "attention/position_bias" (1, heads, tokens, tokens).
+    """
     if isinstance(spec, ResNetSpec):
         return
-    kind, encoder = spec.position_embedding, "patch_encoder"
-    table = None
-    if kind == "learned":
-        table = p.pop(f"{encoder}/positions")[0]
-    elif kind == "learned2d":
-        columns, rows = p.pop(f"{encoder}/columns"), p.pop(f"{encoder}/rows")
-        halves = [np.tile(columns, (grid[0], 1)), np.repeat(rows, grid[1], axis=0)]
-        table = np.concatenate(halves, axis=-1)
-    elif kind == "sincos2d":
-        table = sincos_2d(grid, spec.hidden_dim).astype(np.float32)
-    elif kind == "relative":
-        index = relative_index(grid, spec.class_token)  # (tokens, tokens)
-        for block in _blocks(spec):
-            name = f"{block}/attention/relative_position_bias"
-            # (tokens, tokens, heads) to (1, heads, tokens, tokens)
-            p[name] = np.ascontiguousarray(p[name][index].transpose(2, 0, 1))[None]
-    if table is not None and spec.class_token and kind == "learned":
-        p[f"{encoder}/class_position"], table = table[None, :1], table[1:]
-    if table is not None:
-        p[f"{encoder}/positions"] = table[None]  # (1, patches, hidden_dim)
+    kind, tokens = POSITION_EMBEDDINGS[spec.position_embedding], Tokens(grid, spec.class_token)
+    encoder = "patch_encoder"
+    if kind.table is not None:
+        weights = {weight.name: p.pop(f"{encoder}/{weight.name}") for weight in kind.weights}
+        table = np.asarray(kind.table(weights, tokens, spec.hidden_dim, np), np.float32)
+        if kind.class_slot and spec.class_token:
+            p[f"{encoder}/class_position"], table = table[:, :1], table[:, 1:]
+        p[f"{encoder}/positions"] = table
+    if kind.bias is not None:
+        for name in (f"{block}/attention" for block in _blocks(spec)):
+            weights = {w.name: p.pop(f"{name}/{w.name}") for w in kind.attention_weights}
+            bias = np.asarray(kind.bias(weights, tokens, np), np.float32)
+            p[f"{name}/position_bias"] = np.ascontiguousarray(bias)
 
 
 def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
-    """All parameters whose last axis is the residual stream that they are added to."""
+    """The parameters that are added to the residual stream, which is their last axis."""
     layers = ["patch_encoder/projection"]
     for block in _blocks(spec):
         layers += [f"{block}/attention/out", f"{block}/mlp/dense_1"]
@@ -88,16 +87,19 @@ def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
 
 
 def stream_readers(spec: ViTSpec, p: Parameters) -> dict[str, list[str]]:
-    """The norms that read the residual stream, and the Dense layers that read each norm alone."""
+    """The norms that read the residual stream, each with the Dense layers that read that norm.
+
+    No Dense layers where anything else reads the norm too.
+    """
     readers = {}
     for block in _blocks(spec):
         readers[f"{block}/norm_attention"] = [f"{block}/attention/{r}" for r in _NORM_READERS]
         readers[f"{block}/norm_mlp"] = [f"{block}/mlp/dense_0"]
-    if spec.pooling == "map":  # whose query does not read the norm
-        last = [f"pooling/attention/{r}" for r in ("asked", "key", "value")]
-        last = [r for r in last if f"{r}/kernel" in p]
-    else:  # the mean over tokens commutes with the scale and the shift
+    pooling = POOLINGS[spec.pooling]
+    if pooling.averages:  # a weighted mean of tokens commutes with the norm's scale and shift
         last = [r for r in ("pre_logits", "head") if f"{r}/kernel" in p][:1]
+    else:
+        last = [r for r in pooling.readers if f"{r}/kernel" in p]
     return {**readers, "encoder_norm": last}
 
 
@@ -107,16 +109,16 @@ def _fold_norms(spec: Spec, p: Parameters, _: Preprocessing) -> None:
     for norm, readers in stream_readers(spec, p).items():
         if readers:
             _into_readers(p, norm, readers)
-    if spec.pooling == "map":
-        _into_readers(p, "pooling/norm", ["pooling/mlp/dense_0"])
+    for norm, readers in POOLINGS[spec.pooling].norms.items():
+        _into_readers(p, norm, readers)
 
 
 def _attention_biases(spec: Spec, p: Parameters, _: Preprocessing) -> None:
-    for name in _attentions(spec):
+    for name in [n.removesuffix("/query/kernel") for n in p if n.endswith("/query/kernel")]:
         scale = np.float32(spec.head_dim**-0.5)
         for part in ("kernel", "bias"):
             p[f"{name}/query/{part}"] = p[f"{name}/query/{part}"] * scale
-        # Softmax does not see what all keys share, and its rows sum to 1.
+        # Softmax ignores what is added to all keys, and its rows sum to 1.
         del p[f"{name}/key/bias"]
         shift = _wide(p.pop(f"{name}/value/bias")) @ _wide(p[f"{name}/out/kernel"])
         p[f"{name}/out/bias"] = _narrow(p[f"{name}/out/bias"] + shift)
@@ -137,8 +139,7 @@ def _constants(spec: Spec, p: Parameters, _: Preprocessing) -> None:
         p[f"{encoder}/class_token"] += p.pop(f"{encoder}/class_position")
     if f"{encoder}/positions" in p:
         p[f"{encoder}/positions"] = p[f"{encoder}/positions"] + p.pop(f"{encoder}/projection/bias")
-    if spec.pooling == "map":
-        _fold_probe(spec, p)
+    POOLINGS[spec.pooling].fold_constants(spec, p)
 
 
 def _uint8_input(spec: Spec, p: Parameters, preprocessing: Preprocessing) -> None:
@@ -165,21 +166,8 @@ def _scale_stream(spec: Spec, p: Parameters, _: Preprocessing) -> None:
         p[name] = p[name] / np.float32(STREAM_DIVISOR)
 
 
-def _fold_probe(spec: ViTSpec, p: Parameters) -> None:
-    # The probe's query is constant, and so is its product with the key's kernel.
-    if "pooling/probe" not in p:
-        return
-    name = "pooling/attention"
-    p.pop(f"{name}/key/bias", None)  # softmax does not see it
-    kernel, bias = (_wide(p.pop(f"{name}/query/{part}")) for part in ("kernel", "bias"))
-    query = (_wide(p.pop("pooling/probe"))[0] @ kernel + bias).reshape(spec.num_heads, -1)
-    key = p.pop(f"{name}/key/kernel")
-    key = key.reshape(spec.hidden_dim, spec.num_heads, -1)  # (hidden_dim, heads, head_dim)
-    p[f"{name}/asked/kernel"] = _narrow(np.einsum("dhk,hk->dh", key, query))
-
-
-# name: what it does to the weights. The order is part of the algebra: the norms' shifts become
-# biases before the biases move on, and all that writes to the stream is final when it is centred.
+# Each pass by name. The order matters: the shifts of norms become biases before biases are moved,
+# and the stream is centred after everything that writes to it is final.
 PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
     "fold_norms": _fold_norms,
     "attention_biases": _attention_biases,
@@ -191,9 +179,9 @@ PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
 }
 REWRITES = {
     "fold_norms": "LayerNorm's scale and shift go into the Dense layers that read it",
-    "attention_biases": "1/sqrt(head_dim) goes into the query, the key's bias goes, the value's "
-    "moves through the output projection",
-    "centre": "what writes to the residual stream is centred, so that no norm takes a mean",
+    "attention_biases": "1/sqrt(head_dim) goes into the query, the key's bias is dropped, the "
+    "value's moves through the output projection",
+    "centre": "what writes to the residual stream is centred, so that no norm computes a mean",
     "constants": "class token and its position, patch positions and the patch bias, the pooling's "
     "probe and its key: one constant each",
     "uint8_input": "mean and scale of uint8 pixels go into the patch projection",
@@ -205,12 +193,12 @@ REWRITES = {
 
 
 def folds_uint8(spec: Spec) -> bool:
-    """Whether pixel scaling folds into the first kernel: not under a padded convolution."""
+    """Whether pixel scaling folds into the first kernel, which padding would make wrong."""
     return isinstance(spec, ViTSpec) and spec.stem is None
 
 
 def standardise(kernel, spec: Spec, mean=np.mean, sqrt=np.sqrt):
-    """What StdConv computes with: see `layers/std_conv.py`."""
+    """The standardised kernel of `layers/std_conv.py`."""
     axes = (0, 1, 2)
     centred = kernel - mean(kernel, axes, keepdims=True)
     variance = mean(centred * centred, axes, keepdims=True)
@@ -222,12 +210,6 @@ def standardise(kernel, spec: Spec, mean=np.mean, sqrt=np.sqrt):
 def _blocks(spec: Spec) -> list[str]:
     depth = 0 if isinstance(spec, ResNetSpec) else spec.depth
     return [f"encoderblock_{i}" for i in range(depth)]
-
-
-def _attentions(spec: Spec) -> Iterator[str]:
-    yield from (f"{block}/attention" for block in _blocks(spec))
-    if isinstance(spec, ViTSpec) and spec.pooling == "map":
-        yield "pooling/attention"
 
 
 def _into_readers(p: Parameters, norm: str, readers: list[str]) -> None:

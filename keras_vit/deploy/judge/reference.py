@@ -19,7 +19,7 @@ def expected_scores(model: Any, given: np.ndarray, output: str = "logits") -> np
         given = normalise(given, preprocessing_of(model))
     if output == "features":
         ours, _ = backbone(model)
-        return predict(ours.inner("pre_logits"), given, key="pre_logits")
+        return predict(ours.intermediates("pre_logits"), given, key="pre_logits")
     scores = predict(model, given)
     if output == "probabilities":
         scores = np.exp(scores - scores.max(-1, keepdims=True))

@@ -184,7 +184,7 @@ def test_our_model_is_found_under_other_layers(kind, rng):
     expected = np.asarray(model(images, training=False))
     ours, tail = backbone(model)
     assert isinstance(ours, keras_vit.ViT)
-    features = ours.inner("pre_logits")(images, training=False)["pre_logits"]
+    features = ours.intermediates("pre_logits")(images, training=False)["pre_logits"]
     found = np.asarray(tail(features, training=False))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 

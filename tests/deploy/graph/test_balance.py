@@ -48,7 +48,9 @@ def cosine(model, images, quantize):
 
 
 @pytest.mark.parametrize("compensated", [True, False])
-def test_int8_bears_outlier_channels_because_they_are_balanced(stressed, compensated, monkeypatch):
+def test_int8_keeps_its_accuracy_because_outlier_channels_are_balanced(
+    stressed, compensated, monkeypatch
+):
     model, images = stressed(compensated)
     assert cosine(model, images, "int8") > 0.995
     monkeypatch.setattr(graph, "balances", lambda *_: False)
@@ -66,7 +68,7 @@ def test_balancing_needs_norms_without_mean_and_shift():
 
 
 @pytest.mark.parametrize("left_out", ["centre", "fold_norms", "attention_biases", "constants"])
-def test_calibrated_graphs_are_right_whichever_rewrites_are_left_out(stressed, left_out):
+def test_calibrated_graphs_are_right_without_any_one_rewrite(stressed, left_out):
     model, images = stressed(compensated=False)
     module = graph.inference_module(
         SPEC,

@@ -1,11 +1,10 @@
-"""The inference graph: what each rewrite takes out of it, and that none changes what it gives."""
+"""The inference graph: what each rewrite removes, and that none changes the outputs."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections import Counter
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +15,8 @@ from keras_vit.deploy.convert.converter import parameters_of
 from keras_vit.deploy.graph.balance import balance
 from keras_vit.deploy.graph.inference import GraphOptions, forward, inference_module
 from keras_vit.deploy.graph.rewrites import REWRITES, resolve_positions, rewrite
-from keras_vit.specs import PositionEmbedding, Preprocessing
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.specs import Preprocessing
 
 ALL = frozenset(REWRITES)
 CHANNELS = {"mean": (120.0, 110.0, 100.0), "scale": (60.0, 50.0, 70.0)}
@@ -94,7 +94,7 @@ def assert_equals_keras(model, pixels, expected, **options):
 def test_rewritten_equals_keras_for_every_pooling_and_position(
     build, eager, pooling, representation
 ):
-    for kind in get_args(PositionEmbedding):
+    for kind in POSITION_EMBEDDINGS:
         spec = dataclasses.replace(
             TOKEN,
             depth=1,
@@ -123,8 +123,8 @@ def test_each_rewrite_alone_and_each_left_out_equals_keras(architecture, eager):
 @pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True)
 def test_probabilities_and_features_equal_keras(architecture, eager):
     model, pixels = architecture
-    inner = model.inner("pre_logits", "logits")(inputs_of(model, pixels), training=False)
-    features, logits = (np.asarray(inner[name]) for name in ("pre_logits", "logits"))
+    outputs = model.intermediates("pre_logits", "logits")(inputs_of(model, pixels), training=False)
+    features, logits = (np.asarray(outputs[name]) for name in ("pre_logits", "logits"))
     exponents = np.exp(logits - logits.max(-1, keepdims=True))
     expected = exponents / exponents.sum(-1, keepdims=True)
     for rewrites in (ALL, frozenset()):
@@ -135,7 +135,7 @@ def test_probabilities_and_features_equal_keras(architecture, eager):
 
 
 @pytest.mark.parametrize("architecture", ["token", "map", "stages", "bit"], indirect=True)
-def test_traced_once_it_takes_any_batch_where_none_is_fixed(architecture):
+def test_a_traced_graph_takes_any_batch_unless_it_is_fixed(architecture):
     model, pixels = architecture
     images = inputs_of(model, pixels)
     expected = np.asarray(model(images, training=False))
@@ -150,7 +150,7 @@ def test_traced_once_it_takes_any_batch_where_none_is_fixed(architecture):
 
 
 @pytest.mark.parametrize("architecture", ["token", "gap", "map", "none", "stages"], indirect=True)
-def test_balanced_parameters_give_what_they_gave(architecture, rng):
+def test_balancing_does_not_change_the_outputs(architecture, rng):
     model, pixels = architecture
     spec, images = model.spec, inputs_of(model, pixels)
     expected = np.asarray(model(images, training=False))
@@ -166,7 +166,7 @@ def test_balanced_parameters_give_what_they_gave(architecture, rng):
             name: np.exp2(rng.normal(0, spread, 48)).astype(np.float32)
             for name in (
                 *(f"encoderblock_{i}{layer}" for i in (0, 1) for layer in ("", "/mlp/dense_0")),
-                *("encoderblock_0/attention/query", "pooling/attention/asked", "head"),
+                *("encoderblock_0/attention/query", "pooling/attention/probed", "head"),
             )
         }
         balance(spec, parameters, ranges)
@@ -213,7 +213,7 @@ def test_folded_norms_have_no_scale_and_no_shift(token):
     left, other = graph_of(token, rewrites=ALL - {"fold_norms"})
     assert sum(name.endswith(("gamma", "beta")) for name in left) == 2 * 5
     assert counted(other)["Mul"] == counted(graph)["Mul"] + 5
-    # Nothing reads the last norm where features are asked for.
+    # The last norm has no reader if the output is the features.
     features, _ = graph_of(token, output="features")
     assert {n for n in features if n.endswith(("gamma", "beta"))} == {
         "encoder_norm/gamma",
@@ -221,7 +221,7 @@ def test_folded_norms_have_no_scale_and_no_shift(token):
     }
 
 
-def test_queries_carry_the_scale_and_keys_and_values_no_bias(token):
+def test_queries_contain_the_scale_and_keys_and_values_have_no_bias(token):
     names, graph = graph_of(token)
     assert not [name for name in names if name.endswith(("key/bias", "value/bias"))]
     left, other = graph_of(token, rewrites=ALL - {"attention_biases"})
@@ -234,7 +234,7 @@ def test_queries_carry_the_scale_and_keys_and_values_no_bias(token):
     assert counted(other)["Mul"] == counted(graph)["Mul"] + 2
 
 
-def test_centred_writers_save_each_norms_mean(token):
+def test_norms_of_a_centred_stream_compute_no_mean(token):
     _, graph = graph_of(token)
     assert counted(graph)["Mean"] == 5
     assert counted(graph)["Sub"] == 0
@@ -242,7 +242,7 @@ def test_centred_writers_save_each_norms_mean(token):
     assert (counted(other)["Mean"], counted(other)["Sub"]) == (10, 5)
 
 
-def test_what_is_constant_is_one_constant(build):
+def test_constants_are_folded_into_one(build):
     token, _ = build(TOKEN)
     names, graph = graph_of(token)
     left, other = graph_of(token, rewrites=ALL - {"constants"})
@@ -251,7 +251,7 @@ def test_what_is_constant_is_one_constant(build):
     assert counted(other)["AddV2"] == counted(graph)["AddV2"] + 2
     probed, _ = build(ARCHITECTURES["map"])
     names, _ = graph_of(probed)
-    assert names["pooling/attention/asked/kernel"] == (48, 3)
+    assert names["pooling/attention/probed/kernel"] == (48, 3)
     assert not {"pooling/probe", "pooling/attention/query/kernel"} & names.keys()
     left, _ = graph_of(probed, rewrites=ALL - {"constants"})
     assert {"pooling/probe", "pooling/attention/query/kernel"} <= left.keys()
@@ -267,7 +267,7 @@ def test_pixels_are_scaled_inside_the_first_kernel(token, build):
     assert counted(graph)["Sub"] == 0
     _, other = graph_of(token, input="uint8", rewrites=ALL - {"uint8_input"})
     assert {"Sub", "Mul"} <= on_pixels(other)
-    # Zeros around the picture are grey after scaling and black before.
+    # Padding of zeros is grey after scaling and black before.
     stem, _ = build(ARCHITECTURES["stem"], (64, 96))
     assert {"Sub", "Mul"} <= on_pixels(graph_of(stem, input="uint8")[1])
 
@@ -285,7 +285,7 @@ def last_block(graph) -> int:
     return sum(cost for name, cost in products(graph) if name.startswith("encoderblock_1/"))
 
 
-def test_the_last_block_computes_the_class_token_alone(build):
+def test_the_last_block_computes_only_the_class_token(build):
     model, _ = build(TOKEN, (64, 96))  # 97 tokens of 48 channels, 112 in the MLP
     whole, alone = (
         last_block(graph_of(model, rewrites=rewrites)[1])
@@ -297,7 +297,7 @@ def test_the_last_block_computes_the_class_token_alone(build):
     assert alone == 2 * tokens * width**2 + 2 * tokens * width + one
 
 
-def test_the_stream_fits_into_half_precision_and_norms_see_it_undivided(token):
+def test_only_what_writes_to_the_stream_is_divided_for_half_precision(token):
     names, _ = graph_of(token)
     assert names == graph_of(token, rewrites=ALL - {"scaled_stream"})[0]
     divided, whole = (
@@ -323,7 +323,7 @@ def test_every_rewrite_changes_a_graph(build):
         assert found[0] != found[1], name
 
 
-def test_weights_are_variables_that_are_held_once(token):
+def test_weights_are_moved_into_variables(token):
     parameters = parameters_of(token)
     shape = (token.spec, parameters, token.image_size, token.preprocessing)
     module = inference_module(*shape)
@@ -344,7 +344,7 @@ def test_unknown_options_are_refused(options, message):
         GraphOptions(**options)
 
 
-def test_without_a_head_there_are_features_alone(build, eager):
+def test_a_model_without_a_head_gives_only_features(build, eager):
     model, pixels = build(TOKEN, num_classes=0)
     expected = np.asarray(model(inputs_of(model, pixels), training=False))
     assert_equals_keras(model, pixels, expected, output="features")

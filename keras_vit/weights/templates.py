@@ -1,0 +1,58 @@
+"""Keys with numbers in them, as format strings: "Transformer/encoderblock_{i}/LayerNorm_0/scale".
+
+{i} and {j} are the numbers of official keys: {i} of a block, {j} of a unit in it. {i0} and {j0} are
+one less, for layouts that count from zero what the official one counts from one.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import string
+from collections.abc import Iterator
+
+_NUMBER = re.compile(r"\{[^}]*\}|\d+")
+# The digits that a format such as {i} or {i:02} writes. More than four are no number of a block.
+_DIGITS = {"": "(0|[1-9][0-9]{0,3})", "02": "([0-9]{2}|[1-9][0-9]{2,3})"}
+
+
+def fill(template: str, i: int = 0, j: int = 0) -> str:
+    """The key of block i, unit j."""
+    return template.format(i=i, j=j, i0=i - 1, j0=j - 1)
+
+
+def outline(text: str) -> str:
+    """A key or a template with # for each number: equal for a template and its keys."""
+    return _NUMBER.sub("#", text)
+
+
+def numbers(template: str, key: str) -> dict[str, int] | None:
+    """The i and j with which `fill` gives this key; None if there are none."""
+    regex, fields = _parsed(template)
+    match = regex.fullmatch(key)
+    if match is None:
+        return None
+    # The field i0 is i - 1.
+    return {
+        field[0]: int(digits) + field.endswith("0")
+        for field, digits in zip(fields, match.groups(), strict=True)
+    }
+
+
+def rows(table: str, *prefixes: str) -> Iterator[list[str]]:
+    """The words of each line of a table; the first words get the prefixes."""
+    for words in map(str.split, table.splitlines()):
+        if words:
+            start = [prefix + word for prefix, word in zip(prefixes, words, strict=False)]
+            yield [*start, *words[len(prefixes) :]]
+
+
+@functools.cache
+def _parsed(template: str) -> tuple[re.Pattern, list[str]]:
+    regex, fields = "", []
+    for text, field, width, _ in string.Formatter().parse(template):
+        regex += re.escape(text)
+        if field:
+            regex += _DIGITS[width]
+            fields.append(field)
+    return re.compile(regex), fields

@@ -1,0 +1,199 @@
+"""An imaginary position embedding and an imaginary pooling, added as CONTRIBUTING.md says.
+
+Each is one record in its table, and the pooling has a Keras layer. Nothing else is changed, and all
+rooms of the library must know them: a room with a list of kinds of its own fails here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit._keras import keras, ops, register
+from keras_vit.deploy.convert.converter import parameters_of
+from keras_vit.deploy.graph.inference import GraphOptions, inference_module
+from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.poolings.pooling import Pooling
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
+
+SIZE, LARGER = (16, 24), (24, 40)  # grids of 2 x 3 and 3 x 5 patches
+
+
+# "ramp" acts in both places: slopes along rows and columns are added to the patches, and each head
+# weighs the distance between two patches.
+def _table(weights, tokens, width, ops):
+    slopes = ops.reshape(weights["slopes"], (1, 2, width))
+    rows, columns = np.indices(tokens.grid, np.float32).reshape(2, 1, -1, 1)  # (1, patches, 1)
+    return slopes[:, :1] * rows + slopes[:, 1:] * columns  # (1, patches, width)
+
+
+def _bias(weights, tokens, ops):
+    places = np.indices(tokens.grid, np.float32).reshape(2, -1)  # (2, patches)
+    distance = np.abs(places[:, :, None] - places[:, None]).sum(0)
+    distance = np.pad(distance, (int(tokens.class_token), 0))  # (tokens, tokens)
+    return ops.reshape(weights["decay"], (1, -1, 1, 1)) * distance  # (1, heads, tokens, tokens)
+
+
+def _resample_slopes(slopes, old, new, class_token, method):
+    return slopes * (np.subtract(old, 1) / np.subtract(new, 1))[:, None]
+
+
+RAMP = PositionEmbedding(
+    weights=(
+        PositionWeight("slopes", "slopes", lambda tokens, width: (2, width), _resample_slopes, 0.1),
+    ),
+    table=_table,
+    attention_weights=(
+        PositionWeight("decay", "decay", lambda tokens, heads: (1, heads), lambda decay, *_: decay),
+    ),
+    bias=_bias,
+    width_multiple=6,
+)
+
+
+# "energy" has a weight, and is not linear.
+def _energy(x, gains, ops):
+    return ops.mean(ops.square(x), axis=1) * gains
+
+
+@register
+class EnergyPooling(keras.layers.Layer):
+    def build(self, input_shape):
+        self.gains = self.add_weight(shape=input_shape[-1:], initializer="ones", name="gains")
+        self.built = True
+
+    def call(self, x):
+        return _energy(x, ops.cast(self.gains, x.dtype), ops)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0], input_shape[2]
+
+
+ENERGY = Pooling(
+    class_token=False,
+    layer=lambda spec: EnergyPooling(name="pooling"),
+    weights="EnergyHead_0/gains    gains    D",
+    infer=lambda graph, x: _energy(x, graph.weights["pooling/gains"], graph.ops),
+)
+
+KINDS = {
+    "ramp": {"position_embedding": "ramp"},
+    "energy": {"pooling": "energy"},
+    "both": {"position_embedding": "ramp", "pooling": "energy"},
+}
+
+
+@pytest.fixture(params=KINDS)
+def model(request, monkeypatch, randomised):
+    """A model of the imaginary kinds, whose weights are not zeros and ones."""
+    monkeypatch.setitem(POSITION_EMBEDDINGS, "ramp", RAMP)
+    monkeypatch.setitem(POOLINGS, "energy", ENERGY)
+    spec = keras_vit.ViTSpec(8, 48, 2, 3, 112, **KINDS[request.param])
+    return randomised(keras_vit.ViT(spec, 5, SIZE, labels=list("abcde")))
+
+
+@pytest.fixture
+def images(rng):
+    return rng.normal(size=(4, *SIZE, 3)).astype(np.float32)
+
+
+def assert_same(model, again, images):
+    assert (again.spec, again.image_size) == (model.spec, model.image_size)
+    np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
+
+
+def test_the_spec_knows_the_kinds_constraints(model):
+    assert model.spec.class_token == (model.spec.pooling == "token")
+    if model.spec.position_embedding == "ramp":
+        with pytest.raises(keras_vit.UsageError, match="'ramp' needs .* multiple of 6. Received"):
+            keras_vit.ViTSpec(8, 32, 2, 2, 112, position_embedding="ramp")
+    with pytest.raises(keras_vit.UsageError, match="must be one of learned, .*, ramp. Received"):
+        keras_vit.ViTSpec(8, 48, 2, 3, 112, position_embedding="slope")
+    with pytest.raises(keras_vit.UsageError, match="must be one of token, .*, energy. Received"):
+        keras_vit.ViTSpec(8, 48, 2, 3, 112, pooling="max")
+
+
+def test_the_kind_changes_what_the_model_computes(model, images):
+    moved = np.asarray(model(np.roll(images, 8, axis=2)))  # by one patch
+    difference = np.abs(np.asarray(model(images)) - moved).max()
+    assert difference > 1e-3
+    names = {weight.name for weight in model.weights}
+    for weight in ("slopes", "decay", "gains"):
+        kind = "pooling" if weight == "gains" else "position_embedding"
+        expected = getattr(model.spec, kind) in ("energy", "ramp")
+        assert any(weight in name for name in names) == expected
+
+
+def test_a_keras_file_brings_it_back(model, images, tmp_path):
+    model.save(tmp_path / "model.keras")
+    assert_same(model, keras.models.load_model(tmp_path / "model.keras"), images)
+
+
+def test_a_file_of_weights_brings_it_back(model, images, tmp_path):
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    assert_same(model, keras_vit.model_from_weights(tmp_path / "weights.npz"), images)
+
+
+def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_path):
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    np.savez(
+        tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz")
+    )  # as another program writes
+    again = keras_vit.model_from_weights(tmp_path / "bare.npz", image_size=SIZE)
+    assert_same(model, again, images)
+
+
+def test_another_image_size_resamples_its_positions(model, tmp_path):
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    larger = keras_vit.model_from_weights(tmp_path / "weights.npz", image_size=LARGER)
+    assert larger.image_size == LARGER
+    if model.spec.position_embedding == "ramp":
+        slopes, found = (np.asarray(m.get_layer("patch_encoder").slopes) for m in (model, larger))
+        np.testing.assert_allclose(found, slopes / 2, rtol=1e-6)
+
+
+def test_other_programs_layouts_refuse_it(model, tmp_path):
+    for layout in ("timm", "transformers"):
+        with pytest.raises(keras_vit.UsageError, match="save a .npz|save this|no place for"):
+            keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
+
+
+@pytest.mark.parametrize("kind", [{"position_embedding": "waves"}, {"pooling": "mean"}])
+def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind):
+    monkeypatch.setitem(POSITION_EMBEDDINGS, "waves", POSITION_EMBEDDINGS["sincos2d"])
+    monkeypatch.setitem(POOLINGS, "mean", POOLINGS["gap"])
+    model = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
+    with pytest.raises(keras_vit.UsageError, match="timm's ViT has learned positions or none"):
+        keras_vit.save_weights(model, tmp_path / "model.safetensors")
+
+
+@pytest.mark.once
+def test_the_exported_file_gives_the_logits_of_keras(model, images):
+    found = deploy.Runner(deploy.to_tflite(model)).predict(images)
+    assert_near(found, np.asarray(model(images, training=False)))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("left_out", "balanced"),
+    [((), False), ((), True), (("fold_norms",), False), (("constants",), False), (REWRITES, False)],
+)
+def test_the_graph_gives_them_balanced_and_without_rewrites(model, images, left_out, balanced):
+    module = inference_module(
+        model.spec,
+        parameters_of(model),
+        SIZE,
+        model.preprocessing,
+        GraphOptions(batch=None, rewrites=frozenset(REWRITES) - set(left_out)),
+        images if balanced else None,
+    )
+    found = module.serve.python_function(images)["logits"].numpy()
+    assert_near(found, np.asarray(model(images, training=False)))
+
+
+def assert_near(found, expected):
+    np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max(), rtol=0)

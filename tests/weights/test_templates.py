@@ -1,0 +1,57 @@
+"""Keys with numbers in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_vit.weights.names import official_keys
+from keras_vit.weights.templates import fill, numbers, outline, rows
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("template", "key", "found"),
+    [
+        ("cls", "cls", {}),
+        ("blocks.{i}.norm1.bias", "blocks.0.norm1.bias", {"i": 0}),
+        ("blocks.{i}.norm1.bias", "blocks.1023.norm1.bias", {"i": 1023}),
+        ("block{i}/unit{j:02}/a", "block3/unit07/a", {"i": 3, "j": 7}),
+        ("block{i}/unit{j:02}/a", "block3/unit123/a", {"i": 3, "j": 123}),
+        ("stages.{i0}.blocks.{j0}.conv1", "stages.0.blocks.9.conv1", {"i": 1, "j": 10}),
+    ],
+)
+def test_the_numbers_of_a_key_write_it_again(template, key, found):
+    assert numbers(template, key) == found
+    assert fill(template, **found) == key
+    assert outline(template) == outline(key)
+
+
+@pytest.mark.parametrize(
+    ("template", "key"),
+    [
+        ("blocks.{i}.norm1.bias", "blocks.00.norm1.bias"),
+        ("blocks.{i}.norm1.bias", "blocks.12345.norm1.bias"),
+        ("blocks.{i}.norm1.bias", "blocks.-1.norm1.bias"),
+        ("blocks.{i}.norm1.bias", "blocks.٣.norm1.bias"),
+        ("blocks.{i}.norm1.bias", "blocks.1.norm2.bias"),
+        ("blocks.{i}.norm1.bias", "blocks.1.norm1xbias"),
+        ("block{i}/unit{j:02}/a", "block3/unit7/a"),
+        ("block{i}/unit{j:02}/a", "block3/unit007/a"),
+    ],
+)
+def test_other_keys_have_no_numbers(template, key):
+    assert numbers(template, key) is None
+
+
+def test_the_first_words_of_each_row_get_the_prefixes():
+    table = "\na b c\n\nd e\n"
+    assert list(rows(table, "x/", "y/")) == [["x/a", "y/b", "c"], ["x/d", "y/e"]]
+
+
+@pytest.mark.parametrize("bit", [False, True])
+def test_no_two_templates_have_a_key_in_common(bit):
+    templates = [key for key, _ in official_keys(bit)]
+    for template in templates:
+        key = fill(template, 3, 2)
+        assert [t for t in templates if numbers(t, key) is not None] == [template]
