@@ -205,6 +205,7 @@ def read(kind, path):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.slow
 def test_killed_at_random_moments_there_is_one_whole_version(tmp_path, rng, kind):
     path = tmp_path / "written"
     for _ in range(10):

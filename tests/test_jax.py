@@ -93,6 +93,7 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomi
     assert not (tmp_path / "never.tflite").exists()
 
 
+@pytest.mark.slow
 def test_jax_reads_every_layout_to_the_references_outputs(tmp_path):
     # The program whose figures the README gives.
     program = Path(__file__).parents[1] / "benchmarks" / "parity.py"

@@ -48,6 +48,7 @@ def published(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.once
 def test_its_programs_run(published, image_folder, trained_run, monkeypatch, rng, capsys):
     folder = published / "work"
     shutil.copytree(trained_run.path, folder / "runs" / "flowers")

@@ -15,6 +15,8 @@ from keras_vit.specs import VARIANTS
 from keras_vit.weights import open_checkpoint, weight_names
 from keras_vit.weights.dialects import TABLES, find_layout, foreign_place
 
+pytestmark = pytest.mark.once
+
 # file, outputs, what model_from_weights is told besides, the layout it finds.
 REFERENCES = {
     "official": ("vit_token.weights.npz", "vit_token", {}, "npz, official"),

@@ -59,6 +59,7 @@ def test_a_file_gets_what_it_takes(converted, dtype):
     assert 0 < found[dtype.name] < 1000
 
 
+@pytest.mark.slow
 def test_memory_is_the_files_and_nobody_elses(converted):
     kernel = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)  # 16 MiB
     files = {
