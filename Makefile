@@ -25,12 +25,12 @@ demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
 
 test: lint ## lint and the essential tests, in both flavours of Keras: eight minutes on two cores
-	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) -m "not slow"
-	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) -m "not slow and not once"
+	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow"
+	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
 
 check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, fuzz, wheel, old runtimes
-	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) -m slow
-	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) -m "slow and not once"
+	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m slow
+	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "slow and not once"
 	$(BIN)/python tests/check.py
 
 lint: $(INSTALLED) ## ruff's checks and its format
