@@ -59,7 +59,7 @@ def test_a_contender_computes_keras_logits(setting, name, least):
     "spec",
     [
         DEEP,
-        dataclasses.replace(DEEP, depth=2, pooling="map"),
+        pytest.param(dataclasses.replace(DEEP, depth=2, pooling="map"), marks=pytest.mark.slow),
         dataclasses.replace(DEEP, patch_size=1, depth=1, stem=ResNetStem((1, 1))),
     ],
     ids=["token", "map", "hybrid"],

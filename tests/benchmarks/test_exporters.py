@@ -60,6 +60,7 @@ def test_contenders_are_timed_on_the_smallest_images_and_written(
         assert row["cosine"] > 0.99999
 
 
+@pytest.mark.slow
 def test_ablation_leaves_out_what_changes_something(invoke, tiny_model, monkeypatch, tmp_path):
     two = ("centre", "standardised_kernels")
     monkeypatch.setattr(contenders, "REWRITES", {name: REWRITES[name] for name in two})

@@ -164,6 +164,7 @@ def test_values_that_are_no_numbers_are_taken_when_allowed(invoke, fixtures, tmp
     assert np.isnan(np.load(tmp_path / "out.npz")["cls"][0, 0, 0])
 
 
+@pytest.mark.once
 def test_what_is_there_is_replaced_only_when_asked(invoke, fixtures, tmp_path):
     first, second = fixtures / "vit_token.weights.npz", fixtures / "timm_map.safetensors"
     for target in ("out.npz", "out.keras", "saved"):

@@ -139,7 +139,10 @@ def test_sorted_by_class_all_classes_calibrate_and_are_judged_and_no_image_does_
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("count", "calibrate", "judge"), [(2, 1, 1), (3, 1, 2), (5, 2, 3)])
+@pytest.mark.parametrize(
+    ("count", "calibrate", "judge"),
+    [(3, 1, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, 1, 1), (5, 2, 3)))],
+)
 def test_of_few_images_a_half_calibrates(model, inputs, tmp_path, used, count, calibrate, judge):
     keras_vit.export_tflite(model, tmp_path / "m", "dynamic", inputs[:count])
     calibrating, judged = used(inputs)

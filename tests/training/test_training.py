@@ -270,6 +270,7 @@ def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
     # Two colours so near each other that a short training answers the frequent class alone.
     source = imbalanced((60, 5), colours=((120, 120, 120), (130, 120, 120)))

@@ -223,7 +223,7 @@ def test_the_file_says_which_versions_it_needs(sample, quantize):
         assert graph.stated_runtime == floor
 
 
-@pytest.mark.parametrize("quantize", ["int8", "int8-full"])
+@pytest.mark.parametrize("quantize", ["int8", pytest.param("int8-full", marks=pytest.mark.slow)])
 def test_the_bias_of_a_neuron_without_weights_is_kept(sample, quantize):
     # In steps of a scale that fits its weights it would be far too many.
     model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
