@@ -28,7 +28,7 @@ test: lint ## lint and the essential tests, in both flavours of Keras: eight min
 	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
 
-check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, fuzz, wheel, old runtimes
+check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, Ctrl-C, fuzz, wheel, old runtimes
 	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m slow
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "slow and not once"
 	$(BIN)/python tests/check.py

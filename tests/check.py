@@ -81,6 +81,11 @@ def kills() -> None:
     _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "20")
 
 
+def interrupts() -> None:
+    """Ctrl-C at any moment is one line."""
+    _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "1")
+
+
 def fuzz() -> None:
     """Damaged files of weights end in one line, in bounded memory."""
     _python("tests/weights/fuzz_readers.py", "--seconds", "120")
@@ -99,10 +104,9 @@ def runtimes() -> None:
     _python("benchmarks/runtimes.py", "--run", RUN)
 
 
-# In this order: the others use the demo's run.
-CHECKS = {
-    check.__name__: check for check in (demo, exports, compression, kills, fuzz, wheel, runtimes)
-}
+# The others use the demo's run.
+_ALL = (demo, exports, compression, kills, interrupts, fuzz, wheel, runtimes)
+CHECKS = {check.__name__: check for check in _ALL}
 
 
 def _python(program: str, *arguments: str) -> None:

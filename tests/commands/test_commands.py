@@ -44,7 +44,7 @@ def test_help_shows_the_defaults_of_the_recipe(invoke, tmp_path):
 
 
 @pytest.mark.once
-def test_pictures_to_bundle_to_report(invoke, command, image_folder, tiny_model, tmp_path):
+def test_pictures_to_bundle_to_report(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "torn.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "runs").mkdir()
     code, out, error = invoke(
@@ -54,20 +54,21 @@ def test_pictures_to_bundle_to_report(invoke, command, image_folder, tiny_model,
     assert code == 0
     assert "skipped red/torn.jpg: broken JPEG" in error
     assert "held-out accuracy" in out
-    exported = command(
-        "export/to_tflite.py", "--quantize", "none", "int8", cwd=tmp_path, check=0
-    )  # without --run: the newest
-    (line,) = exported.stderr.splitlines()
+    arguments = ("--quantize", "none", "int8")  # without --run: the newest
+    code, exported, error = invoke("export/to_tflite.py", *arguments, cwd=tmp_path)
+    assert code == 0, error
+    (line,) = error.splitlines()
     assert line.endswith("torn.jpg: broken JPEG")
     for precision in ("float32", "int8"):
         description, golden = deploy.read_bundle(tmp_path / "runs/mine/export" / precision)
         assert description["model"] == tiny_model
         assert description["parity"]["images"] == 2
-        assert precision in exported.stdout
+        assert precision in exported
         runner = deploy.Runner(tmp_path / "runs/mine/export" / precision / "model.tflite")
         np.testing.assert_allclose(runner(golden["tensor"][None])[0], golden["scores"], atol=1e-4)
-    evaluated = command("train/evaluate.py", "--run", "runs/mine", cwd=tmp_path, check=0)
-    assert "macro mean" in evaluated.stdout
+    code, out, error = invoke("train/evaluate.py", "--run", "runs/mine", cwd=tmp_path)
+    assert code == 0, error
+    assert "macro mean" in out
     assert "Exports" in (tmp_path / "runs/mine/report/index.html").read_text()
 
 
