@@ -24,7 +24,7 @@ demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	@echo "  $(BIN)/python train/fit.py --data flower_photos --model ViT_Ti16 --out runs/flowers"
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
 
-test: lint ## lint and the essential tests, in both flavours of Keras: eight minutes on two cores
+test: lint ## lint and the essential tests, in both flavours of Keras: under ten minutes
 	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
 

@@ -83,7 +83,7 @@ def kills() -> None:
 
 def interrupts() -> None:
     """Ctrl-C at any moment is one line."""
-    _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "1")
+    _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "0.5")
 
 
 def fuzz() -> None:
