@@ -1,11 +1,11 @@
-# `make demo` and `make test` set up everything they need in a virtual environment of their own.
+# Every target sets up what it needs in a virtual environment of its own.
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test lint format lock clean
+.PHONY: help demo test check lint format lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -24,9 +24,14 @@ demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	@echo "  $(BIN)/python train/fit.py --data flower_photos --model ViT_Ti16 --out runs/flowers"
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
 
-test: lint ## lint, every test on Keras 3, and what depends on the flavour again on tf_keras
-	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS)
-	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) -m "not once"
+test: lint ## lint and the essential tests, in both flavours of Keras: under ten minutes
+	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow"
+	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
+
+check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, Ctrl-C, fuzz, wheel, old runtimes
+	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m slow
+	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "slow and not once"
+	$(BIN)/python tests/check.py
 
 lint: $(INSTALLED) ## ruff's checks and its format
 	$(BIN)/ruff check --quiet .

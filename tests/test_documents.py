@@ -56,7 +56,7 @@ def published(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PROGRAMS)
+@pytest.mark.once
 def test_programs_run(page, published, image_folder, trained_run, monkeypatch, rng):
     folder = published / "work"
     shutil.copytree(trained_run.path, folder / "runs" / "flowers")

@@ -92,5 +92,7 @@ def test_what_cannot_be_named_is_refused(predictions, labels, message):
 def test_logits_passed_as_probabilities_are_refused():
     with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: -2 to 3; for logits pass"):
         decode_predictions([[-2.0, 3.0]], ["a", "b"], from_logits=False)
+    with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: 0 to 1.5; for logits pass"):
+        decode_predictions([[0.5, 1.5]], ["a", "b"], from_logits=False)
     with pytest.raises(UsageError, match="top must be a positive integer"):
         decode_predictions([[0.0, 1.0]], ["a", "b"], top=0)

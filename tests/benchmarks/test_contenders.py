@@ -24,12 +24,6 @@ DEEP = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=4, num_heads=2, mlp_
 PRODUCTS = ("FULLY_CONNECTED", "BATCH_MATMUL", "CONV_2D")
 
 
-@pytest.fixture(autouse=True)
-def _no_collection(monkeypatch):
-    # Twice a conversion, and longer than a tiny model's conversion itself.
-    monkeypatch.setattr(convert, "release_memory", lambda: None)
-
-
 @pytest.fixture(scope="module")
 def setting(pictures):
     keras.utils.set_random_seed(0)
@@ -65,7 +59,7 @@ def test_a_contender_computes_keras_logits(setting, name, least):
     "spec",
     [
         DEEP,
-        dataclasses.replace(DEEP, depth=2, pooling="map"),
+        pytest.param(dataclasses.replace(DEEP, depth=2, pooling="map"), marks=pytest.mark.slow),
         dataclasses.replace(DEEP, patch_size=1, depth=1, stem=ResNetStem((1, 1))),
     ],
     ids=["token", "map", "hybrid"],

@@ -8,7 +8,6 @@ import contenders
 import pytest
 
 from keras_vit._errors import UsageError
-from keras_vit.deploy.convert import converter as convert
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.specs import VARIANTS, ResNetSpec
 
@@ -16,12 +15,6 @@ pytestmark = pytest.mark.once
 
 COMMAND = "benchmarks/exporters.py"
 FEW = ("--image-size", "8", "--rounds", "2", "--threads", "1")
-
-
-@pytest.fixture(autouse=True)
-def _no_collection(monkeypatch):
-    # Twice a conversion, and longer than a tiny model's conversion itself.
-    monkeypatch.setattr(convert, "release_memory", lambda: None)
 
 
 @pytest.fixture
@@ -67,6 +60,7 @@ def test_contenders_are_timed_on_the_smallest_images_and_written(
         assert row["cosine"] > 0.99999
 
 
+@pytest.mark.slow
 def test_ablation_leaves_out_what_changes_something(invoke, tiny_model, monkeypatch, tmp_path):
     two = ("centre", "standardised_kernels")
     monkeypatch.setattr(contenders, "REWRITES", {name: REWRITES[name] for name in two})

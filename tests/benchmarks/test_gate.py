@@ -28,6 +28,7 @@ def test_the_gate_passes_equal_files_and_refuses_bad_ones():
         assert found[name, "10 points worse"][1] == 0
 
 
+@pytest.mark.slow
 def test_it_is_a_command():
     arguments = ("--images", "100", "--trials", "2")
     done = subprocess.run(

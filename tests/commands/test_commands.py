@@ -43,7 +43,8 @@ def test_help_shows_the_defaults_of_the_recipe(invoke, tmp_path):
     assert "(default: sgd)" in text
 
 
-def test_pictures_to_bundle_to_report(invoke, command, image_folder, tiny_model, tmp_path):
+@pytest.mark.once
+def test_pictures_to_bundle_to_report(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "torn.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "runs").mkdir()
     code, out, error = invoke(
@@ -53,20 +54,21 @@ def test_pictures_to_bundle_to_report(invoke, command, image_folder, tiny_model,
     assert code == 0
     assert "skipped red/torn.jpg: broken JPEG" in error
     assert "held-out accuracy" in out
-    exported = command(
-        "export/to_tflite.py", "--quantize", "none", "int8", cwd=tmp_path, check=0
-    )  # without --run: the newest
-    (line,) = exported.stderr.splitlines()
+    arguments = ("--quantize", "none", "int8")  # without --run: the newest
+    code, exported, error = invoke("export/to_tflite.py", *arguments, cwd=tmp_path)
+    assert code == 0, error
+    (line,) = error.splitlines()
     assert line.endswith("torn.jpg: broken JPEG")
     for precision in ("float32", "int8"):
         description, golden = deploy.read_bundle(tmp_path / "runs/mine/export" / precision)
         assert description["model"] == tiny_model
         assert description["parity"]["images"] == 2
-        assert precision in exported.stdout
+        assert precision in exported
         runner = deploy.Runner(tmp_path / "runs/mine/export" / precision / "model.tflite")
         np.testing.assert_allclose(runner(golden["tensor"][None])[0], golden["scores"], atol=1e-4)
-    evaluated = command("train/evaluate.py", "--run", "runs/mine", cwd=tmp_path, check=0)
-    assert "macro mean" in evaluated.stdout
+    code, out, error = invoke("train/evaluate.py", "--run", "runs/mine", cwd=tmp_path)
+    assert code == 0, error
+    assert "macro mean" in out
     assert "Exports" in (tmp_path / "runs/mine/report/index.html").read_text()
 
 
@@ -91,6 +93,7 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
         assert out == ""
 
 
+@pytest.mark.once
 def test_rare_and_unrecognised_classes_are_told(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "5.png").unlink()
     for i in range(6, 50):
@@ -167,6 +170,7 @@ def test_no_run_is_said_in_one_line_with_the_way_to_make_one(invoke, tmp_path):
         (["--seed", "8589934592"], "seed must be below 2**32"),
     ],
 )
+@pytest.mark.once
 def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, message):
     (tmp_path / "empty").mkdir()
     shutil.copytree(image_folder, tmp_path / "half")
@@ -191,6 +195,7 @@ def test_mistakes_with_a_run_are_one_line(invoke, tmp_path, script, arguments, m
     assert message in one_line(code, error)
 
 
+@pytest.mark.once
 def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tiny_model, tmp_path):
     arguments = ("--data", image_folder, "--model", tiny_model, "--out", "run", *QUICK)
     assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
@@ -213,6 +218,7 @@ def test_weights_that_do_not_fit_are_one_line(invoke, image_folder, fixtures, tm
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     assert invoke("export/to_tflite.py", "--run", run, cwd=tmp_path)[0] == 0
@@ -240,6 +246,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trai
     ]
 
 
+@pytest.mark.slow
 def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
     process = subprocess.Popen(
         [sys.executable, ROOT / "train/fit.py", "--out", "run", "--model", "ViT_Pico4",

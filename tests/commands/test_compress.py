@@ -16,6 +16,7 @@ pytestmark = pytest.mark.once
 QUICK = ("--duration", "4 steps", "--images", "40", "--max-drop", "40")
 
 
+@pytest.mark.slow
 def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path):
     arguments = ("--run", trained_run.path, "--method", "qat", "--out", "small")
     result = command("export/compress.py", *arguments, *QUICK, cwd=tmp_path, check=0)

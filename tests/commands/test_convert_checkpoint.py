@@ -38,6 +38,7 @@ def test_inspect_tells_the_variant_a_zero_head_and_the_ignored(invoke, tmp_path)
     assert "1 keys: opt/state/step" in out
 
 
+@pytest.mark.once
 def test_inspect_tells_what_a_run_is_and_it_converts(invoke, trained_run, tmp_path):
     code, out, error = invoke(COMMAND, "--inspect", trained_run.path, cwd=tmp_path)
     assert (code, error) == (0, "")
@@ -71,6 +72,7 @@ def test_a_bundle_says_what_to_give_instead(invoke, tmp_path):
 
 @pytest.mark.parametrize("source", ["vit_token.weights.npz", "timm_token.safetensors"])
 @pytest.mark.parametrize("target", ["out.npz", "timm/out.safetensors", "hf/model.safetensors"])
+@pytest.mark.once
 def test_weights_travel_between_layouts(invoke, fixtures, tmp_path, source, target):
     layout = ["--layout", "transformers"] if target.startswith("hf") else []
     code, out, err = invoke(COMMAND, fixtures / source, target, *layout, cwd=tmp_path)
@@ -132,6 +134,7 @@ def test_resolution_and_classes_can_change_on_the_way(invoke, fixtures, tmp_path
         (["--inspect", "full/notes.txt"], "is not a whole .npz or .safetensors file"),
     ],
 )
+@pytest.mark.once
 def test_a_mistake_is_one_line_and_writes_nothing(invoke, fixtures, tmp_path, arguments, message):
     (tmp_path / "in.npz").write_bytes((fixtures / "vit_token.weights.npz").read_bytes())
     arrays = dict(np.load(tmp_path / "in.npz"))
@@ -161,6 +164,7 @@ def test_values_that_are_no_numbers_are_taken_when_allowed(invoke, fixtures, tmp
     assert np.isnan(np.load(tmp_path / "out.npz")["cls"][0, 0, 0])
 
 
+@pytest.mark.once
 def test_what_is_there_is_replaced_only_when_asked(invoke, fixtures, tmp_path):
     first, second = fixtures / "vit_token.weights.npz", fixtures / "timm_map.safetensors"
     for target in ("out.npz", "out.keras", "saved"):
@@ -180,6 +184,7 @@ def test_what_is_not_read_back_as_written_is_removed(invoke, fixtures, tmp_path,
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_runs_as_a_process_from_any_folder(command, fixtures, tmp_path):
     file = fixtures / "timm_map.safetensors"
     out = command(COMMAND, file, "out.npz", cwd=tmp_path, check=0).stdout

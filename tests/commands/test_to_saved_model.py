@@ -111,6 +111,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_killed_on_the_way_the_old_one_stays(trained_run, tmp_path):
     folder = tmp_path / "served"
     folder.mkdir()

@@ -162,6 +162,7 @@ def test_a_mistake_with_weights_is_one_line_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_killed_while_it_writes_the_old_bundle_stays(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     arguments = ("--run", run, *FEW)

@@ -302,6 +302,31 @@ def test_shift_keeps_the_picture_in_place_on_average():
     assert max(spread) > 28
 
 
+def test_shift_turns_a_picture_without_shearing_it():
+    class Recorder:
+        size = (80, 20)
+
+        def transform(self, size, method, matrix, resample):
+            return np.reshape(matrix, (2, 3))[:, :2]
+
+    how = Preprocessing(16, 16)
+    turned = AUGMENTATIONS["shift"](Recorder(), how, np.random.default_rng(0)) / (80 / 16, 20 / 16)
+    square = turned @ turned.T
+    np.testing.assert_allclose(square, square[0, 0] * np.eye(2), atol=1e-12)
+    assert abs(turned[0, 1]) > 0.01
+
+
+@pytest.mark.parametrize(("name", "least"), [("crop_flip", 0.05), ("mild_crop_flip", 0.5)])
+def test_crops_are_as_small_as_their_names_say(name, least):
+    image = Image.linear_gradient("L").rotate(90).convert("RGB")  # dark to bright along x
+    generator = np.random.default_rng(0)
+    widths = []
+    for _ in range(300):
+        found = np.asarray(AUGMENTATIONS[name](image, Preprocessing(8, 8), generator)).astype(int)
+        widths.append(abs(found[4, 7, 0] - found[4, 0, 0]) / 255 * 8 / 7)
+    assert 0.8 < min(widths) / least**0.5 < 1.3
+
+
 def test_random_boxes_stay_inside_and_keep_to_the_area_and_aspect():
     generator = np.random.default_rng(0)
     for _ in range(300):

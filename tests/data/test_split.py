@@ -53,10 +53,11 @@ def test_added_pictures_leave_the_rest_as_it_was():
     assert len(held[0] ^ held[1]) <= 1
 
 
+@pytest.mark.parametrize("fraction", [0.01, 0.2, 0.99])
 @pytest.mark.parametrize("count", [2, 3])
-def test_small_classes_keep_one_image_on_each_side(count):
+def test_small_classes_keep_one_image_on_each_side(count, fraction):
     data = source([count, 40])
-    split = split_source(data)
+    split = split_source(data, fraction)
     for part in (split.train, split.held_out):
         assert (data.targets[part] == 0).any()
 

@@ -308,6 +308,7 @@ def test_tensors_of_unknown_channels_are_refused(spec, message):
         tf.function(lambda x: preprocess(x, HOW), autograph=False).get_concrete_function(spec)
 
 
+@pytest.mark.slow
 def test_a_saved_pipeline_needs_nothing_of_ours(rng, tmp_path):
     images = rng.integers(0, 256, (5, 40, 30, 3)).astype(np.uint8)
     module = tf.Module()

@@ -16,6 +16,8 @@ from keras_vit.deploy import subject
 from keras_vit.deploy.bundles import Demands, export_bundles
 from keras_vit.deploy.graph.inference import GraphOptions
 
+pytestmark = pytest.mark.once
+
 QUICK = Demands(images=24, calibrate=16)
 SPOILED = "encoderblock_1/mlp/dense_1"
 RECIPE = {

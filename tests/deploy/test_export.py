@@ -58,6 +58,7 @@ def test_data_may_be_a_dataset_with_labels(model, inputs, tmp_path):
     assert (verdict.images, verdict.accuracy, verdict.keras_accuracy) == (10, 1.0, 1.0)
 
 
+@pytest.mark.once
 def test_images_and_labels_come_as_fit_takes_them(model, inputs, tmp_path):
     targets = np.asarray(model(inputs, training=False)).argmax(-1)
     for data, count in (((inputs, targets), 20), ([(inputs[:4], targets[:4])], 4)):
@@ -102,7 +103,13 @@ def used(monkeypatch):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("kind", ["array", "labels", "list", "dataset", "endless"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("labels", "endless"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("array", "list", "dataset")),
+    ],
+)
 def test_sorted_by_class_all_classes_calibrate_and_are_judged_and_no_image_does_both(
     model, pictures, tmp_path, used, kind
 ):
@@ -132,7 +139,10 @@ def test_sorted_by_class_all_classes_calibrate_and_are_judged_and_no_image_does_
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("count", "calibrate", "judge"), [(2, 1, 1), (3, 1, 2), (5, 2, 3)])
+@pytest.mark.parametrize(
+    ("count", "calibrate", "judge"),
+    [(3, 1, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, 1, 1), (5, 2, 3)))],
+)
 def test_of_few_images_a_half_calibrates(model, inputs, tmp_path, used, count, calibrate, judge):
     keras_vit.export_tflite(model, tmp_path / "m", "dynamic", inputs[:count])
     calibrating, judged = used(inputs)
@@ -160,12 +170,14 @@ def test_one_image_calibrates_and_is_compared_and_that_is_said(model, inputs, tm
         (np.arange(20) - 1, "labels must lie in 0 to 4. Received: -1 to 18"),
     ],
 )
+@pytest.mark.once
 def test_labels_that_are_no_classes_are_refused(model, inputs, tmp_path, targets, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=(inputs, targets))
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.once
 def test_labels_that_keras_guesses_excuse_no_file(model, inputs, tmp_path, spoiled):
     # Of the wrong order, say: then no file could lose accuracy.
     spoiled(model, "encoderblock_0")
@@ -178,6 +190,7 @@ def test_labels_that_keras_guesses_excuse_no_file(model, inputs, tmp_path, spoil
 
 @pytest.mark.parametrize("spoil", ["model", "data"])
 @pytest.mark.parametrize("quantize", [None, "dynamic", "int8"])
+@pytest.mark.once
 def test_what_is_not_finite_is_refused_before_it_is_converted(
     model, inputs, tmp_path, spoil, quantize
 ):
@@ -193,6 +206,7 @@ def test_what_is_not_finite_is_refused_before_it_is_converted(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.once
 def test_features_have_no_classes_to_agree_on(model, inputs, tmp_path):
     path, data = tmp_path / "m.tflite", (inputs, np.zeros(20, int))
     verdict = keras_vit.export_tflite(model, path, "int8", data, output="features")
@@ -202,16 +216,19 @@ def test_features_have_no_classes_to_agree_on(model, inputs, tmp_path):
         dataclasses.replace(verdict, max_difference=0.51 * verdict.scale).check()
 
 
+@pytest.mark.once
 def test_without_data_noise_is_compared(model, tmp_path):
     assert keras_vit.export_tflite(model, tmp_path / "m.tflite").images == 16
 
 
+@pytest.mark.once
 def test_without_data_there_is_nothing_to_measure_ranges_on(model, tmp_path):
     with pytest.raises(UsageError, match="int8 needs images to measure ranges on"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", "int8")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.once
 def test_pixels_probabilities_and_float_layers_are_for_the_asking(model, inputs, tmp_path):
     options = {"input": "uint8", "output": "probabilities", "float_layers": ["head"]}
     path = tmp_path / "m.tflite"
@@ -234,6 +251,7 @@ def test_pixels_probabilities_and_float_layers_are_for_the_asking(model, inputs,
     assert [layer for layer, dtype in kernels.items() if dtype == "float32"] == ["head"]
 
 
+@pytest.mark.once
 def test_a_file_over_its_budget_gets_no_name(model, inputs, tmp_path, monkeypatch):
     # The converter may go wrong silently, as it does without its variables: here it loses one.
     whole = convert.parameters_of
@@ -251,6 +269,7 @@ def test_a_file_over_its_budget_gets_no_name(model, inputs, tmp_path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.once
 def test_scores_that_never_vary_prove_nothing(inputs, tmp_path):
     fresh = keras_vit.ViT(SPEC, 5, (16, 24), head_bias=-10.0)
     with pytest.raises(ParityError, match="nothing can be compared"):
@@ -265,6 +284,7 @@ def test_scores_that_never_vary_prove_nothing(inputs, tmp_path):
         (lambda x: (x * 127 + 127).astype(np.uint8), r"uint8 \(20, 16, 24, 3\)"),
     ],
 )
+@pytest.mark.once
 def test_data_that_is_not_what_the_model_takes_is_refused(
     model, inputs, tmp_path, change, received
 ):
@@ -274,11 +294,13 @@ def test_data_that_is_not_what_the_model_takes_is_refused(
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=[])
 
 
+@pytest.mark.once
 def test_one_image_is_a_batch_of_one(model, inputs, tmp_path):
     data = inputs[0]
     assert keras_vit.export_tflite(model, tmp_path / "m", representative_data=data).images == 1
 
 
+@pytest.mark.once
 def test_unknown_settings_are_refused(model, tmp_path):
     for arguments, message in (
         ({"quantize": "int-8"}, "unknown quantize='int-8'; did you mean int8"),
@@ -295,6 +317,7 @@ def test_unknown_settings_are_refused(model, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.once
 def test_pixels_are_found_again_from_what_the_model_takes(rng):
     how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
     pixels = rng.integers(0, 256, (2, 16, 24, 3), np.uint8)
@@ -304,6 +327,7 @@ def test_pixels_are_found_again_from_what_the_model_takes(rng):
     assert deploy.to_pixels(np.full((1, 1, 1, 3), 9.0), how).tolist() == [[[[255] * 3]]]
 
 
+@pytest.mark.once
 def test_a_file_for_an_older_runtime_is_refused(sample):
     dynamic, int8 = sample.exported("dynamic"), sample.exported("int8")
     deploy.check(int8, min_runtime="2.9.0")
@@ -314,6 +338,7 @@ def test_a_file_for_an_older_runtime_is_refused(sample):
         deploy.check(int8, min_runtime="soon")
 
 
+@pytest.mark.once
 def test_sizes_that_are_known_at_run_time_only_are_refused(sample):
     options = GraphOptions(batch=None)
     content = deploy.to_tflite(sample.model, options=options)
@@ -322,6 +347,7 @@ def test_sizes_that_are_known_at_run_time_only_are_refused(sample):
         deploy.check(found)
 
 
+@pytest.mark.once
 def test_runner_refuses_what_is_no_model(tmp_path):
     (tmp_path / "m.tflite").write_bytes(b"not a flatbuffer at all")
     with pytest.raises(UsageError, match="m.tflite is not a TFLite model"):

@@ -63,6 +63,7 @@ def test_gn_root_of_a_hybrid_is_its_output_before_the_relu(images):
     assert np.asarray(root).min() < -1
 
 
+@pytest.mark.once
 def test_unknown_intermediate_output_of_a_bit_names_the_nearest():
     with pytest.raises(keras_vit.UsageError, match="did you mean block2_unit1"):
         keras_vit.BiT(SPECS["bit"], 3, 32).intermediates("block2_unit2")
@@ -157,6 +158,7 @@ def odd(request, randomised):
     return model
 
 
+@pytest.mark.once
 def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
     images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
     last = odd.layers[[layer.name for layer in odd.layers].index("patches") - 1].name
@@ -180,6 +182,7 @@ def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
 
 
 @pytest.mark.parametrize("layout", ["weights.npz", "plain.npz"])
+@pytest.mark.once
 def test_weights_of_odd_hybrids_round_trip(odd, tmp_path, layout, rng):
     keras_vit.save_weights(odd, tmp_path / "weights.npz")
     arrays = np.load(tmp_path / "weights.npz")

@@ -44,12 +44,14 @@ TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_cr
         (" 0 steps ", 0),
     ],
 )
+@pytest.mark.once
 def test_durations_become_steps(duration, steps):
     # 10 whole batches of 64 in 680 examples
     assert to_steps(duration, batch_size=64, num_examples=680, total_steps=200) == steps
 
 
 @pytest.mark.parametrize("duration", ["", "3", "epochs", "-1 epochs", "inf steps", "3 weeks"])
+@pytest.mark.once
 def test_durations_that_cannot_be_read(duration):
     with pytest.raises(UsageError, match="such as '5 epochs', '5 steps', '5 examples'"):
         to_steps(duration, batch_size=64, num_examples=680)
@@ -121,6 +123,7 @@ def test_sgd_refuses_adamws_decay(small_spec):
         {"dropout": 1.0},
     ],
 )
+@pytest.mark.once
 def test_recipes_refuse(change):
     with pytest.raises(UsageError, match=next(iter(change))):
         Recipe(**change)
@@ -190,6 +193,7 @@ def test_the_same_seed_gives_the_same_run(image_folder, tmp_path, tiny_model):
     assert np.abs(first["embedding/kernel"] - other["embedding/kernel"]).mean() > 0.03
 
 
+@pytest.mark.once
 def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path, tiny_model):
     pretrained = keras_vit.create_model(tiny_model, num_classes=7, image_size=16)
     keras_vit.save_weights(pretrained, tmp_path / "seven.npz")
@@ -202,6 +206,7 @@ def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_pa
     assert run.spec["weights"] == "seven.npz"
 
 
+@pytest.mark.once
 def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
     for name, recipe in RECIPES.items():
         changes = {"image_size": 16, "batch_size": 4, "duration": "2 steps", "warmup": "1 step"}
@@ -211,7 +216,7 @@ def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
         assert run.metrics()[-1]["step"] == 2
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "bit"])
+@pytest.mark.parametrize("kind", ["hybrid", pytest.param("bit", marks=pytest.mark.slow)])
 def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypatch, kind):
     from keras_vit.evaluation import evaluate
 
@@ -251,6 +256,7 @@ def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
     assert run.model().dtype_policy.name == "float32"
 
 
+@pytest.mark.once
 def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, duration="2 steps")
     source = open_source(image_folder)
@@ -280,7 +286,7 @@ def test_balanced_weights_are_scikit_learns():
     assert np.mean([found[target] for target in targets]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("kind", ["none", "balanced"])
+@pytest.mark.parametrize("kind", [pytest.param("none", marks=pytest.mark.slow), "balanced"])
 def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model, tmp_path, kind):
     # The head begins at zero: without its weight each image's loss is log(classes), exactly.
     source = imbalanced((20, 5, 2))
@@ -301,6 +307,8 @@ def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model
     assert record["val_loss"] == pytest.approx(np.log(3), rel=1e-5)
 
 
+@pytest.mark.once
+@pytest.mark.slow
 def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
     # Two colours so near each other that a short training answers the frequent class alone.
     source = imbalanced((60, 5), colours=((120, 120, 120), (130, 120, 120)))
@@ -339,6 +347,7 @@ def test_a_warning_of_strong_imbalance_says_what_to_do():
         ({"out": "data/run"}, {}, "lies inside the data"),
     ],
 )
+@pytest.mark.once
 def test_settings_are_checked_without_the_images(
     tiny_model, tmp_path, fixtures, monkeypatch, changes, settings, message
 ):
@@ -399,6 +408,7 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
     assert (model.spec.dropout, model.spec.drop_path) == (0.2, 0.1)
 
 
+@pytest.mark.once
 def test_the_recipes_distortion_and_seed_feed_the_loop(
     image_folder, tmp_path, tiny_model, monkeypatch
 ):
@@ -488,6 +498,7 @@ def test_an_interrupt_waits_for_a_safe_point():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.once
 def test_training_runs_outside_the_main_thread(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, duration="1 step", warmup="0 steps")
     with ThreadPoolExecutor(1) as pool:

@@ -33,6 +33,7 @@ def test_round_trip_of_every_weight(small_spec, randomised, tmp_path, pooling):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.once
 def test_missing_unexpected_and_misshapen_are_listed_and_nothing_is_loaded(model, saved, rewrite):
     def change(arrays):
         del arrays["cls"]
@@ -67,6 +68,7 @@ def test_head_reset_starts_at_zero(small_spec, saved, randomised):
         keras_vit.load_weights(other, saved, head="drop")
 
 
+@pytest.mark.once
 def test_fine_tuning_drops_the_representation_with_the_head(fixtures):
     spec = keras_vit.ViTSpec(8, 64, 2, 4, 128)
     model = keras_vit.ViT(spec, 5, 32)
@@ -94,6 +96,7 @@ def cause(model, path, **options):
     return str(caught.value).splitlines()[0]
 
 
+@pytest.mark.once
 def test_the_likely_cause_is_named(small_spec, saved, tmp_path):
     wider = dataclasses.replace(small_spec, hidden_dim=96, num_heads=6)
     assert "hidden_dim 48, not 96; num_heads 3, not 6" in cause(keras_vit.ViT(wider, 5, 16), saved)
@@ -109,12 +112,14 @@ def test_the_likely_cause_is_named(small_spec, saved, tmp_path):
     assert "this file is another architecture: a ViT, not a BiT ResNet" in cause(bit, saved)
 
 
+@pytest.mark.once
 def test_a_published_size_is_called_by_its_name(small_spec, tmp_path):
     keras_vit.save_weights(keras_vit.ViT_Ti16(3), tmp_path / "tiny.npz")
     line = cause(keras_vit.ViT(small_spec, 3, 16), tmp_path / "tiny.npz")
     assert "this file is ViT-Ti_16: hidden_dim 192, not 48; depth 12, not 2" in line
 
 
+@pytest.mark.once
 def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 64, 2, 4, 128), 7, 32)
     line = cause(model, fixtures / "vit_token_prelogits.weights.npz")
@@ -131,6 +136,7 @@ def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
         ("dist_token", "distillation token"),
     ],
 )
+@pytest.mark.once
 def test_what_no_vit_here_has_is_named(fixtures, tmp_path, key, told):
     from safetensors.numpy import load_file, save_file
 
@@ -140,6 +146,7 @@ def test_what_no_vit_here_has_is_named(fixtures, tmp_path, key, told):
     assert told in cause(model, tmp_path / "other.safetensors")
 
 
+@pytest.mark.once
 def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, small_spec):
     spec = dataclasses.replace(small_spec, mlp_dim=128, gelu="erf")
     with pytest.raises(keras_vit.UsageError) as caught:
@@ -157,6 +164,7 @@ def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, small_spec
     ]
 
 
+@pytest.mark.once
 def test_gelu_and_epsilon_that_the_file_tells_must_be_the_models(small_spec, fixtures, tmp_path):
     spec = dataclasses.replace(small_spec, gelu="erf", layer_norm_eps=1e-12)
     keras_vit.save_weights(keras_vit.ViT(spec, 5, 16), tmp_path / "erf.npz")
@@ -171,6 +179,7 @@ def test_gelu_and_epsilon_that_the_file_tells_must_be_the_models(small_spec, fix
     assert "needs gelu='erf'" in cause(transformers, lonely)
 
 
+@pytest.mark.once
 def test_heads_that_shapes_do_not_tell_must_be_the_models(fixtures, tmp_path):
     spec = keras_vit.ViTSpec(8, 48, 2, 4, 96, gelu="erf", layer_norm_eps=1e-12)
     model = keras_vit.ViT(spec, 7, 32)
@@ -178,6 +187,7 @@ def test_heads_that_shapes_do_not_tell_must_be_the_models(fixtures, tmp_path):
     assert "needs num_heads=3, the model has 4; build the model with num_heads=3" in line
 
 
+@pytest.mark.once
 def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
     theirs = keras_vit.ViT(small_spec, 2, 16, labels=["cat", "dog"])
     keras_vit.save_weights(theirs, tmp_path / "pets.npz")
@@ -188,6 +198,7 @@ def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
     keras_vit.load_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "pets.npz")
 
 
+@pytest.mark.once
 def test_official_files_go_with_the_official_numerics(small_spec, fixtures):
     spec = keras_vit.ViTSpec(16, 48, 2, 3, 112)
     for field, value in (("gelu", "erf"), ("layer_norm_eps", 1e-3)):
@@ -196,6 +207,7 @@ def test_official_files_go_with_the_official_numerics(small_spec, fixtures):
         assert f"needs {field}=" in line
 
 
+@pytest.mark.once
 def test_the_report_says_what_was_done(fixtures, small_spec):
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 64, 2, 4, 128), 5, (48, 16))
     report = keras_vit.load_weights(
@@ -208,6 +220,7 @@ def test_the_report_says_what_was_done(fixtures, small_spec):
 
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic"])
+@pytest.mark.once
 def test_positions_are_resampled_by_the_method_asked_for(fixtures, method):
     model = keras_vit.ViT(keras_vit.ViTSpec(16, 48, 2, 3, 112), 10, (80, 64))
     keras_vit.load_weights(model, fixtures / "vit_token.weights.npz", positions=method)
@@ -217,10 +230,12 @@ def test_positions_are_resampled_by_the_method_asked_for(fixtures, method):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.once
 def test_an_unknown_method_is_refused_even_where_nothing_is_resampled(model, saved):
     assert 'positions must be "bilinear" or "bicubic"' in cause(model, saved, positions="area")
 
 
+@pytest.mark.once
 def test_a_grid_that_is_not_square_is_remembered(small_spec, randomised, tmp_path):
     # 2 x 8 and 4 x 4 are both 16 positions: only what the file says tells them apart.
     model = randomised(keras_vit.ViT(small_spec, 5, (16, 64)))
@@ -233,6 +248,7 @@ def test_a_grid_that_is_not_square_is_remembered(small_spec, randomised, tmp_pat
     assert keras_vit.model_from_weights(tmp_path / "wide.npz").image_size == (16, 64)
 
 
+@pytest.mark.once
 def test_a_grid_that_nothing_tells_is_square_or_must_be_given(small_spec, tmp_path):
     def mute(size):  # what another program writes: no comment
         path = tmp_path / "mute.npz"
@@ -254,6 +270,7 @@ def test_a_grid_that_nothing_tells_is_square_or_must_be_given(small_spec, tmp_pa
     assert report.resampled == ("positions 2 x 3 to 1 x 3 (bilinear)",)
 
 
+@pytest.mark.once
 def test_patches_of_another_size_are_resized_only_when_asked(small_spec, randomised, tmp_path, rng):
     model = randomised(keras_vit.ViT(small_spec, 5, 16))
     keras_vit.save_weights(model, tmp_path / "eight.npz")
@@ -277,6 +294,7 @@ def test_patches_of_another_size_are_resized_only_when_asked(small_spec, randomi
 
 @pytest.mark.parametrize("kind", ["learned2d", "relative"])
 @pytest.mark.parametrize("pooling", ["token", "gap"])
+@pytest.mark.once
 def test_other_positions_are_resampled_too(small_spec, randomised, tmp_path, rng, kind, pooling):
     spec = dataclasses.replace(small_spec, position_embedding=kind, pooling=pooling)
     model = randomised(keras_vit.ViT(spec, 5, (16, 24)))

@@ -13,6 +13,8 @@ import keras_vit
 from keras_vit import _files
 from keras_vit.weights import open_checkpoint
 
+pytestmark = pytest.mark.once
+
 VIT = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 SPECS = {
     "token": VIT,
@@ -202,7 +204,13 @@ def test_a_zero_head_is_told_from_a_trained_one_and_from_none(tmp_path):
             assert checkpoint.head_state == state
 
 
-@pytest.mark.parametrize("name", ["R+ViT-Ti_16", "ViT-S_32-gap", "BiT-R50x1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "R+ViT-Ti_16",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("ViT-S_32-gap", "BiT-R50x1")),
+    ],
+)
 def test_variants_are_recognised(name, tmp_path):
     model = keras_vit.create_model(name, 3, 64)
     for path in ("w.npz", "w.safetensors"):

@@ -394,6 +394,7 @@ def test_a_config_of_strange_values_ends_in_one_line(tmp_path, fixtures):
                 keras_vit.model_from_weights(tmp_path)
 
 
+@pytest.mark.slow
 def test_damaged_files_end_in_one_line_and_bounded_memory():
     fuzz = runpy.run_path(str(Path(__file__).with_name("fuzz_readers.py")))["fuzz"]
     inputs, outcomes, grown = fuzz(0, lambda so_far: so_far < 300)

@@ -72,6 +72,7 @@ def test_rounding_on_the_way_to_a_factor_is_rounding_of_the_product(rng):
 
 
 @pytest.mark.parametrize("quantize", ["dynamic", "int4", "int8"])
+@pytest.mark.once
 def test_activations_are_rounded_as_the_runtime_rounds_them(rng, quantize):
     dense = keras.layers.Dense(8)
     model = keras.Sequential([keras.Input((4, 6, 64)), dense])
@@ -131,6 +132,7 @@ def test_folded_norms_change_nothing(randomised, inputs, pooling):
 
 
 @pytest.mark.parametrize("quantize", ["none", "float16", "int4"])
+@pytest.mark.once
 def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quantize):
     model = fold_norms(model)
     for variable in model.weights:
@@ -161,12 +163,14 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
         ({"method": "prune+cluster", "clusters": 2}, "clusters must be 3 or more"),
     ],
 )
+@pytest.mark.once
 def test_wishes_that_cannot_be_met_are_refused(fields, message):
     with pytest.raises(UsageError) as error:
         Compression(**fields)
     assert message in str(error.value)
 
 
+@pytest.mark.once
 def test_a_bit_is_refused():
     bit = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), 5, 32)
     with pytest.raises(UsageError, match="compression is for the Dense layers of Vision"):

@@ -46,7 +46,11 @@ ARCHITECTURES = {
 COSINES = {"dynamic": 0.99, "int8": 0.97, "int8-full": 0.95, "int16x8": 0.99, "int4": 0.8}
 
 
-@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "kind",
+    ["hybrid", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("map", "none", "bit"))],
+)
 def test_every_architecture_converts_to_every_precision(kind, trained_like, pictures):
     build = keras_vit.BiT if kind == "bit" else keras_vit.ViT
     # The hybrid's strides divide neither side, nor its patches what the stem gives.
@@ -75,6 +79,7 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
             assert (found.inspection.partitions, found.inspection.undelegated) == (1, ()), name
 
 
+@pytest.mark.once
 def test_pixels_go_in_as_they_are(trained_like, rng):
     how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24), preprocessing=how))
@@ -87,6 +92,7 @@ def test_pixels_go_in_as_they_are(trained_like, rng):
     assert "SUB" not in found.inspection.operators
 
 
+@pytest.mark.once
 def test_the_graph_is_what_it_must_be_and_no_more(sample):
     graph = read_graph(sample.file("none"))  # which refuses Flex and other custom operators
     count = operators(graph)
@@ -208,7 +214,13 @@ def test_a_headless_model_alone_gives_features_however_it_is_wrapped(rng):
         np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["normalised", "functional", "another head"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "normalised",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("functional", "another head")),
+    ],
+)
 def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, tmp_path):
     model = OURS[kind]()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=kind != "functional")
@@ -314,6 +326,7 @@ def test_the_converter_needs_the_model_no_longer_once_it_is_made(trained_like, r
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.once
 def test_ctrl_c_that_the_converter_swallows_is_not_lost(sample, monkeypatch):
     import tensorflow as tf
 

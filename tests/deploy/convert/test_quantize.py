@@ -9,6 +9,7 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import PRECISIONS, Runner
+from keras_vit.deploy.compression.stored import stored_kernels
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, precision_of, quantized
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.runtimes import needed_version, runtime_floor
@@ -19,12 +20,12 @@ pytestmark = pytest.mark.once
 # oldest runtime.
 EXPECTED = {
     "none": (0.9999999, 1.0, "2.9.0"),
-    "float16": (0.99999, 0.6, "2.9.0"),
-    "dynamic": (0.998, 0.35, "2.17.0"),
-    "int8": (0.995, 0.35, "2.9.0"),
-    "int8-full": (0.98, 0.35, "2.9.0"),
-    "int16x8": (0.997, 0.35, "LiteRT 1.3.0"),
-    "int4": (0.85, 0.2, "LiteRT 2.1.0"),
+    "float16": (0.999999, 0.6, "2.9.0"),
+    "dynamic": (0.999, 0.35, "2.17.0"),
+    "int8": (0.997, 0.35, "2.9.0"),
+    "int8-full": (0.997, 0.35, "2.9.0"),
+    "int16x8": (0.998, 0.35, "LiteRT 1.3.0"),
+    "int4": (0.88, 0.2, "LiteRT 2.1.0"),
 }
 # What a vision transformer does not bear in int8.
 DELICATE = {"SOFTMAX", "GELU", "RSQRT", "MEAN", "MUL", "ADD", "BATCH_MATMUL"}
@@ -55,7 +56,6 @@ def test_each_precision_is_as_accurate_and_as_small_as_it_should(sample, quantiz
     cosine, share, runtime = EXPECTED[quantize]
     found = sample.exported(quantize)
     assert found.verdict.cosine > cosine
-    assert found.verdict.agreement >= (0.5 if quantize == "int4" else 0.9)
     assert len(found.content) <= share * len(sample.file("none"))
     assert found.inspection.runtime == runtime
 
@@ -140,6 +140,17 @@ def test_int4_is_blockwise_where_32_divides_the_inputs_and_int8_elsewhere(sample
             assert weights.blocks == (weights.dtype == "int4")
 
 
+@pytest.mark.parametrize("quantize", ["int8", "int4"])
+def test_each_weight_is_the_nearest_of_its_scale(sample, quantize):
+    content = sample.file(quantize)
+    exact = {k.layer: k.values for k in stored_kernels(sample.converter.float_file(quantize))}
+    for kernel in stored_kernels(content):
+        if kernel.layer in exact:
+            half = np.broadcast_to(np.asarray(kernel.scale), kernel.numbers.shape) / 2
+            error = np.abs(kernel.values - exact[kernel.layer])
+            assert (error <= 1.01 * half).all(), kernel.layer
+
+
 @pytest.mark.parametrize("quantize", ["dynamic", "int8", "int8-full", "int16x8", "int4"])
 def test_layers_named_stay_float(sample, quantize):
     kept = ("encoderblock_0/mlp/dense_0", "head")
@@ -212,7 +223,7 @@ def test_the_file_says_which_versions_it_needs(sample, quantize):
         assert graph.stated_runtime == floor
 
 
-@pytest.mark.parametrize("quantize", ["int8", "int8-full"])
+@pytest.mark.parametrize("quantize", ["int8", pytest.param("int8-full", marks=pytest.mark.slow)])
 def test_the_bias_of_a_neuron_without_weights_is_kept(sample, quantize):
     # In steps of a scale that fits its weights it would be far too many.
     model = keras_vit.ViT(sample.model.spec, 10, (16, 24))

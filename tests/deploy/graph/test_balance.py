@@ -47,7 +47,7 @@ def cosine(model, images, quantize):
     return deploy.compare("int8", expected, found).cosine
 
 
-@pytest.mark.parametrize("compensated", [True, False])
+@pytest.mark.parametrize("compensated", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_int8_keeps_its_accuracy_because_outlier_channels_are_balanced(
     stressed, compensated, monkeypatch
 ):

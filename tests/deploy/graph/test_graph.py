@@ -18,6 +18,8 @@ from keras_vit.deploy.graph.rewrites import REWRITES, resolve_positions, rewrite
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Preprocessing
 
+pytestmark = pytest.mark.once
+
 ALL = frozenset(REWRITES)
 CHANNELS = {"mean": (120.0, 110.0, 100.0), "scale": (60.0, 50.0, 70.0)}
 TOKEN = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
@@ -110,7 +112,17 @@ def test_rewritten_equals_keras_for_every_pooling_and_position(
                 assert_equals_keras(model, pixels, expected, input=given, rewrites=rewrites)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True)
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        *("token", "map", "stages", "bit"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("gap", "none", "relative", "stem")
+        ),
+    ],
+    indirect=True,
+)
 def test_each_rewrite_alone_and_each_left_out_equals_keras(architecture, eager):
     model, pixels = architecture
     expected = np.asarray(model(inputs_of(model, pixels), training=False))

@@ -28,7 +28,10 @@ def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
     assert sample.exported("int8").half is None
 
 
-@pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
+@pytest.mark.parametrize(
+    "pooling",
+    ["map", *(pytest.param(name, marks=pytest.mark.slow) for name in ("token", "gap", "none"))],
+)
 def test_half_precision_takes_every_pooling(graph_file, pooling):
     spec = keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling=pooling)
     content = graph_file(spec)

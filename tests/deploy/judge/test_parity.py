@@ -135,6 +135,40 @@ def test_int4_may_lose_more_and_floats_are_judged_by_their_scores():
         lost("float32", 1, 1000).check(max_drop=100.0)
 
 
+# precision: the least agreement, the largest difference and error that pass.
+LIMITS = {
+    "float32": (1.0, 1e-4, 1e-3),
+    "float16": (0.99, 2e-2, 1e-2),
+    "half precision": (0.99, 2e-2, 1e-2),
+    "dynamic": (0.97, 0.2, 0.4),
+    "int8": (0.95, 0.5, 0.4),
+    "auto": (0.95, 0.5, 0.4),
+    "int16x8": (0.96, 0.5, 0.4),
+    "int8-full": (0.90, 0.5, 0.5),
+    "int4": (0.80, 0.8, 0.6),
+}
+
+
+@pytest.mark.parametrize("precision", LIMITS)
+def test_a_file_passes_up_to_its_limits_and_no_further(precision):
+    agreement, difference, error = LIMITS[precision]
+    scale = 7.0
+    limit = {
+        "agreement": agreement,
+        "max_difference": 0.999 * difference * scale,
+        "error": 0.999 * error,
+    }
+    at_limit = Verdict(precision, 10_000, scale=scale, cosine=0.9, **limit)
+    at_limit.check()
+    for change in (
+        {"agreement": agreement - 0.01},
+        {"max_difference": 1.001 * difference * scale},
+        {"error": 1.001 * error},
+    ):
+        with pytest.raises(ParityError, match=f"the {precision} file"):
+            dataclasses.replace(at_limit, **change).check()
+
+
 def test_what_the_images_leave_open_is_said():
     [few] = lost("int8", 1, 100).notes()
     assert few.startswith("a drop of up to 4.36 points cannot be excluded on 100 images (95% conf")

@@ -27,6 +27,8 @@ class Devices:
         return product
 
 
+@pytest.mark.once
+@pytest.mark.slow
 def test_tensorflow_computes_on_the_cpu_though_another_device_is_first():
     # A second CPU stands for the GPU: what is not placed otherwise is computed there.
     script = f"""

@@ -1,0 +1,124 @@
+"""The part of `make check` that is not pytest's: python tests/check.py [name ...]
+
+Each check runs programs as a user does and raises an error where something does not hold. The
+others still run; the exit code is 1 if any failed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RUN = "runs/demo"
+PRECISIONS = ("none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4", "auto")
+# By file: the points of accuracy that may be lost, and the fraction of the compressed float32 file
+# that may be left.
+COMPRESSED = {
+    "qat-int4": (0.7, 0.25),
+    "prune-float32": (1.0, 0.65),
+    "cluster-float32": (1.0, 0.35),
+}
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(CHECKS)
+    unknown = set(names) - CHECKS.keys()
+    if unknown:
+        sys.exit(f"expected names out of {', '.join(CHECKS)}. Received: {', '.join(unknown)}")
+    failed = []
+    for name in names:
+        print(f"\n== {name}", flush=True)
+        start = time.monotonic()
+        try:
+            CHECKS[name]()
+        except (AssertionError, subprocess.CalledProcessError) as error:
+            print(f"== {name} FAILED: {error}", flush=True)
+            failed.append(name)
+        else:
+            print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def demo() -> None:
+    """The README's demo: its accuracy, its four files and its time."""
+    start = time.monotonic()
+    subprocess.run(["make", "demo"], cwd=ROOT, check=True)
+    seconds = time.monotonic() - start
+    rows = _table("export")["rows"]
+    assert [row["precision"] for row in rows] == ["float32", "float16", "dynamic", "int8"], rows
+    for row in rows:
+        assert row["accuracy"] >= 0.975, f"expected an accuracy of 0.975 or more. Received: {row}"
+    assert seconds <= 300, f"expected a demo of 300 s at most. Received: {seconds:.0f} s"
+
+
+def exports() -> None:
+    """Every precision of the demo's run holds its budget; otherwise the command ends with 3."""
+    out = f"{RUN}/every"
+    _python("export/to_tflite.py", "--run", RUN, "--out", out, "--quantize", *PRECISIONS)
+    table = _table("every")
+    assert (len(table["rows"]), table["refused"]) == (len(PRECISIONS), {}), table["refused"]
+
+
+def compression() -> None:
+    """Compressed files of the demo's run are as small and as accurate as the README says."""
+    _python("export/compress.py", "--run", RUN, "--method", "qat", "prune", "cluster")
+    rows = {row["name"]: row for row in _table("compressed")["rows"]}
+    for name, (points, fraction) in COMPRESSED.items():
+        lost = 100 * (rows["none-float32"]["accuracy"] - rows[name]["accuracy"])
+        left = rows[name]["deflated_ratio"]
+        print(f"{name}: {lost:.2f} points lost, {left:.3f} of the compressed file left")
+        assert lost <= points, f"{name}: expected at most {points} points. Received: {lost:.2f}"
+        assert left <= fraction, f"{name}: expected at most {fraction} left. Received: {left:.3f}"
+
+
+def kills() -> None:
+    """Exports that are killed leave whole bundles."""
+    _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "20")
+
+
+def interrupts() -> None:
+    """Ctrl-C at any moment is one line."""
+    _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "0.5")
+
+
+def fuzz() -> None:
+    """Damaged files of weights end in one line, in bounded memory."""
+    _python("tests/weights/fuzz_readers.py", "--seconds", "120")
+
+
+def wheel() -> None:
+    """The built wheel works in an empty environment."""
+    _python("tests/commands/check_wheel.py")
+
+
+def runtimes() -> None:
+    """Older TFLite runtimes run the demo's files. They have wheels up to Python 3.11."""
+    if sys.version_info >= (3, 12):
+        print("left out: it needs Python 3.11 or older; see benchmarks/runtimes.py --python")
+        return
+    _python("benchmarks/runtimes.py", "--run", RUN)
+
+
+# The others use the demo's run.
+_ALL = (demo, exports, compression, kills, interrupts, fuzz, wheel, runtimes)
+CHECKS = {check.__name__: check for check in _ALL}
+
+
+def _python(program: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, program, *arguments], cwd=ROOT, check=True)
+
+
+def _table(folder: str) -> dict:
+    return json.loads((ROOT / RUN / folder / "table.json").read_text())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
