@@ -1,14 +1,12 @@
 """Training: recipes as data, and the loop that follows them."""
 
-from keras_vit.training.classes import balanced_weights, imbalance_warning
-from keras_vit.training.fit import check_settings, train
-from keras_vit.training.recipes import RECIPES, Recipe
+from keras_vit._lazy import lazy_names
 
-__all__ = [
-    "RECIPES",
-    "Recipe",
-    "balanced_weights",
-    "check_settings",
-    "imbalance_warning",
-    "train",
-]
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "classes": ["balanced_weights", "imbalance_warning"],
+        "fit": ["check_settings", "train"],
+        "recipes": ["RECIPES", "Recipe"],
+    },
+)
