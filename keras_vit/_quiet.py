@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ def quiet() -> Iterator[int]:
 
 @dataclasses.dataclass
 class _Redirection:
+    level: str | None  # not the user's: JAX sets it to 1 when it is imported
     standard_error: int
     held_back: IO[bytes]
     users: int = 0
@@ -54,10 +56,11 @@ def _enter() -> _Redirection | None:
     global _current
     with _lock:
         if _current is None:
-            if _LEVEL in os.environ:
+            level = os.environ.get(_LEVEL)
+            if level is not None and not (level == "1" and "jax" in sys.modules):
                 return None
             os.environ[_LEVEL] = "3"
-            _current = _Redirection(os.dup(2), tempfile.TemporaryFile())  # noqa: SIM115
+            _current = _Redirection(level, os.dup(2), tempfile.TemporaryFile())  # noqa: SIM115
             os.dup2(_current.held_back.fileno(), 2)
         _current.users += 1
         return _current
@@ -72,6 +75,8 @@ def _leave(redirection: _Redirection) -> None:
         _current = None
         os.dup2(redirection.standard_error, 2)
         os.environ.pop(_LEVEL, None)  # programs that the user starts later are not affected
+        if redirection.level is not None:
+            os.environ[_LEVEL] = redirection.level
         with redirection.held_back as held_back:
             if redirection.failed:
                 held_back.seek(0)

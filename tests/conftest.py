@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import runpy
 import subprocess
 import sys
@@ -134,10 +135,14 @@ def invoke(monkeypatch, capsys):
 def command():
     """Runs a command of the project as a user does, from another folder."""
 
+    # JAX, which Keras imports, sets it in this process.
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+
     def run(script, *arguments, cwd, check=None, **options):
         result = subprocess.run(
             [sys.executable, ROOT / script, *map(str, arguments)],
             cwd=cwd,
+            env=environment,
             capture_output=True,
             text=True,
             timeout=240,

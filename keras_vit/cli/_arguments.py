@@ -130,11 +130,20 @@ class _Option:
         is_on = self.element is bool and self.default
         return f"--{'no-' if is_on else ''}{self.name.replace('_', '-')}"
 
-    def value(self, values: list[Any]) -> Any:
-        """The field's value: a tuple, or where one is enough and given, that one."""
-        if not self.is_tuple or (self.fewest == 1 and self.most == 2 and len(values) == 1):
-            return values[0]
-        return tuple(values)
+    def value(self, values: Any) -> Any:
+        """The field's value: a tuple, or the one value if one is enough.
+
+        Raises:
+            UsageError: there are too many values.
+        """
+        values = values if isinstance(values, list) else [values]
+        if self.most is not None and len(values) > self.most:
+            raise UsageError(
+                f"{self.flag} takes {self.fewest} value or {self.most}. "
+                f"Received: {' '.join(map(str, values))}."
+            )
+        is_single = not self.is_tuple or (self.most == 2 and len(values) == 1)
+        return values[0] if is_single else tuple(values)
 
 
 _TRACEBACK = _Option(
@@ -205,18 +214,11 @@ def _given(options: Sequence[_Option], words: list[str], program: str) -> dict[s
     namespace, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         raise UsageError(_unknown(unknown[0], options))
-    given = vars(namespace)
+    given = {name: value for name, value in vars(namespace).items() if value not in (None, [])}
     for each in options:
         if each.name in given and each.element is not bool:
-            values = given[each.name]
-            values = values if isinstance(values, list) else [values]
-            if each.most is not None and len(values) > each.most:
-                raise UsageError(
-                    f"{each.flag} takes {each.fewest} value or {each.most}. "
-                    f"Received: {' '.join(map(str, values))}."
-                )
-            given[each.name] = each.value(values)
-    return {name: value for name, value in given.items() if value != ()}
+            given[each.name] = each.value(given[each.name])
+    return given
 
 
 def _add(parser: argparse._ActionsContainer, option: _Option, help: str | None = None) -> None:
@@ -230,7 +232,7 @@ def _add(parser: argparse._ActionsContainer, option: _Option, help: str | None =
     name = option.positional or ("NAME" if option.choices else _NAMES[option.element])
     settings["metavar"] = name
     if option.positional:
-        settings["nargs"] = "*" if option.is_tuple else "?"
+        settings |= {"nargs": "*" if option.is_tuple else "?", "default": None}
     elif option.is_tuple:
         settings["nargs"] = option.fewest if option.fewest == option.most != 1 else "+"
     if help is not None and option.is_tuple and option.most == 2 and option.fewest == 1:
