@@ -290,7 +290,9 @@ def _described(option: _Option, default: Any) -> str:
     text = f"Turns off: {option.help}" if is_on else option.help
     if option.choices:
         text += f" One of: {', '.join(map(str, option.choices))}."
-    if default is not None and default != () and option.element is not bool:
-        shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-        text += f" (default: {shown})"
+    is_told = default is None and "efault: " in text  # the docstring says what None stands for
+    if option.element is not bool and not option.positional and not is_told:
+        values = default if isinstance(default, tuple) else (default,)
+        shown = " ".join("none" if value is None else str(value) for value in values)
+        text += f" (default: {shown or 'none'})"
     return text.replace("%", "%%")

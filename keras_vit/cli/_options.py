@@ -26,8 +26,8 @@ class ModelOptions(RunOptions):
     """A model with pictures: a run, or weights."""
 
     data: str | None = None
-    """Pictures to measure ranges and to compare on: 'digits', or a folder with one subfolder a
-    class. Default: the run's own, where they were; for --weights none, and random images are
+    """Pictures to measure ranges and to compare on: 'digits', or a folder with one subfolder for
+    each class. Default: the pictures of the run; for --weights none, and random images are
     compared."""
     weights: str | None = None
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
@@ -64,11 +64,11 @@ class MeasuringOptions:
     """How much is measured."""
 
     images: int = option(500, check=_checks.positive_integer)
-    """At most this many images are compared: a run's held-out ones, evenly chosen."""
+    """Compare on at most this many images; of a run these are held-out images."""
     calibrate: int = option(32, check=_checks.positive_integer)
-    """At most this many other images measure ranges: a run's training ones."""
+    """Measure ranges on at most this many other images; of a run these are training images."""
     threads: tuple[int, ...] = option((1, 2), check=_checks.positive_integer)
-    """Of the interpreter, when latency is measured; one number or several."""
+    """Threads of the interpreter when latency is measured; one number or several."""
 
 
 def newest_run() -> Path:

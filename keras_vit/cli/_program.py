@@ -128,8 +128,8 @@ def _overview() -> str:
     program, commands = spelled(), "\n".join(lines)
     return (
         f"usage: {program} COMMAND [options]\n\nVision Transformers for Keras, from pre-training "
-        f"to the phone.\n\n{commands}\n\n{program} COMMAND --help lists a command's options, "
-        f"{program} --version prints the version."
+        f"to the phone.\n\n{commands}\n\n{program} COMMAND --help lists the options of a "
+        f"command,\n{program} --version prints the version."
     )
 
 

@@ -1,9 +1,10 @@
-"""Fine-tunes a trained run so that its file gets smaller, and exports that: checked, as any export.
+"""Fine-tunes a run so that its TFLite file gets smaller.
 
-Without --run the newest run under runs/ is taken. qat trains for the rounding of a quantised file,
-prune makes weights zero, cluster keeps a few distinct values in each kernel; prune+qat and
-prune+cluster do one after the other. Only Dense kernels are compressed. Zeros and clusters shrink
-what a store delivers, the deflated file; what runs is no smaller and no faster for them.
+Without --run the newest run under runs/ is compressed. qat trains the model for the rounding of a
+quantised file, prune sets weights to zero, cluster leaves a few distinct values in each kernel;
+prune+qat and prune+cluster do one after the other. Only Dense kernels are compressed. Zeros and
+clusters make the download smaller (the deflated file); in memory the model is no smaller and no
+faster. The files are compared with Keras as in every export.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ class Arguments(MeasuringOptions, RunOptions):
     """The files' precision, which qat trains for (int4, dynamic or int8); default: int4 where qat
     is part of the method, none otherwise."""
     duration: str = "20 epochs"
-    """Of each fine-tuning, of which prune+... has two: epochs, steps or examples."""
+    """How long each fine-tuning takes, in epochs, steps or examples; prune+... has two."""
     learning_rate: float | None = option(None, check=_checks.not_negative)
-    """Adam's at the start; default: a third of the run's, or 3e-5 where SGD trained it."""
+    """Adam's first learning rate; default: a third of the run's, or 3e-5 if SGD trained it."""
     sparsity: float = 0.5
     """Fraction of each Dense kernel that pruning makes zero."""
     pattern: str | None = option(None, choices=PATTERNS)
-    """Instead: two zeros among any four inputs in a row. Default: none."""
+    """Instead of --sparsity: two zeros among any four inputs in a row. Default: none."""
     clusters: int = 16
     """Distinct values that clustering leaves in each Dense kernel."""
     max_drop: float = option(1.0, check=_checks.not_negative)
-    """Points of accuracy that a file may lose from the run's model; over that, exit code 3. More
-    than an export may lose, because compression changes the weights themselves."""
+    """Points of accuracy that a file may lose, compared with the run's model. The default is
+    higher than that of an export because compression changes the weights themselves."""
     threads: tuple[int, ...] = option((2,), check=_checks.positive_integer)
-    """Of the interpreter, when latency is compared; of several numbers the largest."""
+    """Threads of the interpreter when latency is compared; the largest of several numbers."""
     out: Path | None = None
     """Where the bundles go, a folder for each; default: compressed/ in the run folder."""
 
@@ -63,7 +64,7 @@ class Arguments(MeasuringOptions, RunOptions):
 
 
 def run(arguments: Arguments) -> None:
-    """Compresses, and prints what became smaller by how much."""
+    """Compresses, and prints a table of sizes and accuracies."""
     if "keras_vit._keras" not in sys.modules:  # tensorflow-model-optimization needs tf_keras
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     load("tensorflow", "tf_keras", "ai_edge_litert.interpreter", "ai_edge_quantizer")

@@ -1,9 +1,8 @@
-"""Converts a file of weights to another layout, or says with --inspect what a file holds.
+"""Converts weights to another layout, or inspects a file.
 
 IN is a run folder, or a file in any layout that keras_vit reads: the official .npz in all its
-spellings, BiT's, or the safetensors of timm or transformers (a folder of theirs, too). OUT's layout
-is told by its name, or by --to. What was written is read again and compared before the command
-says so.
+spellings, BiT's, or the safetensors of timm or transformers (or one of their folders). The layout
+of OUT follows from its name, or from --to. The file is read back and compared after it is written.
 """
 
 from __future__ import annotations
@@ -30,21 +29,22 @@ class Arguments:
     output: Path | None = option(None, positional="OUT")
     """The file to write; a folder for a SavedModel."""
     to: Literal["npz", "safetensors", "keras", "saved_model"] | None = None
-    """What OUT becomes; default: told by its suffix, no suffix for a SavedModel."""
+    """The format of OUT; default: that of its suffix, a SavedModel if it has none."""
     layout: Literal["timm", "transformers"] = "timm"
-    """Of a .safetensors: whose names it bears; their JSON files are written beside it."""
+    """Whose names a .safetensors file uses; their JSON files are written beside it."""
     inspect: Path | None = None
-    """Say what this file or run folder holds and write nothing; no model is built."""
+    """Describe this file or run folder and write nothing; no model is built."""
     num_classes: int | None = option(None, check=_checks.not_negative)
-    """Logits; another number than IN's starts a head of zeros. Default: IN's."""
+    """The number of logits; if it is not that of IN, the head becomes zero. Default: that of IN."""
     image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
-    """One number or height and width, in pixels; positions are resampled. Default: IN's."""
+    """One number, or height and width, in pixels; positions are resampled. Default: that of IN."""
     positions: Literal["bilinear", "bicubic"] = "bilinear"
-    """How positions are resampled: as the official code, or as timm."""
+    """How positions are resampled: bilinear as in the official code, bicubic as in timm."""
     grid: tuple[int, int] | None = None
-    """Rows and columns of IN's positions, where they are no square and IN does not say."""
+    """Rows and columns of the positions of IN, if they do not form a square and the file does not
+    say."""
     allow_nonfinite: bool = False
-    """Take NaN and infinite values, which are otherwise refused."""
+    """Accept NaN and infinite values."""
     overwrite: bool = False
     """Replace what is at OUT."""
 

@@ -1,6 +1,7 @@
-"""Evaluates a run on its held-out images and writes its report: figures and a page to look at.
+"""Evaluates a run on its held-out images; writes a report.
 
-Without --run the newest run under runs/ is evaluated.
+Without --run the newest run under runs/ is evaluated. The report is a folder in the run: figures
+and a page to look at.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Arguments(RunOptions):
     batch_size: int = option(64, check=_checks.positive_integer)
     """Images at a time."""
     min_accuracy: float = option(0.0, check=_checks.share)
-    """Exit with 3 where the held-out accuracy is lower, for scripts; between 0 and 1."""
+    """Exit with code 3 if the held-out accuracy is lower than this; from 0 to 1."""
 
 
 def run(arguments: Arguments) -> None:

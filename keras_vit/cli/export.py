@@ -1,7 +1,8 @@
-"""Exports a model to TFLite bundles, each run and compared with Keras before it gets its name.
+"""Exports a model to TFLite files that are compared with Keras.
 
-Without --run or --weights the newest run under runs/ is exported. A bundle holds model.tflite,
-model.json, labels.txt and golden.json. A file over its budget is not written: exit code 3.
+Without --run or --weights the newest run under runs/ is exported. Each precision becomes a bundle:
+a folder with model.tflite, model.json, labels.txt and golden.json. A file that differs from Keras
+by more than its budget is not written, and the exit code is 3.
 """
 
 from __future__ import annotations
@@ -31,22 +32,23 @@ class Arguments(MeasuringOptions, ModelOptions):
         + " ".join(f"{name}: {precision.help}." for name, precision in PRECISIONS.items()),
     )
     recipe: Path | None = None
-    """A recipe.json that auto wrote: the same layers stay float, and nothing is searched."""
+    """A recipe.json that auto wrote: the same layers stay float, without a new search. Default:
+    auto searches."""
     input: Literal["float32", "uint8"] = "float32"
-    """What the file takes: preprocessed values, or RGB pixels of the right size."""
+    """The file's input: preprocessed values, or RGB pixels of the right size."""
     output: Literal["logits", "probabilities", "features"] = "logits"
-    """What the file gives; features are what the head reads."""
+    """The file's output; features are the input of the head."""
     min_runtime: str | None = None
     """The oldest runtime that must run the files: 2.16.1 of TFLite, 'LiteRT 2.1'. Default: any."""
     max_drop: float | None = option(None, check=_checks.not_negative)
-    """Points of accuracy that a quantised file may lose from Keras' own; default: 0.5, of int4
-    1.5."""
+    """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
+    int4 1.5."""
 
 
 def run(arguments: Arguments) -> None:
     """Exports, and prints what was measured."""
-    # Before TensorFlow starts: oneDNN's allocator keeps what a model has freed, and the converter
-    # needs the room.
+    # Must be set before TensorFlow starts: oneDNN's allocator keeps the memory that a model has
+    # freed, and the converter needs it.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer")
     from keras_vit import deploy

@@ -1,8 +1,7 @@
-"""Trains a Vision Transformer on images and writes a run folder.
+"""Trains a model on images and writes a run folder.
 
-The recipe is chosen by --recipe, or by what is asked for: that of the data's name where there is
-one (digits), finetune where --weights are given, otherwise scratch. Every setting of it can be
-given on its own.
+Without --recipe, the recipe is the one that has the name of the data (digits), finetune where
+--weights are given, and scratch otherwise. Each of its settings can also be given on its own.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ class Arguments:
     """Options of the command."""
 
     data: str = "digits"
-    """'digits' (scikit-learn's, no download), or a folder with one subfolder a class."""
+    """'digits' (scikit-learn's, no download), or a folder with one subfolder for
+    each class."""
     model: str = MODELS["scratch"]
     """A name of keras_vit.list_models()."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
     recipe: str = option("scratch", choices=RECIPES)
-    """The settings below that are not given on their own come from here."""
+    """Where the settings below come from that are not given on their own."""
     weights: str | None = None
     """What to start from: a file of weights in any layout, a URL, or a published name such as
     imagenet21k or augreg."""

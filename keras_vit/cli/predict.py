@@ -1,8 +1,8 @@
-"""Says what is on pictures: the most probable classes of each.
+"""Names the most probable classes of pictures.
 
-The model is that of a run (--run), an exported bundle (--bundle) or weights (--weights); without
-any of these it is that of the newest run under runs/. A picture that cannot be read is named on
-standard error and passed over; the exit code is 2 if none could be read.
+The model comes from a run (--run), an exported bundle (--bundle) or weights (--weights); by default
+from the newest run under runs/. A picture that cannot be read is named on standard error and
+skipped; the exit code is 2 if none could be read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Exports a model to a SavedModel for serving, checked against Keras before it gets its name.
+"""Exports a model to a SavedModel for serving.
 
-Without --run or --weights the newest run under runs/ is exported. The SavedModel takes uint8
-images, or JPEG and PNG files, any number of either, and marks files that it cannot read; it gives
-scores and labels, and needs TensorFlow alone. TensorFlow Serving wants a number as the folder's
-name: --out flowers/1.
+Without --run or --weights the newest run under runs/ is exported. The SavedModel takes any number
+of uint8 images, or of JPEG and PNG files, and marks files that it cannot read; it returns scores
+and labels, and needs only TensorFlow. It is compared with Keras before it is written. TensorFlow
+Serving expects a number as the folder's name: --out flowers/1.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Arguments(ModelOptions):
     out: Path | None = None
     """The folder to write; default: export/saved_model in the run folder."""
     top_k: int = option(5, check=_checks.positive_integer)
-    """How many classes are named for each image."""
+    """How many classes the SavedModel names for each image."""
     images: int = option(100, check=_checks.positive_integer)
-    """At most this many images are compared: a run's held-out ones, evenly chosen."""
+    """Compare on at most this many images; of a run these are held-out images."""
 
 
 def run(arguments: Arguments) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import runpy
 import shutil
 import signal
 import subprocess
@@ -42,12 +43,8 @@ def test_help_shows_every_option_with_its_default(invoke, script, tmp_path, monk
     _, *described = re.split(r"\n  (?=--)", out)
     assert len(described) >= 5
     for option in described:
-        name, *value = option.split("  ")[0].split()
-        text = " ".join(option.split()).lower()
-        # The help of an option that takes a value ends with its default, or says it in words.
-        told = "default" in text or "instead" in text or "model's own" in text
-        optional = name in ("--data", "--inspect", "--grid", "--weights", "--json", "--recipe")
-        assert not value or told or optional, option
+        _, *value = option.split("  ")[0].split()
+        assert not value or "efault: " in " ".join(option.split()), option
 
 
 def test_help_shows_the_defaults_of_the_recipe(invoke, tmp_path):
@@ -277,6 +274,15 @@ def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
     assert head.any()  # no longer the fresh weights
     leftovers = {p.name for p in (tmp_path / "run").iterdir() if p.name.startswith(".")}
     assert not leftovers
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("name", "seconds"), [("fit", 0.3), ("export", 1.5), ("evaluate", 4)])
+def test_ctrl_c_is_one_line_while_a_command_starts(trained_run, tmp_path, name, seconds):
+    shutil.copytree(trained_run.path, tmp_path / "run")
+    program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
+    answer = program["interrupted"](program["COMMANDS"][name], seconds, tmp_path)
+    assert program["judged"](*answer) == "one line", answer
 
 
 def test_a_newer_run_is_refused_by_every_command(invoke, trained_run, tmp_path):
