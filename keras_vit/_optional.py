@@ -37,6 +37,6 @@ def check_installed(what: str, modules: Iterable[str]) -> None:
     if missing:
         names, extras = zip(*missing, strict=True)
         raise MissingPackageError(
-            f"{what} needs {' and '.join(names)}: "
+            f"{what} needs {', '.join(names)}: "
             f"pip install 'keras_vit[{','.join(dict.fromkeys(extras))}]'"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.cli._arguments import option
+from keras_vit.cli._fields import option
 from keras_vit.cli._program import spelled
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.cli._arguments import option
+from keras_vit.cli._fields import option
 from keras_vit.cli._options import MeasuringOptions, RunOptions, newest_run
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load

@@ -10,7 +10,7 @@ import dataclasses
 
 from keras_vit import _checks
 from keras_vit._errors import RefusedError
-from keras_vit.cli._arguments import option
+from keras_vit.cli._fields import option
 from keras_vit.cli._options import RunOptions, newest_run
 from keras_vit.cli._printing import table, warn
 from keras_vit.cli._program import load

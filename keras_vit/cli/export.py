@@ -1,4 +1,4 @@
-"""Exports a model to TFLite files that are compared with Keras.
+"""Exports a model to TFLite files, compared with Keras.
 
 Without --run or --weights the newest run under runs/ is exported. Each precision becomes a bundle:
 a folder with model.tflite, model.json, labels.txt and golden.json. A file that differs from Keras
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from keras_vit import _checks
 from keras_vit._errors import RefusedError
-from keras_vit.cli._arguments import option
+from keras_vit.cli._fields import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions
 from keras_vit.cli._printing import print_skipped, table
 from keras_vit.cli._program import load
@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> None:
     # Must be set before TensorFlow starts: oneDNN's allocator keeps the memory that a model has
     # freed, and the converter needs it.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer")
+    load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
     from keras_vit import deploy
     from keras_vit.data import skipped_summary
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit.cli._arguments import option
+from keras_vit.cli._fields import option
 from keras_vit.cli._printing import class_table, print_skipped, warn
 from keras_vit.cli._program import load
 from keras_vit.training.recipes import MODELS, RECIPES, Recipe

@@ -17,7 +17,7 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.cli._arguments import option
+from keras_vit.cli._fields import option
 from keras_vit.cli._options import newest_run
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit import _checks
-from keras_vit.cli._arguments import option
+from keras_vit.cli._fields import option
 from keras_vit.cli._options import ModelOptions
 from keras_vit.cli._program import load
 

@@ -10,7 +10,8 @@ import pytest
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.cli._arguments import Line, option, read
+from keras_vit.cli._arguments import Line, read
+from keras_vit.cli._fields import option
 
 pytestmark = pytest.mark.once
 
