@@ -89,7 +89,7 @@ def recall_warning(report: ClassReport, class_weights: str = "none") -> str | No
         return None
     shown = ", ".join(missed[:_MOST_SHOWN]) + (" ..." if len(missed) > _MOST_SHOWN else "")
     remedy = (
-        "train longer" if class_weights == "balanced" else "train with class_weights=balanced"
+        "train longer" if class_weights == "balanced" else "train with balanced class weights"
     )
     return (
         f"{len(missed)} of {len(report.classes)} classes were never recognised among the held-out "

@@ -115,7 +115,7 @@ def test_rare_and_unrecognised_classes_are_told(invoke, image_folder, tiny_model
     assert imbalance.startswith("warning: the classes are strongly imbalanced: blue has 50 images")
     expected = "warning: 1 of 2 classes were never recognised among the held-out images: red (0 of"
     assert recall.startswith(expected)
-    assert recall.endswith("or train with class_weights=balanced.")
+    assert recall.endswith("or train with balanced class weights.")
     code, out, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
     first = out.splitlines()[0]
     assert first.startswith(f"run run: {tiny_model}, 16 x 16 pixels, 2 classes, trained on ")

@@ -40,7 +40,7 @@ def test_classes_that_are_never_recognised_are_named_with_a_way_out():
     assert report.never_recognised() == ["b (0 of 2)", "c (0 of 1)"]
     assert evaluation.recall_warning(report) == (
         "2 of 4 classes were never recognised among the held-out images: b (0 of 2), c (0 of 1). "
-        "Add images of them, or train with class_weights=balanced."
+        "Add images of them, or train with balanced class weights."
     )
     assert evaluation.recall_warning(report, "balanced").endswith("or train longer.")
     perfect = evaluation.classification_report(targets, targets, ("a", "b", "c"))
