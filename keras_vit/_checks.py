@@ -16,9 +16,9 @@ from keras_vit._errors import UsageError
 
 
 def integer(value: Any) -> int | None:
-    """The integer that a number is, 5 for np.int64(5) and 5.0; None if it is none.
+    """The value as an int: 5 for np.int64(5) and for 5.0.
 
-    True and False are none either.
+    None if it is not an integer, and for True and False.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return None
@@ -28,7 +28,7 @@ def integer(value: Any) -> int | None:
 
 
 def choice(field: str, value: Any, choices: Sequence[str]) -> Any:
-    """One of a few words."""
+    """One of a few names."""
     if value not in choices:
         raise UsageError(
             f"{field} must be one of {', '.join(choices)}. Received: {field}={value!r}."
@@ -37,7 +37,7 @@ def choice(field: str, value: Any, choices: Sequence[str]) -> Any:
 
 
 def positive_integer(field: str, value: Any) -> int:
-    """An integer of at least 1; True and False are none."""
+    """An integer of at least 1; True and False are refused."""
     found = integer(value)
     if found is None or found < 1:
         raise UsageError(f"{field} must be a positive integer. Received: {field}={value!r}.")
@@ -63,7 +63,7 @@ def not_negative(field: str, value: Any) -> int | float:
     return found
 
 
-def share(field: str, value: Any) -> int | float:
+def fraction(field: str, value: Any) -> int | float:
     """A number in [0, 1)."""
     found = number(field, value)
     if not 0 <= found < 1:
@@ -90,7 +90,7 @@ def keras_vit_model(model: Any) -> None:
 
 
 def received_model(model: Any) -> str:
-    """How an error says what it received for a model of this library."""
+    """What an error received instead of a model of this library, in words."""
     name = type(model).__name__
     if not hasattr(model, "get_config"):
         return f"Received: {name}."

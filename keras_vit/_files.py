@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written to a temporary name, synced, then renamed."""
+"""Files that are complete or absent: written to a temporary name, synced, then renamed."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ _UNFINISHED = ".unfinished"
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields a path to write to; on a clean exit that file takes `path`'s place, else it goes.
+    """Yields a temporary path to write to; on a clean exit that file replaces `path`.
 
-    A process killed at any moment leaves the old file or the new one, never a half of either. What
-    else it leaves goes when `path` is next written.
+    After an error it is deleted. A process killed at any moment leaves the old file or the new one,
+    and each is complete. Its temporary files are deleted when `path` is next written.
     """
     path = Path(path)
-    with naming_a_full_disk(path), _room_beside(path) as room:
-        temporary = room / path.name
+    with naming_a_full_disk(path), _temporary_folder(path) as folder:
+        temporary = folder / path.name
         yield temporary
         temporary.chmod(0o666 & ~_umask())
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 @contextlib.contextmanager
 def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields an empty folder that takes `path`'s place on a clean exit, else it goes.
+    """Yields an empty folder that replaces `path` on a clean exit; after an error it is deleted.
 
     Where the system can swap two folders in one step (Linux), a process killed at any moment
-    leaves the old folder or the new one; elsewhere there is an instant with neither. What else it
-    leaves goes when `path` is next written.
+    leaves the old folder or the new one; elsewhere there is an instant with neither. Its temporary
+    files are deleted when `path` is next written.
     """
     path = Path(path)
-    with naming_a_full_disk(path), _room_beside(path) as room:
-        temporary = room / path.name
+    with naming_a_full_disk(path), _temporary_folder(path) as folder:
+        temporary = folder / path.name
         temporary.mkdir()
         yield temporary
         for file in [*temporary.rglob("*"), temporary]:
-            _sync(file)
+            sync(file)
         if not path.exists():
             temporary.rename(path)
         elif not _exchange(temporary, path):
-            path.rename(room / f"{path.name}.old")
+            path.rename(folder / f"{path.name}.old")
             temporary.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
@@ -96,7 +96,7 @@ def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = (
 
 @contextlib.contextmanager
 def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
-    """Makes one line with `path` in it of whatever a full disk raises in the body.
+    """Turns any error of a full disk into one line that names `path`.
 
     Raises:
         DiskFullError: the disk or the user's quota is full, or the file larger than is allowed.
@@ -113,9 +113,9 @@ def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
 
 
 def full_disk(error: BaseException | None) -> str | None:
-    """The system's words where an error comes of a full disk, "No space left on device"; else None.
+    """The system's message if a full disk caused the error ("No space left on device"), else None.
 
-    The user's quota and the largest allowed file count too.
+    A full quota and a file larger than allowed count too.
     """
     # Zip archives raise errors of their own while they are closed on a full disk, and TensorFlow,
     # HDF5 and safetensors give the system's error as text.
@@ -128,12 +128,21 @@ def full_disk(error: BaseException | None) -> str | None:
     return None
 
 
+def sync(path: Path) -> None:
+    """Waits until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
-def _room_beside(path: Path) -> Iterator[Path]:
+def _temporary_folder(path: Path) -> Iterator[Path]:
     """Yields an empty hidden folder beside `path`, removed at the end.
 
-    Its writer holds a lock on it, which ends with the process, however that ends. So a folder
-    without a lock is a killed writer's: those of the same path are removed first.
+    The writer holds a lock on it, which the system releases when the process ends. So a folder
+    without a lock was left by a killed process; such folders of the same path are removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.????????{_UNFINISHED}"):
@@ -142,17 +151,17 @@ def _room_beside(path: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
     with contextlib.ExitStack() as held:
         while True:
-            room = Path(tempfile.mkdtemp(_UNFINISHED, f".{path.name}.", path.parent))
-            held.callback(shutil.rmtree, room, ignore_errors=True)
-            held.enter_context(_lock(room, wait=True))
-            if room.exists():  # else another writer took it for a dead one's before it was locked
+            folder = Path(tempfile.mkdtemp(_UNFINISHED, f".{path.name}.", path.parent))
+            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            held.enter_context(_lock(folder, wait=True))
+            if folder.exists():  # otherwise another writer removed it before it was locked
                 break
-        yield room
+        yield folder
 
 
 @contextlib.contextmanager
 def _lock(folder: Path, wait: bool) -> Iterator[bool]:
-    """Locks a folder and yields whether it did: another process may have, or there are no locks."""
+    """Locks a folder; yields False if another process holds the lock or the system has none."""
     with contextlib.ExitStack() as opened:
         try:
             import fcntl
@@ -164,14 +173,6 @@ def _lock(folder: Path, wait: bool) -> Iterator[bool]:
         except (ImportError, OSError):
             locked = False
         yield locked
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -12,13 +12,13 @@ from keras_vit._keras import LEGACY, keras
 
 @contextmanager
 def dtype_policy(dtype: Any) -> Iterator[None]:
-    """Layers made in here have this policy unless they are told another; None changes nothing.
+    """Layers created inside have this policy unless they are given another; None changes nothing.
 
     Args:
         dtype: a name such as "mixed_bfloat16", a policy, or what `serialized_policy` returned.
 
     Raises:
-        UsageError: Keras knows no such policy.
+        UsageError: Keras has no such policy.
     """
     if dtype is None:
         yield

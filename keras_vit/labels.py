@@ -1,4 +1,4 @@
-"""What the classes are called: ImageNet-1k's names, and predictions in words."""
+"""Names of classes: ImageNet-1k's, and predictions by name."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def decode_predictions(
         predictions: (n, classes): logits, as this library's models give them, of which the
             softmax is taken; or probabilities, with `from_logits=False`.
         labels: the classes' names in the order of the logits, or a model, whose `labels` are
-            used. Without names, from either, 1000 classes are ImageNet-1k's.
-        top: how many classes an image; no more than there are.
+            used. Without names, 1000 classes are taken for ImageNet-1k's.
+        top: how many classes to name for each image.
         from_logits: whether predictions are logits.
 
     Returns:
@@ -50,7 +50,7 @@ def decode_predictions(
 
     Raises:
         UsageError: the predictions are of another shape, not numbers, or not probabilities
-            where they should be; there are no names for them, or not as many.
+            where they should be; or the number of names differs from the number of classes.
     """
     predictions = np.asarray(predictions)
     if predictions.ndim != 2 or predictions.shape[1] == 0 or predictions.dtype.kind not in "fiu":
@@ -60,10 +60,11 @@ def decode_predictions(
         )
     top = positive_integer("top", top)
     names = _names(labels, predictions.shape[1])
-    shares = _probabilities(predictions.astype(np.float64), from_logits)
-    order = np.argsort(-shares, axis=1, kind="stable")[:, :top]
+    probabilities = _probabilities(predictions.astype(np.float64), from_logits)
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [
-        [(names[i], float(row[i])) for i in best] for row, best in zip(shares, order, strict=True)
+        [(names[i], float(row[i])) for i in best]
+        for row, best in zip(probabilities, order, strict=True)
     ]
 
 

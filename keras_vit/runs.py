@@ -1,7 +1,7 @@
 """The run folder: what training writes and everything else reads.
 
 spec.json, weights.npz, labels.txt, recipe.json, split.json, metrics.jsonl, report/. Each file is
-replaced whole; a folder is loadable from the moment training starts.
+replaced as a whole; a folder can be loaded from the moment training starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_vit import _files
 from keras_vit._errors import UsageError
-from keras_vit.data.sources import Source, open_source
+from keras_vit.data.sources import Source, open_source, source_folder
 from keras_vit.data.split import RULE, Split
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.variants import model_class
@@ -72,26 +72,27 @@ class Run:
         return model
 
     def source(self, data: str | os.PathLike | None = None) -> Source:
-        """The images that the run was trained on, as they are on disk now.
+        """The images that the run was trained on, as they are now.
 
         Args:
-            data: where they are, if not where they were.
+            data: their present folder, if they were moved.
 
         Raises:
-            UsageError: they are gone, or their classes are no longer the run's.
+            UsageError: they are gone, or their classes are not the run's.
         """
         data = self.recipe["data"] if data is None else data
-        if data != "digits" and not Path(data).is_dir():
+        folder = source_folder(data)
+        if folder is not None and not folder.is_dir():
             raise UsageError(
-                f"{data} held the pictures of {self.path} and is gone; "
-                "say with --data where they are."
+                f"{data} held the pictures of {self.path} and is gone; pass their present folder "
+                "as data."
             )
         source = open_source(data)
         if source.labels != self.labels:
             added = sorted(set(source.labels) - set(self.labels))
             missing = sorted(set(self.labels) - set(source.labels))
             raise UsageError(
-                f"{source.name}: expected the {len(self.labels)} classes of {self.path}. "
+                f"{source.locator}: expected the {len(self.labels)} classes of {self.path}. "
                 f"Received: {len(source.labels)}, added {added}, missing {missing}."
             )
         return source
@@ -108,7 +109,7 @@ class Run:
         gone = [i for part in parts for i in ids[part] if i not in index]
         if gone:
             raise UsageError(
-                f"{source.name}: {len(gone)} images of the run's split are gone or unreadable, "
+                f"{source.locator}: {len(gone)} images of the run's split are gone or unreadable, "
                 f"the first is {gone[0]}; put them back or train again."
             )
         return Split(*(np.array([index[i] for i in ids[p]], int) for p in parts))
@@ -134,7 +135,7 @@ def create_run(
     Args:
         path: the folder, made if absent.
         model: the model that will be trained.
-        source: the images; their labels and name are kept.
+        source: the images; their labels and locator are kept.
         split: what trains and what is held out.
         recipe: all settings, JSON values.
         origin: where the weights come from, in words or a file's name.
@@ -144,7 +145,7 @@ def create_run(
         UsageError: see `check_out`; or the disk is full.
     """
     path = Path(path)
-    check_out(path, source.name, overwrite)
+    check_out(path, source.locator, overwrite)
     with _files.replacing_folder(path) as folder:
         _files.write_json(
             folder / "spec.json",
@@ -159,7 +160,7 @@ def create_run(
             },
         )
         _files.write_text(folder / "labels.txt", "".join(f"{x}\n" for x in source.labels))
-        content = {"format": FORMAT, "data": source.name, **recipe}
+        content = {"format": FORMAT, "data": source.locator, **recipe}
         _files.write_json(folder / "recipe.json", content)
         ids = np.array(source.ids)
         _files.write_json(
@@ -183,20 +184,21 @@ def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool 
     """
     path = Path(path)
     above = [path.resolve(), *path.resolve().parents]
-    if str(data) != "digits" and Path(data).resolve() in above:
-        raise UsageError(f"{path} lies inside the data, {data}; choose another --out.")
+    folder = source_folder(data)
+    if folder is not None and folder.resolve() in above:
+        raise UsageError(f"{path} lies inside the data, {data}; choose another folder.")
     existing = next(folder for folder in above if folder.exists())
     if not existing.is_dir():
-        raise UsageError(f"{existing} is a file; choose another --out.")
+        raise UsageError(f"{existing} is a file; choose another folder.")
     # The run is written beside `path` and renamed.
     writable = existing.parent if existing == path.resolve() else existing
     if not os.access(writable, os.W_OK | os.X_OK):
-        raise UsageError(f"{writable} cannot be written to; choose another --out.")
+        raise UsageError(f"{writable} cannot be written to; choose another folder.")
     if path.is_dir() and any(path.iterdir()):
         if not (path / "spec.json").is_file():
-            raise UsageError(f"{path} is not empty and holds no run; choose another --out.")
+            raise UsageError(f"{path} is not empty and holds no run; choose another folder.")
         if not overwrite:
-            raise UsageError(f"{path} holds a run already; choose another --out or --overwrite it.")
+            raise UsageError(f"{path} holds a run already; choose another folder or set overwrite.")
 
 
 def load_run(path: str | os.PathLike) -> ImageModel:
@@ -216,19 +218,17 @@ def open_run(path: str | os.PathLike) -> Run:
     """Opens a run folder; the model itself is read later.
 
     Raises:
-        UsageError: the folder or one of its files is missing, or is of a newer format.
+        UsageError: the folder or one of its files is missing or has a newer format.
     """
     path = Path(path)
     if path.is_file():
         raise UsageError(f"{path} is a file; pass the run's folder, such as {path.parent}.")
     if not path.is_dir():
-        raise UsageError(f"{path}: expected a run folder; there is none. train/fit.py makes one.")
+        raise UsageError(f"{path}: expected a run folder; there is no such folder.")
     files = ("spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json")
     missing = [name for name in files if not (path / name).is_file()]
     if (path / "model.tflite").is_file():
-        raise UsageError(
-            f"{path}: expected a run folder. Received: a bundle; see train/predict.py."
-        )
+        raise UsageError(f"{path}: expected a run folder. Received: an exported bundle.")
     if missing:
         raise UsageError(f"{path} is not a whole run folder: {', '.join(missing)} missing.")
     fields = ("model", "spec", "num_classes", "image_size", "preprocessing")
@@ -251,10 +251,7 @@ def newest_run(folder: str | os.PathLike = "runs") -> Path:
     """
     runs = list_runs(folder)
     if not runs:
-        raise UsageError(
-            f"no run under {Path(folder).resolve()}; make one with: "
-            "python train/fit.py --data digits --out runs/digits"
-        )
+        raise UsageError(f"no run under {Path(folder).resolve()}; train a model first.")
     return runs[-1]
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Set
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from keras_vit._checks import choice, integer, number, positive_integer, share
+from keras_vit._checks import choice, fraction, integer, number, positive_integer
 from keras_vit._errors import UsageError, did_you_mean, nearest, squeeze
 
 Pooling = Literal["token", "gap", "map", "none"]
@@ -133,8 +133,8 @@ class ViTSpec:
         num_heads: attention heads in each block; divides `hidden_dim`.
         mlp_dim: width of the MLP's hidden layer.
         pooling: what the head reads. "token": the class token. "gap": the mean of all tokens
-            (there is no class token). "map": multihead attention pooling (none either; Zhai et
-            al. 2022, big_vision). "none": every token, the class token included.
+            (there is no class token). "map": multihead attention pooling (no class token either;
+            Zhai et al. 2022, big_vision). "none": every token, the class token included.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
         position_embedding: "learned", one vector a position; "learned2d", one vector a row and
@@ -182,7 +182,7 @@ class ViTSpec:
         ):
             choice(field, getattr(self, field), get_args(choices))
         for field in ("dropout", "attention_dropout", "drop_path"):
-            _set(self, field, share(field, getattr(self, field)))
+            _set(self, field, fraction(field, getattr(self, field)))
         _set(self, "layer_norm_eps", number("layer_norm_eps", self.layer_norm_eps))
         if not self.layer_norm_eps > 0:
             raise UsageError(
@@ -356,6 +356,11 @@ class Preprocessing:
         if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) <= 0:
             raise UsageError(f"scale must be positive. Received: scale={self.scale!r}.")
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return self.height, self.width
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
         fields = dataclasses.asdict(self)
@@ -371,7 +376,7 @@ def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
     """(height, width) from one number or two; arrays of NumPy are taken too.
 
     Raises:
-        UsageError: it is neither, or they are no positive integers.
+        UsageError: it is neither, or they are not positive integers.
     """
     given = image_size.tolist() if hasattr(image_size, "tolist") else image_size
     has_order = isinstance(given, Iterable) and not isinstance(given, (bytes, Set))
@@ -403,7 +408,7 @@ def find_variant(name: str) -> str:
 
 
 def from_fields(cls: type, fields: dict[str, Any]) -> Any:
-    """A frozen dataclass from JSON fields, strictly: no field missing, none unknown."""
+    """A frozen dataclass from JSON fields; a missing or unknown field is an error."""
     known = {f.name: f for f in dataclasses.fields(cls)}
     unknown = sorted(set(fields) - set(known))
     missing = sorted(
@@ -457,70 +462,36 @@ def _or(values: list[int]) -> str:
     return " or ".join(filter(None, [", ".join(map(str, values[:-1])), str(values[-1])]))
 
 
-# name: hidden_dim, depth, num_heads, mlp_dim (table 1 of the paper; Ti and S from DeiT and AugReg).
-# Pico is for tiny images such as the digits: no published weights.
-_SIZES = {
-    "Pico": (64, 4, 4, 128),
-    "Ti": (192, 12, 3, 768),
-    "S": (384, 12, 6, 1536),
-    "B": (768, 12, 12, 3072),
-    "L": (1024, 24, 16, 4096),
-    "H": (1280, 32, 16, 5120),
-}
-_PATCHES = {"Pico": (4,), "Ti": (16,), "S": (16, 32), "B": (8, 16, 32), "L": (16, 32), "H": (14,)}
-_GAP = {"S": (16, 32), "B": (16, 32)}
-# name: the ResNet in front, the size, the patch's side in positions of the stem's output.
-_HYBRIDS = {
-    "R+ViT-Ti_16": (ResNetStem(), "Ti", 8),  # 32 pixels a patch, whatever its name says
-    "R26+ViT-S_32": (ResNetStem((2, 2, 2, 2)), "S", 1),
-    "R26+ViT-B_32": (ResNetStem((2, 2, 2, 2)), "B", 1),
-    "R50+ViT-B_16": (ResNetStem((3, 4, 9)), "B", 1),
-    "R50+ViT-L_32": (ResNetStem((3, 4, 6, 3)), "L", 1),
-}
-# name: units in each block, width (Kolesnikov et al. 2020).
-_BIT = {
-    "R50x1": ((3, 4, 6, 3), 1),
-    "R101x1": ((3, 4, 23, 3), 1),
-    "R50x3": ((3, 4, 6, 3), 3),
-    "R101x3": ((3, 4, 23, 3), 3),
-    "R152x4": ((3, 8, 36, 3), 4),
-}
-# Dropout of the published models; 0 where a variant is absent.
-_DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1, "R50+ViT-L_32": 0.1}
-
-
-def _variant(
-    name: str, size: str, patch: int, pooling: Pooling = "token", stem: ResNetStem | None = None
-) -> ViTSpec:
-    hidden_dim, depth, num_heads, mlp_dim = _SIZES[size]
-    return ViTSpec(
-        patch,
-        hidden_dim,
-        depth,
-        num_heads,
-        mlp_dim,
-        pooling,
-        dropout=_DROPOUT.get(name, 0.0),
-        stem=stem,
-    )
-
-
+# Sizes: table 1 of the paper; Ti and S from DeiT and AugReg; BiT from Kolesnikov et al. 2020. Pico
+# is for tiny images such as the digits and has no published weights. The dropout is that of the
+# published models.
 VARIANTS: dict[str, Spec] = {
-    **{
-        name: _variant(name, size, patch)
-        for size, patches in _PATCHES.items()
-        for patch in patches
-        for name in [f"ViT-{size}_{patch}"]
-    },
-    **{
-        name: _variant(name, size, patch, "gap")
-        for size, patches in _GAP.items()
-        for patch in patches
-        for name in [f"ViT-{size}_{patch}-gap"]
-    },
-    **{
-        name: _variant(name, size, patch, stem=stem)
-        for name, (stem, size, patch) in _HYBRIDS.items()
-    },
-    **{f"BiT-{name}": ResNetSpec(layers, width) for name, (layers, width) in _BIT.items()},
+    # ViTSpec(patch_size, hidden_dim, depth, num_heads, mlp_dim)
+    "ViT-Pico_4": ViTSpec(4, 64, 4, 4, 128),
+    "ViT-Ti_16": ViTSpec(16, 192, 12, 3, 768),
+    "ViT-S_16": ViTSpec(16, 384, 12, 6, 1536),
+    "ViT-S_32": ViTSpec(32, 384, 12, 6, 1536),
+    "ViT-B_8": ViTSpec(8, 768, 12, 12, 3072),
+    "ViT-B_16": ViTSpec(16, 768, 12, 12, 3072),
+    "ViT-B_32": ViTSpec(32, 768, 12, 12, 3072),
+    "ViT-L_16": ViTSpec(16, 1024, 24, 16, 4096, dropout=0.1),
+    "ViT-L_32": ViTSpec(32, 1024, 24, 16, 4096),
+    "ViT-H_14": ViTSpec(14, 1280, 32, 16, 5120, dropout=0.1),
+    # Without a class token
+    "ViT-S_16-gap": ViTSpec(16, 384, 12, 6, 1536, "gap"),
+    "ViT-S_32-gap": ViTSpec(32, 384, 12, 6, 1536, "gap"),
+    "ViT-B_16-gap": ViTSpec(16, 768, 12, 12, 3072, "gap"),
+    "ViT-B_32-gap": ViTSpec(32, 768, 12, 12, 3072, "gap"),
+    # Hybrids: patch_size counts positions of the stem's output. R+ViT-Ti_16 has 32 pixels a patch.
+    "R+ViT-Ti_16": ViTSpec(8, 192, 12, 3, 768, stem=ResNetStem()),
+    "R26+ViT-S_32": ViTSpec(1, 384, 12, 6, 1536, stem=ResNetStem((2, 2, 2, 2))),
+    "R26+ViT-B_32": ViTSpec(1, 768, 12, 12, 3072, stem=ResNetStem((2, 2, 2, 2))),
+    "R50+ViT-B_16": ViTSpec(1, 768, 12, 12, 3072, dropout=0.1, stem=ResNetStem((3, 4, 9))),
+    "R50+ViT-L_32": ViTSpec(1, 1024, 24, 16, 4096, dropout=0.1, stem=ResNetStem((3, 4, 6, 3))),
+    # ResNetSpec(units in each block, width)
+    "BiT-R50x1": ResNetSpec((3, 4, 6, 3)),
+    "BiT-R101x1": ResNetSpec((3, 4, 23, 3)),
+    "BiT-R50x3": ResNetSpec((3, 4, 6, 3), 3),
+    "BiT-R101x3": ResNetSpec((3, 4, 23, 3), 3),
+    "BiT-R152x4": ResNetSpec((3, 8, 36, 3), 4),
 }

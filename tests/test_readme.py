@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit._keras import keras
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import augreg, find_weights, parameter_count
-from keras_vit.weights.download import cached_path
+from keras_vit.weights.cache import cached_path
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -11,7 +11,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, runs
-from keras_vit.data import digits
+from keras_vit.data import SOURCES, Source, digits, open_source, split_source
 
 
 @pytest.fixture
@@ -50,6 +50,51 @@ def test_an_unknown_field_in_the_spec_is_refused(run):
         runs.open_run(run).model()
 
 
+@pytest.fixture
+def imaginary(monkeypatch):
+    """A source that is one function and one row."""
+
+    def stripes():
+        return Source(
+            name="stripes",
+            labels=("across", "down"),
+            ids=tuple(map(str, range(8))),
+            targets=np.arange(8) % 2,
+            image=lambda i: np.full((8, 8, 3), i, np.uint8),
+        )
+
+    monkeypatch.setitem(SOURCES, "stripes", stripes)
+
+
+@pytest.mark.usefixtures("imaginary")
+def test_a_source_is_added_by_a_function_and_a_row(tmp_path, small_spec):
+    source = open_source("stripes")
+    model = keras_vit.ViT(small_spec, 2, 16)
+    recipe = {"recipe": {}}
+    runs.create_run(tmp_path / "run", model, source, split_source(source), recipe, "fresh")
+    run = runs.open_run(tmp_path / "run")
+    assert run.recipe["data"] == "stripes"
+    again = run.source()
+    assert (again.name, again.locator, again.ids) == ("stripes", "stripes", source.ids)
+    np.testing.assert_array_equal(run.split(again).held_out, split_source(source).held_out)
+
+
+def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
+    image_folder, tmp_path, small_spec
+):
+    source = open_source(image_folder)
+    model = keras_vit.ViT(small_spec, 2, 16)
+    split = split_source(source)
+    runs.create_run(tmp_path / "run", model, source, split, {"recipe": {}}, "fresh")
+    run = runs.open_run(tmp_path / "run")
+    assert run.recipe["data"] == str(image_folder)
+    assert run.source().name == "pictures"
+    moved = image_folder.rename(image_folder.with_name("moved"))
+    with pytest.raises(UsageError, match=f"{image_folder} held the pictures of .* is gone; pass"):
+        run.source()
+    assert run.source(moved).locator == str(moved)
+
+
 def test_images_that_are_gone_are_named(run):
     split = json.loads((run / "split.json").read_text())
     split["held_out"].append("digits/9999")
@@ -67,17 +112,17 @@ def test_the_newest_run_is_the_last_written(run, tmp_path):
     assert runs.newest_run(tmp_path) == other
 
 
-def test_leftovers_of_killed_processes_are_no_runs(run, tmp_path):
+def test_leftovers_of_killed_processes_are_not_taken_for_runs(run, tmp_path):
     shutil.copytree(run, tmp_path / ".run.abc")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "spec.json").write_text("{}")
     assert runs.newest_run(tmp_path) == run
 
 
-def test_no_run_says_how_to_make_one(tmp_path):
-    with pytest.raises(UsageError, match="no run under .*train/fit.py --data digits"):
+def test_where_there_is_no_run_the_error_says_so(tmp_path):
+    with pytest.raises(UsageError, match="no run under .*; train a model first"):
         runs.newest_run(tmp_path / "runs")
-    with pytest.raises(UsageError, match=r"expected a run folder; there is none. train/fit.py"):
+    with pytest.raises(UsageError, match="expected a run folder; there is no such folder"):
         runs.open_run(tmp_path / "none")
 
 
@@ -92,7 +137,7 @@ def test_a_run_loads_as_its_trained_model_with_labels_and_preprocessing(trained_
     assert named == [str(i) for i in expected.argmax(-1)]
 
 
-def test_a_run_says_in_a_line_what_it_is(run):
+def test_a_run_is_described_in_one_line(run):
     os.utime(run / "weights.npz", (1e9, 1e9))
     assert str(runs.open_run(run)).startswith(
         f"{run}: ViT-Test_8, 16 x 16 pixels, 10 classes, trained on digits, saved 2001-09-"
@@ -101,7 +146,7 @@ def test_a_run_says_in_a_line_what_it_is(run):
 
 def test_a_bundle_is_not_taken_for_a_run(tmp_path):
     (tmp_path / "model.tflite").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"expected a run folder. Received: a bundle"):
+    with pytest.raises(UsageError, match=r"expected a run folder. Received: an exported bundle"):
         runs.open_run(tmp_path)
 
 
@@ -128,5 +173,5 @@ def test_a_place_for_a_run_is_checked_before_anything_is_written(run, tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "locked").mkdir(mode=0o500)
-    with pytest.raises(UsageError, match=r"locked cannot be written to; choose another --out"):
+    with pytest.raises(UsageError, match="locked cannot be written to; choose another folder"):
         runs.check_out(tmp_path / "locked" / "run", "digits")

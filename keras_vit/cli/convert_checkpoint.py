@@ -67,24 +67,21 @@ def run(arguments: Arguments) -> None:
         with open_checkpoint(_weights(arguments.inspect)) as checkpoint:
             print(_lines(_description(checkpoint)))
         return
-    from keras_vit.models.pretrained import from_checkpoint
+    from keras_vit.models.pretrained import Request, from_checkpoint
 
     with open_checkpoint(_weights(arguments.input)) as checkpoint:
         print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
-        model, loaded = from_checkpoint(
-            checkpoint,
-            checkpoint.spec,
+        request = Request(
             arguments.num_classes,
             arguments.image_size,
-            None,
-            None,
-            {
+            overrides={
                 "positions": arguments.positions,
                 "grid": arguments.grid,
                 "allow_nonfinite": arguments.allow_nonfinite,
             },
-            {"name": checkpoint.variant} if checkpoint.variant else {},
+            build={"name": checkpoint.variant} if checkpoint.variant else {},
         )
+        model, loaded = from_checkpoint(checkpoint, checkpoint.spec, request)
         print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
         print(f"loaded   {loaded}", flush=True)
         if loaded.head == "reset":

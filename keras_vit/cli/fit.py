@@ -1,7 +1,7 @@
 """Trains a model on images and writes a run folder.
 
-Without --recipe, the recipe is the one that has the name of the data (digits), finetune where
---weights are given, and scratch otherwise. Each of its settings can also be given on its own.
+Without --recipe, the recipe is the one for the data (digits), finetune if --weights are given, and
+scratch otherwise. Each of its settings can also be given on its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from keras_vit.cli._fields import option
 from keras_vit.cli._printing import class_table, print_skipped, warn
 from keras_vit.cli._program import load
-from keras_vit.training.recipes import MODELS, RECIPES, Recipe
+from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Arguments:
     data: str = "digits"
     """'digits' (scikit-learn's, no download), or a folder with one subfolder for
     each class."""
-    model: str = MODELS["scratch"]
+    model: str = PRESETS["scratch"].model
     """A name of keras_vit.list_models()."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
@@ -46,10 +46,10 @@ class Arguments:
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe, its settings and its model, where they are not given."""
-    data = given.get("data", Arguments.data)
-    by_data = data if data in RECIPES else "finetune" if "weights" in given else "scratch"
-    recipe = given.get("recipe", by_data)
-    return {"recipe": recipe, "settings": RECIPES[recipe], "model": MODELS[recipe]}
+    data, weights = given.get("data", Arguments.data), given.get("weights")
+    recipe = given.get("recipe") or default_recipe(data, weights)
+    preset = PRESETS[recipe]
+    return {"recipe": recipe, "settings": preset.recipe, "model": preset.model}
 
 
 def run(arguments: Arguments) -> None:
@@ -57,7 +57,8 @@ def run(arguments: Arguments) -> None:
     load("tensorflow", "sklearn.metrics")
     from keras_vit import data, evaluation, training
 
-    out = arguments.out or Path("runs") / Path(arguments.data).resolve().name
+    folder = data.source_folder(arguments.data)
+    out = arguments.out or Path("runs") / (folder.resolve().name if folder else arguments.data)
     options = (arguments.weights, arguments.overwrite, arguments.tensorboard)
     training.check_settings(arguments.data, arguments.settings, arguments.model, out, *options)
     print(f"reading {arguments.data}", flush=True)

@@ -1,7 +1,7 @@
-"""Training's random distortions: (image, preprocessing, generator) to an image of the model's size.
+"""Random distortions for training: functions (image, preprocessing, generator) of an image.
 
-Each draws only from the generator it is given, so that an example's distortion depends on the
-seed and the example's place in training, never on threads.
+Each returns an image of the model's size. It uses only the generator that it is given, so that the
+distortion of an example depends on the seed and on its place in training, never on threads.
 """
 
 from __future__ import annotations
@@ -18,44 +18,50 @@ from keras_vit.specs import Preprocessing
 Augmentation = Callable[[Image.Image, Preprocessing, np.random.Generator], Image.Image]
 
 
-def none(image: Image.Image, how: Preprocessing, rng: np.random.Generator) -> Image.Image:
+def none(image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator) -> Image.Image:
     """The evaluation's resize, no distortion."""
-    return resize(image, how)
+    return resize(image, preprocessing)
 
 
-def crop_flip(image: Image.Image, how: Preprocessing, rng: np.random.Generator) -> Image.Image:
+def crop_flip(
+    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
+) -> Image.Image:
     """A random box of 5 to 100% of the area, aspect 3/4 to 4/3, resized; flipped half the time.
 
     Source: the "inception crop" of big_vision and the official `input_pipeline.py`.
     """
-    return _random_crop(image, how, rng, smallest=0.05)
+    return _random_crop(image, preprocessing, rng, smallest=0.05)
 
 
-def mild_crop_flip(image: Image.Image, how: Preprocessing, rng: np.random.Generator) -> Image.Image:
+def mild_crop_flip(
+    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
+) -> Image.Image:
     """As `crop_flip`, but at least 50% of the area: for small data sets and short training."""
-    return _random_crop(image, how, rng, smallest=0.5)
+    return _random_crop(image, preprocessing, rng, smallest=0.5)
 
 
-def shift(image: Image.Image, how: Preprocessing, rng: np.random.Generator) -> Image.Image:
+def shift(
+    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
+) -> Image.Image:
     """A random affine map: shifts by 12%, turns by 10 degrees, zooms by 10%; never a flip.
 
-    For pictures with a right way round, such as digits. The border continues as black.
+    For pictures that must not be mirrored, such as digits. Pixels from outside are black.
     """
     angle = math.radians(rng.uniform(-10, 10))
     zoom = rng.uniform(0.9, 1.1)
     right, down = rng.uniform(-0.12, 0.12, 2)
     width, height = image.size
-    # Output pixel (x, y) reads input (a x + b y + c, d x + e y + f), about both centres.
-    scale_x, scale_y = width / how.width, height / how.height
+    # Output pixel (x, y) reads input (a x + b y + c, d x + e y + f), relative to both centres.
+    scale_x, scale_y = width / preprocessing.width, height / preprocessing.height
     cos, sin = math.cos(angle) / zoom, math.sin(angle) / zoom
     a, b, d, e = cos * scale_x, -sin * scale_y, sin * scale_x, cos * scale_y
-    c = width * (0.5 + right) - a * how.width / 2 - b * how.height / 2
-    f = height * (0.5 + down) - d * how.width / 2 - e * how.height / 2
+    c = width * (0.5 + right) - a * preprocessing.width / 2 - b * preprocessing.height / 2
+    f = height * (0.5 + down) - d * preprocessing.width / 2 - e * preprocessing.height / 2
     return image.transform(
-        (how.width, how.height),
+        (preprocessing.width, preprocessing.height),
         Image.Transform.AFFINE,
         (a, b, c, d, e, f),
-        _RESAMPLING[how.interpolation],
+        _RESAMPLING[preprocessing.interpolation],
     )
 
 
@@ -68,12 +74,12 @@ AUGMENTATIONS: dict[str, Augmentation] = {
 
 
 def _random_crop(
-    image: Image.Image, how: Preprocessing, rng: np.random.Generator, smallest: float
+    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator, smallest: float
 ) -> Image.Image:
     left, top, width, height = _random_box(image.size, rng, smallest)
     image = image.resize(
-        (how.width, how.height),
-        _RESAMPLING[how.interpolation],
+        (preprocessing.width, preprocessing.height),
+        _RESAMPLING[preprocessing.interpolation],
         box=(left, top, left + width, top + height),
     )
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else image

@@ -1,4 +1,4 @@
-"""A picture file to a uint8 RGB array, whatever a camera or a scraper made of it."""
+"""Picture files of many formats and modes to uint8 RGB arrays."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _EMPTY = "empty file"
 def decode_image(path: Path) -> np.ndarray:
     """Decodes a JPEG, PNG, WebP, GIF, BMP or TIFF of any mode to uint8 (height, width, 3).
 
-    The content says which of them it is, not the name. Of several frames or pages the first is
-    taken; EXIF rotation is applied, transparent pixels are laid over white, 16-bit grey is scaled
-    to 8 bits.
+    The format is found from the content, not from the name. Only the first frame or page is read.
+    EXIF rotation is applied, transparent pixels are laid over white, and 16-bit grey is scaled to 8
+    bits.
 
     Raises:
         OSError: the file is absent or cannot be opened.
-        UsageError: it is not a whole picture of these formats, or claims absurdly many pixels.
+        UsageError: it is not a complete picture of these formats, or has far too many pixels.
     """
     with path.open("rb") as file:
         try:
@@ -44,7 +44,7 @@ def decode_image(path: Path) -> np.ndarray:
 def check_image(path: Path) -> str:
     """Why `path` cannot be decoded, or "" if it can: the whole file is read.
 
-    The reasons are few, so that files can be counted by them.
+    There are few different reasons, so that files can be counted by reason.
     """
     fault = check_format(path)
     if fault:
@@ -97,12 +97,12 @@ def to_rgb(image: Image.Image) -> np.ndarray:
 
 
 def printable(path: str | os.PathLike) -> str:
-    """A path, or a line that names one, as text that is UTF-8 even where the name is not."""
+    """A path, or a line that contains one, as valid UTF-8 even where the name is not."""
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 def _open(file: BinaryIO) -> Image.Image:
-    # Pillow itself refuses what claims more than 179 million pixels.
+    # Pillow itself refuses pictures of more than 179 million pixels.
     image = Image.open(file, formats=[name.upper() for name in READ])
     compression = image.info.get("compression")
     if image.format == "TIFF" and compression not in _COMPRESSIONS:

@@ -1,6 +1,6 @@
-"""A folder with one subfolder a class: which files are pictures, and what is wrong with the rest.
+"""Folders with one subfolder a class: which files are pictures, and why the others are not.
 
-Nothing is decoded here; a file's first bytes say what it is.
+Nothing is decoded here; the format is found from the first bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def class_folders(path: Path) -> list[Path]:
     """The subfolders of `path` that are classes, in alphabetical order.
 
     Raises:
-        UsageError: `path` is no folder, or its classes lie one level higher or lower.
+        UsageError: `path` is not a folder, or its classes lie one level higher or lower.
     """
     if not path.is_dir():
         kind = "it is a file" if path.exists() else "there is no such folder"
@@ -71,7 +71,7 @@ def list_pictures(path: Path, folders: list[Path]) -> tuple[list[tuple[int, Path
     """Files that begin as pictures, each with its class's index, and all other files.
 
     Raises:
-        UsageError: all that is wrong with the classes: odd names, no picture in them.
+        UsageError: classes have unusable names or no pictures; one message names all problems.
     """
     files = []
     skipped = [
@@ -94,18 +94,20 @@ def list_pictures(path: Path, folders: list[Path]) -> tuple[list[tuple[int, Path
 def check_classes(
     path: Path, folders: list[Path], filled: set[int], skipped: Iterable[Skipped]
 ) -> None:
-    """Raises one `UsageError` with all that is wrong with the classes.
+    """Raises one `UsageError` that names all problems of the classes.
 
     Args:
         path: the folder.
         folders: its classes.
         filled: indices of the classes that have pictures.
-        skipped: what was left out; it explains why a class is empty.
+        skipped: the files that were left out, which may explain why a class is empty.
     """
     faults = []
     odd = [repr(folder.name) for folder in folders if not _is_text(folder.name)]
     if odd:
-        faults.append(f"control characters or bytes that are no UTF-8 in the name of {listed(odd)}")
+        faults.append(
+            f"control characters or bytes that are not UTF-8 in the name of {listed(odd)}"
+        )
     empty = [folder for target, folder in enumerate(folders) if target not in filled]
     if empty:
         reasons = collections.defaultdict(collections.Counter)
@@ -118,7 +120,7 @@ def check_classes(
 
 
 def summary(skipped: Iterable[Skipped], kept: int) -> list[str]:
-    """Lines that say what was left out, by reason and class; few, however many files there are.
+    """A few lines that say which files were left out, by reason and class.
 
     >>> summary([Skipped("red/a.jpg", "red", "empty file", True)], 9)
     ['red/a.jpg: empty file']
@@ -270,8 +272,8 @@ def _is_text(name: str) -> bool:
 
 
 def _with_reasons(name: str, reasons: collections.Counter) -> str:
-    told = [f"{count} {reason}" for reason, count in reasons.most_common(2)]
-    return printable(name) + (f" ({', '.join(told)})" if told else "")
+    counts = [f"{count} {reason}" for reason, count in reasons.most_common(2)]
+    return printable(name) + (f" ({', '.join(counts)})" if counts else "")
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a file is, told by its first bytes and never by its name."""
+"""The format of a file, from its first bytes and never from its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people have as images (files, Pillow images, arrays, tensors) to uint8 RGB arrays."""
+"""Images of many kinds (files, Pillow images, arrays, tensors) to uint8 RGB arrays."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from keras_vit.data.formats import EXTENSIONS
 
 
 def find_pictures(paths: Iterable[str | os.PathLike]) -> list[Path]:
-    """The files named, and those with a picture's suffix in the folders named, however deep.
+    """The given files, and all files with a picture's suffix in the given folders and below.
 
-    Hidden files and folders inside a folder are passed over.
+    Hidden files and folders inside a folder are ignored.
 
     Raises:
         UsageError: a folder holds no picture.

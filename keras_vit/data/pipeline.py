@@ -1,7 +1,7 @@
 """Batches for `fit` and `predict`.
 
-The order of training is a pure function of the seed and the step, so that a run repeats to the
-last digit whatever the threads do, and can start at any step.
+The order of training is a pure function of the seed and the step. So a repeated run gives the same
+numbers, whatever the threads do, and training can start at any step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def training_batches(
 ) -> Any:
     """A `tf.data.Dataset` of `steps` batches: float32 (b, height, width, 3), int64 (b,).
 
-    Each epoch is a fresh permutation; batches run across the border of epochs, so all are full.
+    Each epoch is a new permutation. A batch may hold the end of one epoch and the start of the
+    next, so all batches are full.
 
     Args:
         source: the images.

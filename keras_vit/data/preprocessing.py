@@ -34,9 +34,9 @@ def preprocess(images: Any, model: Any) -> Any:
             - arrays or tensors of any library: (height, width), grey, or (height, width, channels)
               with 1, 3 or 4 channels; alpha is laid over white.
             Or a batch (n, height, width, channels). Pixels are numbers from 0 to 255 of any type;
-            floats are rounded, as `image_dataset_from_directory` resizes to fractions. Floats of
-            which none is above 1 are taken for a nearly black picture if all are whole numbers,
-            and refused as pixels in [0, 1] if not.
+            floats are rounded, because `image_dataset_from_directory` resizes to fractions.
+            Floats up to 1 are taken for a nearly black picture if all are whole numbers; otherwise
+            they are refused as pixels in [0, 1].
             Or a TensorFlow tensor of strings, one or (n,): the contents of JPEG and PNG files, as
             `tf.io.read_file` reads them.
             Or a tensor of a TensorFlow graph, as in `ds.map(lambda x, y: (preprocess(x, model),
@@ -44,55 +44,58 @@ def preprocess(images: Any, model: Any) -> Any:
         model: a `keras_vit` model, or a `Preprocessing`.
 
     Returns:
-        float32 (n, model height, model width, 3); n = 1 for one image. Of a graph's tensor a
-        tensor with the same bits, for one image without n, so that the data set can be batched.
+        float32 (n, model height, model width, 3); n = 1 for one image. For a graph's tensor, a
+        tensor with the same bits; one image then has no n, so that the data set can be batched.
 
     Raises:
         UsageError: an image is none of these, its pixels are not from 0 to 255 or seem to lie
             in [0, 1], or a file cannot be read. (Where a graph runs, TensorFlow's own error.)
     """
-    how = model if isinstance(model, Preprocessing) else getattr(model, "preprocessing", None)
-    if how is None:
+    preprocessing = getattr(model, "preprocessing", model)
+    if not isinstance(preprocessing, Preprocessing):
         raise UsageError(f"expected a keras_vit model or a Preprocessing. {received_model(model)}")
     if _is_of_tensorflow(images):
         from keras_vit.data.tf_preprocessing import preprocess_files, preprocess_tensor
 
         if not hasattr(images, "numpy"):  # of a graph
-            return preprocess_tensor(images, how)
+            return preprocess_tensor(images, preprocessing)
         if images.dtype.name == "string":
-            return preprocess_files(images, how)
-    found = [preprocess_image(image, how) for image in rgb_images(images)]
-    return np.stack(found) if found else np.zeros((0, how.height, how.width, 3), np.float32)
+            return preprocess_files(images, preprocessing)
+    found = [preprocess_image(image, preprocessing) for image in rgb_images(images)]
+    return np.stack(found) if found else np.zeros((0, *preprocessing.size, 3), np.float32)
 
 
-def preprocess_image(image: np.ndarray, how: Preprocessing) -> np.ndarray:
-    """One uint8 image (height, width, 3) to float32 (how.height, how.width, 3)."""
+def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
+    """One uint8 image (height, width, 3) to float32 (*preprocessing.size, 3)."""
     image = np.asarray(image)
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3:
         raise UsageError(
             "expected a uint8 image (height, width, 3) in [0, 255]. "
             f"Received: {image.dtype} {image.shape}."
         )
-    return normalise(resize(Image.fromarray(image), how), how)
+    return normalise(resize(Image.fromarray(image), preprocessing), preprocessing)
 
 
-def resize(image: Image.Image, how: Preprocessing) -> Image.Image:
-    """Crops and resizes an RGB image to (how.height, how.width), in one resampling.
+def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
+    """Crops and resizes an RGB image to `preprocessing.size`, in one resampling.
 
-    The width comes first, always: Pillow alone, from 13 on, starts with the height of some
-    pictures, and what is rounded in between differs by a level or more.
+    The width is always resized first: Pillow itself, from version 13 on, starts with the height of
+    some pictures, and the pixels rounded in between then differ by a level or more.
     """
-    box = (0, 0, *image.size) if how.crop is None else _central_box(image.size, how)
+    height, width = preprocessing.size
+    box = (0, 0, *image.size)
+    if preprocessing.crop is not None:
+        box = _central_box(image.size, preprocessing)
     left, top, right, bottom = (max(side, 0) for side in box)  # rounding may give -1e-14
-    method = _RESAMPLING[how.interpolation]
-    image = image.resize((how.width, image.height), method, box=(left, 0, right, image.height))
-    return image.resize((how.width, how.height), method, box=(0, top, how.width, bottom))
+    method = _RESAMPLING[preprocessing.interpolation]
+    image = image.resize((width, image.height), method, box=(left, 0, right, image.height))
+    return image.resize((width, height), method, box=(0, top, width, bottom))
 
 
-def normalise(pixels: Any, how: Preprocessing) -> np.ndarray:
+def normalise(pixels: Any, preprocessing: Preprocessing) -> np.ndarray:
     """(x - mean) / scale of uint8 pixels (..., 3), in float32."""
-    mean, scale = (np.asarray(value, np.float32) for value in (how.mean, how.scale))
-    return (np.asarray(pixels, np.float32) - mean) / scale
+    mean = np.asarray(preprocessing.mean, np.float32)
+    return (np.asarray(pixels, np.float32) - mean) / np.asarray(preprocessing.scale, np.float32)
 
 
 def _is_of_tensorflow(images: Any) -> bool:
@@ -101,10 +104,12 @@ def _is_of_tensorflow(images: Any) -> bool:
     return tensor is not None and isinstance(images, tensor)
 
 
-def _central_box(size: tuple[int, int], how: Preprocessing) -> tuple[float, float, float, float]:
+def _central_box(
+    size: tuple[int, int], preprocessing: Preprocessing
+) -> tuple[float, float, float, float]:
     # The largest centred box of the model's aspect, shrunk by the crop fraction.
     width, height = size
-    unit = how.crop * min(width / how.width, height / how.height)
-    box_width, box_height = unit * how.width, unit * how.height
+    unit = preprocessing.crop * min(width / preprocessing.width, height / preprocessing.height)
+    box_width, box_height = unit * preprocessing.width, unit * preprocessing.height
     left, top = (width - box_width) / 2, (height - box_height) / 2
     return left, top, left + box_width, top + box_height

@@ -1,4 +1,9 @@
-"""Where labelled images come from, behind one interface: an index in, a uint8 RGB image out."""
+"""Labelled images behind one interface: an index in, a uint8 RGB image out.
+
+To add a source (a data set of TensorFlow Datasets, a database ...): write a function without
+arguments that returns a `Source`, and give it a row in `SOURCES`. Its name there is what users pass
+as `data`.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +27,14 @@ class Source:
     """Labelled images with random access.
 
     Attributes:
-        name: what it is called: "digits", or a folder's absolute path.
+        name: what it is called in reports: "digits", or a folder's own name.
         labels: the classes' names, in the order of the logits.
         ids: a stable name for each example.
         targets: each example's class, int64 (n,).
         image: the image at an index, uint8 (height, width, 3); called from many threads.
-        skipped: what was left out, each with the reason; `skipped_summary` puts it in few lines.
+        skipped: the files that were left out, each with the reason; see `skipped_summary`.
+        locator: what `open_source` takes to open it again: a name in `SOURCES`, or a folder's
+            absolute path. Default: the name.
     """
 
     name: str
@@ -36,6 +43,10 @@ class Source:
     targets: np.ndarray
     image: Callable[[int], np.ndarray]
     skipped: tuple[Skipped, ...] = ()
+    locator: str = ""
+
+    def __post_init__(self):
+        object.__setattr__(self, "locator", self.locator or self.name)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -48,8 +59,19 @@ class Source:
 
 
 def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
-    """The source that `data` names: "digits", or a folder with one subfolder a class."""
-    return digits() if str(data) == "digits" else image_folder(data, strict)
+    """The source that `data` means: a name in `SOURCES`, or a folder with one subfolder a class.
+
+    Args:
+        data: the name or the folder.
+        strict: of a folder: raise for unreadable pictures instead of skipping them.
+    """
+    folder = source_folder(data)
+    return SOURCES[str(data)]() if folder is None else image_folder(folder, strict)
+
+
+def source_folder(data: str | os.PathLike) -> Path | None:
+    """The folder that `data` means, whether it exists or not; None for a name in `SOURCES`."""
+    return None if str(data) in SOURCES else Path(data)
 
 
 def digits() -> Source:
@@ -76,12 +98,15 @@ def digits() -> Source:
     )
 
 
+SOURCES: dict[str, Callable[[], Source]] = {"digits": digits}
+
+
 def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
     """A folder with one subfolder a class, each with pictures of any size and mode.
 
     Classes are the subfolders in alphabetical order; pictures may lie in subfolders of these.
-    JPEG, PNG, WebP, GIF, BMP and TIFF are read, told by their content. Every picture is decoded
-    once to find the corrupt ones; all files that are left out are in `skipped`.
+    JPEG, PNG, WebP, GIF, BMP and TIFF are read, recognised by their content. Every picture is
+    decoded once to find the corrupt ones; `skipped` has all files that are left out.
 
     Args:
         path: the folder.
@@ -109,15 +134,16 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
         )
     folders.check_classes(path, classes, {target for target, _ in good}, skipped)
     return Source(
-        name=str(path),
+        name=path.name,
         labels=tuple(folder.name for folder in classes),
         ids=tuple(file.relative_to(path).as_posix() for _, file in good),
         targets=np.array([target for target, _ in good], np.int64),
         image=lambda i: decode_image(good[i][1]),
         skipped=tuple(skipped),
+        locator=str(path),
     )
 
 
 def skipped_summary(source: Source) -> list[str]:
-    """What was left out of a source, by reason and class: few lines, however many files."""
+    """The files that a source left out, by reason and class, in a few lines."""
     return folders.summary(source.skipped, len(source))

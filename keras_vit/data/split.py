@@ -25,8 +25,8 @@ class Split:
 def split_source(source: Source, fraction: float = 0.2) -> Split:
     """Holds out `fraction` of each class, at least one image of it and never all.
 
-    The rule reads each example's id (its path in the folder) and nothing else: pictures that are
-    added later leave most of the split as it was.
+    The rule depends only on each example's id (its path in the folder): adding pictures later
+    leaves most of the split unchanged.
 
     Raises:
         UsageError: a class has fewer than two images, or the fraction is not in (0, 1).
@@ -36,8 +36,8 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     few = [f"{label!r} ({count})" for label, count in source.counts.items() if count < 2]
     if few:
         raise UsageError(
-            f"{source.name}: each class needs at least 2 readable images, one to train and one to "
-            f"hold out. Received: fewer in {listed(few)}."
+            f"{source.locator}: each class needs at least 2 readable images, one to train and one "
+            f"to hold out. Received: fewer in {listed(few)}."
         )
     held_out = []
     for target in range(len(source.labels)):

@@ -1,8 +1,8 @@
-"""The twin of `decoding.py` and `preprocessing.py` in TensorFlow operations alone.
+"""`decoding.py` and `preprocessing.py` once more, in TensorFlow operations only.
 
 For `tf.data` pipelines, and for servers that have neither Pillow nor this library. The arithmetic
-is Pillow's own, integers with 22 bits behind the point, so that the pixels are the same to the last
-digit. Of files it reads JPEG and PNG.
+is Pillow's own, integers with 22 fractional bits, so that every pixel is the same. It reads JPEG
+and PNG files.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from keras_vit._errors import UsageError
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
-# Markers of a JPEG, with what its EXIF block begins, and the tag that says how the camera was held.
+# Markers of a JPEG, the start of its EXIF block, and the tag for the camera's orientation.
 _APP1, _START_OF_SCAN, _FILLING = 0xFFE1, 0xFFDA, 0xFFFF
 _EXIF, _LITTLE_ENDIAN, _ORIENTATION = 0x45786966, 0x4949, 0x0112
-_BIT_DEPTH = 24  # where it stands in a PNG
+_BIT_DEPTH = 24  # its position in a PNG
 
 
 @tf.autograph.experimental.do_not_convert
-def preprocess_tensor(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+def preprocess_tensor(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """`keras_vit.preprocess` of a tensor inside a graph, as in `ds.map`: the same bits.
 
     Args:
         images: pixels from 0 to 255 of any numeric type, (n, height, width, channels), or one
             image (height, width, channels) or (height, width), with 1, 3 or 4 channels; only the
             channels must be known. Or whole JPEG and PNG files: strings (n,) or ().
-        how: size and scale.
+        preprocessing: size and scale.
 
     Returns:
-        float32 (n, how.height, how.width, 3), or (how.height, how.width, 3) for one image.
+        float32 (n, *preprocessing.size, 3), or (*preprocessing.size, 3) for one image.
 
     Raises:
         UsageError: the tensor is none of these.
@@ -41,29 +41,29 @@ def preprocess_tensor(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
     rank = images.shape.rank
     if images.dtype == tf.string and rank in (0, 1):
         is_one = rank == 0
-        pixels = read_pictures(images[None] if is_one else images, how)
+        pixels = read_pictures(images[None] if is_one else images, preprocessing)
     else:
         pixels = _rgb(images)
         is_one = pixels.shape.rank == 3
-        pixels = resize(pixels[None] if is_one else pixels, how)
-    mean, scale = (tf.constant(value, tf.float32) for value in (how.mean, how.scale))
+        pixels = resize(pixels[None] if is_one else pixels, preprocessing)
+    centred = tf.cast(pixels, tf.float32) - tf.constant(preprocessing.mean, tf.float32)
     # As in `_quotient`: `/` would become a product.
-    inputs = tf.math.divide_no_nan(tf.cast(pixels, tf.float32) - mean, scale)
+    inputs = tf.math.divide_no_nan(centred, tf.constant(preprocessing.scale, tf.float32))
     return inputs[0] if is_one else inputs
 
 
-def preprocess_files(contents: tf.Tensor, how: Preprocessing) -> np.ndarray:
+def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.ndarray:
     """`preprocess_tensor` of an eager tensor of strings: () or (n,) to (n, height, width, 3).
 
     Raises:
-        UsageError: one is no whole JPEG or PNG, or the tensor has another shape.
+        UsageError: one is not a complete JPEG or PNG, or the tensor has another shape.
     """
     if contents.shape.rank > 1:
         raise UsageError(f"expected strings () or (n,). Received: string {contents.shape}.")
-    inputs = np.zeros((tf.size(contents), how.height, how.width, 3), np.float32)
+    inputs = np.zeros((tf.size(contents), *preprocessing.size, 3), np.float32)
     for i, content in enumerate(tf.reshape(contents, (-1,))):
         try:
-            inputs[i] = preprocess_tensor(content, how)
+            inputs[i] = preprocess_tensor(content, preprocessing)
         except tf.errors.InvalidArgumentError:
             start = content.numpy()[:16]
             raise UsageError(
@@ -73,82 +73,87 @@ def preprocess_files(contents: tf.Tensor, how: Preprocessing) -> np.ndarray:
     return inputs
 
 
-def read_pictures(contents: tf.Tensor, how: Preprocessing) -> tf.Tensor:
-    """Encoded pictures (n,), each of any size and mode, to uint8 (n, how.height, how.width, 3).
+def read_pictures(contents: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """Encoded pictures (n,), each of any size and mode, to uint8 (n, *preprocessing.size, 3).
 
-    Where one is no whole JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
+    If one is not a complete JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
     """
-    shape = tf.TensorSpec((how.height, how.width, 3), tf.uint8)
-    # On the CPU even where the model is on a GPU: the way there and back costs more than the work.
+    shape = tf.TensorSpec((*preprocessing.size, 3), tf.uint8)
+    # On the CPU even where the model is on a GPU: copying would cost more than the work.
     with tf.device("CPU:0"):
-        return tf.map_fn(lambda x: read_picture(x, how), contents, fn_output_signature=shape)
+        return tf.map_fn(
+            lambda x: read_picture(x, preprocessing), contents, fn_output_signature=shape
+        )
 
 
-def read_valid_pictures(contents: tf.Tensor, how: Preprocessing) -> tuple[tf.Tensor, tf.Tensor]:
-    """As `read_pictures`, but broken files become zeros: also says which are whole, bool (n,)."""
+def read_valid_pictures(
+    contents: tf.Tensor, preprocessing: Preprocessing
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """As `read_pictures`, but broken files become zeros; also says which are valid: bool (n,)."""
     with tf.device("CPU:0"):
         count = tf.size(contents, tf.int64)
-        places, pictures = _whole(contents, how).batch(count + 1).get_single_element()
-        places, shape = places[:, None], (count + 1, how.height, how.width, 3)
+        places, pictures = _whole(contents, preprocessing).batch(count + 1).get_single_element()
+        places, shape = places[:, None], (count + 1, *preprocessing.size, 3)
         valid = tf.scatter_nd(places, tf.fill((tf.size(places),), True), (count + 1,))
         return tf.scatter_nd(places, pictures, shape)[:count], valid[:count]
 
 
-def _whole(contents, how: Preprocessing):
-    """A data set of places in `contents` and what is read there, and one more so that it has one.
+def _whole(contents, preprocessing: Preprocessing):
+    """A data set of (index in `contents`, picture), and one more element: it must not be empty.
 
     A graph cannot catch errors, but a data set can leave out the elements that raise them.
     """
     count = tf.size(contents, tf.int64)
-    one_more = (count, tf.zeros((how.height, how.width, 3), tf.uint8))
+    one_more = (count, tf.zeros((*preprocessing.size, 3), tf.uint8))
     options = tf.data.Options()  # a pipeline of a few elements is not worth optimising
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     return (
         tf.data.Dataset.from_tensor_slices(contents)
         .enumerate()
-        .map(lambda i, x: (i, read_picture(x, how)), num_parallel_calls=tf.data.AUTOTUNE)
+        .map(lambda i, x: (i, read_picture(x, preprocessing)), num_parallel_calls=tf.data.AUTOTUNE)
         .ignore_errors()
         .concatenate(tf.data.Dataset.from_tensors(one_more))
         .with_options(options)
     )
 
 
-def read_picture(content: tf.Tensor, how: Preprocessing) -> tf.Tensor:
-    """One encoded JPEG or PNG, a string, to uint8 (how.height, how.width, 3)."""
-    return resize(decode(content)[None], how)[0]
+def read_picture(content: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """One encoded JPEG or PNG, a string, to uint8 (*preprocessing.size, 3)."""
+    return resize(decode(content)[None], preprocessing)[0]
 
 
 def decode(content: tf.Tensor) -> tf.Tensor:
     """One JPEG or PNG, a string, to uint8 RGB (height, width, 3).
 
     As `data.decoding.decode_image`: the camera's EXIF rotation is applied, transparent pixels are
-    laid over white, of 16 bits the upper 8 are taken. Rotation that a PNG asks for is not read.
+    laid over white, and the upper 8 of 16 bits are kept. The rotation of a PNG is ignored.
     """
     return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))
 
 
-def resize(images: tf.Tensor, how: Preprocessing) -> tf.Tensor:
+def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """Crops and resizes uint8 (n, height, width, 3), to the last bit as `preprocessing.resize`.
 
-    The width comes first there, too.
+    The width is resized first, as there.
     """
-    if how.crop is None and images.shape[1:3] == (how.height, how.width):
+    new_height, new_width = preprocessing.size
+    if preprocessing.crop is None and images.shape[1:3] == preprocessing.size:
         return images
     count, height, width = tf.unstack(tf.shape(images)[:3])
-    rows, columns = _box(height, width, how)
-    if how.interpolation == "nearest":
-        images = tf.gather(images, _nearest(*columns, how.width), axis=2)
-        return tf.gather(images, _nearest(*rows, how.height), axis=1)
-    cubic = how.interpolation == "bicubic"
-    # What shrinks is the first axis, so that whole lines are added up.
+    rows, columns = _box(height, width, preprocessing)
+    if preprocessing.interpolation == "nearest":
+        images = tf.gather(images, _nearest(*columns, new_width), axis=2)
+        return tf.gather(images, _nearest(*rows, new_height), axis=1)
+    cubic = preprocessing.interpolation == "bicubic"
+    # The axis that is resampled comes first, so that whole lines are added.
     lines = tf.reshape(tf.transpose(images, (2, 0, 1, 3)), (width, count * height * 3))
-    lines = _resample(lines, *_taps(width, *columns, how.width, cubic))
-    lines = tf.reshape(lines, (how.width, count, height, 3))
-    lines = tf.reshape(tf.transpose(lines, (2, 1, 0, 3)), (height, count * how.width * 3))
-    lines = _resample(lines, *_taps(height, *rows, how.height, cubic))
-    lines = tf.reshape(lines, (how.height, count, how.width, 3))
-    return tf.transpose(lines, (1, 0, 2, 3))  # (n, how.height, how.width, 3)
+    lines = _resample(lines, *_taps(width, *columns, new_width, cubic))
+    lines = tf.reshape(lines, (new_width, count, height, 3))
+    lines = tf.reshape(tf.transpose(lines, (2, 1, 0, 3)), (height, count * new_width * 3))
+    lines = _resample(lines, *_taps(height, *rows, new_height, cubic))
+    lines = tf.reshape(lines, (new_height, count, new_width, 3))
+    return tf.transpose(lines, (1, 0, 2, 3))  # (n, new_height, new_width, 3)
 
 
 def _rgb(images):
@@ -190,7 +195,7 @@ def _levels(images):
 
 
 def _jpeg(content):
-    # The transform that Pillow uses; TensorFlow's default is a rougher one.
+    # The transform that Pillow uses; TensorFlow's default is less exact.
     image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
     orientation = _orientation(content)  # 1: as it is; 5 to 8 are 1 to 4, transposed
     mirrored = (orientation - 1) % 4
@@ -202,9 +207,9 @@ def _jpeg(content):
 def _png(content):
     image = tf.io.decode_png(content, channels=4)
     colours, alpha = image[..., :3], image[..., 3:]
-    with tf.control_dependencies([image]):  # so that it is a PNG that is read from
+    with tf.control_dependencies([image]):  # after it was decoded, so that it is a PNG
         depth = tf.io.decode_raw(tf.strings.substr(content, _BIT_DEPTH, 1), tf.uint8)[0]
-    # What TensorFlow fills in where there is no alpha: 255, but 15 in a picture of 4 bits.
+    # TensorFlow's alpha where the file has none: 255, but 15 in a picture of 4 bits.
     opaque = tf.cast(2 ** tf.minimum(tf.cast(depth, tf.int32), 8) - 1, tf.uint8)
     return _where(tf.reduce_any(alpha != opaque), lambda x: _over_white(x, alpha), colours)
 
@@ -222,7 +227,7 @@ def _orientation(content):
     size = tf.size(data, tf.int64)
 
     def number(at, count, little=False):
-        # Beyond the end the last byte is read again: a torn EXIF says nothing, and breaks nothing.
+        # Beyond the end the last byte is repeated, so that a truncated EXIF block is harmless.
         index = tf.expand_dims(at, -1) + tf.range(count, dtype=tf.int64)
         digits = tf.cast(tf.gather(data, tf.clip_by_value(index, 0, size - 1)), tf.int64)
         digits = tf.where(little, digits[..., ::-1], digits)
@@ -231,15 +236,17 @@ def _orientation(content):
     def is_exif(at):
         return (number(at, 2) == _APP1) & (number(at + 4, 4) == _EXIF)
 
-    def goes_on(at):
+    def is_before_exif(at):
         marker = number(at, 2)
         is_segment = (marker >= 0xFF00) & (marker != _START_OF_SCAN)
         return (at < size) & is_segment & ~is_exif(at)
 
-    def onwards(at):
+    def next_segment(at):
         return at + tf.where(number(at, 2) != _FILLING, 2 + number(at + 2, 2), 1)
 
-    (at,) = tf.while_loop(goes_on, lambda at: (onwards(at),), (tf.constant(2, tf.int64),))
+    (at,) = tf.while_loop(
+        is_before_exif, lambda at: (next_segment(at),), (tf.constant(2, tf.int64),)
+    )
     header = at + 10
     little = number(header, 2) == _LITTLE_ENDIAN
     directory = header + number(header + 4, 4, little)
@@ -250,13 +257,16 @@ def _orientation(content):
     return tf.where((found >= 1) & (found <= 8), found, 1)
 
 
-def _box(height, width, how: Preprocessing):
-    """What is cut out, ((top, bottom), (left, right)), in the float32 that Pillow keeps it in."""
-    if how.crop is None:
+def _box(height, width, preprocessing: Preprocessing):
+    """The box to cut out, ((top, bottom), (left, right)), in float32 as in Pillow."""
+    if preprocessing.crop is None:
         return [(tf.zeros(()), tf.cast(side, tf.float32)) for side in (height, width)]
-    unit = how.crop * tf.minimum(_quotient(width, how.width), _quotient(height, how.height))
+    new_height, new_width = preprocessing.size
+    unit = preprocessing.crop * tf.minimum(
+        _quotient(width, new_width), _quotient(height, new_height)
+    )
     height, width = tf.cast(height, tf.float64), tf.cast(width, tf.float64)
-    lengths = (height, unit * how.height), (width, unit * how.width)
+    lengths = (height, unit * new_height), (width, unit * new_width)
     starts = [((side - length) / 2, length) for side, length in lengths]
     # Rounding may put the edge of a whole side just outside.
     edges = [(tf.maximum(start, 0), start + length) for start, length in starts]
@@ -266,13 +276,13 @@ def _box(height, width, how: Preprocessing):
 def _nearest(start, end, size: int):
     """The index that each of `size` places between start and end takes."""
     step = _quotient(end - start, size)
-    # Added up step by step, as Pillow does: on the edge of a pixel the last digit decides.
+    # Summed step by step, as Pillow does: at the edge of a pixel the last digit decides.
     steps = tf.concat([[tf.cast(start, tf.float64) + step / 2], tf.fill([size - 1], step)], 0)
     return tf.cast(tf.cumsum(steps), tf.int32)
 
 
 def _taps(size, start, end, places: int, cubic: bool):
-    """Which of `size` lines make up each place, and how much of each: both (taps, places) int32."""
+    """Indices and weights of the lines that each place is a sum of, both (taps, places) int32."""
     scale = _quotient(end - start, places)
     widened = tf.maximum(scale, 1)
     support = (2 if cubic else 1) * widened

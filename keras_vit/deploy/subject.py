@@ -117,8 +117,8 @@ class Subject:
     def _from(self, what: str) -> str:
         if self.source is None:
             return "random images"
-        # A folder's own name: bundles travel, and paths tell of this machine.
-        return f"{what} of {Path(self.source.name).name}"
+        # Never the folder's path: bundles travel, and paths tell of this machine.
+        return f"{what} of {self.source.name}"
 
 
 def of_run(

@@ -1,4 +1,4 @@
-"""What a trained model gets right and wrong, in figures and in pictures."""
+"""The evaluation of trained models, in figures and in pictures."""
 
 from keras_vit.evaluation.attention import attention_maps, rollout
 from keras_vit.evaluation.classification import (

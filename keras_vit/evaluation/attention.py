@@ -1,4 +1,4 @@
-"""Attention rollout: which patches the class token drew on (paper, figure 6 and appendix D.8)."""
+"""Attention rollout: which patches the class token attended to (paper, figure 6, appendix D.8)."""
 
 from __future__ import annotations
 

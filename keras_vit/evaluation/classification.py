@@ -14,10 +14,10 @@ _MOST_SHOWN = 8
 
 @dataclasses.dataclass(frozen=True)
 class ClassReport:
-    """How a classifier did on labelled images.
+    """The results of a classifier on labelled images.
 
     Attributes:
-        accuracy: share of images whose highest score is their class.
+        accuracy: fraction of the images whose highest score is their class.
         classes: for each class its label, precision, recall, f1 and support; a class that was
             never predicted has precision 0.
         macro, weighted: means of precision, recall and f1 over classes, plain and by support.
@@ -42,7 +42,7 @@ class ClassReport:
 def classification_report(
     predicted: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
 ) -> ClassReport:
-    """Figures of scikit-learn, for predicted and true classes, both int (n,)."""
+    """scikit-learn's figures for predicted and true classes, both int (n,)."""
     try:
         from sklearn import metrics
     except ImportError:
@@ -78,7 +78,7 @@ def classification_report(
 
 
 def recall_warning(report: ClassReport, class_weights: str = "none") -> str | None:
-    """One line where a class was never recognised, with what to do; None where there is none.
+    """One line with advice if a class was never recognised, else None.
 
     Args:
         report: the figures.
@@ -88,9 +88,7 @@ def recall_warning(report: ClassReport, class_weights: str = "none") -> str | No
     if not missed:
         return None
     shown = ", ".join(missed[:_MOST_SHOWN]) + (" ..." if len(missed) > _MOST_SHOWN else "")
-    remedy = (
-        "train longer" if class_weights == "balanced" else "train with balanced class weights"
-    )
+    remedy = "train longer" if class_weights == "balanced" else "train with balanced class weights"
     return (
         f"{len(missed)} of {len(report.classes)} classes were never recognised among the held-out "
         f"images: {shown}. Add images of them, or {remedy}."

@@ -47,7 +47,7 @@ def document(title: str, sections: list[str]) -> str:
 
 
 def facts(pairs: dict[str, str]) -> str:
-    """Names and values, the first one set off."""
+    """Names and values; the first one is highlighted."""
     rows = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs.items())
     return f"<dl>{rows}</dl>"
 
@@ -78,14 +78,14 @@ def confusion(svg: bytes) -> str:
 
 
 def wrong(count: int, pictures: list[tuple[bytes, str]]) -> str:
-    """The images the model got wrong, each with what it took it for."""
+    """The wrongly classified images, each with its predicted class."""
     if not count:
         return _section("Wrong", "<p>None of the held-out images.</p>")
     figures = "".join(
         f"<figure>{_image(png, 'png', text)}<figcaption>{escape(text)}</figcaption></figure>"
         for png, text in pictures
     )
-    note = f"<p>{count} in all; the {len(pictures)} that the model was surest of, surest first.</p>"
+    note = f"<p>{count} in all; the {len(pictures)} of highest confidence, highest first.</p>"
     return _section("Wrong", f'{note}<div class="grid">{figures}</div>')
 
 
@@ -98,7 +98,7 @@ def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
     )
     note = (
         "<p>Attention rolled out through all blocks, from what the head reads to the patches: "
-        "bright is attended to.</p>"
+        "bright patches are attended to.</p>"
     )
     return _section("Attention", f'{note}<div class="grid pairs">{figures}</div>')
 
@@ -118,11 +118,11 @@ def exports(record: dict[str, Any] | None) -> str:
     rows = [
         [
             row.get("name", row["precision"]),
-            _told("{:.2%}", row["accuracy"]),
-            _told("{:.2%}", row["agreement"]),
-            _told("{:.1e}", row["max_difference"]),
+            _or_dash("{:.2%}", row["accuracy"]),
+            _or_dash("{:.2%}", row["agreement"]),
+            _or_dash("{:.1e}", row["max_difference"]),
             f"{row['bytes'] / 1024:,.0f}",
-            _told("{:.2f}", row["latency_ms"]),
+            _or_dash("{:.2f}", row["latency_ms"]),
         ]
         for row in record["rows"]
     ]
@@ -130,7 +130,7 @@ def exports(record: dict[str, Any] | None) -> str:
     return _section("Exports", note + _table(header, rows))
 
 
-def _told(text: str, value: float | None) -> str:
+def _or_dash(text: str, value: float | None) -> str:
     return "-" if value is None else text.format(value)
 
 

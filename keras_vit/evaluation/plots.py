@@ -35,10 +35,10 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
     """The confusion matrix, rows true and columns predicted, as SVG."""
     plt = _pyplot()
     counts = np.array(matrix)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(max(3.0, 0.42 * len(labels) + 1.5), 14)
     figure, axis = plt.subplots(figsize=(side, side), layout="constrained")
-    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axis.imshow(fractions, cmap="Blues", vmin=0, vmax=1)
     axis.set(xlabel="predicted", ylabel="true")
     if len(labels) <= 40:
         names = [name if len(name) <= 18 else name[:17] + "\u2026" for name in labels]
@@ -48,7 +48,7 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
     if len(labels) <= 25:
         for (row, column), count in np.ndenumerate(counts):
             if count:
-                color = "white" if shares[row, column] > 0.5 else "black"
+                color = "white" if fractions[row, column] > 0.5 else "black"
                 axis.text(column, row, str(count), ha="center", va="center", color=color)
     axis.spines[:].set_visible(False)
     return _svg(figure)
@@ -75,8 +75,8 @@ def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
 def _fit(image: Image.Image, side: int) -> Image.Image:
     ratio = side / max(image.size)
     size = tuple(max(round(length * ratio), 1) for length in image.size)
-    how = Image.Resampling.NEAREST if ratio > 2 else Image.Resampling.BICUBIC
-    return image.resize(size, how)
+    method = Image.Resampling.NEAREST if ratio > 2 else Image.Resampling.BICUBIC
+    return image.resize(size, method)
 
 
 def _png(image: Image.Image) -> bytes:
@@ -89,7 +89,7 @@ def _svg(figure: Any) -> bytes:
     stream = io.BytesIO()
     # No date and a fixed salt, so that the same figures give the same bytes.
     with warnings.catch_warnings():
-        # Where this machine has no font for a name, the browser has.
+        # A browser has fonts for names that this machine has no font for.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(stream, format="svg", metadata={"Date": None})
     _pyplot().close(figure)
@@ -102,7 +102,7 @@ def _pyplot() -> Any:
     except ImportError:
         raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     matplotlib.use("Agg")
-    # Text stays text: the browser has fonts for every script, and a $ is no formula.
+    # Text is stored as text: browsers have fonts for every script, and a $ starts no formula.
     matplotlib.rcParams.update(
         {
             "svg.hashsalt": "keras_vit",

@@ -28,7 +28,7 @@ def evaluate(
     Args:
         run: an opened run folder.
         batch_size: images at a time.
-        data: where the run's images are, if not where they were.
+        data: the present folder of the run's images, if they were moved.
 
     Returns:
         The figures, and the path of the page.
@@ -44,7 +44,7 @@ def evaluate(
         page.classes(report),
         page.confusion(plots.confusion(report.confusion, run.labels)),
         page.wrong(*_wrong(source, held_out, scores, run.labels)),
-        # A BiT attends to nothing.
+        # A BiT has no attention.
         page.attention(_attention(model, source, held_out, targets, run.labels))
         if isinstance(model.spec, ViTSpec)
         else "",
@@ -53,7 +53,7 @@ def evaluate(
     with _files.replacing_folder(run.path / "report") as folder:
         figures = {"format": 1, "images": len(held_out), **dataclasses.asdict(report)}
         _files.write_json(folder / "report.json", figures)
-        html = page.document(f"{run.spec['model']} on {Path(source.name).name}", sections)
+        html = page.document(f"{run.spec['model']} on {source.name}", sections)
         _files.write_text(folder / "index.html", html)
     return report, run.path / "report" / "index.html"
 
@@ -86,16 +86,16 @@ def _facts(run: runs.Run, source: Source, held_out: int, report: ClassReport) ->
 def _wrong(
     source: Source, held_out: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
 ) -> tuple[int, list[tuple[bytes, str]]]:
-    # How many are wrong, and the ones that the model was surest of.
+    # How many are wrong, and the ones with the highest confidence.
     predicted, targets = scores.argmax(-1), source.targets[held_out]
-    sureness = np.exp(scores - scores.max(-1, keepdims=True))
-    sureness = (sureness / sureness.sum(-1, keepdims=True)).max(-1)
+    confidence = np.exp(scores - scores.max(-1, keepdims=True))
+    confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
     wrong = np.flatnonzero(predicted != targets)
-    chosen = wrong[np.argsort(-sureness[wrong], kind="stable")][:_MOST_WRONG]
+    chosen = wrong[np.argsort(-confidence[wrong], kind="stable")][:_MOST_WRONG]
     return len(wrong), [
         (
             plots.picture(source.image(int(held_out[i]))),
-            f"{labels[targets[i]]}, taken for {labels[predicted[i]]} ({sureness[i]:.0%})",
+            f"{labels[targets[i]]}, taken for {labels[predicted[i]]} ({confidence[i]:.0%})",
         )
         for i in chosen
     ]

@@ -1,4 +1,4 @@
-"""Models with weights from a file, a URL or the catalogue: the file says what it can."""
+"""Models with weights from a file, a URL or the catalogue; the file settles what it knows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,26 @@ from keras_vit.weights.download import fetch
 from keras_vit.weights.loading import Loaded, fill
 from keras_vit.weights.matching import Target, match
 
-# What `load_weights` may be told, besides the fields of the spec.
+# Options of `load_weights` that the constructors take too, besides the fields of the spec.
 LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a caller asks of a model with weights. None leaves it to the file.
+
+    Attributes:
+        num_classes, image_size, preprocessing, labels: as in `create_model`.
+        overrides: fields of the spec, and `LOAD_OPTIONS`.
+        build: further arguments of the model's class, which no file knows.
+    """
+
+    num_classes: int | None = None
+    image_size: int | tuple[int, int] | None = None
+    preprocessing: Preprocessing | None = None
+    labels: Sequence[str] | None = None
+    overrides: dict[str, Any] = dataclasses.field(default_factory=dict)
+    build: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def model_from_weights(
@@ -58,42 +76,31 @@ def model_from_weights(
     with open_checkpoint(path) as checkpoint:
         spec, variant = checkpoint.spec, checkpoint.variant
         check_overrides("model_from_weights", overrides, spec, with_weights=True)
-        built = {"head_bias": head_bias, "dtype": dtype}
+        build = {"head_bias": head_bias, "dtype": dtype}
         if name or variant:
-            built["name"] = name or variant
-        told = (num_classes, image_size, preprocessing, labels)
-        return from_checkpoint(checkpoint, spec, *told, overrides, built)[0]
+            build["name"] = name or variant
+        request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
+        return from_checkpoint(checkpoint, spec, request)[0]
 
 
-def pretrained(
-    variant: str,
-    spec: Spec,
-    weights: str | os.PathLike,
-    num_classes: int | None,
-    image_size: int | tuple[int, int] | None,
-    preprocessing: Preprocessing | None,
-    labels: Sequence[str] | None,
-    overrides: dict[str, Any],
-    built: dict[str, Any],
-) -> ViT | BiT:
+def pretrained(variant: str, spec: Spec, weights: str | os.PathLike, request: Request) -> ViT | BiT:
     """`create_model` with weights: a path, a URL, or a name of the catalogue."""
     path, published = _locate(variant, weights)
-    told = (num_classes, image_size, preprocessing, labels)
     with open_checkpoint(path) as checkpoint:
-        return from_checkpoint(checkpoint, spec, *told, overrides, built, published)[0]
+        return from_checkpoint(checkpoint, spec, request, published)[0]
 
 
 def check_overrides(what: str, overrides: dict[str, Any], spec: Spec, with_weights: bool) -> None:
-    """Checks the keywords of a constructor that are no arguments of its own.
+    """Checks the keywords of a constructor that are not arguments of its own.
 
     Args:
         what: the constructor, for the message.
         overrides: the keywords.
-        spec: whose fields they may be.
-        with_weights: whether `LOAD_OPTIONS` are known too.
+        spec: its fields are allowed.
+        with_weights: whether `LOAD_OPTIONS` are allowed too.
 
     Raises:
-        UsageError: one is unknown; the message names the nearest, and all.
+        UsageError: one is unknown; the message names the nearest one and all allowed ones.
     """
     fields = {f.name for f in dataclasses.fields(spec)}
     known = [*ARGUMENTS[1:], "weights", *(LOAD_OPTIONS if with_weights else ()), *sorted(fields)]
@@ -117,83 +124,83 @@ def check_weights(
     """
     path, _ = _locate(name, weights)
     with open_checkpoint(path) as checkpoint:
-        spec = with_overrides(spec, _told(checkpoint, spec, keeps_head=False))
+        spec = with_overrides(spec, _of_file(checkpoint, spec, keeps_head=False))
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
 
 
 def from_checkpoint(
     checkpoint: Checkpoint,
     spec: Spec,
-    num_classes: int | None,
-    image_size: int | tuple[int, int] | None,
-    preprocessing: Preprocessing | None,
-    labels: Sequence[str] | None,
-    overrides: dict[str, Any],
-    built: dict[str, Any],
+    request: Request,
     published: PublishedWeights | None = None,
 ) -> tuple[ViT | BiT, Loaded]:
-    """A model of `spec` filled from an open checkpoint, which settles what is None.
+    """A model of `spec` filled from an open checkpoint, which settles what the request leaves open.
 
     Nothing is built before every name and shape is known to fit.
 
     Args:
         checkpoint: the open file.
-        spec: the architecture; fields of it that the file knows better are taken from there,
-            unless `overrides` has them: the GELU, the epsilon, the representation.
-        num_classes, image_size, preprocessing, labels, overrides: as in `create_model`.
-        built: further arguments of the model's class, which no file knows.
+        spec: the architecture. The GELU, the epsilon and the representation are taken from the
+            file unless the request overrides them.
+        request: what the caller asks for.
         published: the catalogue's entry, which knows the resolution and the preprocessing.
 
     Returns:
         The model, and what was done to fill it.
     """
-    options = {name: overrides[name] for name in LOAD_OPTIONS if name in overrides}
-    overrides = {name: value for name, value in overrides.items() if name not in options}
+    options = {name: value for name, value in request.overrides.items() if name in LOAD_OPTIONS}
+    overrides = {name: value for name, value in request.overrides.items() if name not in options}
     allow_nonfinite = options.pop("allow_nonfinite", False)
-    # A head of as many classes, but of others, would be a trap.
-    labels = None if labels is None else label_names(labels)
-    named_alike = labels is None or checkpoint.labels in (None, labels)
-    keeps_head = num_classes in (None, checkpoint.num_classes) and named_alike
-    spec = with_overrides(spec, _told(checkpoint, spec, keeps_head) | overrides)
+    labels = None if request.labels is None else label_names(request.labels)
+    # A head for as many classes, but other ones, would give wrong names.
+    same_labels = labels is None or checkpoint.labels in (None, labels)
+    keeps_head = request.num_classes in (None, checkpoint.num_classes) and same_labels
+    spec = with_overrides(spec, _of_file(checkpoint, spec, keeps_head) | overrides)
+    num_classes = checkpoint.num_classes if request.num_classes is None else request.num_classes
+    image_size = request.image_size
     if image_size is None:
         image_size = checkpoint.image_size or (published.image_size if published else 224)
-    if preprocessing is None:
-        told = checkpoint.preprocessing or (published.preprocessing if published else None)
-        preprocessing = None if told is None else _resized(told, image_size)
     if labels is None and keeps_head:
         labels = checkpoint.labels
         if labels is None and published and published.num_classes == checkpoint.num_classes == 1000:
             labels = imagenet2012_labels()
-    if num_classes is None:
-        num_classes = checkpoint.num_classes
     target = Target(spec, num_classes, as_size(image_size), labels)
     found = match(target, checkpoint, "keep" if keeps_head else "reset", **options)
     model = (BiT if isinstance(spec, ResNetSpec) else ViT)(
         spec,
         num_classes,
         image_size,
-        preprocessing=preprocessing,
+        preprocessing=_preprocessing(checkpoint, request, published, image_size),
         labels=labels,
-        **built,
+        **request.build,
     )
     return model, fill(model, checkpoint, found, allow_nonfinite)
 
 
-def _told(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
-    theirs = checkpoint.spec
-    if isinstance(spec, ResNetSpec) or isinstance(theirs, ResNetSpec):
+def _preprocessing(
+    checkpoint: Checkpoint,
+    request: Request,
+    published: PublishedWeights | None,
+    image_size: int | tuple[int, int],
+) -> Preprocessing | None:
+    if request.preprocessing is not None:
+        return request.preprocessing
+    known = checkpoint.preprocessing or (published.preprocessing if published else None)
+    height, width = as_size(image_size)
+    return known and dataclasses.replace(known, height=height, width=width)
+
+
+def _of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
+    """The fields of the spec that the file knows better."""
+    stored = checkpoint.spec
+    if isinstance(spec, ResNetSpec) or isinstance(stored, ResNetSpec):
         return {}
     return {
-        "gelu": theirs.gelu,
-        "layer_norm_eps": theirs.layer_norm_eps,
+        "gelu": stored.gelu,
+        "layer_norm_eps": stored.layer_norm_eps,
         # A pre-training representation goes with its head (paper, section 3.1.1).
-        "representation_dim": theirs.representation_dim if keeps_head else None,
+        "representation_dim": stored.representation_dim if keeps_head else None,
     }
-
-
-def _resized(how: Preprocessing, image_size: int | tuple[int, int]) -> Preprocessing:
-    height, width = as_size(image_size)
-    return dataclasses.replace(how, height=height, width=width)
 
 
 def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeights | None]:
@@ -214,7 +221,7 @@ def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeigh
                 "published one of that name for this model (keras_vit.list_weights)."
             ) from None
         raise UsageError(f"{text!r} is no file, and no published weights: {error}") from None
-    return fetch(published.url), published
+    return fetch(published.url, sha256=published.sha256), published
 
 
 def _check_kind(weights: Any) -> None:

@@ -1,4 +1,4 @@
-"""What `model.quantize` of Keras 3 did to a model's layers, as plain values, and doing it again."""
+"""Layers quantised by `model.quantize` of Keras 3: recorded as plain values, quantised again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 
-# The others calibrate on data: fresh weights cannot be brought into their form.
+# Other modes calibrate on data, so fresh layers cannot be quantised in the same way.
 _MODES = ("int8", "int4", "float8")
 
 
@@ -18,7 +18,7 @@ def quantised_layers(layers: dict[str, keras.layers.Layer]) -> dict[str, dict[st
         layers: every layer by its path.
 
     Raises:
-        UsageError: a mode that cannot be saved.
+        UsageError: a layer has a mode that cannot be saved.
     """
     found = {}
     for path, layer in layers.items():
@@ -39,6 +39,6 @@ def quantise_layers(
     layers: dict[str, keras.layers.Layer], quantised: dict[str, dict[str, Any]]
 ) -> None:
     """Quantises fresh layers as `quantised_layers` found them, so that their weights fit."""
-    for path, how in quantised.items():
-        config = keras.saving.deserialize_keras_object(how["config"])
-        layers[path].quantize(how["mode"], **({} if config is None else {"config": config}))
+    for path, entry in quantised.items():
+        config = keras.saving.deserialize_keras_object(entry["config"])
+        layers[path].quantize(entry["mode"], **({} if config is None else {"config": config}))

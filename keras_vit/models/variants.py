@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.models.bit import BiT
-from keras_vit.models.pretrained import check_overrides, pretrained
+from keras_vit.models.pretrained import Request, check_overrides, pretrained
 from keras_vit.models.vit import ViT, with_overrides
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, Spec, ViTSpec, find_variant
 
@@ -55,17 +55,17 @@ def create_model(
     variant = find_variant(variant)
     spec = VARIANTS[variant]
     check_overrides(variant, overrides, spec, weights is not None)
-    built = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
+    build = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
     if weights is not None:
-        told = (num_classes, image_size, preprocessing, labels)
-        return pretrained(variant, spec, weights, *told, overrides, built)
+        request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
+        return pretrained(variant, spec, weights, request)
     return model_class(spec)(
         with_overrides(spec, overrides),
         1000 if num_classes is None else num_classes,
         _DEFAULT_SIZES.get(variant, 224) if image_size is None else image_size,
         preprocessing=preprocessing,
         labels=labels,
-        **built,
+        **build,
     )
 
 

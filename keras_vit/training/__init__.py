@@ -7,6 +7,6 @@ __getattr__, __all__ = lazy_names(
     {
         "classes": ["balanced_weights", "imbalance_warning"],
         "fit": ["check_settings", "train"],
-        "recipes": ["RECIPES", "Recipe"],
+        "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
     },
 )

@@ -1,4 +1,4 @@
-"""What happens beside the loop: the log of metrics, the weights on disk, the last step."""
+"""Callbacks of the loop: the log of metrics, the weights on disk, the last step."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class RunWriter(keras.callbacks.Callback):
         """Appends the epoch's metrics, then replaces the weights.
 
         Raises:
-            RefusedError: the loss is no longer a number; the weights of the epoch before stay.
+            RefusedError: the loss is not finite; the weights of the epoch before stay.
         """
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             raise RefusedError(
-                f"training diverged in epoch {epoch + 1}: the loss is {logs['loss']}; lower "
-                "--learning-rate. The run keeps the weights of the epoch before."
+                f"training diverged in epoch {epoch + 1}: the loss is {logs['loss']}; lower the "
+                "learning rate. The run keeps the weights of the epoch before."
             )
         record = {"epoch": epoch + 1, "step": int(self.model.optimizer.iterations)}
         record["seconds"] = round(time.monotonic() - self.started, 3)

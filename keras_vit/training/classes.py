@@ -13,7 +13,7 @@ _STRONG = 10
 
 
 def balanced_weights(targets: np.ndarray, num_classes: int) -> dict[int, float]:
-    """The weight of each class's loss with which all classes count alike: n / (classes * count).
+    """Weights of the classes' losses that make all classes count equally: n / (classes * count).
 
     The mean over the images is 1. The rule is scikit-learn's `class_weight="balanced"`.
 
@@ -33,5 +33,5 @@ def imbalance_warning(labels: Sequence[str], counts: Sequence[int]) -> str | Non
     return (
         f"the classes are strongly imbalanced: {labels[most]} has {counts[most]:,} images, "
         f"{labels[least]} {counts[least]:,}. A model may learn to ignore the rare classes; add "
-        "images of them, or train with --class-weights balanced."
+        "images of them, or train with balanced class weights."
     )

@@ -45,10 +45,10 @@ def train(
     tensorboard: bool = False,
     verbose: int = 0,
 ) -> runs.Run:
-    """Trains a model and leaves a run folder, which is loadable at every moment.
+    """Trains a model and writes a run folder, which can be loaded at any moment.
 
-    The weights kept are the last ones: picking the best epoch by its held-out accuracy would
-    make that accuracy too good to be true.
+    The weights of the last epoch are kept: choosing the best epoch by its held-out accuracy would
+    make that accuracy too optimistic.
 
     Args:
         source: the images.
@@ -68,7 +68,7 @@ def train(
         UsageError: settings that do not go together, or a folder that holds something.
         KeyboardInterrupt: after the weights so far have been saved.
     """
-    check_settings(source.name, recipe, model_name, out, weights, overwrite, tensorboard)
+    check_settings(source.locator, recipe, model_name, out, weights, overwrite, tensorboard)
     extra = [keras.callbacks.TensorBoard(str(Path(out) / "tensorboard"))] if tensorboard else []
     split = split_source(source, recipe.held_out)
     keras.utils.set_random_seed(recipe.seed)
@@ -100,7 +100,7 @@ def check_settings(
     Published weights are downloaded.
 
     Args:
-        data: "digits", or the folder of the images.
+        data: what `open_source` takes.
         recipe, model_name, out, weights, overwrite, tensorboard: as `train` takes them.
 
     Raises:
@@ -118,19 +118,21 @@ def check_settings(
     spec = with_overrides(VARIANTS[name], _overrides(recipe))
     if isinstance(spec, ViTSpec):
         spec.grid(recipe.image_size)
-    # How many images there are is not known yet: what is no step of very many is refused now.
+    # The number of images is not known yet; a duration of less than a step of very many is refused.
     counts = {"batch_size": recipe.batch_size, "num_examples": recipe.batch_size * 10**9}
     _total_steps(recipe, counts)
     to_steps(recipe.warmup, total_steps=1, **counts)
     runs.check_out(out, data, overwrite)
     if tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise MissingPackageError("--tensorboard needs TensorBoard: pip install 'keras_vit[train]'")
+        raise MissingPackageError(
+            "tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'"
+        )
     if weights is not None:
         check_weights(spec, name, recipe.image_size, weights)
 
 
 def versions() -> dict[str, str]:
-    """Of everything that shapes the result."""
+    """The versions of everything that affects the result."""
     found = {
         "python": platform.python_version(),
         "keras_flavour": "tf_keras" if LEGACY else "keras",
@@ -200,9 +202,11 @@ def _fit(
     import tensorflow as tf
 
     total, epoch = steps
-    how, size = model.preprocessing, recipe.batch_size
-    training = training_batches(source, split.train, how, size, total, recipe.augment, recipe.seed)
-    held_out = evaluation_batches(source, split.held_out, how, size)
+    size = recipe.batch_size
+    training = training_batches(
+        source, split.train, model.preprocessing, size, total, recipe.augment, recipe.seed
+    )
+    held_out = evaluation_batches(source, split.held_out, model.preprocessing, size)
     weights = None
     if recipe.class_weights == "balanced":
         weights = balanced_weights(source.targets[split.train], len(source.labels))

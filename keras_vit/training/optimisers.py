@@ -21,7 +21,7 @@ def optimizer(recipe: Recipe, model: Any, total_steps: int, warmup_steps: int) -
     if recipe.optimizer == "sgd":
         if recipe.weight_decay:
             raise UsageError(
-                "weight_decay is AdamW's; with sgd pass --weight-decay 0. "
+                "weight_decay is for adamw; with optimizer='sgd' set it to 0. "
                 f"Received: weight_decay={recipe.weight_decay}."
             )
         return keras.optimizers.SGD(momentum=recipe.momentum, **common)

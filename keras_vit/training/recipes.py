@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Literal
 
-from keras_vit._checks import not_negative, positive_integer, share
+from keras_vit._checks import fraction, not_negative, positive_integer
 from keras_vit._errors import UsageError
 
 
@@ -32,7 +33,7 @@ class Recipe:
     clip_norm: float = 1.0
     """Gradients are scaled to at most this global norm; 0 for no clipping."""
     label_smoothing: float = 0.0
-    """Share of each target spread over all classes."""
+    """Fraction of each target spread over all classes."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: errors on rare classes count for more, so that all classes count alike."""
     augment: Literal["none", "shift", "mild_crop_flip", "crop_flip"] = "crop_flip"
@@ -42,7 +43,7 @@ class Recipe:
     drop_path: float = 0.0
     """Stochastic depth: the last block's rate, rising linearly from the first."""
     held_out: float = 0.2
-    """Share of each class that is held out for evaluation."""
+    """Fraction of each class that is held out for evaluation."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras' dtype policy."""
     jit: bool = True
@@ -58,38 +59,73 @@ class Recipe:
         for field in ("learning_rate", "weight_decay", "clip_norm", "seed"):
             not_negative(field, getattr(self, field))
         for field in ("label_smoothing", "drop_path", "held_out", "momentum"):
-            share(field, getattr(self, field))
+            fraction(field, getattr(self, field))
         if self.dropout is not None:
-            share("dropout", self.dropout)
+            fraction("dropout", self.dropout)
         if self.seed >= 2**32:
             raise UsageError(f"seed must be below 2**32. Received: seed={self.seed}.")
 
 
-# Found by measuring: `make demo` prints what it reaches.
-DIGITS = Recipe(
-    image_size=32,
-    duration="40 epochs",
-    batch_size=128,
-    learning_rate=3e-3,
-    augment="shift",
-)
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A recipe with a name: a row of `PRESETS`."""
 
-# For a folder of a few thousand photographs and no pretrained weights: long, with much
-# distortion. Fine-tuning reaches far more wherever there are weights.
-SCRATCH = Recipe(augment="crop_flip", duration="100 epochs", learning_rate=1e-3, drop_path=0.1)
+    recipe: Recipe
+    """The settings."""
+    model: str = "ViT_Ti16"
+    """What to train where no model is chosen."""
+    data: str | None = None
+    """The source that it is meant for; None for all."""
+    weights: bool = False
+    """Whether it is meant for training that starts from weights."""
 
-# Table 4 of the paper, for data sets of the size of Pets and Flowers: 500 steps of batch 512 at
-# 384 pixels, SGD without decay. Learning rates to try: .001, .003, .01, .03.
-FINETUNE = Recipe(
-    image_size=384,
-    duration="500 steps",
-    batch_size=512,
-    optimizer="sgd",
-    learning_rate=0.01,
-    warmup="100 steps",
-    weight_decay=0.0,
-)
 
-RECIPES: dict[str, Recipe] = {"digits": DIGITS, "scratch": SCRATCH, "finetune": FINETUNE}
-# The model that a command trains where none is given.
-MODELS: dict[str, str] = dict.fromkeys(RECIPES, "ViT_Ti16") | {"digits": "ViT_Pico4"}
+# A row here is all that a new recipe needs. `default_recipe` takes the first row that fits.
+PRESETS: dict[str, Preset] = {
+    # Found by measuring: `make demo` prints what it reaches.
+    "digits": Preset(
+        Recipe(
+            image_size=32,
+            duration="40 epochs",
+            batch_size=128,
+            learning_rate=3e-3,
+            augment="shift",
+        ),
+        model="ViT_Pico4",
+        data="digits",
+    ),
+    # Table 4 of the paper, for data sets of the size of Pets and Flowers: 500 steps of batch 512
+    # at 384 pixels, SGD without decay. Learning rates to try: .001, .003, .01, .03.
+    "finetune": Preset(
+        Recipe(
+            image_size=384,
+            duration="500 steps",
+            batch_size=512,
+            optimizer="sgd",
+            learning_rate=0.01,
+            warmup="100 steps",
+            weight_decay=0.0,
+        ),
+        weights=True,
+    ),
+    # For a folder of a few thousand photographs and no pretrained weights: long, with much
+    # distortion. Fine-tuning reaches far more wherever there are weights.
+    "scratch": Preset(
+        Recipe(augment="crop_flip", duration="100 epochs", learning_rate=1e-3, drop_path=0.1)
+    ),
+}
+RECIPES: dict[str, Recipe] = {name: preset.recipe for name, preset in PRESETS.items()}
+
+
+def default_recipe(data: str | os.PathLike, weights: str | os.PathLike | None = None) -> str:
+    """The name of the recipe for these images and weights where none is chosen.
+
+    Args:
+        data: what `open_source` takes.
+        weights: what training starts from; None for fresh weights.
+    """
+    return next(
+        name
+        for name, preset in PRESETS.items()
+        if preset.data in (None, str(data)) and (weights is not None or not preset.weights)
+    )

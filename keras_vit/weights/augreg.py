@@ -68,10 +68,10 @@ class IndexRow:
 
 
 def read_index(path: str | os.PathLike) -> list[IndexRow]:
-    """The rows of AugReg's index.csv; columns that it does not know are passed over.
+    """The rows of AugReg's index.csv; unknown columns are ignored.
 
     Raises:
-        UsageError: the file is absent or no CSV, a column is missing, or a cell is no number.
+        UsageError: the file is absent or not CSV, a column is missing, or a cell is not a number.
     """
     path = Path(path)
     try:
@@ -80,11 +80,11 @@ def read_index(path: str | os.PathLike) -> list[IndexRow]:
             header = [cell.strip() for cell in next(lines, [])]
             missing = [name for name in _COLUMNS if name not in header]
             if missing:
-                raise UsageError(f"{path} is no AugReg index: it lacks {', '.join(missing)}.")
+                raise UsageError(f"{path} is not an AugReg index: it lacks {', '.join(missing)}.")
             places = [(header.index(name), name, read) for name, read in _COLUMNS.items()]
             return [_row(path, lines.line_num, cells, places) for cells in lines if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        problem = error.strerror if isinstance(error, OSError) else "it is no CSV file"
+        problem = error.strerror if isinstance(error, OSError) else "it is not a CSV file"
         raise UsageError(f"{path} cannot be read: {problem}.") from None
 
 
@@ -127,7 +127,7 @@ def best(
     row = max(fits, key=lambda r: r.adapt_final_val)
     entry = augreg_weights(row.adapt_filename)
     if entry is None or entry.model != model:
-        raise UsageError(f"the index names a file that is none of {model}: {row.adapt_filename!r}.")
+        raise UsageError(f"the index names a file that is not for {model}: {row.adapt_filename!r}.")
     measured = dataset == "imagenet2012" and row.adapt_final_test is not None
     return dataclasses.replace(entry, top1=100 * row.adapt_final_test if measured else None)
 
@@ -152,8 +152,29 @@ def _integer(cell: str) -> int | None:
     return None if value is None else int(value)
 
 
-_READERS = {"str": _text, "int | None": _integer, "float | None": _number}
-_COLUMNS = {field.name: _READERS[field.type] for field in dataclasses.fields(IndexRow)}
+_COLUMNS = {
+    "name": _text,
+    "ds": _text,
+    "epochs": _integer,
+    "lr": _number,
+    "aug": _text,
+    "wd": _number,
+    "do": _number,
+    "sd": _number,
+    "best_val": _number,
+    "final_val": _number,
+    "final_test": _number,
+    "adapt_ds": _text,
+    "adapt_lr": _number,
+    "adapt_steps": _integer,
+    "adapt_resolution": _integer,
+    "adapt_final_val": _number,
+    "adapt_final_test": _number,
+    "params": _integer,
+    "infer_samples_per_sec": _number,
+    "filename": _text,
+    "adapt_filename": _text,
+}
 # "R50_L_32" in file names is "R50+L/32" in the index and "R50+ViT-L_32" in the table of variants.
 _NAMES = {model.replace("ViT-", "").replace("_", "/"): model for model in AUGREG_MODELS.values()}
 

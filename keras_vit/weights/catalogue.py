@@ -19,7 +19,6 @@ from keras_vit.specs import VARIANTS, Preprocessing, find_variant
 
 _VIT = "https://storage.googleapis.com/vit_models/"
 _BIT = "https://storage.googleapis.com/bit_models/"
-_IMAGENET, _IMAGENET21K = 1000, 21843
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,12 +31,12 @@ class PublishedWeights:
         url: where it is.
         image_size: side of the images that its position table is for, in pixels.
         num_classes: classes of its head.
-        top1: ImageNet-1k top-1 accuracy in percent as published; None where it is not, or where
-            the head is of another data set.
+        top1: ImageNet-1k top-1 accuracy in percent as published; None where none is published or
+            the head is for another data set.
         default: whether `weights="DIRECTORY"` means this file for this variant.
         licence: SPDX name.
-        pooling: "token", or "gap" (no class token).
         crop, interpolation, mean, scale: as in `Preprocessing`.
+        sha256: of the file, in hexadecimal, checked after its download; None if unknown.
     """
 
     name: str
@@ -48,16 +47,21 @@ class PublishedWeights:
     top1: float | None = None
     default: bool = False
     licence: str = "Apache-2.0"
-    pooling: Literal["token", "gap"] = "token"
     crop: float | None = None
     interpolation: Literal["nearest", "bilinear", "bicubic"] = "bilinear"
     mean: float = 127.5
     scale: float = 127.5
+    sha256: str | None = None
 
     @property
     def directory(self) -> str:
         """The published directory, which is also the short name in `weights="..."`."""
         return self.name.partition("/")[0]
+
+    @property
+    def pooling(self) -> Literal["token", "gap"]:
+        """ "gap" where the variant has no class token."""
+        return getattr(VARIANTS[self.model], "pooling", "gap")
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -152,7 +156,7 @@ def find_weights(model: str, weights: str) -> PublishedWeights:
 
 
 def augreg_weights(name: str) -> PublishedWeights | None:
-    """The file of a name that follows AugReg's pattern, told from the name alone; else None.
+    """The file that a name of AugReg's pattern describes; None for other names.
 
     Steiner et al. 2021: `MODEL-DATA-EPOCHSep-lr_X-aug_X-wd_X-do_X-sd_X` is a pre-trained file,
     with `--DATA-steps_X-lr_X-res_X` after it a fine-tuned one.
@@ -185,10 +189,10 @@ AUGREG_MODELS = {
 }
 # Classes of its data sets; kitti is the distance of the closest vehicle, in four steps (VTAB).
 _AUGREG_CLASSES = {
-    "i1k": _IMAGENET,
-    "i21k": _IMAGENET21K,
-    "i21k_30": _IMAGENET21K,
-    "imagenet2012": _IMAGENET,
+    "i1k": 1000,
+    "i21k": 21843,
+    "i21k_30": 21843,
+    "imagenet2012": 1000,
     "cifar100": 100,
     "oxford_iiit_pet": 37,
     "resisc45": 45,
@@ -221,81 +225,83 @@ _AUGREG_TOP1 = {
     for model, settings, tuning, top1 in _RECOMMENDED
 }
 
-# Where a file is called as its model: directory, resolution, classes, the variant's suffix, files.
-_PLAIN = (
-    (
-        "imagenet21k",
-        (224, _IMAGENET21K, ""),
-        (
-            *("ViT-B_16", "ViT-B_32", "ViT-B_8", "ViT-L_16", "ViT-L_32", "ViT-H_14"),
-            *("R50+ViT-B_16", "R26+ViT-B_32", "R50+ViT-L_32"),
-        ),
-    ),
-    (
-        "imagenet21k+imagenet2012",
-        (384, _IMAGENET, ""),
-        ("ViT-B_16", "ViT-B_32", "ViT-B_8", "ViT-L_16", "ViT-L_32", "R50+ViT-B_16"),
-    ),
-    ("sam", (224, _IMAGENET, ""), ("ViT-B_16", "ViT-B_32", "ViT-L_16", "ViT-L_32", "ViT-S_16")),
-    ("gsam", (224, _IMAGENET, "-gap"), ("ViT-S_16", "ViT-S_32", "ViT-B_16", "ViT-B_32")),
+
+def _file(
+    name: str,
+    model: str,
+    image_size: int,
+    num_classes: int,
+    top1: float | None = None,
+    default: bool = True,
+    sha256: str | None = None,
+) -> PublishedWeights:
+    # BiT's files lie in no directory of their bucket.
+    url = _BIT + name.partition("/")[2] if model.startswith("BiT") else _VIT + name
+    return PublishedWeights(
+        name, model, f"{url}.npz", image_size, num_classes, top1, default, sha256=sha256
+    )
+
+
+# Name, variant, resolution, classes, top-1.
+#
+# Google publishes no list of hashes. A sha256 is given where independent public copies of the file
+# agree on it: R50+ViT-B_16 (461,217,452 bytes) in huggingface.co/ccf92/ViT_Classification_Model
+# and in the copies of TransUNet's users, ViT-B_16 at 384 px (347,502,902 bytes) there and in
+# github.com/KevinG273/ViT.
+_FILES = (
+    _file("imagenet21k/ViT-B_8", "ViT-B_8", 224, 21843),
+    _file("imagenet21k/ViT-B_16", "ViT-B_16", 224, 21843),
+    _file("imagenet21k/ViT-B_32", "ViT-B_32", 224, 21843),
+    _file("imagenet21k/ViT-L_16", "ViT-L_16", 224, 21843),
+    _file("imagenet21k/ViT-L_32", "ViT-L_32", 224, 21843),
+    _file("imagenet21k/ViT-H_14", "ViT-H_14", 224, 21843),
+    _file("imagenet21k/R26+ViT-B_32", "R26+ViT-B_32", 224, 21843),
+    _file("imagenet21k/R50+ViT-B_16", "R50+ViT-B_16", 224, 21843,
+          sha256="ff009bf39bb4f9198b834cfe46aba2bfdaf730e933ab3e3c4b1edf4226eaafbe"),
+    _file("imagenet21k/R50+ViT-L_32", "R50+ViT-L_32", 224, 21843),
+    _file("imagenet21k+imagenet2012/ViT-B_8", "ViT-B_8", 384, 1000),
+    _file("imagenet21k+imagenet2012/ViT-B_16", "ViT-B_16", 384, 1000,
+          sha256="19d3f569702e80c3a19101c8a3bde16b34f0c475ce565e999cb96068a580fdbf"),
+    _file("imagenet21k+imagenet2012/ViT-B_32", "ViT-B_32", 384, 1000),
+    _file("imagenet21k+imagenet2012/ViT-L_16", "ViT-L_16", 384, 1000),
+    _file("imagenet21k+imagenet2012/ViT-L_32", "ViT-L_32", 384, 1000),
+    _file("imagenet21k+imagenet2012/R50+ViT-B_16", "R50+ViT-B_16", 384, 1000),
+    _file("sam/ViT-S_16", "ViT-S_16", 224, 1000),
+    _file("sam/ViT-B_16", "ViT-B_16", 224, 1000),
+    _file("sam/ViT-B_32", "ViT-B_32", 224, 1000),
+    _file("sam/ViT-L_16", "ViT-L_16", 224, 1000),
+    _file("sam/ViT-L_32", "ViT-L_32", 224, 1000),
+    _file("gsam/ViT-S_16", "ViT-S_16-gap", 224, 1000),
+    _file("gsam/ViT-S_32", "ViT-S_32-gap", 224, 1000),
+    _file("gsam/ViT-B_16", "ViT-B_16-gap", 224, 1000),
+    _file("gsam/ViT-B_32", "ViT-B_32-gap", 224, 1000),
+    # Fine-tuned once more, at 224 px: the README's changelog of 2020-10-29.
+    _file("imagenet21k+imagenet2012/ViT-B_16-224", "ViT-B_16", 224, 1000, 81.2, default=False),
+    _file("imagenet21k+imagenet2012/ViT-L_16-224", "ViT-L_16", 224, 1000, 82.7, default=False),
+    _file("bit-s/BiT-S-R50x1", "BiT-R50x1", 224, 1000),
+    _file("bit-s/BiT-S-R50x3", "BiT-R50x3", 224, 1000),
+    _file("bit-s/BiT-S-R101x1", "BiT-R101x1", 224, 1000),
+    _file("bit-s/BiT-S-R101x3", "BiT-R101x3", 224, 1000),
+    _file("bit-s/BiT-S-R152x4", "BiT-R152x4", 224, 1000),
+    _file("bit-m/BiT-M-R50x1", "BiT-R50x1", 224, 21843),
+    _file("bit-m/BiT-M-R50x3", "BiT-R50x3", 224, 21843),
+    _file("bit-m/BiT-M-R101x1", "BiT-R101x1", 224, 21843),
+    _file("bit-m/BiT-M-R101x3", "BiT-R101x3", 224, 21843),
+    _file("bit-m/BiT-M-R152x4", "BiT-R152x4", 224, 21843),
+    # Fine-tuned on images of 480 px (`bit_hyperrule.py`). Accuracies at that size are what
+    # pytorch-image-models measured with these files (docs/models/big-transfer).
+    _file("bit-m+imagenet2012/BiT-M-R50x1-ILSVRC2012", "BiT-R50x1", 480, 1000, 80.19),
+    _file("bit-m+imagenet2012/BiT-M-R50x3-ILSVRC2012", "BiT-R50x3", 480, 1000, 83.75),
+    _file("bit-m+imagenet2012/BiT-M-R101x1-ILSVRC2012", "BiT-R101x1", 480, 1000, 82.21),
+    _file("bit-m+imagenet2012/BiT-M-R101x3-ILSVRC2012", "BiT-R101x3", 480, 1000, 84.38),
+    _file("bit-m+imagenet2012/BiT-M-R152x4-ILSVRC2012", "BiT-R152x4", 480, 1000, 84.95),
+)  # fmt: skip
+# AugReg's recommended files, each followed by the pre-trained file that it was made from.
+_AUGREG = tuple(
+    entry for name in _AUGREG_TOP1 for entry in map(augreg_weights, (name, name.partition("--")[0]))
 )
-# Fine-tuned once more, at 224 px: the README's changelog of 2020-10-29.
-_AT_224 = (("ViT-B_16", 81.2), ("ViT-L_16", 82.7))
-
-# BiT fine-tuned on images of 480 px, as `bit_hyperrule.py` has it; the accuracies at that size are
-# what pytorch-image-models measured with these files (docs/models/big-transfer).
-_BIT_TOP1 = {"R50x1": 80.19, "R50x3": 83.75, "R101x1": 82.21, "R101x3": 84.38, "R152x4": 84.95}
-_BIT_FILES = (
-    # directory, file, resolution, classes
-    ("bit-s", "BiT-S-{}", 224, _IMAGENET),
-    ("bit-m", "BiT-M-{}", 224, _IMAGENET21K),
-    ("bit-m+imagenet2012", "BiT-M-{}-ILSVRC2012", 480, _IMAGENET),
-)
-
-
-def _plain() -> Iterator[PublishedWeights]:
-    for directory, (image_size, classes, suffix), files in _PLAIN:
-        for name in files:
-            yield PublishedWeights(
-                f"{directory}/{name}",
-                name + suffix,
-                f"{_VIT}{directory}/{name}.npz",
-                image_size,
-                classes,
-                default=True,
-                pooling="gap" if suffix else "token",
-            )
-    directory = "imagenet21k+imagenet2012"
-    for model, top1 in _AT_224:
-        name = f"{directory}/{model}-224"
-        yield PublishedWeights(name, model, f"{_VIT}{name}.npz", 224, _IMAGENET, top1)
-
-
-def _augreg() -> Iterator[PublishedWeights]:
-    """The recommended files, and the pre-trained ones that they come from."""
-    for name in _AUGREG_TOP1:
-        yield augreg_weights(name)
-        yield augreg_weights(name.partition("--")[0])
-
-
-def _bit() -> Iterator[PublishedWeights]:
-    for directory, pattern, image_size, classes in _BIT_FILES:
-        for size, top1 in _BIT_TOP1.items():
-            name = pattern.format(size)
-            yield PublishedWeights(
-                f"{directory}/{name}",
-                f"BiT-{size}",
-                f"{_BIT}{name}.npz",
-                image_size,
-                classes,
-                top1 if directory == "bit-m+imagenet2012" else None,
-                default=True,
-                pooling="gap",
-            )
-
-
 PUBLISHED: tuple[PublishedWeights, ...] = tuple(
-    sorted((*_plain(), *_augreg(), *_bit()), key=lambda entry: list(VARIANTS).index(entry.model))
+    sorted((*_FILES, *_AUGREG), key=lambda entry: list(VARIANTS).index(entry.model))
 )
 
 
@@ -306,7 +312,7 @@ def _listed(name: str) -> PublishedWeights | None:
 
 
 def _none_such(model: str, weights: str, own: WeightsTable, other: PublishedWeights | None) -> str:
-    """Why `weights` means nothing for `model`, and what would."""
+    """Why `weights` does not name a file for `model`, and which names do."""
     if other is not None:
         return f"{weights!r} is of {other.model}. Received: model={model!r}."
     if not own:

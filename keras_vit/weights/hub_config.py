@@ -4,10 +4,10 @@ Sources: timm `data/config.py` and `data/transforms_factory.py` (`transforms_ima
 transformers' image processors (`image_processing_vit.py` and its kin).
 
 Both resize the whole image to whole pixels and cut the centre at whole pixels; `Preprocessing`
-resamples once, from a box that is the exact centre. Where the two centres fall together, they
-differ by 0.5 of 255 grey levels on average (mean over photographs of 640 x 427 and smaller); where
-theirs lies half a pixel to one side, because an odd number of pixels was to be cut, by 4.4.
-Stretching the whole image (`crop=None`) is the same to the last digit.
+resamples once, from a box around the exact centre. Where both centres are the same, the results
+differ by 0.5 of 255 grey levels on average (mean over photographs of 640 x 427 and smaller). Where
+an odd number of pixels must be cut, the hubs' centre is half a pixel to one side, and the results
+differ by 4.4. Stretching the whole image (`crop=None`) gives equal results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NoReturn, get_args
 from keras_vit._errors import UsageError
 from keras_vit.specs import Interpolation, Preprocessing
 
-# A file may claim any number; no side, and nothing else here, is larger.
+# A file may contain any number; larger ones are refused.
 _LARGEST = 65_536
 # The codes of PIL.Image.Resampling.
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
@@ -77,7 +77,8 @@ def timm_preprocessing(config: dict[str, Any]) -> Preprocessing:
             std of pixels in [0, 1].
 
     Returns:
-        The same for pixels in [0, 255]; mean and scale are one number where the channels agree.
+        The equivalent for pixels in [0, 255]; mean and scale are one number where all channels
+        are equal.
 
     Raises:
         UsageError: a field is damaged, or asks for what `Preprocessing` cannot do, such as
@@ -109,8 +110,8 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
             as processor or as the feature extractor of old files; ViT's if it does not say.
 
     Returns:
-        The same as one crop, one resize and (x - mean) / scale of pixels in [0, 255]; mean and
-        scale are one number where the channels agree.
+        The equivalent as one crop, one resize and (x - mean) / scale of pixels in [0, 255]; mean
+        and scale are one number where all channels are equal.
 
     Raises:
         UsageError: a field is damaged, or asks for what `Preprocessing` cannot do, such as a
@@ -138,13 +139,13 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
     )
 
 
-def _timm_crop(side: int, share: Any, mode: Any) -> float | None:
-    if not 0.01 <= _number("crop_pct", share) <= 1:
-        raise UsageError(f"crop_pct must lie in [0.01, 1]. Received: crop_pct={share}.")
+def _timm_crop(side: int, fraction: Any, mode: Any) -> float | None:
+    if not 0.01 <= _number("crop_pct", fraction) <= 1:
+        raise UsageError(f"crop_pct must lie in [0.01, 1]. Received: crop_pct={fraction}.")
     if mode == "center":
-        return side / math.floor(side / share)
-    if mode != "squash" or share != 1:
-        _refuse("crop_mode", mode, f"with crop_pct={share}")
+        return side / math.floor(side / fraction)
+    if mode != "squash" or fraction != 1:
+        _refuse("crop_mode", mode, f"with crop_pct={fraction}")
     return None
 
 
@@ -223,6 +224,6 @@ def _refuse(field: str, value: Any, detail: str = "") -> NoReturn:
 
 
 def _shown(value: Any) -> str:
-    # One line, not endless.
+    # One line of about a hundred characters.
     shown = ascii(value)
     return shown if len(shown) <= 100 else f"{shown[:100]}..."

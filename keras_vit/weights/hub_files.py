@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
 
-# timm builds a ViT of any size from any of its names; ResNets in front have names of their own,
-# with the patch's size, which belongs to the name.
+# timm builds a ViT of any size from any of its names. Hybrids need a name with the right ResNet and
+# the right patch size.
 _TIMM_STEMS = {
     (ResNetStem(), 8): "vit_tiny_r_s16_p8_224",
     (ResNetStem((2, 2, 2, 2)), 1): "vit_base_r26_s32_224",
@@ -71,18 +71,18 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
         "label2id": {label: i for i, label in enumerate(labels)},
     }
     files = {"config.json": config}
-    how = model.preprocessing
-    if how.crop is None:
+    preprocessing = model.preprocessing
+    if preprocessing.crop is None:
         files["preprocessor_config.json"] = {
             "image_processor_type": "ViTImageProcessor",
             "do_resize": True,
             "size": {"height": height, "width": width},
-            "resample": _PIL_CODES[how.interpolation],
+            "resample": _PIL_CODES[preprocessing.interpolation],
             "do_rescale": True,
             "rescale_factor": 1 / 255,
             "do_normalize": True,
-            "image_mean": _channels(how.mean),
-            "image_std": _channels(how.scale),
+            "image_mean": _channels(preprocessing.mean),
+            "image_std": _channels(preprocessing.scale),
         }
     return files
 
@@ -95,7 +95,7 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
         "embed_dim": spec.hidden_dim,
         "depth": spec.depth,
         "num_heads": spec.num_heads,
-        # timm truncates hidden * ratio: half a unit more keeps rounding from losing one.
+        # timm truncates hidden * ratio; half a unit more protects against rounding errors.
         "mlp_ratio": (spec.mlp_dim + 0.5) / spec.hidden_dim,
         "class_token": spec.class_token,
         "global_pool": pools[spec.pooling],
@@ -107,17 +107,17 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
     return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
 
 
-def _timm_preprocessing(how: Preprocessing) -> dict[str, Any]:
+def _timm_preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
     return {
-        "input_size": [3, how.height, how.width],
-        "interpolation": how.interpolation,
-        "crop_pct": how.crop or 1.0,
-        "crop_mode": "squash" if how.crop is None else "center",
-        "mean": _channels(how.mean),
-        "std": _channels(how.scale),
+        "input_size": [3, preprocessing.height, preprocessing.width],
+        "interpolation": preprocessing.interpolation,
+        "crop_pct": preprocessing.crop or 1.0,
+        "crop_mode": "squash" if preprocessing.crop is None else "center",
+        "mean": _channels(preprocessing.mean),
+        "std": _channels(preprocessing.scale),
     }
 
 
 def _channels(value: float | tuple[float, ...]) -> list[float]:
-    # Pixel values of [0, 255] to shares of [0, 1], one a channel.
+    # Pixel values of [0, 255] to fractions of [0, 1], one for each channel.
     return (np.broadcast_to(value, 3) / 255).tolist()

@@ -1,6 +1,6 @@
 """Weights of any known layout into a built model: every key of the file, every weight of the model.
 
-What goes where, and what is wrong where it does not, is in `matching.py`.
+`matching.py` finds which key belongs to which weight, and what does not fit.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Loaded:
         dialect: the layout that the file was found to be in.
         weights: how many weights of the model were set.
         dropped: official keys that `head="reset"` left out.
-        ignored: keys of the file that are no weights: an optimiser's state and the like.
-        resampled: in words, "positions 14 x 14 to 24 x 24"; empty if nothing was.
+        ignored: keys of the file that are not weights, such as an optimiser's state.
+        resampled: what was resampled, in words: "positions 14 x 14 to 24 x 24".
         head: "keep", or "reset" if it starts at zero.
     """
 
@@ -63,7 +63,7 @@ def load_weights(
 ) -> Loaded:
     """Reads a file of weights into a built model; strict, all or nothing.
 
-    The layout is found out: the official `.npz` in its spellings (prefixes, Linen names,
+    The layout is detected: the official `.npz` in its spellings (prefixes, Linen names,
     big_vision's scanned layers and position tables, bfloat16), BiT's, and the safetensors files
     of timm and transformers. Position tables of another resolution are resampled.
 
@@ -72,7 +72,7 @@ def load_weights(
         path: the file, or a folder with a model.safetensors.
         head: "keep" reads the head too; "reset" ignores it and starts the model's at zero, to
             fine-tune on other classes; a pre_logits that the model lacks goes with it.
-        positions: how a position table gets another grid: "bilinear" as the official code,
+        positions: how a position table is resampled: "bilinear" as the official code,
             "bicubic" as timm; see `resample_positions`.
         grid: rows and columns of the file's position table, where it is not square and the file
             does not say so itself.
@@ -121,15 +121,15 @@ def fill(model: Any, checkpoint: Checkpoint, found: Match, allow_nonfinite: bool
         layer = model.get_layer("head")
         layer.kernel.assign(np.zeros(tuple(layer.kernel.shape), np.float32))
         layer.bias.assign(np.full(tuple(layer.bias.shape), getattr(model, "head_bias", 0.0)))
-    told = tuple(sorted({change.told for change in found.changes.values()}))
+    resampled = tuple(sorted({change.told for change in found.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
-    return Loaded(dialect, len(found.names), found.dropped, ignored, told, found.head)
+    return Loaded(dialect, len(found.names), found.dropped, ignored, resampled, found.head)
 
 
 def _arrays(
     checkpoint: Checkpoint, places: dict[str, Place], shapes: dict[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    # Each tensor of the file is read once and let go, however many weights it holds.
+    # Each tensor of the file is read once and then freed, however many weights it holds.
     groups = defaultdict(list)
     for key, place in places.items():
         groups[place.key].append(key)
@@ -150,6 +150,6 @@ def _check_finite(checkpoint: Checkpoint, places: dict[str, Place]) -> None:
     if bad:
         raise UsageError(
             f"{checkpoint.path} holds {sum(bad.values()):,} NaN or infinite values in {len(bad)} "
-            f"arrays, the first in {display(next(iter(bad)))}; allow_nonfinite=True takes them "
-            "(--allow-nonfinite in commands)."
+            f"arrays, the first in {display(next(iter(bad)))}; set allow_nonfinite "
+            "to load them anyway."
         )

@@ -32,13 +32,13 @@ def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None 
     folder/model.safetensors, `timm.create_model("local-dir:folder")` and
     `AutoModelForImageClassification.from_pretrained("folder")` open them. What the layout cannot
     say (the spec, a grid that is not square, labels) goes into the file's own metadata, which
-    other programs skip.
+    other programs ignore.
 
-    timm's own models differ in what no file can change: an epsilon below 1e-6 becomes 1e-6, and
-    ResNets normalise with other epsilons (GroupNorm 1e-5 in hybrids, StdConv 1e-8).
+    timm's own models differ in two points that a file cannot change: an epsilon below 1e-6 becomes
+    1e-6, and ResNets normalise with other epsilons (GroupNorm 1e-5 in hybrids, StdConv 1e-8).
 
-    Each file is replaced whole, the JSON files after the weights; those of another model that was
-    there under the same name go.
+    Each file is replaced as a whole, the JSON files after the weights. JSON files of another model
+    under the same name are deleted.
 
     Args:
         model: a built `keras_vit.ViT` or `keras_vit.BiT`.
@@ -71,7 +71,7 @@ def _save_npz(model: Any, names: list[WeightName], path: Path) -> None:
     comment = json.dumps(_metadata(model)).encode()
     if len(comment) > _LONGEST_COMMENT:  # thousands of long labels
         comment = json.dumps(_metadata(model) | {"labels": None}).encode()
-    # What np.savez writes, an array at a time: a model is not held twice.
+    # As np.savez, but one array at a time, so that the model is not in memory twice.
     with _files.replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name in names:
             with archive.open(f"{name.key}.npy", "w", force_zip64=True) as stream:
@@ -90,7 +90,7 @@ def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: s
             raise UsageError(
                 f"{layout}'s layout has no place for {name.key}; save a .npz in the official one."
             )
-        # The classifier stands beside the model that bears the prefix.
+        # The classifier's keys have no prefix.
         key = place.key if name.key.startswith("head/") else prefix + place.key
         stacks.setdefault(key, []).append(place.stored(_array(model, name)))
     arrays = {
@@ -113,7 +113,7 @@ def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: s
 
 
 def _check_replaceable(sidecar: Path) -> None:
-    # Many programs have a config.json: only a hub's is replaced.
+    # Many programs have a config.json; only one written for a hub is replaced.
     if not sidecar.exists():
         return
     try:
@@ -122,7 +122,9 @@ def _check_replaceable(sidecar: Path) -> None:
         content = None
     marks = {"architecture", "architectures", "image_processor_type", "feature_extractor_type"}
     if not isinstance(content, dict) or not marks & content.keys():
-        raise UsageError(f"{sidecar} is no hub's file and would be replaced; save elsewhere.")
+        raise UsageError(
+            f"{sidecar} was not written for a hub and would be replaced; choose another folder."
+        )
 
 
 def _family(model: Any, layout: str) -> tuple[str, str]:

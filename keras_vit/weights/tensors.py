@@ -1,7 +1,7 @@
-"""Files of named arrays, `.npz` and `.safetensors`: read one by one, trusted in nothing.
+"""Files of named arrays, `.npz` and `.safetensors`: read one array at a time, and never trusted.
 
-Opening reads names, types and shapes alone. Nothing is ever unpickled, no name becomes a path, and
-no array is larger than what its file holds.
+Opening reads only names, types and shapes. Nothing is ever unpickled, no name becomes a path, and
+no array is larger than its file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOST_ENTRIES = 100_000
 _MOST_HEADER = 8 << 20
 _MOST_JSON = 4 << 20
 
-# Under this name `save_weights` leaves, as JSON, what keys and shapes cannot say: in a safetensors
+# `save_weights` stores under this name, as JSON, what keys and shapes do not say: in a safetensors
 # file's metadata; in a .npz, which has none, as the archive's comment.
 METADATA = "keras_vit"
 
@@ -56,7 +56,7 @@ class Tensors:
         path: the file.
         kind: "npz" or "safetensors".
         shapes: the shape of every array by its key, in the file's order.
-        metadata: what `save_weights` left in it beside the arrays, or {}.
+        metadata: what `save_weights` stored beside the arrays, or {}.
         config, preprocessor: the content of the config.json and the preprocessor_config.json
             that lie beside a hub's safetensors file, or {}.
     """
@@ -82,7 +82,7 @@ class Tensors:
             raise UsageError(
                 f"{self.path}: {display(key)} must hold floats. Received: {array.dtype}."
             )
-        with np.errstate(over="ignore"):  # what overflows is infinite and refused as such
+        with np.errstate(over="ignore"):  # overflow gives infinity, which is refused later
             return np.asarray(array, np.float32)
 
 
@@ -90,10 +90,10 @@ class Tensors:
 def open_tensors(path: str | os.PathLike) -> Iterator[Tensors]:
     """Opens a `.npz` or `.safetensors` file, or a folder that holds one model.safetensors.
 
-    The kind is told by the content, not by the name.
+    The kind is found from the content, not from the name.
 
     Raises:
-        UsageError: the file is absent, of another kind, truncated, or claims what it cannot hold.
+        UsageError: the file is absent, of another kind, truncated, or contradicts its header.
     """
     path = Path(path)
     if path.is_dir():
@@ -121,7 +121,7 @@ def open_tensors(path: str | os.PathLike) -> Iterator[Tensors]:
 
 
 def display(key: str) -> str:
-    """A key from a file, fit for a terminal: no control characters, not endless."""
+    """A key of a file, safe to print: no control characters, at most 200 of its characters."""
     shown = key if key.isprintable() else ascii(key)[1:-1]
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
@@ -173,7 +173,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]
 
 
 def _npz_shape(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> tuple[int, ...]:
-    # The header alone, so that a wrong file is refused before its arrays take memory.
+    # Only the header, so that a wrong file is refused before its arrays take memory.
     with _damage(path, info.filename.removesuffix(".npy"), _NPZ_ERRORS):
         with archive.open(info) as stream:
             version = np.lib.format.read_magic(stream)
@@ -202,15 +202,15 @@ def _check_not_empty(shapes: dict[str, tuple[int, ...]], path: Path) -> None:
 
 
 def _metadata(text: str | bytes) -> dict[str, Any]:
-    # Another program's comment is none of ours.
+    # Archive comments of other programs are ignored.
     if len(text) > _MOST_JSON:
         return {}
     try:
         metadata = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return {}
-    is_ours = isinstance(metadata, dict) and metadata.get("format") == 1 and "spec" in metadata
-    return metadata if is_ours else {}
+    is_known = isinstance(metadata, dict) and metadata.get("format") == 1 and "spec" in metadata
+    return metadata if is_known else {}
 
 
 @contextlib.contextmanager
@@ -246,7 +246,7 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
 
 
 def _sidecar(path: Path, name: str) -> dict[str, Any]:
-    # Hub files have theirs in a folder of their own; two models in one folder tell theirs apart.
+    # Beside model.safetensors: config.json; beside other.safetensors: other.config.json.
     for file in (path.with_name(f"{path.stem}.{name}"), path.with_name(name)):
         if file.is_file() and file.stat().st_size <= _MOST_JSON:
             try:

@@ -15,7 +15,7 @@ import keras_vit
 from keras_vit.data import digits
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights
-from keras_vit.weights.download import cached_path
+from keras_vit.weights.cache import cached_path
 
 COMMAND = "train/predict.py"
 COUNT = 4
@@ -127,7 +127,7 @@ def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, ex
     assert "gives features and no classes; export it with --output logits" in error
     code, _, error = invoke(COMMAND, "--run", "logits/float32", pictures, cwd=tmp_path)
     assert code == 2
-    assert "expected a run folder. Received: a bundle" in error
+    assert "expected a run folder. Received: an exported bundle" in error
 
 
 def test_published_weights_name_imagenets_classes(invoke, pictures, monkeypatch, tmp_path):

@@ -209,7 +209,8 @@ def test_pictures_may_lie_deeper_in_a_class(image_folder):
 def test_a_folder_of_the_users_called_digits_is_a_folder(image_folder, monkeypatch):
     own = image_folder.rename(image_folder.with_name("digits"))
     monkeypatch.chdir(own.parent)
-    assert open_source("./digits").name == str(own)
+    source = open_source("./digits")
+    assert (source.name, source.locator) == ("digits", str(own))
     assert len(open_source("digits")) == 1797
 
 
@@ -233,7 +234,7 @@ def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
         open_source(image_folder)
     (line,) = str(raised.value).splitlines()
     assert line == (
-        f"{image_folder}: control characters or bytes that are no UTF-8 in the name of "
+        f"{image_folder}: control characters or bytes that are not UTF-8 in the name of "
         "'two\\nlines'; no readable picture in a, b, c and 3 more, fill or remove what is empty."
     )
     for name in "abc":

@@ -17,7 +17,7 @@ from keras_vit import evaluation, runs
 from keras_vit.evaluation import page, plots
 
 
-def test_figures_by_hand():
+def test_figures_are_those_computed_by_hand():
     targets = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 1, 1, 0])
     found = evaluation.classification_report(predicted, targets, ("a", "b", "c"))
@@ -33,7 +33,7 @@ def test_figures_by_hand():
     assert found.confusion == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
 
 
-def test_classes_that_are_never_recognised_are_named_with_a_way_out():
+def test_a_warning_names_the_classes_that_are_never_recognised_and_says_what_to_do():
     targets = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 0, 0, 0])
     report = evaluation.classification_report(predicted, targets, ("a", "b", "c", "unseen"))
@@ -57,7 +57,7 @@ def test_rollout_of_uniform_attention_is_uniform():
     np.testing.assert_allclose(evaluation.rollout(weights, class_token=False), 1)
 
 
-def test_rollout_by_hand():
+def test_rollout_is_that_computed_by_hand():
     # Two layers, one head, a class token and two patches. Layer 1 moves patch 2 into patch 1,
     # layer 2 moves patch 1 into the class token.
     identity = np.eye(3)
@@ -100,7 +100,7 @@ def test_accuracy_is_that_of_training(evaluated, trained_run):
     assert np.trace(report.confusion) == round(report.accuracy * 359)
 
 
-def test_figures_on_disk_are_those_returned(evaluated):
+def test_the_report_on_disk_equals_the_returned_one(evaluated):
     report, path = evaluated
     stored = json.loads((path.parent / "report.json").read_text())
     assert stored == {"format": 1, "images": 359, **dataclasses.asdict(report)}
@@ -150,7 +150,7 @@ def test_page_escapes_what_comes_from_folders():
     assert label in _Page(text).text
 
 
-def test_no_mistakes_are_said_to_be_none():
+def test_a_page_without_mistakes_says_so():
     assert "None of the held-out images" in page.wrong(0, [])
 
 

@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights
-from keras_vit.weights.download import cached_path
+from keras_vit.weights.cache import cached_path
 
 
 @pytest.fixture
@@ -117,6 +117,21 @@ def test_names_of_the_catalogue_come_from_the_cache(tiny, tmp_path, monkeypatch)
         keras_vit.ViT_S16(weights="augreg")
 
 
+def test_the_hash_of_published_weights_is_checked(monkeypatch):
+    asked = []
+
+    def fetch(url, sha256):
+        asked.append((url.rpartition("/")[2], sha256))
+        raise keras_vit.UsageError("no network here")
+
+    monkeypatch.setattr("keras_vit.models.pretrained.fetch", fetch)
+    for model, weights in (("ViT-B_16", "imagenet21k+imagenet2012"), ("ViT-B_16", "imagenet21k")):
+        with pytest.raises(keras_vit.UsageError, match="no network here"):
+            keras_vit.create_model(model, weights=weights)
+    pinned = find_weights("ViT-B_16", "imagenet21k+imagenet2012").sha256
+    assert asked == [("ViT-B_16.npz", pinned), ("ViT-B_16.npz", None)]
+
+
 def test_published_imagenet_weights_bring_their_labels(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     small = dataclasses.replace(
@@ -160,6 +175,6 @@ def test_an_address_is_downloaded_once(tiny, tmp_path, monkeypatch):
         ("imagenet22k", r"'imagenet22k' is no file, and no published weights"),
     ],
 )
-def test_what_is_nowhere_is_named(weights, message):
+def test_weights_that_do_not_exist_are_named(weights, message):
     with pytest.raises(keras_vit.UsageError, match=message):
         keras_vit.ViT_B16(weights=weights)

@@ -11,6 +11,7 @@ import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import keras
 from keras_vit.data import Source, load, open_source, split_source, training_batches
 from keras_vit.specs import VARIANTS
-from keras_vit.training import RECIPES, Recipe, fit, train
+from keras_vit.training import PRESETS, RECIPES, Preset, Recipe, default_recipe, fit, train
 from keras_vit.training.callbacks import StopAfter
 from keras_vit.training.durations import to_steps
 from keras_vit.training.optimisers import optimizer, schedule
@@ -49,12 +50,12 @@ def test_durations_become_steps(duration, steps):
 
 
 @pytest.mark.parametrize("duration", ["", "3", "epochs", "-1 epochs", "inf steps", "3 weeks"])
-def test_durations_that_cannot_be_read(duration):
+def test_durations_that_cannot_be_read_are_refused(duration):
     with pytest.raises(UsageError, match="such as '5 epochs', '5 steps', '5 examples'"):
         to_steps(duration, batch_size=64, num_examples=680)
 
 
-def test_a_percentage_needs_a_whole():
+def test_a_percentage_needs_a_total():
     with pytest.raises(UsageError, match="a duration is a number and a unit"):
         to_steps("5%", batch_size=64, num_examples=680)
 
@@ -103,7 +104,7 @@ def test_the_gradient_is_clipped_by_its_global_norm(small_spec):
 
 
 def test_sgd_refuses_adamws_decay(small_spec):
-    with pytest.raises(UsageError, match="with sgd pass --weight-decay 0"):
+    with pytest.raises(UsageError, match="with optimizer='sgd' set it to 0"):
         optimizer(
             dataclasses.replace(TINY, optimizer="sgd"), keras_vit.ViT(small_spec, 2, 16), 9, 1
         )
@@ -120,9 +121,38 @@ def test_sgd_refuses_adamws_decay(small_spec):
         {"dropout": 1.0},
     ],
 )
-def test_recipes_refuse(change):
+def test_recipes_refuse_values_out_of_range(change):
     with pytest.raises(UsageError, match=next(iter(change))):
         Recipe(**change)
+
+
+@pytest.mark.parametrize(
+    ("data", "weights", "name"),
+    [
+        ("digits", None, "digits"),
+        ("digits", "augreg", "digits"),
+        ("flower_photos", None, "scratch"),
+        ("flower_photos", "augreg", "finetune"),
+        ("./digits", None, "scratch"),
+    ],
+)
+def test_data_and_weights_choose_the_recipe(data, weights, name):
+    assert default_recipe(data, weights) == name
+
+
+def test_a_recipe_is_added_by_a_row(monkeypatch):
+    row = Preset(Recipe(duration="7 steps"), model="ViT_S16", data="stripes")
+    monkeypatch.setattr("keras_vit.training.recipes.PRESETS", {"stripes": row, **PRESETS})
+    assert default_recipe("stripes") == default_recipe("stripes", "augreg") == "stripes"
+    assert default_recipe("digits") == "digits"
+
+
+def test_every_recipe_trains_a_model_of_the_table():
+    assert [keras_vit.specs.find_variant(preset.model) for preset in PRESETS.values()] == [
+        "ViT-Pico_4",
+        "ViT-Ti_16",
+        "ViT-Ti_16",
+    ]
 
 
 def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
@@ -146,10 +176,17 @@ def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
 def test_the_same_seed_gives_the_same_run(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, seed=5, dropout=0.1, drop_path=0.1)
     source = open_source(image_folder)
-    one, two = (train(source, recipe, tiny_model, tmp_path / name) for name in ("one", "two"))
-    first, second = (np.load(run.path / "weights.npz") for run in (one, two))
+    first, second, other = (
+        np.load(train(source, recipe, tiny_model, tmp_path / name).path / "weights.npz")
+        for name, recipe in (
+            ("first", recipe),
+            ("second", recipe),
+            ("other", dataclasses.replace(recipe, seed=6)),
+        )
+    )
     for key in first.files:
         np.testing.assert_array_equal(first[key], second[key])
+    assert (first["embedding/kernel"] != other["embedding/kernel"]).any()
 
 
 def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path, tiny_model):
@@ -201,12 +238,15 @@ def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_
         losses.append(run.metrics()[-1]["val_loss"])
         assert [r["step"] for r in run.metrics()] == [10, 13]  # the last epoch is cut short
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert losses[0] < 0.9 * np.log(2)  # the head begins at zero, where the loss is log(2)
 
 
-def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
+def test_mixed_precision_trains_float32_weights_and_is_undone(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, precision="mixed_bfloat16", duration="2 steps")
     run = train(open_source(image_folder), recipe, tiny_model, tmp_path / "run")
-    assert np.load(run.path / "weights.npz")["cls"].dtype == np.float32
+    kernel = np.load(run.path / "weights.npz")["embedding/kernel"]
+    # Weights that were kept in bfloat16 would all be numbers of bfloat16.
+    assert (kernel != kernel.astype(ml_dtypes.bfloat16).astype(np.float32)).mean() > 0.9
     assert keras.layers.Dense(1).compute_dtype == "float32"
 
 
@@ -221,7 +261,7 @@ def imbalanced(counts, colours=((200, 30, 30), (30, 200, 30), (30, 30, 200))):
     """Images of one colour a class, in memory: `counts[i]` of class i."""
     targets = np.repeat(np.arange(len(counts)), counts)
     return Source(
-        name="digits",  # in memory, as those
+        name="colours",
         labels=tuple("abc"[: len(counts)]),
         ids=tuple(f"{target}/{i}" for i, target in enumerate(targets)),
         targets=targets,
@@ -273,10 +313,10 @@ def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
     assert recalls == {"none": 0.0, "balanced": 1.0}
 
 
-def test_strong_imbalance_is_told_with_a_way_out():
+def test_a_warning_of_strong_imbalance_says_what_to_do():
     warning = training.imbalance_warning(("common", "rare"), (1200, 120))
     assert "common has 1,200 images, rare 120" in warning
-    assert warning.endswith("--class-weights balanced.")
+    assert warning.endswith("train with balanced class weights.")
     assert training.imbalance_warning(("common", "rare"), (1199, 120)) is None
 
 

@@ -89,8 +89,8 @@ def test_empty_cells_are_no_values(index):
         ([LINES[0].replace("20000", "0.5")], HEADER, "adapt_steps must be a number"),
         ([LINES[0].replace("0.83,", "inf,")], HEADER, "adapt_final_val must be a number"),
         ([LINES[0].rpartition(",")[0]], HEADER, "line 2: the row ends before adapt_filename"),
-        (['"' + LINES[0]], HEADER, "cannot be read: it is no CSV file"),
-        (["x" * 200_000], HEADER, "cannot be read: it is no CSV file"),
+        (['"' + LINES[0]], HEADER, "cannot be read: it is not a CSV file"),
+        (["x" * 200_000], HEADER, "cannot be read: it is not a CSV file"),
     ],
 )
 def test_another_file_is_refused(index, lines, header, message):
@@ -103,7 +103,7 @@ def test_an_absent_or_binary_file_is_refused(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         read_index(tmp_path / "index.csv")
     (tmp_path / "index.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="it is no CSV file"):
+    with pytest.raises(UsageError, match="it is not a CSV file"):
         read_index(tmp_path / "index.csv")
 
 
@@ -156,5 +156,5 @@ def test_what_the_index_lacks(index, arguments, message):
 @pytest.mark.parametrize("name", ["../../evil", "", HYBRID])
 def test_a_row_cannot_name_just_any_file(index, name):
     row = dataclasses.replace(read_index(index())[0], adapt_filename=name)
-    with pytest.raises(UsageError, match="the index names a file that is none of ViT-S_16"):
+    with pytest.raises(UsageError, match="the index names a file that is not for ViT-S_16"):
         best([row], "S/16")

@@ -1,15 +1,16 @@
-"""The table of published weights: names, defaults, and what a wrong name is told."""
+"""The table of published weights: names, defaults, and errors for wrong names."""
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 
 import pytest
 
 from keras_vit import UsageError
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec
+from keras_vit.weights.cache import cached_path
 from keras_vit.weights.catalogue import PUBLISHED, augreg_weights, find_weights, list_weights
-from keras_vit.weights.download import cached_path
 
 pytestmark = pytest.mark.once
 
@@ -132,7 +133,7 @@ def test_an_augreg_name_that_is_not_listed_is_read():
         (B16.replace("medium1", "light0"), "ViT-B_16", 224, 21843),
     ],
 )
-def test_augreg_names_tell_all(name, model, image_size, num_classes):
+def test_an_augreg_name_describes_its_file(name, model, image_size, num_classes):
     entry = augreg_weights(name)
     assert (entry.model, entry.image_size, entry.num_classes) == (model, image_size, num_classes)
 
@@ -153,7 +154,7 @@ def test_augreg_names_tell_all(name, model, image_size, num_classes):
         f"{B16}\n",
     ],
 )
-def test_names_that_are_none_of_augregs(name):
+def test_other_names_are_not_taken_for_augregs(name):
     assert augreg_weights(name) is None
 
 
@@ -177,7 +178,7 @@ def test_names_that_are_none_of_augregs(name):
         ("ViT-B_16", f"{B16}--mnist-steps_10k-lr_0.003-res_384", "there are no weights"),
     ],
 )
-def test_a_wrong_name_is_told_what_there_is(model, weights, message):
+def test_the_error_of_a_wrong_name_lists_the_known_names(model, weights, message):
     with pytest.raises(UsageError, match=message) as error:
         find_weights(model, weights)
     assert "\n" not in str(error.value)
@@ -189,6 +190,12 @@ def test_every_entry_belongs_to_a_variant_as_it_is():
         assert entry.pooling == ("gap" if isinstance(spec, ResNetSpec) else spec.pooling)
         assert entry.licence == "Apache-2.0"
         assert entry.top1 is None or (entry.num_classes == 1000 and 75 < entry.top1 < 90)
+
+
+def test_pinned_hashes_are_sha256_and_each_is_of_one_file():
+    pinned = [entry.sha256 for entry in PUBLISHED if entry.sha256]
+    assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in pinned)
+    assert len(pinned) == len(set(pinned)) == 2
 
 
 def test_every_published_variant_has_one_default_a_directory():

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from keras_vit._checks import positive_integer, share
+from keras_vit._checks import fraction, positive_integer
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.precisions import precision_of
 from keras_vit.specs import ResNetSpec
@@ -64,7 +64,7 @@ class Compression:
                 f"Received: quantize={self.quantize!r}."
             )
         precision_of(self.quantize)
-        share("sparsity", self.sparsity)
+        fraction("sparsity", self.sparsity)
         if self.pattern is not None and self.pattern not in PATTERNS:
             raise UsageError(
                 f"pattern must be one of {', '.join(PATTERNS)}. Received: {self.pattern!r}."

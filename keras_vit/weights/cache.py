@@ -1,0 +1,58 @@
+"""Where the cache keeps a file of the web: `HOST/DIRECTORY/NAME`.
+
+Files of two directories may have the same name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+from pathlib import Path
+
+from keras_vit._errors import UsageError
+
+PART = ".part"  # the suffix of a file that is being downloaded
+_URL = re.compile(r"(https?)://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?((?:/[^/?#\s]+)+)", re.ASCII)
+
+
+def cache_folder() -> Path:
+    """`KERAS_VIT_CACHE`, else `keras_vit` in `XDG_CACHE_HOME` or in ~/.cache."""
+    chosen = os.environ.get("KERAS_VIT_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (shared if shared.is_absolute() else Path("~/.cache").expanduser()) / "keras_vit"
+
+
+def cached_path(url: str, cache: str | os.PathLike | None = None) -> Path:
+    """Where the cache has the file at `url`, or will have it: `HOST/DIRECTORY/NAME`.
+
+    Raises:
+        UsageError: no http or https address, or one that cannot be a path: with a query, a user,
+            an empty or dotted part, control characters, or a name that the cache uses itself.
+    """
+    parts = _URL.fullmatch(url) if url.isascii() else None
+    if parts:
+        scheme, host, port, names = parts.groups()
+        # A file that came over http must not be taken for the file at the https address.
+        port = port or (":80" if scheme == "http" else "")
+        host = (host.strip("[]").lower() + port).replace(":", "_")
+        names = [urllib.parse.unquote(name) for name in names.split("/")[1:]]
+    if not parts or not all(map(_is_safe, [host, *names])) or names[-1].endswith(PART):
+        raise UsageError(
+            "a URL must be https://HOST/DIRECTORY/NAME in printable ASCII, without user, query and "
+            "fragment; download another file yourself and pass its path. "
+            f"Received: {url!r}."
+        )
+    return Path(cache if cache is not None else cache_folder()).joinpath(host, *names)
+
+
+def _is_safe(name: str) -> bool:
+    """Whether one part of a URL may be one part of a path."""
+    return (
+        name not in ("", ".", "..")
+        and name.isprintable()
+        and not set(name) & set('/\\:*?"<>|\ufffd')  # the last one stands for invalid UTF-8
+        and len(os.fsencode(name)) <= 200
+    )
