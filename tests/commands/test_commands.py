@@ -209,7 +209,7 @@ def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tin
     assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
     moved = image_folder.rename(tmp_path / "moved")
     code, _, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
-    assert "is gone; say with --data where they are" in one_line(code, error)
+    assert "is gone; pass their present folder as data" in one_line(code, error)
     arguments = ("--run", "run", "--data", moved)
     assert invoke("train/evaluate.py", *arguments, cwd=tmp_path)[0] == 0
     shutil.copytree(moved / "red", moved / "aaa")
