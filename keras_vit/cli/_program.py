@@ -84,7 +84,7 @@ def load(*modules: str) -> None:
         MissingPackageError: some of it is not installed.
     """
     packages = dict.fromkeys(module.partition(".")[0] for module in modules)
-    check_installed("this command", [package for package in packages if package in PACKAGES])
+    check_installed(package for package in packages if package in PACKAGES)
     with _progress("starting ..."), quiet() as terminal, _interrupts.writing_to(terminal):
         for module in ("keras_vit._public", *modules):
             import_module(module)
@@ -185,8 +185,8 @@ def _message(error: Exception) -> str | None:
         # The list that follows a first line is for programs; an error may also say nothing.
         return (str(error) or type(error).__name__).splitlines()[0]
     if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
-        name, extra = PACKAGES[error.name]
-        return f"this command needs {name}: pip install 'keras_vit[{extra}]'"
+        name, extras = PACKAGES[error.name]
+        return f"this command needs {name}: pip install 'keras_vit[{extras[0]}]'"
     if isinstance(error, _FILE_ERRORS) and path is not None:
         return f"{path}: {error.strerror}."
     return None
