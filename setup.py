@@ -6,7 +6,7 @@ from setuptools import find_packages, setup
 
 EXTRAS = {
     "tensorflow": ["tensorflow>=2.18", "tf_keras>=2.18"],
-    "train": ["tyro>=0.9", "scikit-learn>=1.5", "matplotlib>=3.9", "tensorboard>=2.18"],
+    "train": ["scikit-learn>=1.5", "matplotlib>=3.9", "tensorboard>=2.18"],
     "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9"],
     "compress": ["tensorflow-model-optimization>=0.8.1"],
     "jax": ["jax>=0.6"],
@@ -35,4 +35,5 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require=EXTRAS,
+    entry_points={"console_scripts": ["keras-vit = keras_vit.cli:main"]},
 )

@@ -21,8 +21,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keras_vit import _checks, _command, _files
+from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._printing import table
+from keras_vit.cli._program import run
 
 _PACKAGES = [
     "keras_vit",
@@ -45,15 +48,15 @@ _MOST_OUTLYING = 10_000
 class Arguments:
     model: str = "ViT_B16"
     """A name of keras_vit.list_models(); its weights are random, as training leaves them."""
-    image_size: int = 224
-    """In pixels."""
+    image_size: int | tuple[int, int] = option(224, check=_checks.positive_integer)
+    """One number, or height and width, in pixels."""
     contenders: tuple[str, ...] = ()
     """Names from the table that this prints, or parts of names; default: all."""
     ablation: bool = False
     """Compare our float32 file with files that leave out one rewrite each, and all."""
     outliers: float = 1.0
     """How much larger than the others the largest channels of the residual stream may be (ViTs)."""
-    rounds: int = 20
+    rounds: int = option(20, check=_checks.positive_integer)
     """How often each contender is timed, each time after a run that is not."""
     threads: Literal[1, 2, 4, 8] = 2
     """Of each runtime."""
@@ -61,8 +64,6 @@ class Arguments:
     """Also write the figures here."""
 
     def __post_init__(self):
-        for field in ("image_size", "rounds"):
-            _checks.positive_integer(field, getattr(self, field))
         if not 1 <= _checks.number("outliers", self.outliers) <= _MOST_OUTLYING:
             raise UsageError(
                 f"outliers must lie in [1, {_MOST_OUTLYING}]. Received: outliers={self.outliers}."
@@ -103,9 +104,8 @@ def main(arguments: Arguments) -> None:
         rows[name] = {"ms": median, "ratio": ratio, "bytes": made.bytes, "cosine": cosine}
     installed = " ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)))
     machine = f"{platform.machine()}, {os.cpu_count()} CPUs, {arguments.threads} threads"
-    print(
-        f"\n{arguments.model} at {arguments.image_size}, {machine}\n{installed}\n\n{_table(rows)}"
-    )
+    size = f"{height} x {width}"
+    print(f"\n{arguments.model} at {size}, {machine}\n{installed}\n\n{_table(rows)}")
     if arguments.json:
         content = {
             "format": 1,
@@ -173,7 +173,7 @@ def _version(package: str) -> str | None:
 
 def _table(rows: dict[str, dict]) -> str:
     header = ["contender", "ms", "ratio", "MiB", "cosine"]
-    return _command.table(
+    return table(
         header,
         [
             [
@@ -189,4 +189,4 @@ def _table(rows: dict[str, dict]) -> str:
 
 
 if __name__ == "__main__":
-    _command.run(main, Arguments)
+    run(main, Arguments)

@@ -18,8 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_vit import _command, _files
+from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit.cli._printing import table
+from keras_vit.cli._program import run
 from keras_vit.deploy.inspect.runtimes import runs
 
 ROOT = Path(__file__).parents[1]
@@ -70,7 +72,7 @@ def main(arguments: Arguments) -> None:
             raise UsageError(f"{arguments.bundles} holds no bundles.")
         rows, wrong = _compared(bundles, runners)
     header = ["precision", "floor", "tolerance", *runners]
-    print(f"\n{_command.table(header, rows)}")
+    print(f"\n{table(header, rows)}")
     wrong += [f"{name} could not be installed" for name, python in installed.items() if not python]
     if wrong:
         raise RefusedError("\n".join(wrong))
@@ -152,4 +154,4 @@ def _check_python(python: str) -> None:
 
 
 if __name__ == "__main__":
-    _command.run(main, Arguments)
+    run(main, Arguments)

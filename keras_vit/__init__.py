@@ -4,45 +4,34 @@
 >>> model = keras_vit.ViT_B16(num_classes=5)
 """
 
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from keras_vit._command import importing as _importing
-
-with _importing():
-    from keras_vit import _keras as _keras  # first: it says in one line which backend is missing
-    from keras_vit import models
-    from keras_vit._errors import UsageError
-    from keras_vit.data.preprocessing import preprocess
-    from keras_vit.labels import decode_predictions
-    from keras_vit.models import *  # noqa: F403
-    from keras_vit.runs import load_run
-    from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
-    from keras_vit.weights import list_weights, load_weights, save_weights
+from keras_vit.cli import is_command as _is_command
 
 __version__ = "0.1.0"
 
-__all__ = [
-    *models.__all__,
-    "Preprocessing",
-    "ResNetSpec",
-    "ResNetStem",
-    "UsageError",
-    "ViTSpec",
-    "decode_predictions",
-    "export_tflite",  # noqa: F405 (see __getattr__)
-    "list_weights",
-    "load_run",
-    "load_weights",
-    "preprocess",
-    "save_weights",
-]
+if _is_command():
+    # Arguments are read before Keras is imported; until then Ctrl-C has nothing to save.
+    from keras_vit.cli._interrupts import exit_on_interrupt as _exit_on_interrupt
+
+    _exit_on_interrupt()
+else:
+    # All of it: `keras.models.load_model` finds only classes that have been imported.
+    from keras_vit._public import *  # noqa: F403
+    from keras_vit._public import __all__ as _names
+
+    __all__ = [*_names, "export_tflite"]  # noqa: F405 (see __getattr__)
 
 
 def __getattr__(name: str) -> _Any:
     # Export needs TensorFlow and LiteRT, which a model on another backend does not.
     if name in ("deploy", "export_tflite"):
-        from importlib import import_module
-
-        deploy = import_module("keras_vit.deploy")
+        deploy = _import_module("keras_vit.deploy")
         return deploy if name == "deploy" else deploy.export_tflite
+    # In a command the public names are imported when the first of them is used.
+    if not name.startswith("_"):
+        public = _import_module("keras_vit._public")
+        if name in public.__all__:
+            return getattr(public, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,13 @@ class DiskFullError(OSError):
     """A file that could not be written for want of room; the message is one line with its path."""
 
 
+class MissingPackageError(ImportError):
+    """An optional package is not installed; the message is one line with the command to install it.
+
+    A package that is installed but fails to import is another matter, and a plain `ImportError`.
+    """
+
+
 class RefusedError(RuntimeError):
     """A result that misses its budget. Commands print its one line and exit with 3."""
 

@@ -6,25 +6,20 @@ TF_USE_LEGACY_KERAS=1 (TensorFlow's own switch), tf_keras with the few `ops` thi
 
 from __future__ import annotations
 
-import importlib.util
 import os
 
-from keras_vit._quiet import quiet
+from keras_vit._errors import MissingPackageError, UsageError
+from keras_vit._optional import is_installed
 
 LEGACY: bool = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
 
 _EXTRAS = {"tensorflow": "'keras_vit[tensorflow]'", "jax": "'keras_vit[jax]'"}
 
 
-def _installed(module: str) -> bool:
-    spec = importlib.util.find_spec(module)
-    return spec is not None and spec.origin is not None  # any folder of that name has a spec
-
-
 def _no_backend(name: str) -> str:
     """What to do where the backend that Keras is set to is not installed, in one line."""
     others = [other for other in _EXTRAS if other != name]
-    ready = [other for other in others if _installed(other)]
+    ready = [other for other in others if is_installed(other)]
     if ready:
         other = f"set KERAS_BACKEND={ready[0]}, which is installed"
     else:
@@ -33,26 +28,27 @@ def _no_backend(name: str) -> str:
     return f"Keras is set to the backend {name}, which is not installed: {install}; or {other}."
 
 
-if LEGACY and not _installed("tf_keras"):
-    raise ImportError("TF_USE_LEGACY_KERAS=1 needs tf_keras: pip install 'keras_vit[tensorflow]'")
+if LEGACY and not is_installed("tf_keras"):
+    raise MissingPackageError(
+        "TF_USE_LEGACY_KERAS=1 needs tf_keras: pip install 'keras_vit[tensorflow]'"
+    )
 
 try:
-    with quiet():
-        if LEGACY:
-            import tf_keras as keras
+    if LEGACY:
+        import tf_keras as keras
 
-            from keras_vit import _legacy_ops as ops
-        else:
-            import keras
-            from keras import ops
+        from keras_vit import _legacy_ops as ops
+    else:
+        import keras
+        from keras import ops
 except ModuleNotFoundError as error:
     if error.name not in ("tensorflow", "jax", "torch", "openvino"):
         raise
-    raise ImportError(_no_backend(error.name)) from None
+    raise MissingPackageError(_no_backend(error.name)) from None
 except ValueError as error:
     if "Unable to import backend" not in str(error):
         raise
-    raise ImportError(
+    raise UsageError(
         "KERAS_BACKEND (or the backend in ~/.keras/keras.json) must be tensorflow, jax or torch. "
         f"Received: {str(error).rpartition(':')[2].strip()}."
     ) from None

@@ -1,34 +1,84 @@
-"""Keeps native libraries' greetings off standard error."""
+"""Keeps the log messages of native libraries off standard error."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from typing import IO
+
+_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Iterator[int]:
     """Holds back what is written to standard error, unless the user set TensorFlow's log level.
 
     While they start, TensorFlow (its issue 100442) and LiteRT ignore TF_CPP_MIN_LOG_LEVEL and
-    write to the descriptor itself. If the body fails, what it wrote is shown.
+    write to the descriptor itself, which belongs to the whole process: the first thread that
+    enters redirects it, the last one that leaves restores it. If a body fails, what was held back
+    is shown.
+
+    Yields:
+        A descriptor that still writes to the real standard error.
     """
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
-        yield
+    redirection = _enter()
+    if redirection is None:
+        yield 2
         return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    standard_error = os.dup(2)
-    with tempfile.TemporaryFile() as held_back:
-        os.dup2(held_back.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            held_back.seek(0)
-            os.write(standard_error, held_back.read())
-            raise
-        finally:
-            os.dup2(standard_error, 2)
-            os.close(standard_error)
-            del os.environ["TF_CPP_MIN_LOG_LEVEL"]  # other processes of the user's stay as they are
+    try:
+        yield redirection.standard_error
+    except Exception:
+        redirection.failed = True
+        raise
+    finally:
+        _leave(redirection)
+
+
+@dataclasses.dataclass
+class _Redirection:
+    level: str | None  # not the user's: JAX sets it to 1 when it is imported
+    standard_error: int
+    held_back: IO[bytes]
+    users: int = 0
+    failed: bool = False
+
+
+_lock = threading.Lock()
+_current: _Redirection | None = None
+
+
+def _enter() -> _Redirection | None:
+    global _current
+    with _lock:
+        if _current is None:
+            level = os.environ.get(_LEVEL)
+            if level is not None and not (level == "1" and "jax" in sys.modules):
+                return None
+            os.environ[_LEVEL] = "3"
+            _current = _Redirection(level, os.dup(2), tempfile.TemporaryFile())  # noqa: SIM115
+            os.dup2(_current.held_back.fileno(), 2)
+        _current.users += 1
+        return _current
+
+
+def _leave(redirection: _Redirection) -> None:
+    global _current
+    with _lock:
+        redirection.users -= 1
+        if redirection.users:
+            return
+        _current = None
+        os.dup2(redirection.standard_error, 2)
+        os.environ.pop(_LEVEL, None)  # programs that the user starts later are not affected
+        if redirection.level is not None:
+            os.environ[_LEVEL] = redirection.level
+        with redirection.held_back as held_back:
+            if redirection.failed:
+                held_back.seek(0)
+                os.write(redirection.standard_error, held_back.read())
+        os.close(redirection.standard_error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
+import os
 import runpy
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from PIL import Image
 import keras_vit
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.specs import VARIANTS
+
+# JAX, which Keras imports, sets it; a command that inherits it takes it for the user's wish.
+os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
 
 ROOT = Path(__file__).parents[1]
 TINY_MODEL = "ViT-Test_8"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from keras_vit.cli import COMMANDS
 
 pytestmark = pytest.mark.once
 
@@ -27,8 +30,11 @@ LEVELS = {
     "training": 3,
     "evaluation": 3,
     "deploy": 3,
-    "_command": 4,
+    "_public": 4,
+    "cli": 4,
+    "__main__": 5,
 }
+HEAVY = {"numpy", "keras", "tf_keras", "tensorflow", "jax", "matplotlib", "PIL", "sklearn"}
 BACKEND_FREE = {"specs", "parts", "layers", "weights", "models"}
 
 
@@ -56,7 +62,9 @@ def imports() -> dict[str, set[str]]:
 
 def test_every_room_has_a_level():
     rooms = {room(module) for module in imports()} - {None}
-    assert {name for name in rooms if not name.startswith("_")} == LEVELS.keys() - {"_command"}
+    assert rooms - LEVELS.keys() == {name for name in rooms if re.match("_[a-z]", name)} - {
+        "_public"
+    }
 
 
 def test_imports_go_down():
@@ -117,10 +125,10 @@ def test_commands_import_the_library_alone(folder):
                 assert node.module.split(".")[0] not in ("train", "export")
 
 
-def test_importing_is_silent_and_loads_nothing_heavy_beyond_keras():
+def test_importing_loads_nothing_heavy_beyond_keras():
     program = (
         "import json, sys; import keras; before = set(sys.modules); import keras_vit;"
-        "assert not {'Any', 'importing'} & set(vars(keras_vit));"
+        "assert not {'Any', 'is_command'} & set(vars(keras_vit));"
         "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
@@ -129,7 +137,14 @@ def test_importing_is_silent_and_loads_nothing_heavy_beyond_keras():
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     loaded = set(json.loads(result.stdout))
-    assert not loaded & {"tensorflow", "matplotlib", "sklearn", "tyro", "ai_edge_litert", "scipy"}
+    assert not loaded & {
+        "tensorflow",
+        "matplotlib",
+        "sklearn",
+        "argparse",
+        "ai_edge_litert",
+        "scipy",
+    }
 
 
 def test_preprocessing_on_another_backend_needs_no_tensorflow(tmp_path):
@@ -187,12 +202,22 @@ def test_a_missing_backend_is_one_line(base_install, environment, backend, insta
     expected = f"Keras is set to the backend {backend}, which is not installed: {install}; or pip "
     result = base_install("-c", "import keras_vit", **environment)
     *frames, line = result.stderr.splitlines()
-    assert line.startswith(f"ImportError: {expected}")
+    assert line.startswith(f"keras_vit._errors.MissingPackageError: {expected}")
     assert not any("site-packages" in frame for frame in frames)  # nothing from inside Keras
-    result = base_install(ROOT / "train" / "fit.py", "--help", **environment)
+    result = base_install("-m", "keras_vit", "predict", "photo.jpg", **environment)
     assert result.returncode == 2
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"fit.py: {expected}")
+    assert line.startswith(f"python -m keras_vit predict: {expected}")
+
+
+def test_a_command_without_its_packages_names_one_command_that_installs_them(base_install):
+    result = base_install("-m", "keras_vit", "export")
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert line == (
+        "python -m keras_vit export: this command needs TensorFlow: "
+        "pip install 'keras_vit[tensorflow]'"
+    )
 
 
 def test_an_unknown_backend_and_a_missing_flavour_are_one_line(base_install):
@@ -200,21 +225,78 @@ def test_an_unknown_backend_and_a_missing_flavour_are_one_line(base_install):
         ({"KERAS_BACKEND": "caffe"}, "must be tensorflow, jax or torch. Received: caffe."),
         ({"TF_USE_LEGACY_KERAS": "1"}, "needs tf_keras: pip install 'keras_vit[tensorflow]'"),
     ):
-        result = base_install(ROOT / "export" / "to_tflite.py", **environment)
+        result = base_install(ROOT / "train" / "predict.py", "photo.jpg", **environment)
         assert result.returncode == 2
         (line,) = result.stderr.splitlines()
         assert line.endswith(message)
 
 
-@pytest.mark.parametrize("legacy", ["0", "1"])
-def test_importing_prints_nothing(legacy):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
-    environment |= {"TF_USE_LEGACY_KERAS": legacy, "KERAS_BACKEND": "tensorflow"}
-    result = subprocess.run(
-        [sys.executable, "-c", "import keras_vit; keras_vit.ViT_Pico4(2, 16)"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+def test_importing_redirects_no_descriptor_and_prints_nothing_of_its_own():
+    program = (
+        "import os\n"
+        "def fail(*descriptors): raise AssertionError('a descriptor was redirected')\n"
+        "os.dup2 = fail\n"
+        "import keras_vit\n"
+        "keras_vit.ViT_Pico4(2, 16)\n"
     )
-    assert (result.stdout, result.stderr) == ("", "")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
+    environment |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}  # which prints nothing itself
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+PROGRAM = """
+import atexit, json, runpy, sys
+sys.argv, sys.orig_argv = {argv!r}, ["python", *{original!r}]
+heavy = {heavy!r} & sys.modules.keys()
+assert not heavy, heavy
+atexit.register(lambda: print(json.dumps(sorted({heavy!r} & sys.modules.keys())), file=sys.stderr))
+{start}
+"""
+
+
+def test_help_of_every_command_imports_nothing_heavy(tmp_path):
+    for name, script in COMMANDS.items():
+        module = ["-m", "keras_vit", name, "--help"]
+        start = "runpy.run_module('keras_vit', run_name='__main__', alter_sys=True)"
+        starts = [(["-m", *module[2:]], module, start)]
+        path = str(ROOT / script)
+        start = f"runpy.run_path({path!r}, run_name='__main__')"
+        starts.append(([path, "--help"], [path, "--help"], start))
+        start = "from keras_vit.cli import main; main()"
+        console = [str(tmp_path / "keras-vit"), name, "--help"]
+        starts.append((console, console, start))
+        for argv, original, start in starts:
+            program = PROGRAM.format(argv=argv, original=original, heavy=HEAVY, start=start)
+            result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+            assert (result.returncode, result.stderr) == (0, "[]\n")
+            assert "options:" in result.stdout
+
+
+def test_in_a_command_the_public_names_are_the_same_and_come_when_they_are_used(tmp_path):
+    program = (
+        "import sys; sys.argv = ['keras-vit']\n"
+        "import keras_vit\n"
+        "assert 'keras' not in sys.modules\n"
+        "from keras_vit import _public\n"
+        "for name in _public.__all__: assert getattr(keras_vit, name) is getattr(_public, name)\n"
+        "assert keras_vit.export_tflite is keras_vit.deploy.export_tflite\n"
+        "assert not hasattr(keras_vit, 'no_such_name')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_a_users_own_program_registers_the_classes_whatever_its_name(tmp_path):
+    program = (
+        "import keras_vit; from keras_vit._keras import keras\n"
+        "assert keras.saving.get_registered_object('keras_vit>ViT')\n"
+    ).replace("from keras_vit._keras import keras", "import sys; keras = sys.modules['keras']")
+    for name in ("train/fit.py", "export/mine.py", "own.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(program)
+        environment = os.environ | {"KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0"}
+        environment["PYTHONPATH"] = str(ROOT)
+        subprocess.run([sys.executable, file], env=environment, check=True, capture_output=True)

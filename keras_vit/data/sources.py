@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._quiet import quiet
 from keras_vit.data import folders
 from keras_vit.data.decoding import check_image, decode_image
@@ -83,7 +83,9 @@ def digits() -> Source:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise ImportError("the digits need scikit-learn: pip install 'keras_vit[train]'") from None
+        raise MissingPackageError(
+            "the digits need scikit-learn: pip install 'keras_vit[train]'"
+        ) from None
     data = load_digits()
     grey = np.rint(data.images * (255 / 16)).astype(np.uint8)  # (n, 8, 8)
     images = np.repeat(grey[..., None], 3, axis=-1)  # (n, 8, 8, 3)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import MissingPackageError, RefusedError, UsageError
 from keras_vit._quiet import quiet
 
 
@@ -78,7 +78,7 @@ def interpreter_class() -> Any:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:
-        raise ImportError(
+        raise MissingPackageError(
             "running TFLite files needs LiteRT: pip install 'keras_vit[export]'"
         ) from None
     return Interpreter

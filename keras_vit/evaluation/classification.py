@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit._errors import MissingPackageError
+
 _MOST_SHOWN = 8
 
 
@@ -44,7 +46,9 @@ def classification_report(
     try:
         from sklearn import metrics
     except ImportError:
-        raise ImportError("evaluation needs scikit-learn: pip install 'keras_vit[train]'") from None
+        raise MissingPackageError(
+            "evaluation needs scikit-learn: pip install 'keras_vit[train]'"
+        ) from None
     known = np.arange(len(labels))
 
     def figures(average: str | None) -> dict[str, Any]:

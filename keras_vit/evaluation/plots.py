@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from keras_vit._errors import MissingPackageError
+
 _BLUE, _ORANGE, _GREY = "#2a6fbb", "#d9772b", "#8a8f98"
 
 
@@ -98,7 +100,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'keras_vit[train]'") from None
+        raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     matplotlib.use("Agg")
     # Text is stored as text: browsers have fonts for every script, and a $ starts no formula.
     matplotlib.rcParams.update(

@@ -1,17 +1,12 @@
 """Training: recipes as data, and the loop that follows them."""
 
-from keras_vit.training.classes import balanced_weights, imbalance_warning
-from keras_vit.training.fit import check_settings, train
-from keras_vit.training.recipes import PRESETS, RECIPES, Preset, Recipe, default_recipe
+from keras_vit._lazy import lazy_names
 
-__all__ = [
-    "PRESETS",
-    "RECIPES",
-    "Preset",
-    "Recipe",
-    "balanced_weights",
-    "check_settings",
-    "default_recipe",
-    "imbalance_warning",
-    "train",
-]
+__getattr__, __all__ = lazy_names(
+    __name__,
+    {
+        "classes": ["balanced_weights", "imbalance_warning"],
+        "fit": ["check_settings", "train"],
+        "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
+    },
+)

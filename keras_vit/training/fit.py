@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from keras_vit import runs
-from keras_vit._errors import UsageError
+from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data import (
@@ -110,7 +110,7 @@ def check_settings(
             for and not installed.
     """
     if importlib.util.find_spec("tensorflow") is None:
-        raise ImportError(
+        raise MissingPackageError(
             "training needs TensorFlow's data pipeline, with every backend of Keras: "
             "pip install 'keras_vit[tensorflow]'"
         )
@@ -124,7 +124,9 @@ def check_settings(
     to_steps(recipe.warmup, total_steps=1, **counts)
     runs.check_out(out, data, overwrite)
     if tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise ImportError("tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'")
+        raise MissingPackageError(
+            "tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'"
+        )
     if weights is not None:
         check_weights(spec, name, recipe.image_size, weights)
 
@@ -224,10 +226,12 @@ def _fit(
             writer.save()
             raise
         except tf.errors.OpError as error:
-            # Mostly a picture that went away: Python's own error stands within TensorFlow's.
-            found = re.search(r"\w+Error: .*", error.message)
-            reason = found[0] if found else error.message.splitlines()[0]
-            raise UsageError(f"training stopped after the last saved epoch: {reason}") from error
+            # A picture that went away: the reader's own error stands within TensorFlow's. All
+            # other errors, such as an accelerator's lack of memory, are not the user's mistake.
+            reason = re.search(r"(UsageError|FileNotFoundError|PermissionError): .*", error.message)
+            if reason is None or isinstance(error, tf.errors.ResourceExhaustedError):
+                raise
+            raise UsageError(f"training stopped after the last saved epoch: {reason[0]}") from error
 
 
 def _one_hot(batches, num_classes: int):

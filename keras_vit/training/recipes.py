@@ -14,8 +14,8 @@ from keras_vit._errors import UsageError
 class Recipe:
     """How to train."""
 
-    image_size: int = 224
-    """Side of the square that images are resized to, in pixels."""
+    image_size: int | tuple[int, int] = 224
+    """Images are resized to this: one number, or height and width, in pixels."""
     duration: str = "100 epochs"
     """How long to train: '100 epochs', '500 steps' or '1e6 examples'."""
     batch_size: int = 64
@@ -52,7 +52,9 @@ class Recipe:
     """Of the weights, the order and the distortions."""
 
     def __post_init__(self):
-        positive_integer("image_size", self.image_size)
+        square = isinstance(self.image_size, int)
+        for side in (self.image_size,) if square else self.image_size:
+            positive_integer("image_size", side)
         positive_integer("batch_size", self.batch_size)
         for field in ("learning_rate", "weight_decay", "clip_norm", "seed"):
             not_negative(field, getattr(self, field))

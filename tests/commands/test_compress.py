@@ -48,16 +48,16 @@ def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "shrink"], "invalid choice 'shrink'"),
+        (["--method", "shrink"], "--method: unknown value 'shrink'; choose one of qat, prune"),
         (["--method", "qat", "--quantize", "none"], "qat trains for a file of one of int4, "),
         (["--method", "prune", "--sparsity", "1.5"], "sparsity must lie in [0, 1). Received: "),
         (["--method", "cluster", "--clusters", "1"], "clusters must be 2 or more. Received: "),
-        (["--sparsity", "0.7"], "sparsity is for prune. Received: method=qat"),
-        (["--method", "prune+qat", "--clusters", "8"], "clusters is for cluster. Received: "),
+        (["--sparsity", "0.7"], "--sparsity is for prune. Received: --method qat"),
+        (["--method", "prune+qat", "--clusters", "8"], "--clusters is for cluster. Received: "),
         (["--duration", "soon"], "a duration is a number and a unit"),
-        (["--duration", "0 steps"], "duration='0 steps' is less than one step of training"),
-        (["--learning-rate", "-1"], "learning_rate must not be negative"),
-        (["--threads", "0"], "threads must be a positive integer"),
+        (["--duration", "0 steps"], "--duration '0 steps' is less than one step of training"),
+        (["--learning-rate", "-1"], "--learning-rate must not be negative"),
+        (["--threads", "0"], "--threads must be a positive integer"),
     ],
 )
 def test_mistakes_are_one_line(invoke, trained_run, tmp_path, arguments, message):

@@ -125,7 +125,10 @@ def test_resolution_and_classes_can_change_on_the_way(invoke, fixtures, tmp_path
         (["in.npz", "out.h5", "--to", "keras"], "expected a name that ends in .keras"),
         (["in.npz", "full", "--overwrite"], "full is not empty and holds no SavedModel"),
         (["in.npz", "out.npz", "--image-size", "40"], "image_size must be a multiple of patch"),
-        (["in.npz", "out.npz", "--image-size", "1", "2", "3"], "must be one number or two"),
+        (
+            ["in.npz", "out.npz", "--image-size", "1", "2", "3"],
+            "--image-size takes 1 value or 2.",
+        ),
         (["in.npz", "out.npz", "--num-classes", "-1"], "must not be negative"),
         (["nowhere.npz", "out.npz"], "nowhere.npz: expected a .npz or .safetensors file"),
         (["bad.npz", "out.npz"], "holds 1 NaN or infinite values in 1 arrays, the first in cls"),

@@ -160,9 +160,9 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "expected pictures, as in: python train/predict.py photo.jpg"),
+        ([], "train/predict.py photo.jpg"),
         (["0.png"], "no run under "),
-        (["--run", "no", "0.png"], "no: expected a run folder; there is none"),
+        (["--run", "no", "0.png"], "no: expected a run folder; there is no such folder"),
         (["--run", "a", "--bundle", "b", "0.png"], "expected one of --run, --bundle and --weights"),
         (["--model", "ViT_B16", "0.png"], "--model goes with --weights"),
         (["--weights", "augreg", "0.png"], "published weights need --model, such as ViT_B16"),
@@ -172,7 +172,7 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
             ["--run", "run/spec.json", "0.png"],
             "spec.json is a file; pass the run's folder, such as",
         ),
-        (["--top-k", "0", "0.png"], "top_k must be a positive integer"),
+        (["--top-k", "0", "0.png"], "--top-k must be a positive integer"),
         (["empty"], "empty holds no pictures (.jpg"),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_run_becomes_bundles_that_a_recipe_makes_again(invoke, trained_run, tm
 
 def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_folder, tmp_path):
     weights = fixtures / "vit_token.weights.npz"
-    arguments = ("--weights", weights, "--representative", image_folder, "--out", "bundles")
+    arguments = ("--weights", weights, "--data", image_folder, "--out", "bundles")
     options = ("--quantize", "int8", "none", "--input", "uint8", "--output", "probabilities")
     code, out, err = invoke(COMMAND, *arguments, *options, *FEW, cwd=tmp_path)
     assert (code, err) == (0, "")
@@ -98,7 +98,7 @@ def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
     invoke, fixtures, image_folder, tmp_path
 ):
     weights = fixtures / "vit_token.weights.npz"
-    arguments = ("--weights", weights, "--representative", image_folder, "--out", "bundles", *FEW)
+    arguments = ("--weights", weights, "--data", image_folder, "--out", "bundles", *FEW)
     options = ("--quantize", "int4", "none", "--min-runtime", "2.16.1")
     [line] = refused(invoke(COMMAND, *arguments, *options, cwd=tmp_path), 3)
     assert line.startswith("to_tflite.py: int4: int4 needs LiteRT 2.1.0 or newer. Received: min_")
@@ -120,17 +120,15 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--images", "0"], "images must be a positive integer. Received: images=0"),
-        (["--calibrate", "0"], "calibrate must be a positive integer. Received: calibrate=0"),
-        (["--image-size", "1", "2", "3"], "image_size must be one number or two"),
-        (["--quantize"], "quantize needs at least one precision"),
-        (["--quantize", "int2"], "invalid choice"),
-        (["--max-drop", "-1"], "max_drop must not be negative. Received: -1.0"),
-        (["--model", "ViT-B_16"], "--model and --representative go with --weights"),
-        (["--representative", "digits"], "--model and --representative go with --weights"),
+        (["--images", "0"], "--images must be a positive integer. Received: --images=0"),
+        (["--calibrate", "0"], "--calibrate must be a positive integer. Received: --calibrate=0"),
+        (["--image-size", "1", "2", "3"], "--image-size takes 1 value or 2. Received: 1 2 3"),
+        (["--quantize"], "--quantize: expected at least one argument"),
+        (["--quantize", "int2"], "unknown value 'int2'; did you mean int8 or int4?"),
+        (["--max-drop", "-1"], "--max-drop must not be negative. Received: --max-drop=-1.0"),
+        (["--model", "ViT-B_16"], "--model says what --weights are for; a run knows its model"),
         (["--weights", "a.npz", "--run", "run"], "expected --run or --weights. Received: both"),
-        (["--weights", "a.npz"], "--weights need --out, the folder for the bundles"),
-        (["--weights", "a.npz", "--data", "pictures"], "weights take --representative"),
+        (["--weights", "a.npz"], "--weights need --out, the folder to write"),
         (["--weights", "a.npz", "--out", "b"], "a.npz: expected a .npz or .safetensors file"),
         (["--run", "nowhere"], "nowhere: expected a run folder"),
         ([], "no run under"),
@@ -149,7 +147,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
         (["--quantize", "none", "--recipe", "r.json"], "a recipe is for auto. Received: quantize"),
         (["--quantize", "auto", "--recipe", "r.json"], "r.json does not exist"),
         (["--min-runtime", "new"], "min_runtime must be a version of TFLite such as 2.16.1, or of"),
-        (["--representative", "nowhere"], "nowhere: expected a folder"),
+        (["--data", "nowhere"], "nowhere: expected a folder"),
         (["--image-size", "17"], "must be a multiple of patch_size=16. Received: 17 x 17"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit._errors import MissingPackageError
 from keras_vit.deploy.judge.measure import Measured
 
 _GREY = "#8a8f98"
@@ -215,7 +216,7 @@ def _figure(width: float, height: float) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'keras_vit[train]'") from None
+        raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     figure = Figure((width, height), dpi=144, layout="constrained")
     FigureCanvasAgg(figure)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from keras_vit._checks import fraction, positive_integer
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.deploy.convert.quantize import precision_of
-from keras_vit.models.image_model import ImageModel
+from keras_vit.deploy.precisions import precision_of
 from keras_vit.specs import ResNetSpec
+
+if TYPE_CHECKING:  # commands read the tables below before they import Keras
+    from keras_vit.models.image_model import ImageModel
 
 # name: the stages, each a fine-tuning of its own; a later one keeps the zeros of an earlier. There
 # is no "cluster+qat": a scale for each output makes different numbers of the same centroid, and

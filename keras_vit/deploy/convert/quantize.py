@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keras_vit._errors import RefusedError, UsageError, did_you_mean
+from keras_vit._errors import MissingPackageError, RefusedError, UsageError, did_you_mean
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, read_graph
@@ -324,7 +324,7 @@ def _library() -> Any:
     try:
         from ai_edge_quantizer import quantizer
     except ImportError:
-        raise ImportError(
+        raise MissingPackageError(
             "quantising needs AI Edge Quantizer: pip install 'keras_vit[export]'"
         ) from None
     return quantizer

@@ -1,0 +1,29 @@
+"""Packages whose names are imported when they are first used.
+
+The commands read tables (recipes, precisions) for their help, which must not import Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], list[str]]:
+    """`__getattr__` and `__all__` of a package (PEP 562).
+
+    Args:
+        package: its `__name__`.
+        modules: its public names, by the module within it that defines them.
+    """
+    homes = {name: module for module, names in modules.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return get, sorted(homes)

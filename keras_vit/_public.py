@@ -1,0 +1,26 @@
+"""The names that `import keras_vit` gives, but for those of keras_vit.deploy."""
+
+from keras_vit import _keras as _keras  # first: it says in one line which backend is missing
+from keras_vit import models
+from keras_vit._errors import UsageError
+from keras_vit.data.preprocessing import preprocess
+from keras_vit.labels import decode_predictions
+from keras_vit.models import *  # noqa: F403
+from keras_vit.runs import load_run
+from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
+from keras_vit.weights import list_weights, load_weights, save_weights
+
+__all__ = [
+    *models.__all__,
+    "Preprocessing",
+    "ResNetSpec",
+    "ResNetStem",
+    "UsageError",
+    "ViTSpec",
+    "decode_predictions",
+    "list_weights",
+    "load_run",
+    "load_weights",
+    "preprocess",
+    "save_weights",
+]

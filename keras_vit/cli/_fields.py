@@ -1,0 +1,150 @@
+"""The fields of a dataclass as options of a command.
+
+The type of a field decides how it is written: `bool` is a flag, `tuple[int, ...]` takes one value
+or several, `int | tuple[int, int]` one or two, a `Literal` one of its words. The docstring below a
+field is its help. A field that is a dataclass gives its own fields as a group of options.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from keras_vit._errors import UsageError
+
+
+def option(
+    default: Any,
+    choices: Collection[str] = (),
+    check: Callable[[str, Any], Any] | None = None,
+    positional: str = "",
+    help: str = "",
+) -> Any:
+    """A field that says more than its type.
+
+    Args:
+        default: its value where it is not given.
+        choices: the words that it takes.
+        check: raises for a value that is out of range; called with the option's name.
+        positional: what help calls an argument that is given by its place, without a name.
+        help: instead of the docstring below the field, where it is made from a table.
+    """
+    metadata = {"choices": tuple(choices), "check": check, "positional": positional, "help": help}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of a command.
+
+    Attributes:
+        name: of the field.
+        default: its value if it is not given.
+        help: what it means.
+        element: the type of one value.
+        fewest, most: how many values it takes; `most` is None for any number.
+        is_tuple: whether several values are possible.
+        choices, check, positional: see `option`.
+        group: the field that holds its dataclass; empty at the top.
+    """
+
+    name: str
+    default: Any
+    help: str
+    element: type
+    fewest: int = 1
+    most: int | None = 1
+    is_tuple: bool = False
+    choices: tuple[str, ...] = ()
+    check: Callable[[str, Any], Any] | None = None
+    positional: str = ""
+    group: str = ""
+
+    @property
+    def is_one_or_two(self) -> bool:
+        """Whether one value stands for itself and two for a tuple."""
+        return (self.fewest, self.most) == (1, 2)
+
+    @property
+    def flag(self) -> str:
+        """The option as it is written; empty for a positional argument."""
+        if self.positional:
+            return ""
+        is_on = self.element is bool and self.default
+        return f"--{'no-' if is_on else ''}{self.name.replace('_', '-')}"
+
+    def value(self, values: Any) -> Any:
+        """The field's value: a tuple, or the one value if one is enough.
+
+        Raises:
+            UsageError: there are too many values.
+        """
+        values = values if isinstance(values, list) else [values]
+        if self.most is not None and len(values) > self.most:
+            raise UsageError(
+                f"{self.flag} takes {self.fewest} value or {self.most}. "
+                f"Received: {' '.join(map(str, values))}."
+            )
+        is_single = not self.is_tuple or (self.is_one_or_two and len(values) == 1)
+        return values[0] if is_single else tuple(values)
+
+    def check_value(self, value: Any) -> None:
+        """Raises the error of `check`, which names the option, for a value that is out of range."""
+        for each in value if isinstance(value, tuple) else (value,):
+            if self.check is not None:
+                self.check(self.flag or self.name, each)
+
+
+def options_of(kind: type, group: str = "") -> Iterator[Option]:
+    """The options of a dataclass, in the order of its fields."""
+    hints, documents = typing.get_type_hints(kind), _documents(kind)
+    for field in dataclasses.fields(kind):
+        annotation = hints[field.name]
+        if dataclasses.is_dataclass(annotation):
+            yield from options_of(annotation, field.name)
+            continue
+        described = {"help": documents.get(field.name, "")} | _shape(annotation)
+        described |= {key: value for key, value in field.metadata.items() if value}
+        yield Option(field.name, field.default, group=group, **described)
+
+
+def _shape(annotation: Any) -> dict[str, Any]:
+    """What an annotation says: the type of a value, how many there are, its choices."""
+    parts = [part for part in _union(annotation) if part is not type(None)]
+    tuples = [part for part in parts if typing.get_origin(part) is tuple]
+    single = [part for part in parts if part not in tuples]
+    element, fewest, most = (single or [None])[0], 1, 1
+    if tuples:
+        inner = typing.get_args(tuples[0])
+        element, most = inner[0], None if inner[-1] is ... else len(inner)
+        fewest = 1 if single or most is None else most
+    choices = typing.get_args(element) if typing.get_origin(element) is typing.Literal else ()
+    element = type(choices[0]) if choices else element
+    sizes = {"fewest": fewest, "most": most, "is_tuple": bool(tuples)}
+    return {"element": element, "choices": choices, **sizes}
+
+
+def _union(annotation: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else (annotation,)
+
+
+def _documents(kind: type) -> dict[str, str]:
+    """The docstring below each field, also of the classes that `kind` inherits from."""
+    found = {}
+    for each in reversed(kind.__mro__):
+        if not dataclasses.is_dataclass(each):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0].body
+        for field, text in itertools.pairwise(body):
+            is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            if isinstance(field, ast.AnnAssign) and is_text:
+                found[field.target.id] = " ".join(text.value.value.split())
+    return found

@@ -1,0 +1,70 @@
+"""Ctrl-C at any moment of a command: one line and exit code 130.
+
+While Keras and TensorFlow are imported, an exception would be swallowed or shown by whatever is
+being imported. Nothing is written yet, so the process ends at once. After that Ctrl-C is a
+KeyboardInterrupt, and the library removes what is unfinished.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+EXIT_CODE = 130
+_terminal = 2  # standard error, also while descriptor 2 is redirected
+_interrupted = False
+
+
+def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") -> None:
+    """From now on Ctrl-C ends this process at once.
+
+    Where the signal is ignored, as under nohup, it stays ignored.
+    """
+
+    def end(number, frame):
+        os.write(_terminal, message.encode())
+        os._exit(code)
+
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
+
+
+def raise_on_interrupt() -> None:
+    """From now on Ctrl-C is a KeyboardInterrupt in the main thread."""
+
+    def note(number, frame):
+        global _interrupted
+        _interrupted = True
+        raise KeyboardInterrupt
+
+    def again(unraisable):
+        # Python swallows what is raised in a destructor or a callback of C.
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.01, _thread.interrupt_main).start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, note)
+        sys.unraisablehook = again
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C came: what is raised then may be what became of the KeyboardInterrupt."""
+    return _interrupted
+
+
+@contextlib.contextmanager
+def writing_to(descriptor: int) -> Iterator[None]:
+    """Where the line of Ctrl-C goes while descriptor 2 is redirected."""
+    global _terminal
+    before, _terminal = _terminal, descriptor
+    try:
+        yield
+    finally:
+        _terminal = before

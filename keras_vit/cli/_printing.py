@@ -1,0 +1,46 @@
+"""Tables and warnings on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+_MOST_CLASSES = 20  # that are listed one by one
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned text: the first column to the left, the others to the right."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = [
+        "  ".join(
+            c.ljust(w) if i == 0 else c.rjust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def class_table(labels: Sequence[str], counts: Sequence[int]) -> str:
+    """How many images each class has, a line each; of many classes the largest and smallest."""
+    lines = list(zip(labels, [f"{count:,}" for count in counts], strict=True))
+    if len(lines) > _MOST_CLASSES:
+        order = sorted(range(len(lines)), key=lambda i: -counts[i])
+        left_out = (f"... {len(lines) - _MOST_CLASSES} more ...", "")
+        first, last = order[: _MOST_CLASSES // 2], order[-_MOST_CLASSES // 2 :]
+        lines = [*(lines[i] for i in first), left_out, *(lines[i] for i in last)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(f"  {a.ljust(widths[0])}  {b.rjust(widths[1])}".rstrip() for a, b in lines)
+
+
+def warn(message: str | None) -> None:
+    """Prints a warning to standard error, where there is one."""
+    if message:
+        print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def print_skipped(summary: Iterable[str]) -> None:
+    """Prints to standard error which pictures were left out, see `data.skipped_summary`."""
+    for line in summary:
+        print(f"skipped {line}", file=sys.stderr)

@@ -1,0 +1,192 @@
+"""How a command runs: its arguments, its imports, its errors in one line, its exit code.
+
+Exit codes: 0 done, 1 a fault of a program, with its traceback, 2 a mistake in what was asked for,
+3 a result that misses its budget, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from keras_vit._errors import (
+    DiskFullError,
+    MissingPackageError,
+    RefusedError,
+    UsageError,
+    did_you_mean,
+)
+from keras_vit._files import full_disk
+from keras_vit._optional import PACKAGES, check_installed
+from keras_vit._quiet import quiet
+from keras_vit.cli import COMMANDS, _arguments, _interrupts, is_command
+
+# Raised with a path, these are about what the user named or where it lies.
+_FILE_ERRORS = (
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
+def run_command(name: str | None, words: Sequence[str]) -> None:
+    """Runs the command `name`, or the one that the first word names, and exits."""
+    if name is None:
+        with _one_line_errors(""):
+            name, words = _chosen(words)
+    command = import_module(f"keras_vit.cli.{name.replace('-', '_')}")
+    defaults = getattr(command, "defaults", None)
+    run(command.run, command.Arguments, command.__doc__, name, words, defaults)
+
+
+def run(
+    command: Callable[[Any], None],
+    arguments: type,
+    description: str | None = None,
+    name: str = "",
+    words: Sequence[str] | None = None,
+    defaults: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+) -> None:
+    """Reads the command line into the dataclass `arguments`, runs `command` on it and exits.
+
+    Args:
+        command: does the work.
+        arguments: its options, a dataclass (see `_arguments`).
+        description: what it does, for --help; None for the main module's docstring.
+        name: of the command; empty for a script that is none in `COMMANDS`.
+        words: the command line; None for this process's.
+        defaults: defaults that depend on what is given, see `_arguments.read`.
+    """
+    words = sys.argv[1:] if words is None else words
+    description = description or sys.modules["__main__"].__doc__ or ""
+    line = _arguments.Line(words, spelled(name), description)
+    with _one_line_errors(name, show_traceback=_arguments.TRACEBACK in words):
+        command(_arguments.read(arguments, line, defaults))
+    if is_command():
+        _interrupts.exit_on_interrupt(code=0, message="")  # the work is done
+
+
+def load(*modules: str) -> None:
+    """Imports what a command needs, with the messages of TensorFlow's start held back.
+
+    Until its end Ctrl-C ends a command at once, from then on it is an exception.
+
+    Raises:
+        MissingPackageError: some of it is not installed.
+    """
+    packages = dict.fromkeys(module.partition(".")[0] for module in modules)
+    check_installed(package for package in packages if package in PACKAGES)
+    with _progress("starting ..."), quiet() as terminal, _interrupts.writing_to(terminal):
+        for module in ("keras_vit._public", *modules):
+            import_module(module)
+    if is_command():
+        _interrupts.raise_on_interrupt()
+
+
+def spelled(command: str = "") -> str:
+    """A command as the user would type it: "keras-vit fit" or "python train/fit.py".
+
+    Without a command it is the program that is running.
+    """
+    program = Path(sys.argv[0])
+    if program.suffix != ".py":
+        return f"keras-vit {command}".rstrip()
+    if program.name == "__main__.py":
+        return f"python -m keras_vit {command}".rstrip()
+    script = program.absolute().parents[1] / COMMANDS[command] if command else program
+    return f"python {min(str(script), os.path.relpath(script), key=len)}"
+
+
+def _chosen(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The command that the first word names, and the other words."""
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview())
+        sys.exit(0)
+    if words[0] == "--version":
+        print(import_module("keras_vit").__version__)
+        sys.exit(0)
+    if words[0] not in COMMANDS:
+        raise UsageError(f"there is no command {words[0]!r}; {did_you_mean(words[0], COMMANDS)}")
+    return words[0], words[1:]
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = []
+    for name in COMMANDS:
+        module = import_module(f"keras_vit.cli.{name.replace('-', '_')}")
+        lines.append(f"  {name.ljust(width)}  {module.__doc__.splitlines()[0]}")
+    program, commands = spelled(), "\n".join(lines)
+    return (
+        f"usage: {program} COMMAND [options]\n\nVision Transformers for Keras, from pre-training "
+        f"to the phone.\n\n{commands}\n\n{program} COMMAND --help lists the options of a "
+        f"command,\n{program} --version prints the version."
+    )
+
+
+@contextlib.contextmanager
+def _progress(message: str) -> Iterator[None]:
+    """Shows a message on a terminal for as long as the body runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    print(message, end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(" " * len(message), end="\r", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _one_line_errors(command: str, show_traceback: bool = False) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        _interrupted(str(error))
+    except Exception as error:
+        message = _message(error)
+        if message is None:
+            if _interrupts.was_interrupted():
+                _interrupted()
+            raise
+        if show_traceback:
+            traceback.print_exc()
+        program = spelled(command)
+        if program.startswith("python ") and not program.startswith("python -m"):
+            program = Path(sys.argv[0]).name
+        print(f"{program}: {message}", file=sys.stderr)
+        sys.exit(3 if isinstance(error, RefusedError) else 2)
+
+
+def _interrupted(message: str = "") -> NoReturn:
+    print(f"\ninterrupted{f'; {message}' if message else ''}.", file=sys.stderr)
+    sys.exit(_interrupts.EXIT_CODE)
+
+
+def _message(error: Exception) -> str | None:
+    """What to tell of a mistake of the user's; None for any other error."""
+    path = getattr(error, "filename", None)
+    if isinstance(error, RefusedError):
+        return str(error)
+    if not isinstance(error, DiskFullError) and (reason := full_disk(error)):
+        # What is written for good is written by _files, which names it; the rest is temporary.
+        path = path or f"a temporary file in {tempfile.gettempdir()}"
+        return f"{path} could not be written: {reason}; make room or set TMPDIR to another disk."
+    if isinstance(error, UsageError | MissingPackageError | DiskFullError):
+        # The list that follows a first line is for programs; an error may also say nothing.
+        return (str(error) or type(error).__name__).splitlines()[0]
+    if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
+        name, extras = PACKAGES[error.name]
+        return f"this command needs {name}: pip install 'keras_vit[{extras[0]}]'"
+    if isinstance(error, _FILE_ERRORS) and path is not None:
+        return f"{path}: {error.strerror}."
+    return None

@@ -1,0 +1,156 @@
+"""Fine-tunes a run so that its TFLite file gets smaller.
+
+Without --run the newest run under runs/ is compressed. qat trains the model for the rounding of a
+quantised file, prune sets weights to zero, cluster leaves a few distinct values in each kernel;
+prune+qat and prune+cluster do one after the other. Only Dense kernels are compressed. Zeros and
+clusters make the download smaller (the deflated file); in memory the model is no smaller and no
+faster. The files are compared with Keras as in every export.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import MeasuringOptions, RunOptions, newest_run
+from keras_vit.cli._printing import table
+from keras_vit.cli._program import load
+from keras_vit.deploy.compression.methods import METHODS, PATTERNS
+from keras_vit.deploy.precisions import PRECISIONS
+
+_PRECISIONS = [name for name, precision in PRECISIONS.items() if precision.base is None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(MeasuringOptions, RunOptions):
+    """Options of the command."""
+
+    method: tuple[str, ...] = option(("qat",), choices=METHODS)
+    """One method or several, each from the run's own weights."""
+    quantize: str | None = option(None, choices=_PRECISIONS)
+    """The files' precision, which qat trains for (int4, dynamic or int8); default: int4 where qat
+    is part of the method, none otherwise."""
+    duration: str = "20 epochs"
+    """How long each fine-tuning takes, in epochs, steps or examples; prune+... has two."""
+    learning_rate: float | None = option(None, check=_checks.not_negative)
+    """Adam's first learning rate; default: a third of the run's, or 3e-5 if SGD trained it."""
+    sparsity: float = 0.5
+    """Fraction of each Dense kernel that pruning makes zero."""
+    pattern: str | None = option(None, choices=PATTERNS)
+    """Instead of --sparsity: two zeros among any four inputs in a row. Default: none."""
+    clusters: int = 16
+    """Distinct values that clustering leaves in each Dense kernel."""
+    max_drop: float = option(1.0, check=_checks.not_negative)
+    """Points of accuracy that a file may lose, compared with the run's model. The default is
+    higher than that of an export because compression changes the weights themselves."""
+    threads: tuple[int, ...] = option((2,), check=_checks.positive_integer)
+    """Threads of the interpreter when latency is compared; the largest of several numbers."""
+    out: Path | None = None
+    """Where the bundles go, a folder for each; default: compressed/ in the run folder."""
+
+    def __post_init__(self):
+        stages = {stage for method in self.method for stage in METHODS[method]}
+        for field, stage in (("sparsity", "prune"), ("pattern", "prune"), ("clusters", "cluster")):
+            if getattr(self, field) != getattr(Arguments, field) and stage not in stages:
+                raise UsageError(
+                    f"--{field} is for {stage}. Received: --method {' '.join(self.method)}."
+                )
+
+
+def run(arguments: Arguments) -> None:
+    """Compresses, and prints a table of sizes and accuracies."""
+    if "keras_vit._keras" not in sys.modules:  # tensorflow-model-optimization needs tf_keras
+        os.environ["TF_USE_LEGACY_KERAS"] = "1"
+    load("tensorflow", "tf_keras", "ai_edge_litert.interpreter", "ai_edge_quantizer")
+    from keras_vit import _files
+    from keras_vit.deploy import subject
+
+    wanted = [_wanted(method, arguments) for method in dict.fromkeys(arguments.method)]
+    load("tensorflow_model_optimization")
+    given = subject.of_run(arguments.run or newest_run(), arguments.data)
+    out = arguments.out or given.folder / "compressed"
+    print(f"compressing {given.folder} ({given.name}, {len(given.labels)} classes)", flush=True)
+    record = _compress(given, wanted, arguments, out)
+    _files.write_json(out / "table.json", record)
+    print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
+    if record["refused"]:
+        raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))
+
+
+def _wanted(method: str, arguments: Arguments) -> Any:
+    from keras_vit.deploy.compression import Compression
+
+    quantize = arguments.quantize or ("int4" if "qat" in METHODS[method] else "none")
+    return Compression(method, quantize, arguments.sparsity, arguments.pattern, arguments.clusters)
+
+
+def _compress(given: Any, wanted: list, arguments: Arguments, out: Path) -> dict[str, Any]:
+    """What table.json says."""
+    from keras_vit.deploy import compression
+
+    return compression.compress_bundles(
+        given,
+        wanted,
+        _fine_tuning(given, arguments),
+        out,
+        arguments.max_drop,
+        arguments.images,
+        arguments.calibrate,
+        max(arguments.threads),
+        say=lambda line: print(f"  {line}", flush=True),
+    )
+
+
+def _fine_tuning(given: Any, arguments: Arguments) -> Any:
+    from keras_vit import runs
+    from keras_vit.deploy.compression import FineTuning
+    from keras_vit.training.durations import to_steps
+
+    recipe = runs.open_run(given.folder).recipe["recipe"]
+    counts = {"batch_size": recipe["batch_size"], "num_examples": len(given.training)}
+    steps = to_steps(arguments.duration, **counts)
+    if steps < 1:
+        raise UsageError(f"--duration {arguments.duration!r} is less than one step of training.")
+    usual = recipe["learning_rate"] / 3 if recipe["optimizer"] == "adamw" else 3e-5
+    return FineTuning(
+        given.source,
+        given.training,
+        given.preprocessing,
+        steps,
+        recipe["batch_size"],
+        usual if arguments.learning_rate is None else arguments.learning_rate,
+        recipe["augment"],
+        recipe["label_smoothing"],
+        recipe["seed"],
+        recipe.get("jit", True),
+        report=lambda step, loss, accuracy: print(
+            f"    step {step}/{steps}: loss {loss:.3f}, accuracy {accuracy:.1%}", flush=True
+        ),
+    )
+
+
+def _table(rows: list[dict]) -> str:
+    header = ["file", "accuracy", "Keras", "KiB", "deflated", "ratio", "zeros", "values", "latency"]
+    return table(
+        header,
+        [
+            [
+                row["name"],
+                f"{row['accuracy']:.2%}",
+                f"{row['keras_accuracy']:.2%}",
+                f"{row['bytes'] / 1024:,.0f}",
+                f"{row['deflated'] / 1024:,.0f}",
+                f"{row['deflated_ratio']:.3f}",
+                f"{row['compression']['sparsity']:.1%}",
+                f"{row['compression']['distinct']}",
+                f"{row['compression']['latency_ratio']:.2f}",
+            ]
+            for row in rows
+        ],
+    )

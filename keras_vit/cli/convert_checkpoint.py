@@ -1,0 +1,251 @@
+"""Converts weights to another layout, or inspects a file.
+
+IN is a run folder, or a file in any layout that keras_vit reads: the official .npz in all its
+spellings, BiT's, or the safetensors of timm or transformers (or one of their folders). The layout
+of OUT follows from its name, or from --to. The file is read back and compared after it is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from keras_vit import _checks, _files
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._program import load
+
+_SUFFIXES = {".npz": "npz", ".safetensors": "safetensors", ".keras": "keras", "": "saved_model"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Options of the command."""
+
+    input: Path | None = option(None, positional="IN")
+    """The file or folder to read."""
+    output: Path | None = option(None, positional="OUT")
+    """The file to write; a folder for a SavedModel."""
+    to: Literal["npz", "safetensors", "keras", "saved_model"] | None = None
+    """The format of OUT; default: that of its suffix, a SavedModel if it has none."""
+    layout: Literal["timm", "transformers"] = "timm"
+    """Whose names a .safetensors file uses; their JSON files are written beside it."""
+    inspect: Path | None = None
+    """Describe this file or run folder and write nothing; no model is built."""
+    num_classes: int | None = option(None, check=_checks.not_negative)
+    """The number of logits; if it is not that of IN, the head becomes zero. Default: that of IN."""
+    image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
+    """One number, or height and width, in pixels; positions are resampled. Default: that of IN."""
+    positions: Literal["bilinear", "bicubic"] = "bilinear"
+    """How positions are resampled: bilinear as in the official code, bicubic as in timm."""
+    grid: tuple[int, int] | None = None
+    """Rows and columns of the positions of IN, if they do not form a square and the file does not
+    say."""
+    allow_nonfinite: bool = False
+    """Accept NaN and infinite values."""
+    overwrite: bool = False
+    """Replace what is at OUT."""
+
+    def __post_init__(self):
+        if self.inspect is None and (self.input is None or self.output is None):
+            raise UsageError("expected IN and OUT, or --inspect FILE.")
+        if self.inspect is not None and self.input is not None:
+            raise UsageError("--inspect FILE writes nothing; leave IN and OUT out.")
+
+
+def run(arguments: Arguments) -> None:
+    """Converts or inspects, and prints what was read and written."""
+    kind = None if arguments.inspect else _kind(arguments)
+    load(*(["tensorflow"] if kind == "saved_model" else []))
+    from keras_vit.weights import open_checkpoint
+
+    if arguments.inspect is not None:
+        if _is_run(arguments.inspect):
+            print(f"{_lines(_run(arguments.inspect))}\n")
+        with open_checkpoint(_weights(arguments.inspect)) as checkpoint:
+            print(_lines(_description(checkpoint)))
+        return
+    from keras_vit.models.pretrained import Request, from_checkpoint
+
+    with open_checkpoint(_weights(arguments.input)) as checkpoint:
+        print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
+        request = Request(
+            arguments.num_classes,
+            arguments.image_size,
+            overrides={
+                "positions": arguments.positions,
+                "grid": arguments.grid,
+                "allow_nonfinite": arguments.allow_nonfinite,
+            },
+            build={"name": checkpoint.variant} if checkpoint.variant else {},
+        )
+        model, loaded = from_checkpoint(checkpoint, checkpoint.spec, request)
+        print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
+        print(f"loaded   {loaded}", flush=True)
+        if loaded.head == "reset":
+            print("head     starts at zero: the classes are not IN's", flush=True)
+    print(f"wrote    {arguments.output}: {_write(model, arguments, kind)}")
+
+
+def _kind(arguments: Arguments) -> str:
+    output = arguments.output
+    kind = arguments.to or _SUFFIXES.get(output.suffix)
+    if kind is None:
+        raise UsageError(
+            f"{output}: expected .npz, .safetensors, .keras or a folder, or pass --to."
+        )
+    suffix = next(suffix for suffix, name in _SUFFIXES.items() if name == kind)
+    if suffix and output.suffix != suffix:
+        raise UsageError(f"{output}: expected a name that ends in {suffix} for --to {kind}.")
+    if output.resolve() == arguments.input.resolve():
+        raise UsageError(f"{output} is IN itself; choose another OUT.")
+    if output.exists() and not arguments.overwrite:
+        raise UsageError(f"{output} exists; choose another OUT or --overwrite it.")
+    if output.is_dir() != (kind == "saved_model") and output.exists():
+        raise UsageError(f"{output} is {'a folder' if output.is_dir() else 'a file'}.")
+    if output.is_dir() and any(output.iterdir()) and not (output / "saved_model.pb").is_file():
+        raise UsageError(f"{output} is not empty and holds no SavedModel; choose another OUT.")
+    return kind
+
+
+def _write(model: Any, arguments: Arguments, kind: str) -> str:
+    if kind == "saved_model":
+        from keras_vit import deploy
+
+        difference = deploy.export_saved_model(model, arguments.output)
+        return f"SavedModel, within {difference:.1e} of Keras when run"
+    if kind == "keras":
+        return _write_keras(model, arguments.output)
+    import numpy as np
+
+    from keras_vit.weights import open_checkpoint, save_weights, weight_names
+
+    layout = "official" if kind == "npz" else arguments.layout
+    save_weights(model, arguments.output, layout)
+    names = weight_names(model.spec, model.num_classes, model.image_size)
+    with open_checkpoint(arguments.output) as again:
+        for name in names:
+            variable = np.asarray(name.variable(model)).reshape(name.shape)
+            if not np.array_equal(again.read(name.key, name.shape), variable, equal_nan=True):
+                arguments.output.unlink()
+                raise RefusedError(f"{arguments.output}: {name.key} was not read back as written.")
+        return f"{again.dialect}, all {len(names)} weights read back, bit-equal"
+
+
+def _write_keras(model: Any, output: Path) -> str:
+    import numpy as np
+
+    from keras_vit._keras import keras
+
+    with _files.replacing(output) as temporary:
+        model.save(temporary)
+        again = keras.models.load_model(temporary)
+        for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+            if not np.array_equal(one, other, equal_nan=True):
+                raise RefusedError(f"{output}: a weight was not read back as written.")
+    return f"Keras model, all {len(model.weights)} weights read back, bit-equal"
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "spec.json").is_file()
+
+
+def _weights(path: Path) -> Path:
+    if (path / "model.tflite").is_file():
+        raise UsageError(
+            f"{path} is an exported bundle, which cannot be converted back; give the run or the "
+            "file of weights that it was exported from."
+        )
+    if _is_run(path):
+        return path / "weights.npz"
+    from keras_vit.runs import list_runs
+
+    held = [str(run) for run in list_runs(path)]
+    if held:
+        raise UsageError(f"{path} holds runs; give one of them: {_some(held, 8)}.")
+    return path
+
+
+def _lines(facts: dict[str, str]) -> str:
+    return "\n".join(f"{name:<10}  {text}" for name, text in facts.items())
+
+
+def _run(path: Path) -> dict[str, str]:
+    from keras_vit import runs
+
+    run = runs.open_run(path)
+    settings, metrics = run.recipe["recipe"], run.metrics()
+    height, width = run.spec["image_size"]
+    return {
+        "run": str(run.path),
+        "model": run.spec["model"],
+        "image size": f"{height} x {width}",
+        "classes": f"{len(run.labels)}: {_some(run.labels, 8)}",
+        "data": run.recipe["data"],
+        "began with": "random weights" if run.spec["weights"] == "fresh" else run.spec["weights"],
+        "recipe": ", ".join(f"{name} {value}" for name, value in settings.items()),
+        "trained": f"{metrics[-1]['step']} steps, {metrics[-1]['epoch']} epochs"
+        if metrics
+        else "not yet an epoch",
+        "accuracy": f"{metrics[-1]['val_accuracy']:.2%} of the held-out images"
+        if metrics
+        else "unknown",
+        "saved": run.saved,
+    }
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    return ", ".join(names[:count]) + (" ..." if len(names) > count else "")
+
+
+def _description(checkpoint: Any) -> dict[str, str]:
+    spec, state = checkpoint.spec, checkpoint.head_state
+    file = checkpoint.tensors.path
+    return {
+        "file": f"{file}, {file.stat().st_size / 2**20:,.1f} MiB",
+        "dialect": checkpoint.dialect,
+        "model": _summary(spec, checkpoint.variant),
+        "resolution": _resolution(checkpoint),
+        "classes": str(checkpoint.num_classes),
+        "head": {"zero": "zero: all zeros, as pre-training files are", "none": "none"}.get(
+            state, state
+        ),
+        "parameters": f"{checkpoint.parameters:,}",
+        "ignored": _names(checkpoint.layout.ignored),
+        "unknown": _names(checkpoint.layout.unknown),
+    }
+
+
+def _resolution(checkpoint: Any) -> str:
+    size = checkpoint.image_size
+    if size is not None:
+        return f"{size[0]} x {size[1]}"
+    if checkpoint.has_positions:
+        return "unknown: its positions do not form a square grid"
+    return "any"
+
+
+def _names(keys: tuple[str, ...]) -> str:
+    from keras_vit.weights.tensors import display
+
+    return f"{len(keys)} keys: {_some([display(key) for key in keys[:4]], 3)}" if keys else "none"
+
+
+def _summary(spec: Any, variant: str | None) -> str:
+    name = variant or "none of the table"
+    if not hasattr(spec, "hidden_dim"):
+        return f"{name}: BiT ResNet-V2 of {spec.layers} units, width {spec.width}"
+    stem = f"ResNet stem of {spec.stem.stages} units, " if spec.stem else ""
+    head = f", representation {spec.representation_dim}" if spec.representation_dim else ""
+    return (
+        f"{name}: {stem}hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, MLP "
+        f"{spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling}{head}, positions "
+        f"{spec.position_embedding}, GELU {spec.gelu}, epsilon {spec.layer_norm_eps:g}"
+    )
+
+
+def _of(model: Any) -> str:
+    height, width = model.image_size
+    return f"{height} x {width}, {model.num_classes} classes, {model.count_params():,} parameters"

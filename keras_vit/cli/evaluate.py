@@ -1,0 +1,50 @@
+"""Evaluates a run on its held-out images; writes a report.
+
+Without --run the newest run under runs/ is evaluated. The report is a folder in the run: figures
+and a page to look at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from keras_vit import _checks
+from keras_vit._errors import RefusedError
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import RunOptions, newest_run
+from keras_vit.cli._printing import table, warn
+from keras_vit.cli._program import load
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(RunOptions):
+    """Options of the command."""
+
+    batch_size: int = option(64, check=_checks.positive_integer)
+    """Images at a time."""
+    min_accuracy: float = option(0.0, check=_checks.fraction)
+    """Exit with code 3 if the held-out accuracy is lower than this; from 0 to 1."""
+
+
+def run(arguments: Arguments) -> None:
+    """Evaluates and prints a table of the classes."""
+    load("tensorflow", "sklearn.metrics", "matplotlib.figure")
+    from keras_vit import evaluation, runs
+
+    run = runs.open_run(arguments.run or newest_run())
+    print(f"{'run' if arguments.run else 'newest run'} {run}\n", flush=True)
+    report, page = evaluation.evaluate(run, arguments.batch_size, arguments.data)
+    names = ("precision", "recall", "f1")
+    rows = [
+        [c["label"], *(f"{c[name]:.4f}" for name in names), str(c["support"])]
+        for c in report.classes
+    ]
+    rows.append(["macro mean", *(f"{report.macro[name]:.4f}" for name in names), ""])
+    print(table(["class", *names, "images"], rows))
+    warn(evaluation.recall_warning(report, run.recipe["recipe"].get("class_weights", "none")))
+    print(f"\nheld-out accuracy {report.accuracy:.2%}; report: {page}")
+    if report.accuracy < arguments.min_accuracy:
+        raise RefusedError(
+            f"expected a held-out accuracy of {arguments.min_accuracy:.2%} or more. "
+            f"Received: {report.accuracy:.2%}."
+        )

@@ -1,0 +1,95 @@
+"""Exports a model to TFLite files, compared with Keras.
+
+Without --run or --weights the newest run under runs/ is exported. Each precision becomes a bundle:
+a folder with model.tflite, model.json, labels.txt and golden.json. A file that differs from Keras
+by more than its budget is not written, and the exit code is 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from keras_vit import _checks
+from keras_vit._errors import RefusedError
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import MeasuringOptions, ModelOptions
+from keras_vit.cli._printing import print_skipped, table
+from keras_vit.cli._program import load
+from keras_vit.deploy.precisions import PRECISIONS
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(MeasuringOptions, ModelOptions):
+    """Options of the command."""
+
+    quantize: tuple[str, ...] = option(
+        ("none",),
+        choices=PRECISIONS,
+        help="One precision or several. "
+        + " ".join(f"{name}: {precision.help}." for name, precision in PRECISIONS.items()),
+    )
+    recipe: Path | None = None
+    """A recipe.json that auto wrote: the same layers stay float, without a new search. Default:
+    auto searches."""
+    input: Literal["float32", "uint8"] = "float32"
+    """The file's input: preprocessed values, or RGB pixels of the right size."""
+    output: Literal["logits", "probabilities", "features"] = "logits"
+    """The file's output; features are the input of the head."""
+    min_runtime: str | None = None
+    """The oldest runtime that must run the files: 2.16.1 of TFLite, 'LiteRT 2.1'. Default: any."""
+    max_drop: float | None = option(None, check=_checks.not_negative)
+    """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
+    int4 1.5."""
+
+
+def run(arguments: Arguments) -> None:
+    """Exports, and prints what was measured."""
+    # Must be set before TensorFlow starts: oneDNN's allocator keeps the memory that a model has
+    # freed, and the converter needs it.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
+    from keras_vit import deploy
+    from keras_vit.data import skipped_summary
+
+    subject = arguments.open()
+    out = arguments.out or subject.folder / "export"
+    print_skipped(skipped_summary(subject.source) if subject.source else ())
+    height, width = subject.model.image_size
+    print(f"from      {subject.folder or arguments.weights}")
+    print(
+        f"exporting {subject.name}, {height} x {width}, {len(subject.labels)} classes", flush=True
+    )
+    written, refused = _export(subject, arguments, out)
+    if written:
+        print("  measuring: latency in turn, memory and load time on their own", flush=True)
+        files = {name: out / name / "model.tflite" for name in written}
+        measured = deploy.measure(files, sorted(set(arguments.threads)))
+        deploy.write_report(out, written, measured, refused)
+        print(f"\n{table(*deploy.table(written, measured))}\n")
+        for line in deploy.notes(written):
+            print(line)
+        print(f"bundles: {', '.join(str(out / name) for name in written)}")
+        print(f"card:    {out / 'card.md'}")
+    if refused:
+        raise RefusedError("\n".join(f"{name}: {why}" for name, why in refused.items()))
+
+
+def _export(subject: Any, arguments: Arguments, out: Path) -> tuple[dict, dict]:
+    """What was written and what was refused, by precision."""
+    from keras_vit.deploy import bundles
+    from keras_vit.deploy.graph.inference import GraphOptions
+
+    return bundles.export_bundles(
+        subject,
+        arguments.quantize,
+        out,
+        GraphOptions(arguments.input, arguments.output),
+        bundles.Demands(
+            arguments.max_drop, arguments.min_runtime, arguments.images, arguments.calibrate
+        ),
+        arguments.recipe,
+        say=lambda line: print(f"  {line}", flush=True),
+    )

@@ -1,0 +1,168 @@
+"""Names the most probable classes of pictures.
+
+The model comes from a run (--run), an exported bundle (--bundle) or weights (--weights); by default
+from the newest run under runs/. A picture that cannot be read is named on standard error and
+skipped; the exit code is 2 if none could be read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit._errors import UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import newest_run
+from keras_vit.cli._printing import warn
+from keras_vit.cli._program import load, spelled
+
+_TOGETHER = 32  # pictures in memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Options of the command."""
+
+    pictures: tuple[Path, ...] = option((), positional="PICTURE")
+    """Picture files, and folders of them."""
+    run: Path | None = None
+    """A run folder; default: the newest under runs/."""
+    bundle: Path | None = None
+    """Instead of a run: an exported folder, such as runs/demo/export/int8."""
+    weights: str | None = None
+    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
+    such as augreg."""
+    model: str | None = None
+    """The model that --weights are for, a name of keras_vit.list_models(); default: what the file
+    holds."""
+    top_k: int = option(5, check=_checks.positive_integer)
+    """How many classes of each picture are printed."""
+    json: bool = False
+    """Print a JSON object for each picture, one a line."""
+
+    def __post_init__(self):
+        if not self.pictures:
+            raise UsageError(f"expected pictures, as in: {spelled('predict')} photo.jpg")
+        given = [f"--{n}" for n in ("run", "bundle", "weights") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise UsageError(
+                f"expected one of --run, --bundle and --weights. Received: {' '.join(given)}."
+            )
+        if self.model is not None and self.weights is None:
+            raise UsageError("--model goes with --weights; runs and bundles know their model.")
+
+
+def run(arguments: Arguments) -> None:
+    """Prints the classes of each picture."""
+    load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))
+    from keras_vit.data.decoding import printable
+    from keras_vit.data.listing import find_pictures
+
+    pictures = find_pictures(arguments.pictures)
+    predictor = _predictor(arguments)
+    stream = sys.stderr if arguments.json else sys.stdout
+    print(printable(predictor.description), file=stream, flush=True)
+    read = 0
+    for first in range(0, len(pictures), _TOGETHER):
+        some = pictures[first : first + _TOGETHER]
+        for picture, classes in _predict(predictor, some, arguments.top_k):
+            read += 1
+            print(_shown(printable(picture), classes, arguments.json), flush=True)
+    if not read:
+        raise UsageError(f"none of the {len(pictures)} pictures could be read.")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Predictor:
+    description: str
+    model: Any  # with its labels and preprocessing
+    scores: Callable[[Any], Any]  # of a batch of inputs
+    from_logits: bool = True
+
+
+def _predictor(arguments: Arguments) -> _Predictor:
+    from keras_vit import runs
+
+    if arguments.bundle is not None:
+        from keras_vit import deploy
+
+        bundle = deploy.open_bundle(arguments.bundle)
+        description = f"bundle {arguments.bundle}: {_size(bundle)}, {bundle.precision}"
+        return _Predictor(description, bundle, bundle.predict, bundle.from_logits)
+    if arguments.weights is not None:
+        model = _model_of_weights(arguments.weights, arguments.model)
+        description = f"weights {arguments.weights}: {_size(model)}"
+    else:
+        run = runs.open_run(arguments.run or newest_run())
+        model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
+    return _Predictor(description, model, functools.partial(model.predict, verbose=0))
+
+
+def _model_of_weights(weights: str, name: str | None) -> Any:
+    import numpy as np
+
+    import keras_vit
+
+    if (Path(weights) / "spec.json").is_file():
+        raise UsageError(f"{weights} is a run; use --run {weights}.")
+    if name is not None:
+        model = keras_vit.create_model(name, weights=weights)
+    elif "://" not in weights and not Path(weights).exists():
+        raise UsageError(
+            f"{weights}: there is no such file; published weights need --model, such as ViT_B16."
+        )
+    else:
+        model = keras_vit.model_from_weights(weights)
+    if not model.num_classes:
+        raise UsageError(f"{weights} holds a model without a head, which knows no classes.")
+    if not np.asarray(model.get_layer("head").kernel).any():
+        warn("the head is all zeros, so every class is equally probable; train it first.")
+    return model
+
+
+def _size(model: Any) -> str:
+    size = model.preprocessing
+    classes = getattr(model, "num_classes", None) or len(model.labels)
+    return f"{model.name}, {size.height} x {size.width} pixels, {classes} classes"
+
+
+def _predict(
+    predictor: _Predictor, pictures: list[Path], top_k: int
+) -> list[tuple[Path, list[tuple[str, float]]]]:
+    import keras_vit
+    from keras_vit.data.listing import read_picture
+
+    images = {}
+    for picture in pictures:
+        try:
+            images[picture] = read_picture(picture)
+        except UsageError as error:
+            print(f"skipped {error}", file=sys.stderr)
+    if not images:
+        return []
+    inputs = keras_vit.preprocess(list(images.values()), predictor.model)
+    decoded = keras_vit.decode_predictions(
+        predictor.scores(inputs), _labels(predictor.model), top_k, predictor.from_logits
+    )
+    return list(zip(images, decoded, strict=True))
+
+
+def _labels(model: Any) -> tuple[str, ...] | None:
+    # ImageNet's thousand are known to decode_predictions.
+    unknown = model.labels is None and model.num_classes != 1000
+    return tuple(f"class {i}" for i in range(model.num_classes)) if unknown else model.labels
+
+
+def _shown(picture: str, classes: list[tuple[str, float]], as_json: bool) -> str:
+    if as_json:
+        predictions = [{"label": label, "probability": p} for label, p in classes]
+        return json.dumps({"picture": picture, "predictions": predictions})
+    return "\n".join(
+        [f"\n{picture}", *(f"  {probability:6.1%}  {label}" for label, probability in classes)]
+    )

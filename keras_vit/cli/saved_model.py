@@ -1,0 +1,55 @@
+"""Exports a model to a SavedModel for serving.
+
+Without --run or --weights the newest run under runs/ is exported. The SavedModel takes any number
+of uint8 images, or of JPEG and PNG files, and marks files that it cannot read; it returns scores
+and labels, and needs only TensorFlow. It is compared with Keras before it is written. TensorFlow
+Serving expects a number as the folder's name: --out flowers/1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import ModelOptions
+from keras_vit.cli._program import load
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(ModelOptions):
+    """Options of the command."""
+
+    out: Path | None = None
+    """The folder to write; default: export/saved_model in the run folder."""
+    top_k: int = option(5, check=_checks.positive_integer)
+    """How many classes the SavedModel names for each image."""
+    images: int = option(100, check=_checks.positive_integer)
+    """Compare on at most this many images; of a run these are held-out images."""
+
+
+def run(arguments: Arguments) -> None:
+    """Exports, and prints how it compares with Keras."""
+    load("tensorflow")
+    subject = arguments.open()
+    out = arguments.out or subject.folder / "export" / "saved_model"
+    model, (height, width) = subject.model, subject.model.image_size
+    print(f"model    {subject.name}, {height} x {width}, {model.num_classes} classes", flush=True)
+    print(f"compare  with Keras on {subject.images_from}", flush=True)
+    parity = _export(subject, arguments, out)
+    print(
+        f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "
+        f"{parity['images']} images, the same class on {parity['agreement']:.2%}"
+    )
+    print(f"pixels   of {parity['pictures']} PNG files as keras_vit.preprocess's, to the last bit")
+    print(f"wrote    {out}")
+
+
+def _export(subject: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
+    from keras_vit.deploy.serving.serving import export_serving
+
+    images = subject.pictures(arguments.images)
+    content = export_serving(subject.model, out, images, arguments.top_k, subject.images_from)
+    return content["parity"]

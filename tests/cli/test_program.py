@@ -1,0 +1,158 @@
+"""How commands end: exit codes, one line for a mistake, a traceback for a fault."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import sys
+
+import pytest
+
+from keras_vit._errors import DiskFullError, MissingPackageError, RefusedError, UsageError
+from keras_vit.cli import COMMANDS, _program, is_command, main
+
+pytestmark = pytest.mark.once
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """None of its own."""
+
+
+@pytest.fixture
+def ended(monkeypatch, capsys):
+    """Runs a command that raises an error: (exit code, standard error)."""
+
+    def end(error, *words):
+        def command(arguments):
+            raise error
+
+        monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-vit", "fit", *words])
+        with pytest.raises(SystemExit) as stop:
+            _program.run(command, Arguments, "Does it.", "fit", words)
+        return stop.value.code, capsys.readouterr().err
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (UsageError("wrong.\nand a list"), 2, "wrong."),
+        (RefusedError("over its budget"), 3, "over its budget"),
+        (MissingPackageError("needs X: pip install x"), 2, "needs X: pip install x"),
+        (DiskFullError("out could not be written"), 2, "out could not be written"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "a.npz"), 2, "a.npz: No such file."),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), 2, "x: Permission denied."),
+        (
+            ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"),
+            2,
+            "this command needs TensorFlow: pip install 'keras_vit[tensorflow]'",
+        ),
+    ],
+)
+def test_a_known_mistake_is_one_line(ended, error, code, line):
+    assert ended(error) == (code, f"keras-vit fit: {line}\n")
+    found, shown = ended(error, "--traceback")
+    assert found == code
+    assert shown.startswith("Traceback (most recent call last):\n")
+    assert shown.endswith(f"keras-vit fit: {line}\n")
+
+
+class ResourceExhaustedError(Exception):
+    """As TensorFlow's, which is no OSError either."""
+
+
+class XlaRuntimeError(RuntimeError):
+    """As JAX's."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ResourceExhaustedError("OOM when allocating tensor"),
+        XlaRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+        MemoryError(),
+        TypeError("int() argument"),
+        ValueError("shapes"),
+        OSError("without a file"),
+        ConnectionResetError(errno.ECONNRESET, "reset"),
+        ImportError("libcuda.so.1: undefined symbol"),
+        ModuleNotFoundError("No module named 'keras_vit.nothing'", name="keras_vit.nothing"),
+    ],
+)
+def test_any_other_error_keeps_its_traceback(ended, error):
+    with pytest.raises(type(error)):
+        ended(error)
+
+
+def test_an_interrupt_is_one_line_that_may_say_what_was_saved(ended):
+    assert ended(KeyboardInterrupt()) == (130, "\ninterrupted.\n")
+    saved = KeyboardInterrupt("runs/a holds the weights so far")
+    assert ended(saved) == (130, "\ninterrupted; runs/a holds the weights so far.\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "spelled"),
+    [
+        ("/usr/bin/keras-vit", "keras-vit fit"),
+        ("C:/Scripts/keras-vit.exe", "keras-vit fit"),
+        ("/lib/keras_vit/__main__.py", "python -m keras_vit fit"),
+        ("export/to_tflite.py", "python train/fit.py"),
+        ("train/fit.py", "python train/fit.py"),
+    ],
+)
+def test_hints_name_a_command_as_the_user_started_this_one(monkeypatch, program, spelled):
+    monkeypatch.setattr(sys, "argv", [program])
+    assert _program.spelled("fit") == spelled
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_the_overview_lists_the_commands(monkeypatch, capsys, words):
+    monkeypatch.setattr(sys, "argv", ["keras-vit", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for name in COMMANDS:
+        assert f"\n  {name} " in out
+
+
+def test_an_unknown_command_suggests_the_nearest(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["keras-vit", "evalute"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error == "keras-vit: there is no command 'evalute'; did you mean evaluate?\n"
+
+
+def test_the_version_is_that_of_the_library(monkeypatch, capsys):
+    import keras_vit
+
+    monkeypatch.setattr(sys, "argv", ["keras-vit", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out == f"{keras_vit.__version__}\n"
+
+
+def test_a_process_is_a_command_only_if_it_runs_one(monkeypatch, tmp_path):
+    for folder in ("clone/train", "clone/keras_vit", "own/train"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "clone/keras_vit/__init__.py").touch()
+    for program, original, expected in (
+        ("/usr/bin/keras-vit", (), True),
+        ("keras-vit.exe", (), True),
+        ("-m", ("-m", "keras_vit"), True),
+        ("-m", ("-mkeras_vit",), True),
+        ("-m", ("-m", "pytest"), False),
+        (tmp_path / "clone/train/fit.py", (), True),
+        (tmp_path / "clone/train/mine.py", (), False),
+        (tmp_path / "own/train/fit.py", (), False),
+        ("", (), False),
+        ("-c", ("-c",), False),
+    ):
+        monkeypatch.setattr(sys, "argv", [str(program), "--help"])
+        monkeypatch.setattr(sys, "orig_argv", ["python", *original, "--help"])
+        assert is_command() is expected, program

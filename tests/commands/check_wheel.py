@@ -1,0 +1,98 @@
+"""Installs the wheel in an empty environment and uses it: python tests/commands/check_wheel.py
+
+Without extras `keras-vit export --help` must answer in less than a second, and a command that needs
+more must name the one command that installs it. With extras a short training on the digits and its
+export must succeed, in an empty folder. Packages come from PyPI: TensorFlow is 600 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FILES = ("setup.py", "pyproject.toml", "README.md")
+EXTRAS = "tensorflow,train,export"
+FIT = ("--duration", "60 steps", "--no-jit", "--out", "runs/digits")
+EXPORT = ("--quantize", "none", "int8", "--images", "100", "--max-drop", "20")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-extras", action="store_true", help="stop before TensorFlow")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = built(Path(folder))
+        python = Path(folder) / "venv" / "bin" / "python"
+        run([sys.executable, "-m", "venv", Path(folder) / "venv"])
+        run([python, "-m", "pip", "install", "--quiet", wheel])
+        command, empty = python.with_name("keras-vit"), Path(folder) / "empty"
+        empty.mkdir()
+        check_help(command, empty)
+        check_missing(command, empty)
+        if arguments.no_extras:
+            return
+        run([python, "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRAS}]"])
+        check_work(command, empty)
+
+
+def built(folder: Path) -> Path:
+    """The wheel, built from a copy so that nothing is written into the clone."""
+    source = folder / "source"
+    shutil.copytree(ROOT / "keras_vit", source / "keras_vit")
+    for file in FILES:
+        shutil.copy(ROOT / file, source)
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    run([*pip, "--wheel-dir", folder, source])
+    (wheel,) = folder.glob("*.whl")
+    print(f"wheel: {wheel.name}, {wheel.stat().st_size / 1024:.0f} KiB", flush=True)
+    return wheel
+
+
+def check_help(command: Path, folder: Path) -> None:
+    """--help in less than a second, the fastest of five: the machine may be busy."""
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        result = run([command, "export", "--help"], cwd=folder)
+        seconds.append(time.perf_counter() - start)
+    assert "--quantize" in result.stdout, result.stdout
+    assert min(seconds) < 1, seconds
+    print(f"keras-vit export --help: {min(seconds):.2f} to {max(seconds):.2f} s", flush=True)
+
+
+def check_missing(command: Path, folder: Path) -> None:
+    """One line names the command that installs what is missing."""
+    for name in ("fit", "export"):
+        result = subprocess.run([command, name], cwd=folder, capture_output=True, text=True)
+        (line,) = result.stderr.splitlines()
+        assert result.returncode == 2, result
+        assert line.startswith(f"keras-vit {name}: "), line
+        assert "pip install 'keras_vit[tensorflow," in line, line
+        print(line, flush=True)
+
+
+def check_work(command: Path, folder: Path) -> None:
+    """A training and its export."""
+    run([command, "fit", *FIT], cwd=folder)
+    result = run([command, "export", *EXPORT], cwd=folder)
+    for name in ("float32", "int8"):
+        assert (folder / "runs/digits/export" / name / "model.tflite").is_file(), result.stdout
+    result = run([command, "evaluate"], cwd=folder)
+    print(f"trained and exported: {result.stdout.splitlines()[-1]}", flush=True)
+
+
+def run(words: list, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    result = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{' '.join(map(str, words))}\n{result.stdout}{result.stderr}")
+    return result
+
+
+if __name__ == "__main__":
+    main()
