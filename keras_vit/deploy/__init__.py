@@ -1,64 +1,40 @@
-"""From a trained model to a file on a phone, checked on the way."""
+"""From a trained model to a file on a phone, checked on the way.
 
-from keras_vit.deploy.bundle.bundle import read_bundle, weights_sha256, write_bundle
-from keras_vit.deploy.bundle.card import notes
-from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
-from keras_vit.deploy.bundle.report import table, write_report
-from keras_vit.deploy.convert.auto import choose_float_layers
-from keras_vit.deploy.convert.converter import Converter, to_tflite
-from keras_vit.deploy.convert.quantize import PRECISIONS, precision_of, quantizable_layers
-from keras_vit.deploy.convert.saved_model import export_saved_model
-from keras_vit.deploy.export import (
-    CALIBRATED,
-    check,
-    export_tflite,
-    judge,
-    to_pixels,
-)
-from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
-from keras_vit.deploy.inspect.lint import lint
-from keras_vit.deploy.inspect.runtimes import check_runtime, runtime_floor
-from keras_vit.deploy.judge.blocks import first_difference, layer_differences
-from keras_vit.deploy.judge.measure import Measured, latencies, measure
-from keras_vit.deploy.judge.parity import ParityError, Verdict, compare
-from keras_vit.deploy.judge.reference import expected_scores, predict
-from keras_vit.deploy.runner import Runner
+Nothing is imported before it is used: most names need TensorFlow or LiteRT.
+"""
 
-__all__ = [
-    "CALIBRATED",
-    "PRECISIONS",
-    "Converter",
-    "Inspection",
-    "Measured",
-    "OpenedBundle",
-    "ParityError",
-    "Runner",
-    "Verdict",
-    "check",
-    "check_runtime",
-    "choose_float_layers",
-    "compare",
-    "expected_scores",
-    "export_saved_model",
-    "export_tflite",
-    "first_difference",
-    "inspect_file",
-    "judge",
-    "latencies",
-    "layer_differences",
-    "lint",
-    "measure",
-    "notes",
-    "open_bundle",
-    "precision_of",
-    "predict",
-    "quantizable_layers",
-    "read_bundle",
-    "runtime_floor",
-    "table",
-    "to_pixels",
-    "to_tflite",
-    "weights_sha256",
-    "write_bundle",
-    "write_report",
-]
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+_MODULES = {
+    "bundle.bundle": ("read_bundle", "weights_sha256", "write_bundle"),
+    "bundle.card": ("notes",),
+    "bundle.opened": ("OpenedBundle", "open_bundle"),
+    "bundle.report": ("table", "write_report"),
+    "convert.auto": ("choose_float_layers",),
+    "convert.converter": ("Converter", "to_tflite"),
+    "convert.quantize": ("quantizable_layers",),
+    "convert.saved_model": ("export_saved_model",),
+    "export": ("CALIBRATED", "check", "export_tflite", "judge_file", "to_pixels"),
+    "inspect.inspection": ("Inspection", "inspect_file"),
+    "inspect.lint": ("lint",),
+    "inspect.runtimes": ("check_runtime", "runtime_floor"),
+    "judge.blocks": ("first_difference", "layer_differences"),
+    "judge.measure": ("Measured", "latencies", "measure"),
+    "judge.parity": ("ParityError", "Verdict", "compare"),
+    "judge.reference": ("expected_scores", "predict"),
+    "precisions": ("PRECISIONS", "Precision", "precision_of"),
+    "runner": ("Runner",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

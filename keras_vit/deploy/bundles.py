@@ -15,12 +15,12 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import check_replaceable, weights_sha256, write_bundle
 from keras_vit.deploy.convert.auto import BASE, choose_float_layers
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import check_layers, for_runtime, precision_of
+from keras_vit.deploy.convert.quantize import check_layers, for_runtime
 from keras_vit.deploy.export import (
     Exported,
     check,
     compared,
-    judge,
+    judge_file,
     to_pixels,
 )
 from keras_vit.deploy.graph.inference import GraphOptions
@@ -29,6 +29,7 @@ from keras_vit.deploy.judge.blocks import first_difference, layer_differences
 from keras_vit.deploy.judge.choosing import spread
 from keras_vit.deploy.judge.parity import ParityError, check_reference
 from keras_vit.deploy.judge.reference import expected_scores
+from keras_vit.deploy.precisions import precision_of
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.subject import Subject
 
@@ -126,7 +127,7 @@ def export_bundles(
             subject.picture(),
             subject.name,
             subject.images_from,
-            making.converter.calibration if precision not in ("float32", "float16") else None,
+            None if precision_of(name).is_float else making.converter.calibration,
             found,
             demands.max_drop,
             parameters,
@@ -194,7 +195,7 @@ class _Making:
         kept = chosen["float_layers"] if chosen else ()
         content = self.converter(_base(name), kept)
         options = self.converter.options
-        exported = judge(_precision(name), content, options, *self.judged[:3], kept)
+        exported = judge_file(_precision(name), content, options, *self.judged[:3], kept)
         blocks, layers = self.differences(name, content)
         exported = dataclasses.replace(exported, differences=blocks)
         try:
@@ -231,11 +232,11 @@ class _Making:
 
 
 def _base(name: str) -> str:
-    return BASE if name == "auto" else name
+    return precision_of(name).base or name
 
 
 def _precision(name: str) -> str:
-    return "auto" if name == "auto" else precision_of(name).name
+    return precision_of(name).name
 
 
 def _too_new(names: Iterable[str], min_runtime: str | None) -> Iterator[tuple[str, str]]:

@@ -19,20 +19,19 @@ from keras_vit.deploy.convert.converter import (
     check_convertible,
     preprocessing_of,
 )
-from keras_vit.deploy.convert.quantize import precision_of
 from keras_vit.deploy.convert.saved_model import input_shape
 from keras_vit.deploy.inspect.flatbuffer import check_static
 from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
 from keras_vit.deploy.inspect.runtimes import check_runtime
 from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
 from keras_vit.deploy.judge.half_precision import (
-    FLOAT_PRECISIONS,
     HalfPrecision,
     judge_half_precision,
 )
 from keras_vit.deploy.judge.kernels import runtime_tolerance
 from keras_vit.deploy.judge.parity import Verdict, check_reference, compare
 from keras_vit.deploy.judge.reference import expected_scores
+from keras_vit.deploy.precisions import precision_named, precision_of
 from keras_vit.deploy.runner import Runner
 from keras_vit.specs import Preprocessing
 
@@ -102,7 +101,7 @@ def export_tflite(
         raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
-    integers = precision.name not in ("float32", "float16")
+    integers = not precision.is_float
     given, targets, calibration = _parts(model, representative_data, max_images, integers)
     if input == "uint8":
         how = preprocessing_of(model)
@@ -112,7 +111,7 @@ def export_tflite(
     check_reference(expected)
     converter = Converter(model, [quantize], options, calibration, min_runtime)
     content = converter(quantize, float_layers)
-    exported = judge(precision.name, content, options, given, expected, targets, float_layers)
+    exported = judge_file(precision.name, content, options, given, expected, targets, float_layers)
     check(exported, max_drop, min_runtime)
     with _files.replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -145,7 +144,7 @@ class Exported:
     tolerance: float = 0.0
 
 
-def judge(
+def judge_file(
     precision: str,
     content: bytes,
     options: Any,
@@ -169,9 +168,9 @@ def judge(
     verdict = compared(precision, runner, options, given, expected, targets)
     inspection = inspect_file(content, runner=runner)
     half, tolerance = None, 0.0
-    if precision in FLOAT_PRECISIONS:
+    if precision_named(precision).is_float:
         features = options.output == "features"
-        half = judge_half_precision(content, given, expected, targets, features)
+        half = judge_half_precision(content, precision, given, expected, targets, features)
     else:
         tolerance = runtime_tolerance(content, given, runner)
     return Exported(content, verdict, inspection, options, tuple(float_layers), {}, half, tolerance)
@@ -185,7 +184,7 @@ def compared(
     expected: np.ndarray,
     targets: np.ndarray | None,
 ) -> Verdict:
-    """The comparison alone, of a file that is loaded: see `judge`."""
+    """The comparison alone, of a file that is loaded: see `judge_file`."""
     features = options.output == "features"
     return compare(precision, expected, runner.predict(given), targets, features)
 

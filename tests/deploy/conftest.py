@@ -82,10 +82,10 @@ class Sample:
         return self.converter(quantize, float_layers)
 
     def exported(self, quantize, **options):
-        """The file judged: `options` are of `deploy.judge`."""
+        """The file judged: `options` are of `deploy.judge_file`."""
         name, content = deploy.precision_of(quantize).name, self.file(quantize)
         given = {"targets": None, **options}
-        return deploy.judge(
+        return deploy.judge_file(
             name, content, self.converter.options, self.images, self.expected, **given
         )
 

@@ -317,7 +317,7 @@ def test_a_file_for_an_older_runtime_is_refused(sample):
 def test_sizes_that_are_known_at_run_time_only_are_refused(sample):
     options = GraphOptions(batch=None)
     content = deploy.to_tflite(sample.model, options=options)
-    found = deploy.judge("float32", content, options, sample.images, sample.expected, None)
+    found = deploy.judge_file("float32", content, options, sample.images, sample.expected, None)
     with pytest.raises(RefusedError, match="sizes that are known at run time only, the first ser"):
         deploy.check(found)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.deploy.convert.quantize import PRECISIONS
 from keras_vit.deploy.judge.measure import Measured
 from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.deploy.precisions import PRECISIONS
 
 Descriptions = dict[str, dict[str, Any]]
 _MOST_LABELS = 20
@@ -198,12 +198,10 @@ def _making(descriptions: Descriptions) -> list[str]:
 
 def _recipe(description: dict[str, Any]) -> str:
     precision = description["precision"]
-    known = {p.name: p.summary for p in PRECISIONS.values()}
-    known["auto"] = (
-        "int8, with as few layers left float as its budget needs, chosen on "
-        f"{code(description.get('chosen_on') or 'unknown images')}"
-    )
-    text = known.get(precision, code(precision))
+    known = next((p for p in PRECISIONS.values() if p.name == precision), None)
+    text = known.summary if known else code(precision)
+    if known and known.base:
+        text += f", chosen on {code(description.get('chosen_on') or 'unknown images')}"
     if kept := description.get("float_layers"):
         text += f"; left float: {', '.join(code(layer) for layer in kept)}"
     if not description["parity"].get("rewritten", True):

@@ -12,8 +12,8 @@ from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.card import card
 from keras_vit.deploy.bundle.plot import plot
-from keras_vit.deploy.convert.quantize import PRECISIONS
 from keras_vit.deploy.judge.measure import Measured, machine
+from keras_vit.deploy.precisions import PRECISIONS
 
 FORMAT = 1
 

@@ -22,12 +22,12 @@ from keras_vit.deploy.compression.methods import (
 )
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import precision_of
-from keras_vit.deploy.export import Exported, check, judge
+from keras_vit.deploy.export import Exported, check, judge_file
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.judge.measure import latencies
 from keras_vit.deploy.judge.parity import ParityError, check_reference, compare
 from keras_vit.deploy.judge.reference import expected_scores
+from keras_vit.deploy.precisions import precision_of
 from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.subject import Subject
 
@@ -130,7 +130,7 @@ class _Bench:
         options = GraphOptions()
         converter = Converter(self.subject.model, tuple(names), options, self.calibration)
         return {
-            f"none-{precision_of(name).name}": judge(
+            f"none-{precision_of(name).name}": judge_file(
                 precision_of(name).name,
                 converter(name),
                 options,
@@ -143,7 +143,7 @@ class _Bench:
 
     def judged(self, made: Compressed) -> Exported:
         """The file of a compressed model, compared with that."""
-        return judge(
+        return judge_file(
             precision_of(made.wanted.quantize).name,
             compressed_file(made, self.calibration),
             GraphOptions(rewrites=made.wanted.rewrites),

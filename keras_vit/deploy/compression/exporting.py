@@ -8,8 +8,9 @@ import numpy as np
 
 from keras_vit.deploy.compression.methods import Compressed
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import Precision, measured_ranges, precision_of, quantized
+from keras_vit.deploy.convert.quantize import measured_ranges, quantized
 from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.precisions import Precision, precision_of
 
 
 def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> bytes:
@@ -27,7 +28,7 @@ def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> 
     precision = precision_of(made.wanted.quantize)
     # The converter gets no images, so all integers are "dynamic" to it: with images it would
     # balance outlier channels, which scales kernels.
-    kind = "none" if precision.name in ("float32", "float16") else "dynamic"
+    kind = "none" if precision.is_float else "dynamic"
     options = GraphOptions(rewrites=made.wanted.rewrites)
     content = Converter(made.model, [kind], options).float_file(kind)
     return quantized(content, precision, ranges=_ranges(content, precision, made, calibration))

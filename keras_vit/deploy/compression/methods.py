@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from keras_vit._checks import positive_integer, share
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.deploy.convert.quantize import precision_of
+from keras_vit.deploy.precisions import PRECISIONS, precision_of
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import ResNetSpec
 
@@ -23,7 +23,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "prune+cluster": ("prune", "cluster"),
 }
 # What quantisation-aware training knows to imitate, as `to_tflite` names it.
-TRAINABLE = ("int4", "dynamic", "int8")
+TRAINABLE = tuple(name for name, precision in PRECISIONS.items() if precision.trainable)
 PATTERNS = {"2:4": (2, 4)}
 
 

@@ -20,10 +20,10 @@ from keras_vit.deploy.convert.quantize import (
     check_calibration,
     for_runtime,
     measured_ranges,
-    precision_of,
     quantized,
 )
 from keras_vit.deploy.convert.saved_model import input_shape, save_module, write_saved_model
+from keras_vit.deploy.precisions import precision_of
 from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing
 from keras_vit.weights.names import weight_names
@@ -102,7 +102,7 @@ class Converter:
 
     def _kind(self, quantize: str | None) -> str:
         # Outlier channels are balanced for integers, by what images show of them.
-        integers = precision_of(quantize).name not in ("float32", "float16")
+        integers = not precision_of(quantize).is_float
         balances = integers and self.rewritten and self.calibration is not None
         return "balanced" if balances else "plain"
 

@@ -236,8 +236,6 @@ LITERT_AGE = {(1, 0, 0): (2, 17, 0), (1, 1, 0): (2, 18, 0)}
 # TensorFlow 2.13.1 refuses weights behind the flatbuffer, tflite-runtime 2.14.0 reads them (tried
 # on both, also with 2.3 GB of them).
 _BEHIND_RUNTIME = "2.14.0"
-# FULLY_CONNECTED 12: int8 weights with a scale for each channel.
-PER_CHANNEL_RUNTIME = "2.17.0"
 
 # Where `OperatorCode.version` stands in its table's list of fields (schema.fbs: the third field).
 _VERSION_FIELD = 8

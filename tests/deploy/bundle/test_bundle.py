@@ -140,7 +140,7 @@ def test_a_bundle_of_pixels_needs_no_mean_and_no_scale(bundle, sample):
     content = deploy.to_tflite(sample.model, options=options)
     given = deploy.to_pixels(sample.images, sample.model.preprocessing)
     expected = deploy.expected_scores(sample.model, given, "probabilities")
-    write(exported=deploy.judge("float32", content, options, given, expected, None))
+    write(exported=deploy.judge_file("float32", content, options, given, expected, None))
     description, golden = deploy.read_bundle(folder)
     told = description["input"]
     assert (told["dtype"], told["mean"], told["scale"]) == ("uint8", 0.0, 1.0)

@@ -152,7 +152,7 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
     [
         ({"method": "shrink"}, "unknown method 'shrink'; choose one of qat, prune, cluster"),
         ({"method": "cluster+qat"}, "unknown method 'cluster+qat'"),
-        ({"method": "qat"}, "qat trains for a file of one of int4, dynamic, int8. Received: "),
+        ({"method": "qat"}, "qat trains for a file of one of dynamic, int8, int4. Received: "),
         ({"method": "prune", "quantize": "int3"}, "unknown quantize='int3'"),
         ({"method": "prune", "sparsity": 1}, "sparsity must lie in [0, 1). Received: sparsity=1"),
         ({"method": "prune", "pattern": "4:2"}, "pattern must be one of 2:4. Received: '4:2'"),

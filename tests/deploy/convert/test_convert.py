@@ -28,7 +28,7 @@ def judged(model, given, quantize=None, **options):
     expected = deploy.expected_scores(model, given, options.output)
     content = deploy.to_tflite(model, quantize, given, options)
     name = deploy.precision_of(quantize).name
-    return deploy.judge(name, content, options, given, expected, None)
+    return deploy.judge_file(name, content, options, given, expected, None)
 
 
 ARCHITECTURES = {
@@ -59,7 +59,7 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
     converter = deploy.Converter(model, names, None, images[4:])
     floats = [converter.float_file("int8"), *(converter(n) for n in names if n == "none")]
     for content in floats:
-        found = deploy.judge("float32", content, converter.options, given, expected, None)
+        found = deploy.judge_file("float32", content, converter.options, given, expected, None)
         export.check(found)
         assert found.verdict.max_difference < 1e-5 * found.verdict.scale
         # Kernels are standardised once, at conversion: none is kept twice.
@@ -67,7 +67,7 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
         assert (found.inspection.partitions, found.inspection.undelegated) == (1, ())
     for name, cosine in COSINES.items():
         content = converter(name)
-        found = deploy.judge(name, content, converter.options, given, expected, None)
+        found = deploy.judge_file(name, content, converter.options, given, expected, None)
         assert found.verdict.cosine > cosine, name
         check_static(content)
         assert len(content) < 0.3 * weights + 100_000, name  # all kernels are integers

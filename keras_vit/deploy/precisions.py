@@ -1,0 +1,230 @@
+"""Precisions: all that is known of each, in one table.
+
+This module imports nothing heavy, so that commands can read the table for their help.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from keras_vit._errors import UsageError, did_you_mean
+
+# What becomes of an operator: it stays float32; float16 weights; 8- or 4-bit weights with ranges
+# of activations measured while the file runs ("dynamic"); or integers with ranges that were
+# measured before ("static").
+Kind = Literal[
+    "float", "float16", "dynamic8", "dynamic8_per_tensor", "dynamic4", "static8", "static16"
+]
+Rules = tuple[tuple[str, Kind], ...]
+# The operators that have kernels: Dense layers and convolutions.
+PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
+# Inputs of a kernel that share a scale in int4.
+BLOCK = 32
+# Points of accuracy that a file may lose where its precision sets no limit of its own.
+DEFAULT_DROP = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How much a file may differ from its Keras model.
+
+    Attributes:
+        agreement: the smallest fraction of images on which both name the same class.
+        difference: the largest difference of any score, as a fraction of the scores' scale: no
+            image may be grossly wrong.
+        error: the root mean square difference of the scores, as a fraction of how much Keras'
+            scores vary from image to image. A file that gives n images the same scores has at least
+            sqrt((n - 1) / n), which is 0.71 for two, one that mixes the images up about 1.4.
+        drop: points of accuracy that it may lose by default; None where the scores alone decide.
+    """
+
+    agreement: float
+    difference: float
+    error: float
+    drop: float | None = DEFAULT_DROP
+
+
+@dataclasses.dataclass(frozen=True)
+class OlderForm:
+    """Other rules for runtimes that do not run the usual file.
+
+    Attributes:
+        before: the first runtime that runs the usual file.
+        rules: for runtimes before that one.
+    """
+
+    before: str
+    rules: Rules
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """A way to quantise a model.
+
+    Attributes:
+        quantize: its name as an argument: "none", "int8".
+        name: of the file and its folder: "float32" for "none", otherwise the same.
+        rules: operators ("*" for all) and what becomes of them; a later rule wins.
+        budget: how much a file may differ from Keras.
+        help: what it is, in a few words, for lists of choices.
+        summary: what it is and what it costs, for the model card.
+        calibrated: whether ranges of activations must be measured on images.
+        runtime: the oldest runtime that runs any such file; None where the operators decide.
+        older: other rules for older runtimes, if there are any.
+        base: the precision that this one starts from, to leave the layers float that lose too
+            much; None where no layers are searched for.
+        trainable: whether quantisation-aware training can prepare a model for it.
+    """
+
+    quantize: str
+    name: str
+    rules: Rules
+    budget: Budget
+    help: str
+    summary: str
+    calibrated: bool = False
+    runtime: str | None = None
+    older: OlderForm | None = None
+    base: str | None = None
+    trainable: bool = False
+
+    @property
+    def is_float(self) -> bool:
+        """Whether nothing is computed in integers."""
+        return all(kind in ("float", "float16") for _, kind in self.rules)
+
+    def kind(self, operator: str) -> Kind:
+        """What becomes of an operator: the last rule that applies to it."""
+        kinds = [kind for name, kind in self.rules if name in ("*", operator)]
+        return kinds[-1] if kinds else "float"
+
+
+def _products(kind: Kind) -> Rules:
+    return tuple((operator, kind) for operator in PRODUCTS)
+
+
+# The budgets were measured on two trained ViT-Pico/4: "D" on 359 held-out digits, which it knows
+# well (99.4% right), and "C" on 2,499 held-out pictures of CIFAR-10, most of which are near ties to
+# it (48.4% right after ten epochs on 10,000). Good files of both must pass; about twice C's
+# disagreement is allowed. "R" is a B/16 with random weights, whose scores vary little from image to
+# image (24 coarse images). The allowed errors let R pass in int8 and are below those of files that
+# always give the same scores.
+_ROWS = (
+    Precision(
+        "none",
+        "float32",
+        (),
+        # C: 100%, 2e-6, 5e-7. The same arithmetic: only the order of summation may differ.
+        Budget(1.0, 1e-4, 1e-3, None),
+        "float32",
+        "weights and arithmetic in float32",
+    ),
+    Precision(
+        "float16",
+        "float16",
+        (("*", "float16"),),
+        # C: 99.9%, 0.0011, 0.0004. D: 100%, 0.0009, 0.0003.
+        Budget(0.99, 2e-2, 1e-2, None),
+        "weights in half precision",
+        "weights in half precision, arithmetic in what the processor has",
+    ),
+    Precision(
+        "dynamic",
+        "dynamic",
+        _products("dynamic8"),
+        # C: 98.8%, 0.028, 0.012. D: 100%, 0.024, 0.009. R: 91.7%, 0.039, 0.14.
+        Budget(0.97, 0.2, 0.4),
+        "int8 weights, activations quantised while it runs (runtime 2.17)",
+        "weights in int8, activations quantised per token while it runs; a scale for each channel "
+        "needs runtime 2.17, for older ones each kernel gets one scale",
+        older=OlderForm("2.17.0", _products("dynamic8_per_tensor")),
+        trainable=True,
+    ),
+    Precision(
+        "int8",
+        "int8",
+        _products("static8"),
+        # C: 97.2% to 98.2% with two sets of calibration images, 0.10, 0.022. D: 99.4%, 0.08, 0.017.
+        # R: 91.7%, 0.05, 0.17; with outlier channels 87.5%, 0.05, 0.31.
+        Budget(0.95, 0.5, 0.4),
+        "Dense layers and convolutions in int8 with measured ranges",
+        "Dense layers and convolutions in int8 with measured ranges; attention's products, "
+        "softmax, GELU, norms and the residual stream stay float",
+        calibrated=True,
+        trainable=True,
+    ),
+    Precision(
+        "int8-full",
+        "int8-full",
+        (("*", "static8"),),
+        # C: 95.1%, 0.16, 0.051. D: 99.7%, 0.15, 0.041.
+        Budget(0.90, 0.5, 0.5),
+        "int8 throughout, for microcontrollers and NPUs",
+        "everything in int8, input and output too: for microcontrollers and NPUs that have "
+        "nothing else; costs a ViT most of its accuracy unless it was trained for it",
+        calibrated=True,
+    ),
+    Precision(
+        "int16x8",
+        "int16x8",
+        # LiteRT's RSQRT on int16 is a coarse table: logits' cosine 0.92 instead of 0.999.
+        (("*", "static16"), ("RSQRT", "float")),
+        # C: 98.7%, 0.17, 0.020. D: 100%, 0.15, 0.032.
+        Budget(0.96, 0.5, 0.4),
+        "int16 activations and int8 weights throughout, for NPUs",
+        "weights in int8, activations in int16, input and output too: for NPUs; slow on CPUs",
+        calibrated=True,
+    ),
+    Precision(
+        "int4",
+        "int4",
+        (*_products("dynamic8"), ("FULLY_CONNECTED", "dynamic4")),
+        # C: 89.8%, 0.23, 0.105, 0.96 points lost. D: 98.3%, 0.28, 0.095, 0.56 points lost.
+        Budget(0.80, 0.8, 0.6, 1.5),
+        f"Dense kernels in int4, in blocks of {BLOCK}",
+        f"Dense kernels in int4, a scale for each {BLOCK} inputs (int8 where these do not divide "
+        "them), activations as in dynamic",
+        runtime="LiteRT 2.1.0",
+        trainable=True,
+    ),
+    Precision(
+        "auto",
+        "auto",
+        _products("static8"),
+        Budget(0.95, 0.5, 0.4),
+        "int8 with as few float layers as max_drop needs",
+        "int8, with as few layers left float as its budget needs",
+        calibrated=True,
+        base="int8",
+    ),
+)
+# By the values of `quantize`.
+PRECISIONS: dict[str, Precision] = {row.quantize: row for row in _ROWS}
+_BY_NAME = {row.name: row for row in _ROWS}
+
+
+def precision_of(quantize: str | None) -> Precision:
+    """The precision with that value of `quantize`; None is "none".
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = PRECISIONS.get(quantize or "none")
+    if found is None:
+        raise UsageError(
+            f"unknown quantize={quantize!r}; {did_you_mean(str(quantize), PRECISIONS)}"
+        )
+    return found
+
+
+def precision_named(name: str) -> Precision:
+    """The precision of a file: the one with that `name`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = _BY_NAME.get(name)
+    if found is None:
+        raise UsageError(f"precision must be one of {', '.join(_BY_NAME)}. Received: {name!r}.")
+    return found
