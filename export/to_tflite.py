@@ -88,12 +88,8 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     from keras_vit import deploy
     from keras_vit.data import skipped_summary
-    from keras_vit.deploy import bundles, subject
-    from keras_vit.deploy.graph.inference import GraphOptions
+    from keras_vit.deploy import subject
 
-    demands = bundles.Demands(
-        arguments.max_drop, arguments.min_runtime, arguments.images, arguments.calibrate
-    )
     size = arguments.image_size and (arguments.image_size * 2)[:2]
     if arguments.weights is None:
         given = subject.of_run(arguments.run, arguments.data, size)
@@ -107,21 +103,23 @@ def main(arguments: Arguments) -> None:
     height, width = given.model.image_size
     print(f"from      {given.folder or arguments.weights}")
     print(f"exporting {given.name}, {height} x {width}, {len(given.labels)} classes", flush=True)
-    written, refused = bundles.export_bundles(
+    exports = deploy.export_bundles(
         given,
-        arguments.quantize,
         out,
-        GraphOptions(arguments.input, arguments.output),
-        demands,
-        arguments.recipe,
+        arguments.quantize,
+        max_images=arguments.images,
+        input=arguments.input,
+        output=arguments.output,
+        max_drop=arguments.max_drop,
+        min_runtime=arguments.min_runtime,
+        recipe=arguments.recipe,
+        calibrate=arguments.calibrate,
+        threads=arguments.threads,
         say=lambda line: print(f"  {line}", flush=True),
     )
+    written, refused = exports.written, exports.refused
     if written:
-        print("  measuring: latency in turn, memory and load time on their own", flush=True)
-        files = {name: out / name / "model.tflite" for name in written}
-        measured = deploy.measure(files, sorted(set(arguments.threads)))
-        deploy.write_report(out, written, measured, refused)
-        print(f"\n{_command.table(*deploy.table(written, measured))}\n")
+        print(f"\n{_command.table(*deploy.table(written, exports.measured))}\n")
         for line in deploy.notes(written):
             print(line)
         print(f"bundles: {', '.join(str(out / name) for name in written)}")

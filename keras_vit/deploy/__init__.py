@@ -7,7 +7,7 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 _MODULES = {
-    "bundle.bundle": ("read_bundle", "weights_sha256", "write_bundle"),
+    "bundle.bundle": ("About", "read_bundle", "write_bundle"),
     "bundle.card": ("notes",),
     "bundle.opened": ("OpenedBundle", "open_bundle"),
     "bundle.report": ("table", "write_report"),
@@ -15,15 +15,18 @@ _MODULES = {
     "convert.converter": ("Converter", "to_tflite"),
     "convert.quantize": ("quantizable_layers",),
     "convert.saved_model": ("export_saved_model",),
-    "export": ("CALIBRATED", "check", "export_tflite", "judge_file", "to_pixels"),
+    "export": ("Bundles", "export_bundles", "export_tflite"),
+    "images": ("CALIBRATED", "to_pixels"),
     "inspect.inspection": ("Inspection", "inspect_file"),
     "inspect.lint": ("lint",),
     "inspect.runtimes": ("check_runtime", "runtime_floor"),
     "judge.blocks": ("first_difference", "layer_differences"),
+    "judge.files": ("JudgedFile", "MadeFile", "check", "judge_file"),
     "judge.measure": ("Measured", "latencies", "measure"),
     "judge.parity": ("ParityError", "Verdict", "compare"),
-    "judge.reference": ("expected_scores", "predict"),
+    "judge.reference": ("Reference", "expected_scores", "predict"),
     "precisions": ("PRECISIONS", "Precision", "precision_of"),
+    "resolve": ("Resolved", "resolve", "weights_sha256"),
     "runner": ("Runner",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -9,7 +9,7 @@ from keras_vit._quiet import quiet
 if not LEGACY:
     raise UsageError(
         "compression works on tf_keras models: set TF_USE_LEGACY_KERAS=1 before Python starts; "
-        "export/compress.py does so itself."
+        "the command does so itself."
     )
 try:
     with quiet():

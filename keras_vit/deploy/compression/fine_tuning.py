@@ -95,7 +95,7 @@ class _Progress(keras.callbacks.Callback):
         if not math.isfinite(logs["loss"]):
             raise RefusedError(
                 f"the fine-tuning diverged at step {step}: the loss is {logs['loss']}; "
-                "lower --learning-rate."
+                "lower learning_rate."
             )
         if step % self.every == 0 or step == self.steps:
             self.report(step, logs["loss"], logs["accuracy"])

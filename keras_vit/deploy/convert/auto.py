@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import RefusedError
+from keras_vit import _checks, _files
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import quantizable_layers
+from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.runner import Runner
 
-BASE = "int8"
+BASE = PRECISIONS["auto"].base
+RECIPE = ("base", "model", "chosen_on", "float_layers", "sensitivity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +33,10 @@ class Choice:
     float_layers: tuple[str, ...]
     sensitivity: dict[str, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """A recipe: the fields as plain JSON values, and what they start from."""
-        return {"format": 1, "base": BASE, **dataclasses.asdict(self)}
+    def to_dict(self, model: str, chosen_on: str) -> dict[str, Any]:
+        """A recipe, as plain JSON values: for the model of that name, chosen on those images."""
+        recipe = {"base": BASE, "model": model, "chosen_on": chosen_on, **dataclasses.asdict(self)}
+        return {"format": 1, **{field: recipe[field] for field in RECIPE}}
 
 
 def choose_float_layers(
@@ -72,6 +77,24 @@ def choose_float_layers(
     ranked = sorted(layers, key=lambda layer: (-sensitivity[layer], layers.index(layer)))
     kept = _shortest(ranked, lambda names: holds(converter(BASE, names)), say)
     return Choice(tuple(kept), {layer: sensitivity[layer] for layer in ranked})
+
+
+def read_recipe(path: str | os.PathLike, model: str) -> dict[str, Any]:
+    """A recipe.json that `auto` wrote for a model of that name.
+
+    Raises:
+        UsageError: it is no such recipe.
+    """
+    recipe = _files.read_json(path, format=1, fields=RECIPE)
+    names, sensitivity = recipe["float_layers"], recipe["sensitivity"]
+    listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if recipe["base"] != BASE or not listed or not isinstance(sensitivity, dict):
+        raise UsageError(f"{path} is no recipe of {BASE} with layers left float.")
+    for layer, value in sensitivity.items():
+        _checks.number(f"{path}: sensitivity of {layer}", value)
+    if recipe["model"] != model:
+        raise UsageError(f"{path} is a recipe for {recipe['model']}. Received: {model}.")
+    return {field: recipe[field] for field in ("format", *RECIPE)}
 
 
 def _shortest(

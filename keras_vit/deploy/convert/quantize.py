@@ -19,7 +19,7 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import embed_weights
-from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, read_graph
+from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, TFLiteFile, read_graph
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
 from keras_vit.deploy.precisions import BLOCK, PRODUCTS, Kind, Precision
 
@@ -55,7 +55,7 @@ def quantized(
     calibration: np.ndarray | None = None,
     float_layers: Iterable[str] = (),
     ranges: dict[str, Any] | None = None,
-) -> bytes:
+) -> TFLiteFile:
     """Quantises a float32 `.tflite` file, puts its weights inside and states what it needs.
 
     Args:
@@ -79,8 +79,8 @@ def quantized(
             content = quantizer.quantize(ranges).quantized_model
         del quantizer
     result = embed_weights(content)
-    state_versions(result)
-    return bytes(result)
+    graph = state_versions(result)
+    return TFLiteFile.with_graph(result, graph)
 
 
 def measured_ranges(

@@ -144,6 +144,22 @@ class Graph:
         return ""
 
 
+class TFLiteFile(bytes):
+    """The content of a `.tflite` file, whose graph is read once however many ask for it."""
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The graph; raises as `read_graph`."""
+        return _read_graph(self)
+
+    @classmethod
+    def with_graph(cls, content: bytes | bytearray, graph: Graph) -> TFLiteFile:
+        """A file whose graph is known already."""
+        file = cls(content)
+        vars(file)["graph"] = graph
+        return file
+
+
 def read_graph(model: Model) -> Graph:
     """The graph of a `.tflite` file.
 
@@ -154,6 +170,10 @@ def read_graph(model: Model) -> Graph:
         UsageError: it is not a TFLite model, has several graphs, or needs operators that are not
             TFLite's own.
     """
+    return model.graph if isinstance(model, TFLiteFile) else _read_graph(model)
+
+
+def _read_graph(model: Model) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
     content, name = _content(model)

@@ -160,11 +160,14 @@ def needed_version(graph: Graph, operator: Operator) -> int:
     return max(found)
 
 
-def state_versions(content: bytearray) -> None:
+def state_versions(content: bytearray) -> Graph:
     """Writes into a file, in place, the versions and the runtime that it needs.
 
     An older runtime then refuses the file, which it would have run wrongly. Versions stand only
     where the file has room for them: an operator of version 1 has none.
+
+    Returns:
+        The file's graph, as it is then.
 
     Raises:
         UsageError: as `flatbuffer.read_graph`.
@@ -177,17 +180,25 @@ def state_versions(content: bytearray) -> None:
         key = (operator.name, operator.version)
         needed[key] = max(needed_version(graph, operator), needed.get(key, 0))
     file = schema.Model.GetRootAs(content, 0)
+    stated: dict[tuple[str, int], int] = {}
     for i in range(file.OperatorCodesLength()):
         code = file.OperatorCodes(i)
-        version, place = needed.get(code_name(code), 1), code._tab.Offset(_VERSION_FIELD)
+        key, place = code_name(code), code._tab.Offset(_VERSION_FIELD)
         if place:
             place += code._tab.Pos
-            content[place : place + 4] = version.to_bytes(4, "little")
-    floor = runtime_floor(graph).encode()
+            stated[key] = needed.get(key, 1)
+            content[place : place + 4] = stated[key].to_bytes(4, "little")
+    floor, runtime = runtime_floor(graph), graph.stated_runtime
     for i in range(file.MetadataLength()):
         if file.Metadata(i).Name() == b"min_runtime_version" and floor[:1].isdigit():
             written = file.Buffers(file.Metadata(i).Buffer()).DataAsNumpy()  # a view of `content`
-            written[:] = list(floor.ljust(len(written), b"\0"))
+            written[:] = list(floor.encode().ljust(len(written), b"\0"))
+            runtime = floor
+    operators = tuple(
+        dataclasses.replace(found, version=stated.get((found.name, found.version), found.version))
+        for found in graph.operators
+    )
+    return dataclasses.replace(graph, operators=operators, stated_runtime=runtime)
 
 
 def _operands(graph: Graph, operator: Operator) -> str:
