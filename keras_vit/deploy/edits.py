@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import random
 import re
+import reprlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,8 +29,8 @@ _TRAINING_ONLY = ("_initializer", "_regularizer", "_constraint")
 def first_edit(model: ImageModel) -> str:
     """The first difference between a model's layers and its spec, in words; "" if there is none.
 
-    The model is compared with a new one of the same spec, which has one block and no memory for
-    weights. Settings that only training reads (dropout, initializers, `trainable`) do not count.
+    The model is compared with a new one of the same spec, which has one block. Settings that only
+    training reads (dropout, initializers, `trainable`) do not count.
     """
     expected = _expected(model.spec, model.num_classes, model.image_size)
     actual = dict(_described(model))
@@ -61,7 +62,7 @@ def _difference(expected: _Described | None, actual: _Described | None) -> str:
     for name in [*expected.settings, *actual.settings]:
         before, now = (side.settings.get(name) for side in (expected, actual))
         if before != now:
-            return f"has {name}={now!r}, not {before!r}"
+            return f"has {name}={reprlib.repr(now)}, not {reprlib.repr(before)}"
     return ""
 
 
@@ -83,13 +84,8 @@ def _expected(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> dict
 
 @contextlib.contextmanager
 def _without_weights() -> Iterator[None]:
-    """Layers that are built here get variables without memory."""
-    if LEGACY:
-        import tensorflow as tf
-
-        scope = tf.Graph().as_default()
-    else:
-        scope = keras.StatelessScope()
+    """Layers that are built here get variables without memory; in tf_keras they have some."""
+    scope = contextlib.nullcontext() if LEGACY else keras.StatelessScope()
     # Initializers draw their seeds from Python's own generator, which is the caller's.
     state = random.getstate()
     try:
@@ -122,7 +118,6 @@ def _describe(layer: keras.layers.Layer) -> _Described:
         for name, value in settings.items()
         if name not in _NOT_READ and not name.endswith(_TRAINING_ONLY)
     }
-    read["quantization_mode"] = getattr(layer, "quantization_mode", None)
     # A function that was set on the layer itself hides that of its class.
     return _Described(type(layer), vars(layer).get("call", type(layer).call), read)
 

@@ -190,13 +190,20 @@ def input_shape(model: Any) -> tuple[int, int, int, int]:
 
 
 def check_float32(model: Any) -> None:
-    """Raises a `UsageError` where a model computes in mixed precision."""
+    """Raises a `UsageError` where a model computes in mixed precision, or in Keras' integers."""
     mixed = {layer.compute_dtype for layer in model.layers if layer.weights} - {"float32"}
     if mixed:
         raise UsageError(
             f"export needs a float32 model. Received: layers that compute in {', '.join(mixed)}; "
             "build it again without the mixed precision policy and load its weights."
         )
+    for layer in model._flatten_layers():
+        if mode := getattr(layer, "quantization_mode", None):
+            raise UsageError(
+                f"export needs a float32 model. Received: a layer {layer.name} that Keras has "
+                f"quantised ({mode}), which TFLite does not take; use the model as it was before "
+                "quantize(), and choose quantize='int8' for the file."
+            )
 
 
 def _check_options(

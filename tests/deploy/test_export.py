@@ -14,9 +14,8 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import ParityError, Runner
-from keras_vit.deploy.convert import converter as convert
 from keras_vit.deploy.graph.inference import GraphOptions
-from keras_vit.deploy.inspect.flatbuffer import operators
+from keras_vit.deploy.inspect.flatbuffer import operators, read_graph
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
@@ -84,13 +83,13 @@ def used(monkeypatch):
     Noted.calibrations.clear()
     compared = []
 
-    def scores(model, given, output):
-        compared.append(given)
-        return whole(model, given, output)
+    def reference(resolved, options, inputs, *rest):
+        compared.append(inputs)
+        return whole(resolved, options, inputs, *rest)
 
-    whole = export.expected_scores
+    whole = export.reference_of
     monkeypatch.setattr(export, "Converter", Noted)
-    monkeypatch.setattr(export, "expected_scores", scores)
+    monkeypatch.setattr(export, "reference_of", reference)
 
     def find(inputs):
         def places(images):
@@ -225,7 +224,7 @@ def test_pixels_probabilities_and_float_layers_are_for_the_asking(model, inputs,
     np.testing.assert_allclose(found, expected, atol=0.1)
     count = operators(path.read_bytes())
     assert count["FULLY_CONNECTED"] == len(deploy.quantizable_layers(path.read_bytes()))
-    floats = deploy.inspect.flatbuffer.read_graph(path)
+    floats = read_graph(path)
     kernels = {
         floats.layer(op): floats.read(op)[1].dtype
         for op in floats.operators
@@ -234,16 +233,15 @@ def test_pixels_probabilities_and_float_layers_are_for_the_asking(model, inputs,
     assert [layer for layer, dtype in kernels.items() if dtype == "float32"] == ["head"]
 
 
-def test_a_file_over_its_budget_gets_no_name(model, inputs, tmp_path, monkeypatch):
-    # The converter may go wrong silently, as it does without its variables: here it loses one.
-    whole = convert.parameters_of
+def test_a_file_over_its_budget_gets_no_name(model, trained_like, inputs, tmp_path, monkeypatch):
+    # The converter may go wrong silently, as it does without its variables: here it is given
+    # another model's graph.
+    from keras_vit.deploy.convert import converter
 
-    def lossy(model):
-        parameters = whole(model)
-        parameters["encoderblock_0/mlp/dense_1/kernel"] *= 0
-        return parameters
-
-    monkeypatch.setattr(convert, "parameters_of", lossy)
+    other = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
+    other.get_layer("encoderblock_0").mlp.dense_1.kernel.assign(np.zeros((64, 48)))
+    wrong = deploy.Converter(other, ["none"]).float_file()
+    monkeypatch.setattr(converter, "float_file", lambda graph: wrong)
     (tmp_path / "m.tflite").write_text("the old one")
     with pytest.raises(ParityError, match=r"the float32 file.*Received"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=inputs)
@@ -316,8 +314,8 @@ def test_a_file_for_an_older_runtime_is_refused(sample):
 
 def test_sizes_that_are_known_at_run_time_only_are_refused(sample):
     options = GraphOptions(batch=None)
-    content = deploy.to_tflite(sample.model, options=options)
-    found = deploy.judge_file("float32", content, options, sample.images, sample.expected, None)
+    made = deploy.Converter(sample.model, ["none"], options).made()
+    found = deploy.judge_file(made, deploy.Reference(sample.images, sample.expected))
     with pytest.raises(RefusedError, match="sizes that are known at run time only, the first ser"):
         deploy.check(found)
 

@@ -22,6 +22,7 @@ from keras_vit.deploy.compression import (
 )
 from keras_vit.deploy.compression.folding import fold_norms
 from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.resolve import parameters_of
 
 __test__ = LEGACY  # tensorflow-model-optimization works on tf_keras alone
 
@@ -59,7 +60,7 @@ def train(model, images):
 
 
 def kernels(model):
-    found = deploy.convert.converter.parameters_of(model)
+    found = parameters_of(model)
     return {path: weights for path, weights in found.items() if path.endswith("/kernel")}
 
 
@@ -134,8 +135,8 @@ def test_fixed_ranges_are_those_of_training(train, images):
 @pytest.mark.parametrize("method", ["qat", "cluster"])
 def test_all_but_the_norms_learn(train, model, method):
     _, made = train(method, "dynamic")
-    before = deploy.convert.converter.parameters_of(fold_norms(model))
-    for path, after in deploy.convert.converter.parameters_of(made.model).items():
+    before = parameters_of(fold_norms(model))
+    for path, after in parameters_of(made.model).items():
         if "norm" in path:
             np.testing.assert_array_equal(after, before[path])
         elif not path.endswith("key/bias"):  # softmax does not see it

@@ -17,9 +17,17 @@ from keras_vit import UsageError
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data.decoding import decode_image
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.resolve import resolve
 from keras_vit.deploy.serving import serving
 
 pytestmark = pytest.mark.once
+
+
+def module_of(model, top_k):
+    options = GraphOptions("uint8", "logits", batch=None)
+    return serving.serving_module(resolve(model, options), options, top_k)
+
 
 SIZE = (32, 64)
 HOW = keras_vit.Preprocessing(
@@ -198,7 +206,7 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
         model = keras_vit.ViT(spec, classes, SIZE, preprocessing=HOW)
     images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
     expected = np.asarray(trained(model)((images - np.float32(HOW.mean)) / np.float32(HOW.scale)))
-    found = serving.serving_module(model, top_k=9).classify(images)
+    found = module_of(model, top_k=9).classify(images)
     assert found.keys() == ({"logits", *RANKED} if classes else {"features"})
     atol = 1e-5 * np.abs(expected).max()
     np.testing.assert_allclose(found["logits" if classes else "features"], expected, atol=atol)
@@ -210,7 +218,7 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
         return
     file = io.BytesIO()
     Image.fromarray(images[0]).save(file, "PNG")
-    found = serving.serving_module(model, top_k=9).classify_pictures([b"", file.getvalue()])
+    found = module_of(model, top_k=9).classify_pictures([b"", file.getvalue()])
     assert found.pop("valid").numpy().tolist() == [False, True]
     scores = found["logits" if classes else "features"].numpy()
     assert np.isnan(scores[0]).all()
@@ -225,7 +233,7 @@ def tiny(small_spec):
 
 def test_a_thousand_classes_without_names_are_imagenets(tiny, rng):
     images = rng.integers(0, 256, (1, 16, 24, 3)).astype(np.uint8)
-    found = serving.serving_module(tiny, top_k=2).classify(images)
+    found = module_of(tiny, top_k=2).classify(images)
     logits = tiny.predict(keras_vit.preprocess(images, tiny), verbose=0)
     ((first, _), (second, _)) = keras_vit.decode_predictions(logits, top=2)[0]
     assert [label.decode() for label in found["labels"].numpy()[0]] == [first, second]
