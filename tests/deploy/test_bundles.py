@@ -11,6 +11,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, deploy
+from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.deploy import subject
 
@@ -175,3 +176,55 @@ def test_measured_ranges_without_pictures_are_refused_before_anything_is_written
 def test_a_runtime_that_is_no_version_is_refused(tmp_path):
     with pytest.raises(UsageError, match="min_runtime must be a version of TFLite such as 2.16.1"):
         deploy.export_bundles("no run", tmp_path, min_runtime="newest")
+
+
+def test_a_live_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
+    images = np.concatenate([sample.images, sample.converter.calibration])
+    classes = np.asarray(sample.model(images, training=False)).argmax(-1)
+    names = tuple("abcdefghij")
+    found = deploy.export_bundles(
+        sample.model, tmp_path, ["none", "int8"], (images, classes), threads=(1,), labels=names
+    )
+    assert (list(found.written), found.refused) == (["float32", "int8"], {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("card.md", "float32", "int8", "plot.png", "table.json")
+    ]
+    assert found.measured["int8"].latency[0].threads == 1
+    bundle = deploy.open_bundle(tmp_path / "int8")
+    assert bundle.labels == names
+    scores = bundle.predict(images)
+    assert (scores.argmax(-1) == classes).mean() >= 0.9
+    described = found.written["int8"]
+    assert described["parity"]["images_from"] == "images of the data"
+    assert (described["parity"]["images"], described["calibration"]["images"]) == (24, 24)
+    assert described["weights_sha256"] == deploy.weights_sha256(sample.model)
+    assert described["parameters"] == sample.model.count_params()
+
+
+def test_a_foreign_model_says_how_images_become_its_input(rng, tmp_path):
+    foreign = keras.Sequential(
+        [
+            keras.Input((16, 24, 3)),
+            keras.layers.Conv2D(8, 3, activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(4),
+        ]
+    )
+    images = rng.uniform(-1, 1, (20, 16, 24, 3)).astype(np.float32)
+    with pytest.raises(UsageError, match="pass preprocessing=keras_vit.Preprocessing"):
+        deploy.export_bundles(foreign, tmp_path / "out", "none", images, threads=())
+    how = keras_vit.Preprocessing(16, 24)
+    options = {"preprocessing": how, "input": "uint8", "threads": ()}
+    found = deploy.export_bundles(foreign, tmp_path / "out", "none", images, **options)
+    description, golden = deploy.read_bundle(tmp_path / "out" / "float32")
+    assert not found.written["float32"]["parity"]["rewritten"]
+    assert golden["tensor"].dtype == np.uint8
+    inputs = keras_vit.preprocess(golden["image"], how)
+    np.testing.assert_allclose(golden["scores"], np.asarray(foreign(inputs))[0], atol=1e-5)
+    assert len(description["weights_sha256"]) == 64
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_anything_is_read(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="file is a file; choose another folder"):
+        deploy.export_bundles("no run", tmp_path / "file" / "out")

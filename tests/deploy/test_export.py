@@ -16,6 +16,7 @@ from keras_vit._errors import RefusedError
 from keras_vit.deploy import ParityError, Runner
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import operators, read_graph
+from keras_vit.deploy.precisions import PRODUCTS
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
@@ -338,3 +339,31 @@ def test_a_saved_model_that_differs_is_not_written(model, tmp_path, monkeypatch)
             deploy.export_saved_model(model, tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["good"]
     assert (tmp_path / "good" / "saved_model.pb").is_file()
+
+
+def test_auto_leaves_the_layers_float_that_its_budget_needs(sensitive, tmp_path):
+    images = np.concatenate([sensitive.images, sensitive.converter.calibration])
+    path = tmp_path / "m.tflite"
+    with pytest.raises(ParityError, match="This file was not written. Its layers differ"):
+        keras_vit.export_tflite(sensitive.model, path, "int8", images)
+    verdict = keras_vit.export_tflite(sensitive.model, path, "auto", images)
+    assert verdict.precision == "auto"
+    graph = read_graph(path)
+    kernels = {graph.layer(op): graph.read(op) for op in graph.operators if op.name in PRODUCTS}
+    floats = [layer for layer, read in kernels.items() if read[1].dtype == "float32"]
+    assert floats == ["encoderblock_1/mlp/dense_1"]
+    # Of 48 images 24 measure ranges, 12 of the others choose, and 12 are compared.
+    assert verdict.images == 12
+    with pytest.raises(UsageError, match="auto chooses the float layers; leave float_layers out"):
+        keras_vit.export_tflite(sensitive.model, path, "auto", images, float_layers=["head"])
+
+
+def test_what_needs_no_pictures_is_refused_before_they_are_read(model, tmp_path):
+    def pictures():
+        raise AssertionError("pictures were read")
+        yield
+
+    with pytest.raises(RefusedError, match="int4 needs LiteRT 2.1.0 or newer"):
+        keras_vit.export_tflite(model, tmp_path / "m", "int4", pictures(), min_runtime="2.9")
+    with pytest.raises(UsageError, match="a recipe is for auto. Received: quantize=int8"):
+        keras_vit.export_tflite(model, tmp_path / "m", "int8", pictures(), recipe="recipe.json")
