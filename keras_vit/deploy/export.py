@@ -115,6 +115,7 @@ def export_tflite(
     export = _begin(resolved, samples, [precision], options, demands, known)
     if note := _surprise(export.converter.graphs.note):
         warnings.warn(note, stacklevel=2)
+    export.check_recipe()
     judged = dataclasses.replace(export, watched=False).judged(precision, float_layers)
     with _files.replacing(path) as temporary:
         temporary.write_bytes(judged.content)
@@ -221,6 +222,7 @@ def export_bundles(
     about = _about(resolved)
     export = _begin(resolved, samples, wanted, options, demands, known, say)
     del model, resolved
+    export.check_recipe()
     for precision in wanted:
         say(f"{precision.quantize}: converting, then comparing")
         try:
@@ -295,8 +297,6 @@ def _begin(
     )
     if note := _surprise(converter.graphs.note):
         say(note)
-    if recipe is not None:
-        check_layers(converter.float_file(BASE), recipe["float_layers"])
     return _Export(converter, compared_on, chosen_on, demands, recipe, say, resolved.name)
 
 
@@ -329,6 +329,11 @@ class _Export:
                 f"{error} This file was not written.{_place(layers)}{_choice(recipe)}"
             ) from None
         return dataclasses.replace(judged, differences=differences[0] if differences else {})
+
+    def check_recipe(self) -> None:
+        """Raises a `UsageError` where a given recipe names other layers than the model has."""
+        if self.recipe is not None:
+            check_layers(self.converter.float_file(BASE), self.recipe["float_layers"])
 
     def search(self, precision: Precision) -> dict[str, Any]:
         """Which layers must stay float, as a recipe."""

@@ -91,10 +91,10 @@ def resolve(
     check_float32(model)
     ours, tail = backbone(model) or (None, None)
     own_head = ours is not None and tail is None
-    how = preprocessing or (ours.preprocessing if ours is not None else None)
+    preprocessing = preprocessing or (ours and ours.preprocessing)
     edit = "" if ours is None else first_edit(ours)
     note = NOT_KERAS_VIT if ours is None else edit or ("" if rewrite else NOT_WANTED)
-    _check_options(type(model).__name__, options, own_head, how)
+    _check_options(type(model).__name__, options, own_head, preprocessing)
     if own_head and not ours.num_classes and options.output != "features":
         raise UsageError(f"a model without a head gives features. Received: {options.output!r}.")
     if backend() != "tensorflow" and (note or not own_head):
@@ -111,7 +111,7 @@ def resolve(
         name=name or model.name,
         input_shape=shape[1:],
         labels=labels or (ours.labels if own_head else None),
-        preprocessing=how,
+        preprocessing=preprocessing,
         spec=None if note else ours.spec,
         weights=_official_weights(ours) if ours is not None and not edit else others,
         tail=tail,

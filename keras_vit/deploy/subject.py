@@ -1,4 +1,4 @@
-"""What is exported, and the images that it is measured on: a run's, or weights and pictures."""
+"""A model to export and the images that it is measured on: of a run, or weights and pictures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Subject:
     """A model to export with images to calibrate and to compare on.
 
     Attributes:
-        model: the model; whoever needs the memory may set it to None once it is converted.
+        model: the model; an export takes it out, to free its memory before the conversion.
         name: of the model.
         labels: the classes' names, in the order of the logits.
         folder: of the run; None for weights.

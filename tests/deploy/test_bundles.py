@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.deploy import subject
+from keras_vit.deploy.convert import converter
 
 # Nothing is measured and no card is written.
 QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
@@ -228,3 +231,18 @@ def test_a_folder_that_cannot_be_written_is_found_before_anything_is_read(tmp_pa
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file is a file; choose another folder"):
         deploy.export_bundles("no run", tmp_path / "file" / "out")
+
+
+def test_the_model_is_out_of_memory_before_it_is_converted(digits_of, tmp_path, monkeypatch):
+    given, seen = digits_of(), []
+    model = weakref.ref(given.model)
+    whole = converter.float_file
+
+    def watched(graph):
+        gc.collect()
+        seen.append(model())
+        return whole(graph)
+
+    monkeypatch.setattr(converter, "float_file", watched)
+    deploy.export_bundles(given, tmp_path, ["none", "dynamic"], **QUICK)
+    assert seen == [None, None]

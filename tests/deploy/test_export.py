@@ -15,6 +15,7 @@ from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import ParityError, Runner
 from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.inspect import flatbuffer
 from keras_vit.deploy.inspect.flatbuffer import operators, read_graph
 from keras_vit.deploy.precisions import PRODUCTS
 
@@ -367,3 +368,17 @@ def test_what_needs_no_pictures_is_refused_before_they_are_read(model, tmp_path)
         keras_vit.export_tflite(model, tmp_path / "m", "int4", pictures(), min_runtime="2.9")
     with pytest.raises(UsageError, match="a recipe is for auto. Received: quantize=int8"):
         keras_vit.export_tflite(model, tmp_path / "m", "int8", pictures(), recipe="recipe.json")
+
+
+def test_each_file_is_parsed_once(model, inputs, tmp_path, monkeypatch):
+    parsed = []
+    whole = flatbuffer._read_graph
+
+    def counted(content):
+        parsed.append(bytes(content))
+        return whole(content)
+
+    monkeypatch.setattr(flatbuffer, "_read_graph", counted)
+    keras_vit.export_tflite(model, tmp_path / "m.tflite", "int8", inputs, min_runtime="2.9")
+    # The float file and the quantised one.
+    assert len(parsed) == len(set(parsed)) == 2

@@ -52,14 +52,14 @@ def compress_bundles(
 
     Args:
         subject: the run's model and images.
-        wanted: what to make of it.
+        wanted: the compressions to make.
         train: how to fine-tune.
         out: the folder of the bundles.
         max_drop: points of accuracy that a file may lose from the run's own model.
         images: at most this many held-out ones are compared.
         calibrate: at most this many training ones measure ranges.
         threads: of the interpreter, when latency is measured.
-        say: told of the progress, a line at a time.
+        say: is called with each line of progress.
 
     Returns:
         What table.json says (see `report.table_record`); its first rows are files without
@@ -119,14 +119,14 @@ def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
     expected, targets = reference.expected, reference.targets
     if targets is None or expected.ndim != 2:
         raise UsageError(
-            "what compression costs is told by accuracy: expected a score for each class of an "
+            "the cost of compression is a loss of accuracy: expected a score for each class of an "
             f"image, and images with classes. Received: scores {expected.shape}, "
             f"{'no ' if targets is None else ''}classes of {len(expected)} images."
         )
     itself = compare(PRECISIONS["none"].name, expected, expected, targets)
     if not itself.informed:
         raise ParityError(
-            "what compression costs is told by accuracy. Received: a run that is right on "
+            "the cost of compression is a loss of accuracy. Received: a run that is right on "
             f"{itself.keras_accuracy:.2%} of {len(expected)} images, no better than always "
             f"naming the most frequent class ({itself.majority:.2%}); train it first."
         )

@@ -36,7 +36,7 @@ class Compression:
         quantize: the file's precision, as `to_tflite` names it. Quantisation-aware training
             imitates it: "int4" and "dynamic" have weights of four and of eight bits and a range
             for each token, "int8" has eight bits and fixed ranges.
-        sparsity: the share of each Dense kernel's weights that pruning makes zero.
+        sparsity: the fraction of each Dense kernel's weights that pruning makes zero.
         pattern: "2:4": two zeros among any four inputs in a row instead; None for none.
         clusters: distinct values of each clustered kernel.
 

@@ -27,7 +27,7 @@ class Choice:
     Attributes:
         float_layers: their names, the most sensitive first.
         sensitivity: of every layer: the mean square difference of the logits that quantising it
-            alone makes, as a share of their mean square.
+            alone makes, as a fraction of their mean square.
     """
 
     float_layers: tuple[str, ...]
@@ -47,15 +47,15 @@ def choose_float_layers(
 ) -> Choice:
     """Finds the layers to leave float.
 
-    Each layer is quantised alone and its effect measured; then the shortest list of the most
-    sensitive layers is looked for that holds the budget, and each of it is tried in int8 again.
-    Nothing is random: the same files and images give the same choice.
+    Each layer is quantised alone to measure its effect. Then the shortest list of the most
+    sensitive layers that holds the budget is searched for, and each layer of that list is tried
+    in int8 once more. Nothing is random: the same files and images give the same choice.
 
     Args:
         converter: of the model, made for "int8" with calibration images.
         images: as the file takes them (n, height, width, 3), to measure on; a few are enough.
         holds: whether a file is within the budget.
-        say: told of the progress, a line at a time.
+        say: is called with each line of progress.
 
     Raises:
         RefusedError: even the float file does not hold the budget.

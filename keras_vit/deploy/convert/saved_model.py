@@ -29,7 +29,7 @@ def export_saved_model(model: Any, folder: str | os.PathLike) -> float:
         folder: replaced whole.
 
     Returns:
-        The largest difference from Keras on random images, as a share of the largest score.
+        The largest difference from Keras on random images, as a fraction of the largest score.
 
     Raises:
         RefusedError: that is more than 1e-4; nothing is written.

@@ -1,4 +1,4 @@
-"""Which runtime a `.tflite` file needs, told from what its operators read.
+"""Which runtime a `.tflite` file needs, found from what its operators read.
 
 What the file says of itself cannot be trusted: a quantizer that replaces operands leaves the
 operators' versions and the converter's `min_runtime_version` as they were. A Dense layer of float32
@@ -303,7 +303,7 @@ _BLOCKS = "{} weights with a scale for each block"
 # What those tables do not tell, run on the runtimes themselves: TFLite 2.12.0 to 2.16.1 and LiteRT
 # 1.0.1 to 2.3.0. 2.12.0 refuses float32 by int4. Blocks give wrong scores on 2.16.1, on LiteRT
 # 1.2.0 and, under XNNPACK, on 1.4.0 and 2.0.3; 2.14.0 dies of them.
-# int16 GELU fails to run up to LiteRT 1.2.0 and runs on 1.3.0, whatever version it states.
+# int16 GELU fails to run up to LiteRT 1.2.0 and runs on 1.3.0, whichever version it states.
 _MEASURED = {
     ("GELU", "int16"): "LiteRT 1.3.0",
     ("FULLY_CONNECTED", "float32 by int4"): "2.14.0",

@@ -104,4 +104,4 @@ def _reason(log: str) -> str:
     """The first error of a log, or its last line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines[-1:] or ["the process ended without a word"])[0].rstrip(".")
+    return (errors or lines[-1:] or ["the process ended without a message"])[0].rstrip(".")

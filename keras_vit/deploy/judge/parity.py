@@ -1,4 +1,4 @@
-"""Does the exported file say what the Keras model says? Measured on images, judged by a budget."""
+"""Whether an exported file gives the Keras model's scores: measured on images, within a budget."""
 
 from __future__ import annotations
 
@@ -271,22 +271,22 @@ def compare(
             "expected scores (n, ..., classes) of the same inputs. Received: reference "
             f"{reference.shape}, candidate {candidate.shape}."
         )
-    expected, found = _rows(reference), _rows(candidate)
+    expected, actual = _rows(reference), _rows(candidate)
     scale = _scale(expected)
-    chosen = np.take_along_axis(expected, found.argmax(-1)[:, None], -1)[:, 0]
+    chosen = np.take_along_axis(expected, actual.argmax(-1)[:, None], -1)[:, 0]
     agree = chosen >= expected.max(-1) - _TIE * scale
     known = targets is not None and reference.ndim == 2 and not features
     return Verdict(
         precision=precision,
         images=len(reference),
         agreement=None if features else float(agree.mean()),
-        max_difference=float(np.abs(found - expected).max()),
+        max_difference=float(np.abs(actual - expected).max()),
         scale=scale,
-        cosine=_cosine(expected, found),
-        error=_error(expected, found, scale),
+        cosine=_cosine(expected, actual),
+        error=_error(expected, actual, scale),
         comparisons=len(expected),
-        **({} if features else _classes(expected, found, agree)),
-        **(_accuracies(expected, found, targets) if known else {}),
+        **({} if features else _classes(expected, actual, agree)),
+        **(_accuracies(expected, actual, targets) if known else {}),
     )
 
 
@@ -303,19 +303,19 @@ def _variation(rows: np.ndarray) -> float:
     return float(np.sqrt(rows.var(axis=0, ddof=1).mean())) if len(rows) > 1 else float(rows.std())
 
 
-def _error(expected: np.ndarray, found: np.ndarray, scale: float) -> float:
+def _error(expected: np.ndarray, actual: np.ndarray, scale: float) -> float:
     variation = _variation(expected)
     if variation <= _SAME * scale:
         return math.inf
-    return float(np.sqrt(np.mean((found - expected) ** 2))) / variation
+    return float(np.sqrt(np.mean((actual - expected) ** 2))) / variation
 
 
-def _cosine(expected: np.ndarray, found: np.ndarray) -> float | None:
-    lengths = [np.linalg.norm(rows, axis=-1) for rows in (expected, found)]
+def _cosine(expected: np.ndarray, actual: np.ndarray) -> float | None:
+    lengths = [np.linalg.norm(rows, axis=-1) for rows in (expected, actual)]
     both_zero = (lengths[0] == 0) & (lengths[1] == 0)  # equal, but without a direction
     norms = lengths[0] * lengths[1]
     directed = np.isfinite(norms) & (norms > 0)
-    dots = (expected * found).sum(-1)
+    dots = (expected * actual).sum(-1)
     cosines = np.divide(dots, norms, out=np.zeros_like(norms), where=directed)[~both_zero]
     return float(cosines.min()) if len(cosines) else None
 
@@ -333,7 +333,7 @@ def _check_scale(scale: float) -> None:
         raise ParityError(_ALL_SAME)
 
 
-def _classes(expected: np.ndarray, found: np.ndarray, agree: np.ndarray) -> dict[str, Any]:
+def _classes(expected: np.ndarray, actual: np.ndarray, agree: np.ndarray) -> dict[str, Any]:
     named = expected.argmax(-1)
     counts = np.bincount(named, minlength=expected.shape[-1])
     agreed = np.bincount(named[agree], minlength=expected.shape[-1])
@@ -344,7 +344,7 @@ def _classes(expected: np.ndarray, found: np.ndarray, agree: np.ndarray) -> dict
     )
     return {
         "keras_classes": len(classes),
-        "file_classes": len(np.unique(found.argmax(-1))),
+        "file_classes": len(np.unique(actual.argmax(-1))),
         "weakest_class": {
             "class": int(weakest),
             "comparisons": int(counts[weakest]),
@@ -353,7 +353,7 @@ def _classes(expected: np.ndarray, found: np.ndarray, agree: np.ndarray) -> dict
     }
 
 
-def _accuracies(expected: np.ndarray, found: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+def _accuracies(expected: np.ndarray, actual: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
     count, classes = expected.shape
     if targets.shape != (count,) or targets.dtype.kind not in "iu":
         raise UsageError(
@@ -363,7 +363,7 @@ def _accuracies(expected: np.ndarray, found: np.ndarray, targets: np.ndarray) ->
         raise UsageError(
             f"labels must lie in 0 to {classes - 1}. Received: {targets.min()} to {targets.max()}."
         )
-    keras, file = (rows.argmax(-1) == targets for rows in (expected, found))
+    keras, file = (rows.argmax(-1) == targets for rows in (expected, actual))
     majority = float(np.bincount(targets).max() / count)
     chance = significance.at_least(int(keras.sum()), count, majority)
     return {

@@ -1,4 +1,4 @@
-"""What the Keras model itself says, which files are compared with."""
+"""The scores of the Keras model itself, which files are compared with."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reference_of(
 
 
 def expected_scores(model: Any, inputs: np.ndarray, output: str = "logits") -> np.ndarray:
-    """What Keras says to a file's inputs (n, height, width, 3), of pixels too.
+    """The Keras model's scores for the inputs of a file (n, height, width, 3).
 
     Args:
         model: a Keras model, or what `resolve` says of it.
@@ -89,8 +89,8 @@ def predict(model: Any, inputs: np.ndarray, batch_size: int = 32) -> np.ndarray:
 def full_precision() -> Iterator[None]:
     """Within it Keras computes on the CPU, in whole float32.
 
-    GPUs multiply float32 matrices in TF32 unless told otherwise, with 10 bits of mantissa: errors
-    of 1e-3, which would be blamed on the file.
+    By default GPUs multiply float32 matrices in TF32, with 10 bits of mantissa. Such errors of 1e-3
+    would be blamed on the file.
     """
     with contextlib.ExitStack() as entered:
         if backend() == "tensorflow":

@@ -254,7 +254,7 @@ def test_without_accuracy_nothing_is_trained(trained_run, tmp_path, randomised, 
     else:
         spec = dataclasses.replace(given.model.spec, pooling="none")
         given.model = randomised(keras_vit.ViT(spec, 10, 16))
-    with pytest.raises(UsageError, match="what compression costs is told by accuracy"):
+    with pytest.raises(UsageError, match="the cost of compression is a loss of accuracy"):
         compression.compress_bundles(
             given, [Compression("prune")], Training(never), tmp_path, images=20
         )
