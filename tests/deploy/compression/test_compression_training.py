@@ -187,7 +187,7 @@ def test_divergence_stops(model):
     tune = FineTuning(
         *(digits(), np.arange(50), keras_vit.Preprocessing(16, 16), 9, 8, 1e30), jit=False
     )
-    with pytest.raises(RefusedError, match="diverged at step .*lower --learning-rate"):
+    with pytest.raises(RefusedError, match="diverged at step .*lower learning_rate"):
         tune(model, [])
 
 

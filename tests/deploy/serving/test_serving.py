@@ -25,7 +25,7 @@ pytestmark = pytest.mark.once
 
 
 def module_of(model, top_k):
-    options = GraphOptions("uint8", "logits", batch=None)
+    options = GraphOptions("uint8", "logits" if model.num_classes else "features", batch=None)
     return serving.serving_module(resolve(model, options), options, top_k)
 
 
@@ -226,6 +226,21 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
     np.testing.assert_allclose(scores[1], expected, atol=atol)
 
 
+def test_a_model_whose_layers_were_changed_is_served_as_it_is(small_spec, rng, tmp_path):
+    model = trained(keras_vit.ViT(small_spec, 5, SIZE, preprocessing=HOW))
+    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
+    inputs = (images - np.float32(HOW.mean)) / np.float32(HOW.scale)
+    before = np.asarray(model(inputs))
+    model.get_layer("encoderblock_1").norm_mlp.epsilon = 0.5
+    expected = np.asarray(model(inputs))
+    assert np.abs(expected - before).max() > 0.01 * np.abs(before).max()
+    found = module_of(model, top_k=9).classify(images)
+    atol = 1e-5 * np.abs(expected).max()
+    np.testing.assert_allclose(found["logits"], expected, atol=atol)
+    parity = serving.export_serving(model, tmp_path / "served", images, top_k=2)["parity"]
+    assert parity["images"] == 3
+
+
 @pytest.fixture
 def tiny(small_spec):
     return trained(keras_vit.ViT(dataclasses.replace(small_spec, depth=1), 1000, (16, 24)))
@@ -239,17 +254,19 @@ def test_a_thousand_classes_without_names_are_imagenets(tiny, rng):
     assert [label.decode() for label in found["labels"].numpy()[0]] == [first, second]
 
 
-def heavier(parameters):
-    parameters["head/bias"] = parameters["head/bias"] * 1.01
-    return parameters
+def heavier(resolved):
+    """The model with another bias of its head, which is its last weight."""
+    *weights, bias = resolved.weights
+    bias = bias._replace(variable=np.asarray(bias.variable) * np.float32(1.01))
+    return dataclasses.replace(resolved, weights=(*weights, bias))
 
 
 @pytest.mark.parametrize(
     ("part", "wrong", "message"),
     [
         (
-            "inference_module",
-            lambda right, spec, parameters, *rest: right(spec, heavier(parameters), *rest),
+            "graph_module",
+            lambda right, resolved, options: right(heavier(resolved), options),
             "the float32 file's scores must follow",
         ),
         (
