@@ -236,8 +236,8 @@ def test_what_cannot_be_written_is_refused_before_training(trained_run, tmp_path
     foreign.mkdir(parents=True)
     (tmp_path / "file").touch()
     for folder, those, message in (
-        ("foreign", wanted, "holds no bundle; choose another --out"),
-        ("file", wanted, "is a file; choose another --out"),
+        ("foreign", wanted, "holds no bundle; choose another folder"),
+        ("file", wanted, "is a file; choose another folder"),
         ("new", [*wanted, Compression("prune", sparsity=0.7)], "a name of its own"),
     ):
         with pytest.raises(UsageError, match=message):
