@@ -146,8 +146,8 @@ def trained_like(model: ImageModel, outliers: float = 1.0, seed: int = 0) -> Ima
 
 
 def _grow_outliers(model: ImageModel, largest: float, generator: np.random.Generator) -> None:
-    from keras_vit.deploy.convert.converter import parameters_of
     from keras_vit.deploy.graph.rewrites import stream_readers, stream_writers
+    from keras_vit.deploy.resolve import parameters_of
     from keras_vit.weights.names import weight_names
 
     width = model.spec.hidden_dim

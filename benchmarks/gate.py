@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from keras_vit import deploy
-from keras_vit.deploy.judge.parity import BUDGETS
+from keras_vit.deploy.precisions import PRECISIONS
 
 # The share of each class, and of the images that Keras gets right.
 SETS = {"balanced": ((0.1,) * 10, 0.9), "90/10": ((0.9, 0.1), 0.95)}
@@ -28,7 +28,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, nargs="+", default=[100, 500, 5000])
     parser.add_argument("--trials", type=int, default=1000, help="of each figure (default: 1000)")
-    parser.add_argument("--precision", default="int8", choices=BUDGETS)
+    parser.add_argument(
+        "--precision", default="int8", choices=[p.name for p in PRECISIONS.values()]
+    )
     parser.add_argument(
         "--max-drop", type=float, help="points of accuracy (default: the precision's own)"
     )

@@ -23,9 +23,11 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
 from keras_vit.deploy.inspect.runtimes import runs
+from keras_vit.deploy.precisions import PRECISIONS
 
 ROOT = Path(__file__).parents[1]
-PRECISIONS = ("none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4")
+# Files of "auto" have no operators that others lack.
+QUANTIZE = [name for name, precision in PRECISIONS.items() if precision.base is None]
 
 
 class Runtime(NamedTuple):
@@ -112,11 +114,11 @@ def _run(python: str, bundle: Path) -> dict:
 
 def _exported(run: Path | None, folder: Path) -> list[Path]:
     """Bundles of every precision, and dynamic in its form for older runtimes."""
-    print("exporting", ", ".join(PRECISIONS), flush=True)
+    print("exporting", ", ".join(QUANTIZE), flush=True)
     command = [sys.executable, ROOT / "export" / "to_tflite.py", "--images", "100"]
     command += [] if run is None else ["--run", run]
     older = ["--quantize", "dynamic", "--min-runtime", "2.9"]
-    for name, options in {"new": ["--quantize", *PRECISIONS], "older": older}.items():
+    for name, options in {"new": ["--quantize", *QUANTIZE], "older": older}.items():
         done = subprocess.run(
             [*command, *options, "--out", folder / name], capture_output=True, text=True
         )

@@ -40,6 +40,8 @@ class Arguments(MeasuringOptions, ModelOptions):
     """The file's output; features are the input of the head."""
     min_runtime: str | None = None
     """The oldest runtime that must run the files: 2.16.1 of TFLite, 'LiteRT 2.1'. Default: any."""
+    rewrite: bool = True
+    """the faster graph that computes the same; Keras' own is exported instead."""
     max_drop: float | None = option(None, check=_checks.not_negative)
     """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
     int4 1.5."""
@@ -62,34 +64,33 @@ def run(arguments: Arguments) -> None:
     print(
         f"exporting {subject.name}, {height} x {width}, {len(subject.labels)} classes", flush=True
     )
-    written, refused = _export(subject, arguments, out)
-    if written:
-        print("  measuring: latency in turn, memory and load time on their own", flush=True)
-        files = {name: out / name / "model.tflite" for name in written}
-        measured = deploy.measure(files, sorted(set(arguments.threads)))
-        deploy.write_report(out, written, measured, refused)
-        print(f"\n{table(*deploy.table(written, measured))}\n")
-        for line in deploy.notes(written):
+    bundles = _export(subject, arguments, out)
+    if bundles.written:
+        print(f"\n{table(*deploy.table(bundles.written, bundles.measured))}\n")
+        for line in deploy.notes(bundles.written):
             print(line)
-        print(f"bundles: {', '.join(str(out / name) for name in written)}")
+        print(f"bundles: {', '.join(str(out / name) for name in bundles.written)}")
         print(f"card:    {out / 'card.md'}")
-    if refused:
-        raise RefusedError("\n".join(f"{name}: {why}" for name, why in refused.items()))
+    if bundles.refused:
+        raise RefusedError("\n".join(f"{name}: {why}" for name, why in bundles.refused.items()))
 
 
-def _export(subject: Any, arguments: Arguments, out: Path) -> tuple[dict, dict]:
-    """What was written and what was refused, by precision."""
-    from keras_vit.deploy import bundles
-    from keras_vit.deploy.graph.inference import GraphOptions
+def _export(subject: Any, arguments: Arguments, out: Path) -> Any:
+    """What `deploy.export_bundles` wrote, refused and measured."""
+    from keras_vit import deploy
 
-    return bundles.export_bundles(
+    return deploy.export_bundles(
         subject,
-        arguments.quantize,
         out,
-        GraphOptions(arguments.input, arguments.output),
-        bundles.Demands(
-            arguments.max_drop, arguments.min_runtime, arguments.images, arguments.calibrate
-        ),
-        arguments.recipe,
+        arguments.quantize,
+        max_images=arguments.images,
+        input=arguments.input,
+        output=arguments.output,
+        max_drop=arguments.max_drop,
+        min_runtime=arguments.min_runtime,
+        recipe=arguments.recipe,
+        rewrite=arguments.rewrite,
+        calibrate=arguments.calibrate,
+        threads=sorted(set(arguments.threads)),
         say=lambda line: print(f"  {line}", flush=True),
     )

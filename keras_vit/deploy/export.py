@@ -1,46 +1,38 @@
-"""A live model to one `.tflite` file that has been run and compared before it gets its name."""
+"""The way of a model: resolved, computed, converted, quantised, judged, and only then written."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from keras_vit import _checks, _files
-from keras_vit._errors import UsageError
-from keras_vit.deploy.convert.converter import (
-    Converter,
-    check_convertible,
-    preprocessing_of,
-)
-from keras_vit.deploy.convert.quantize import precision_of
-from keras_vit.deploy.convert.saved_model import input_shape
-from keras_vit.deploy.inspect.flatbuffer import check_static
-from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
-from keras_vit.deploy.inspect.runtimes import check_runtime
-from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
-from keras_vit.deploy.judge.half_precision import (
-    FLOAT_PRECISIONS,
-    HalfPrecision,
-    judge_half_precision,
-)
-from keras_vit.deploy.judge.kernels import runtime_tolerance
-from keras_vit.deploy.judge.parity import Verdict, check_reference, compare
-from keras_vit.deploy.judge.reference import expected_scores
-from keras_vit.deploy.runner import Runner
+from keras_vit import _checks, _files, runs
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
+from keras_vit.deploy.bundle.report import write_report
+from keras_vit.deploy.convert.auto import BASE, choose_float_layers, read_recipe
+from keras_vit.deploy.convert.converter import Converter
+from keras_vit.deploy.convert.quantize import check_calibration, check_layers, for_runtime
+from keras_vit.deploy.images import CALIBRATED, Part, Samples, samples_of, to_pixels
+from keras_vit.deploy.inspect.runtimes import check_version
+from keras_vit.deploy.judge.blocks import first_difference, layer_differences
+from keras_vit.deploy.judge.choosing import spread
+from keras_vit.deploy.judge.files import JudgedFile, MadeFile, check, compared, judge_file
+from keras_vit.deploy.judge.measure import Measured, measure
+from keras_vit.deploy.judge.parity import ParityError, Verdict
+from keras_vit.deploy.judge.reference import Reference, reference_of
+from keras_vit.deploy.precisions import Precision, precision_of
+from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_of, resolve
+from keras_vit.deploy.subject import Subject, of_run
 from keras_vit.specs import Preprocessing
 
-# Images that measure ranges. The error of int8 digits with 8, 16, 32, 64 and 128 of them: 0.026,
-# 0.019, 0.018, 0.017, 0.017 (mean of three draws).
-CALIBRATED = 32
-# Of an iterable, which may have no end, at most so many images are read: a minute of decoding.
-_MOST_READ = 10_000
+# Images that are enough to rank layers by, and to see in which layer a difference begins.
+_RANKED, _WATCHED = 8, 4
+# Bytes of a float file that is run with all its intermediates kept, beside the one it became.
+_LARGEST_COMPARED = 2**31
 
 
 def export_tflite(
@@ -55,22 +47,25 @@ def export_tflite(
     float_layers: Iterable[str] = (),
     max_drop: float | None = None,
     min_runtime: str | None = None,
+    recipe: str | os.PathLike | None = None,
+    rewrite: bool = True,
 ) -> Verdict:
     """Converts a model, runs the result with LiteRT against Keras, and only then names it `path`.
 
     Args:
         model: a `keras_vit` model, or one of ours without a head and other Keras layers after it:
             its graph is rewritten for speed, exactly. Any other Keras model of one float32 image
-            input is converted as it is, and the verdict says so.
+            input is converted as it is, and so is one of ours whose layers were changed after it
+            was built; the verdict says so.
         path: the `.tflite` file, replaced whole.
         quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
         representative_data: inputs as the model takes them, preprocessed: an array
             (n, height, width, 3), with its integer labels a tuple (images, labels), or an iterable
             or tf.data.Dataset of such batches. Half of them, at most 32, measure ranges of
-            activations, and others are compared, both chosen from all over the data. Of an
-            iterable the first 10,000 images are read, so it may go on for ever. Without any seeded
-            noise is compared, a weaker check than real images, and precisions that need ranges are
-            refused.
+            activations, and others are compared, both chosen from all over the data; "auto"
+            chooses layers on half of those others. Of an iterable the first 10,000 images are
+            read, so it may go on for ever. Without any, random images are compared, a weaker check
+            than real ones, and precisions that need ranges are refused.
         max_images: how many of them are compared at most.
         input: "float32", as Keras takes it, or "uint8": RGB pixels, scaled inside the file.
         output: "logits", "probabilities" or "features"; with layers of others after ours, what
@@ -80,6 +75,8 @@ def export_tflite(
             0.5, of int4 1.5.
         min_runtime: the oldest runtime that must run the file: "2.16.1" of TFLite, "LiteRT 2.1";
             None for any.
+        recipe: a recipe.json that "auto" wrote into a bundle, in place of a search.
+        rewrite: False exports the model as it is, by Keras' own graph, without exact rewrites.
 
     Returns:
         The comparison: agreement, largest difference and so on; its `notes()` say what the images
@@ -94,206 +91,397 @@ def export_tflite(
     from keras_vit.deploy.graph.inference import GraphOptions
 
     precision, options = precision_of(quantize), GraphOptions(input, output)
-    check_convertible(model, options)
-    _checks.positive_integer("max_images", max_images)
-    if max_drop is not None:
-        _checks.not_negative("max_drop", max_drop)
+    demands = Demands(max_drop, min_runtime, max_images)
+    float_layers = tuple(float_layers)
     if float_layers and not precision.rules:
         raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
+    if float_layers and precision.base:
+        raise UsageError(f"{precision.quantize} chooses the float layers; leave float_layers out.")
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
-    integers = precision.name not in ("float32", "float16")
-    given, targets, calibration = _parts(model, representative_data, max_images, integers)
-    if input == "uint8":
-        how = preprocessing_of(model)
-        given = to_pixels(given, how)
-        calibration = None if calibration is None else to_pixels(calibration, how)
-    expected = expected_scores(model, given, output)
-    check_reference(expected)
-    converter = Converter(model, [quantize], options, calibration, min_runtime)
-    content = converter(quantize, float_layers)
-    exported = judge(precision.name, content, options, given, expected, targets, float_layers)
-    check(exported, max_drop, min_runtime)
+    for_runtime(precision, min_runtime)
+    resolved = resolve(model, options, rewrite)
+    known = _known_recipe(recipe, [precision], resolved.name)
+    if representative_data is None:
+        check_calibration(precision, None)
+    samples = samples_of(
+        representative_data,
+        resolved.input_shape,
+        resolved.preprocessing,
+        max_images,
+        None if precision.is_float else CALIBRATED,
+        _searches([precision], known),
+    )
+    export = _begin(resolved, samples, [precision], options, demands, known)
+    if note := _surprise(export.converter.graphs.note):
+        warnings.warn(note, stacklevel=2)
+    export.check_recipe()
+    judged = dataclasses.replace(export, watched=False).judged(precision, float_layers)
     with _files.replacing(path) as temporary:
-        temporary.write_bytes(content)
-    return dataclasses.replace(exported.verdict, rewritten=converter.rewritten)
+        temporary.write_bytes(judged.content)
+    return judged.verdict
 
 
 @dataclasses.dataclass(frozen=True)
-class Exported:
-    """A file of one precision that has been run, compared and looked into.
+class Bundles:
+    """What `export_bundles` did.
 
     Attributes:
-        content: of model.tflite.
-        verdict: its comparison with Keras.
-        inspection: what it needs and what the runtime does with it.
-        options: what it takes and gives.
-        float_layers: layers that were left float in a quantised file.
-        differences: of each block from the float file, see `layer_differences`.
-        half: what a float file gives in half precision; None for other files.
-        tolerance: how far the scores of quantised files may be apart on different runtimes, see
-            `runtime_tolerance`.
+        folder: where the bundles, the card and the table are.
+        written: what each model.json says, by the name of the bundle's folder.
+        refused: why a file does not meet the demands and was not written, by the same names.
+        measured: what each file costs, by the same names.
     """
 
-    content: bytes
-    verdict: Verdict
-    inspection: Inspection
-    options: Any
-    float_layers: tuple[str, ...] = ()
-    differences: dict[str, float] = dataclasses.field(default_factory=dict)
-    half: HalfPrecision | None = None
-    tolerance: float = 0.0
+    folder: Path
+    written: dict[str, dict[str, Any]]
+    refused: dict[str, str]
+    measured: dict[str, Measured]
 
 
-def judge(
-    precision: str,
-    content: bytes,
-    options: Any,
-    given: np.ndarray,
-    expected: np.ndarray,
-    targets: np.ndarray | None,
-    float_layers: Iterable[str] = (),
-) -> Exported:
-    """Runs a file over images and looks into it; what comes out has not been refused yet.
-
-    Args:
-        precision: its name, which decides the budget.
-        content: the file.
-        options: what it takes and gives.
-        given: images as it takes them (n, height, width, 3).
-        expected: Keras' scores for them.
-        targets: the true classes (n,), where they are known; features have none.
-        float_layers: for the record.
-    """
-    runner = Runner(content)
-    verdict = compared(precision, runner, options, given, expected, targets)
-    inspection = inspect_file(content, runner=runner)
-    half, tolerance = None, 0.0
-    if precision in FLOAT_PRECISIONS:
-        features = options.output == "features"
-        half = judge_half_precision(content, given, expected, targets, features)
-    else:
-        tolerance = runtime_tolerance(content, given, runner)
-    return Exported(content, verdict, inspection, options, tuple(float_layers), {}, half, tolerance)
-
-
-def compared(
-    precision: str,
-    runner: Runner,
-    options: Any,
-    given: np.ndarray,
-    expected: np.ndarray,
-    targets: np.ndarray | None,
-) -> Verdict:
-    """The comparison alone, of a file that is loaded: see `judge`."""
-    features = options.output == "features"
-    return compare(precision, expected, runner.predict(given), targets, features)
-
-
-def check(
-    exported: Exported,
+def export_bundles(
+    model: Any,
+    folder: str | os.PathLike,
+    quantize: str | Sequence[str] = ("none",),
+    representative_data: Any = None,
+    max_images: int = 500,
+    *,
+    input: str = "float32",
+    output: str = "logits",
     max_drop: float | None = None,
     min_runtime: str | None = None,
-) -> None:
-    """Refuses a file that must not get its name.
+    recipe: str | os.PathLike | None = None,
+    rewrite: bool = True,
+    calibrate: int = CALIBRATED,
+    threads: Sequence[int] = (1, 2),
+    labels: Sequence[str] | None = None,
+    preprocessing: Preprocessing | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Bundles:
+    """Writes a bundle for each precision, in a folder of its name, with a card that compares them.
+
+    >>> bundles = deploy.export_bundles(
+    ...     model, "bundles", ["none", "int8", "auto"], (images, classes), labels=names
+    ... )
+    >>> bundles.written["int8"]["parity"]["accuracy"], bundles.refused
+    >>> deploy.open_bundle("bundles/int8").predict(images)
 
     Args:
-        exported: the file.
-        max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
-            0.5, of int4 1.5.
-        min_runtime: the oldest runtime that must run it: "2.16.1", "LiteRT 2.1".
+        model: a Keras model, as `export_tflite` takes it; or the folder of a run, which has images
+            of its own.
+        folder: of the bundles.
+        quantize: a name in `deploy.PRECISIONS`, or several.
+        representative_data: as `export_tflite` takes it, for a Keras model.
+        max_images: at most this many images are compared; "auto" chooses on as many others.
+        input, output, max_drop, min_runtime, recipe, rewrite: as `export_tflite` takes them.
+        calibrate: at most this many images measure ranges.
+        threads: the numbers of threads that latency is measured with; none to measure nothing and
+            to write no card.
+        labels: the classes' names, in place of the model's own.
+        preprocessing: how images become the model's input, in place of the model's own. Only
+            keras_vit models have their own.
+        say: is called with each line of progress.
 
     Raises:
-        RefusedError: a budget is exceeded, or the runtime will not run it.
+        ParityError: Keras' own scores prove nothing.
+        UsageError: an unknown precision, images that one needs are missing, a recipe of something
+            else, or a folder that holds no bundle would be replaced; nothing is written.
     """
-    check_static(exported.content)
-    if min_runtime is not None:
-        check_runtime(exported.content, min_runtime)
-    exported.verdict.check(max_drop)
+    from keras_vit.deploy.graph.inference import GraphOptions
+
+    folder, options = Path(folder), GraphOptions(input, output)
+    demands = Demands(max_drop, min_runtime, max_images, calibrate)
+    quantize = [quantize] if isinstance(quantize, str) else quantize
+    wanted = list(dict.fromkeys(precision_of(name) for name in quantize))
+    for precision in wanted:
+        check_replaceable(folder / precision.name)
+    _check_recipe(recipe, wanted)
+    subject = _as_subject(model, representative_data)
+    known = None
+    if subject is not None:
+        known = _known_recipe(recipe, wanted, subject.name)
+    refused = dict(_too_new(wanted, min_runtime))
+    wanted = [precision for precision in wanted if precision.name not in refused]
+    written: dict[str, dict[str, Any]] = {}
+    if not wanted:
+        return Bundles(folder, written, refused, {})
+    if subject is None:
+        resolved = resolve(model, options, rewrite, labels, preprocessing)
+        known = _known_recipe(recipe, wanted, resolved.name)
+        samples = _given_samples(representative_data, resolved, wanted, demands, known)
+    else:
+        if subject.source is None:
+            _check_images(wanted)
+        # Taken out: a large model and its conversion need not be in memory together.
+        model, subject.model = subject.model, None
+        names = labels or subject.labels
+        resolved = resolve(model, options, rewrite, names, preprocessing, subject.name)
+        samples = subject.samples(
+            demands.images, _calibrated(wanted, demands), _searches(wanted, known)
+        )
+    about = _about(resolved)
+    export = _begin(resolved, samples, wanted, options, demands, known, say)
+    del model, resolved
+    export.check_recipe()
+    for precision in wanted:
+        say(f"{precision.quantize}: converting, then comparing")
+        try:
+            judged = export.judged(precision)
+        except RefusedError as error:
+            refused[precision.name] = str(error)
+            continue
+        written[precision.name] = write_bundle(
+            folder / precision.name, judged, about, samples.picture, max_drop
+        )
+    return Bundles(folder, written, refused, _reported(folder, written, refused, threads, say))
 
 
-def to_pixels(inputs: np.ndarray, how: Preprocessing) -> np.ndarray:
-    """The uint8 pixels that preprocessed inputs came from."""
-    pixels = inputs * np.asarray(how.scale, np.float32) + np.asarray(how.mean, np.float32)
-    return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
+@dataclasses.dataclass(frozen=True)
+class Demands:
+    """What is asked of the files.
+
+    Attributes:
+        max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
+            0.5, of int4 1.5.
+        min_runtime: the oldest runtime that must run them; None for any.
+        images: at most this many are compared; auto chooses on as many others.
+        calibrate: at most this many measure ranges.
+
+    Raises:
+        UsageError: one of them is out of range, or `min_runtime` is no version.
+    """
+
+    max_drop: float | None = None
+    min_runtime: str | None = None
+    images: int = 500
+    calibrate: int = CALIBRATED
+
+    def __post_init__(self):
+        _checks.positive_integer("max_images", self.images)
+        _checks.positive_integer("calibrate", self.calibrate)
+        if self.max_drop is not None:
+            _checks.not_negative("max_drop", self.max_drop)
+        if self.min_runtime is not None:
+            check_version(self.min_runtime)
 
 
-def _parts(
-    model: Any, data: Any, max_images: int, calibrate: bool
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """The images to compare, their labels if known, and other images that measure ranges."""
-    shape = input_shape(model)[1:]
+def _begin(
+    resolved: Resolved,
+    samples: Samples,
+    precisions: list[Precision],
+    options: Any,
+    demands: Demands,
+    recipe: dict[str, Any] | None,
+    say: Callable[[str], None] = lambda line: None,
+) -> _Export:
+    """Asks Keras for its scores and writes the graphs; the model is not needed afterwards."""
+
+    def given(images: Any) -> Any:
+        as_floats = images is None or options.input == "float32"
+        return images if as_floats else to_pixels(images, resolved.preprocessing)
+
+    def reference(part: Part) -> Reference:
+        say(f"Keras on {len(part.images)} {part.images_from}")
+        inputs = given(part.images)
+        return reference_of(resolved, options, inputs, part.targets, part.images_from)
+
+    compared_on = reference(samples.compared)
+    chosen_on = samples.choosing and reference(samples.choosing)
+    converter = Converter(
+        resolved,
+        [precision.quantize for precision in precisions],
+        options,
+        given(samples.calibration),
+        demands.min_runtime,
+        compared_on,
+    )
+    if note := _surprise(converter.graphs.note):
+        say(note)
+    return _Export(converter, compared_on, chosen_on, demands, recipe, say, resolved.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Export:
+    """What the files of one export share."""
+
+    converter: Converter
+    compared_on: Reference
+    chosen_on: Reference | None
+    demands: Demands
+    recipe: dict[str, Any] | None
+    say: Callable[[str], None]
+    model: str
+    watched: bool = True  # whether the difference of each block is for the record
+
+    def judged(self, precision: Precision, float_layers: tuple[str, ...] = ()) -> JudgedFile:
+        """A file that meets the demands; raises a `RefusedError` where it does not."""
+        recipe = (self.recipe or self.search(precision)) if precision.base else None
+        layers = tuple(recipe["float_layers"]) if recipe else float_layers
+        judged = judge_file(
+            self.converter.made(precision.quantize, layers, recipe), self.compared_on
+        )
+        differences = self.differences(judged.made) if self.watched else None
+        try:
+            check(judged, self.demands.max_drop, self.demands.min_runtime)
+        except ParityError as error:
+            _, layers = differences or self.differences(judged.made)
+            raise ParityError(
+                f"{error} This file was not written.{_place(layers)}{_choice(recipe)}"
+            ) from None
+        return dataclasses.replace(judged, differences=differences[0] if differences else {})
+
+    def check_recipe(self) -> None:
+        """Raises a `UsageError` where a given recipe names other layers than the model has."""
+        if self.recipe is not None:
+            check_layers(self.converter.float_file(BASE), self.recipe["float_layers"])
+
+    def search(self, precision: Precision) -> dict[str, Any]:
+        """Which layers must stay float, as a recipe."""
+
+        def holds(content: Any) -> bool:
+            made = MadeFile(precision, content, self.converter.options)
+            try:
+                compared(made, self.chosen_on).check(self.demands.max_drop)
+            except ParityError:
+                return False
+            return True
+
+        inputs = self.chosen_on.inputs
+        few = inputs[spread(_RANKED, len(inputs))]
+        choice = choose_float_layers(self.converter, few, holds, self.say)
+        return choice.to_dict(self.model, f"{len(inputs)} {self.chosen_on.images_from}")
+
+    def differences(self, made: MadeFile) -> tuple[dict[str, float], dict[str, float]]:
+        """Of blocks and of layers, from the float file."""
+        reference = self.converter.float_file(made.precision.quantize)
+        if not made.precision.rules or len(reference) > _LARGEST_COMPARED:
+            return {}, {}
+        return layer_differences(reference, made.content, self.compared_on.inputs[:_WATCHED])
+
+
+def _as_subject(model: Any, representative_data: Any) -> Subject | None:
+    """A run with its images; None for a Keras model."""
+    if isinstance(model, runs.Run):
+        model = model.path
+    if isinstance(model, (str, os.PathLike)):
+        model = of_run(model)
+    if not isinstance(model, Subject):
+        return None
+    if representative_data is not None:
+        raise UsageError("representative_data is for Keras models; a run has images of its own.")
+    return model
+
+
+def _given_samples(
+    data: Any,
+    resolved: Resolved,
+    wanted: list[Precision],
+    demands: Demands,
+    recipe: dict[str, Any] | None,
+) -> Samples:
     if data is None:
-        noise = 2 * coarse_noise(min(max_images, 16), shape) - 1
-        return noise.astype(np.float32), None, None
-    images, targets = _inputs(data, shape, max(max_images, CALIBRATED) + CALIBRATED)
-    if not calibrate:
-        judged = spread(max_images, len(images), targets)
-        return images[judged], None if targets is None else targets[judged], None
-    calibrating, others = divided(min(CALIBRATED, max(len(images) // 2, 1)), len(images), targets)
-    if not len(others):
-        others = calibrating
-        warnings.warn(
-            "representative_data holds one image, which measures ranges and is compared too: the "
-            "comparison proves little. Pass more images.",
-            stacklevel=3,
-        )
-    left = None if targets is None else targets[others]
-    judged = others[spread(max_images, len(others), left, seed=1)]
-    return images[judged], None if targets is None else targets[judged], images[calibrating]
+        _check_images(wanted)
+    return samples_of(
+        data,
+        resolved.input_shape,
+        resolved.preprocessing,
+        demands.images,
+        _calibrated(wanted, demands),
+        _searches(wanted, recipe),
+    )
 
 
-def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """At least `count` images (n, *shape) from all over the data, if it has them, and labels."""
-    # An array, and images with their labels as `fit` takes them, are one batch.
-    if isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2):
-        return _batch(data, shape)
-    # Each image has the same chance to be among those that are kept (reservoir sampling).
-    kept: list[tuple[int, np.ndarray, Any]] = []
-    generator = np.random.default_rng(0)
-    for position, (image, target) in enumerate(_examples(data, shape)):
-        place = len(kept) if len(kept) < count else generator.integers(position + 1)
-        if place < count:
-            # A copy: else its whole batch would stay in memory.
-            kept[place : place + 1] = [(position, image.copy(), target)]
-    if not kept:
-        raise UsageError("representative_data holds no image.")
-    kept.sort(key=lambda entry: entry[0])
-    _, images, targets = zip(*kept, strict=True)
-    known = all(target is not None for target in targets)
-    return np.stack(images), np.array(targets) if known else None
+def _check_images(wanted: list[Precision]) -> None:
+    for precision in wanted:
+        check_calibration(precision, None)
 
 
-def _examples(data: Any, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, Any]]:
-    """The first images of an iterable one by one, each with its label or None."""
-    read = 0
-    for item in itertools.islice(data, _MOST_READ):
-        images, targets = _batch(item, shape)
-        labels = itertools.repeat(None) if targets is None else targets
-        yield from zip(images, labels, strict=False)
-        read += len(images)
-        if read >= _MOST_READ:
-            return
+def _calibrated(wanted: list[Precision], demands: Demands) -> int | None:
+    return None if all(precision.is_float for precision in wanted) else demands.calibrate
 
 
-def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
-    """The images (n, *shape) and the labels (n,) of an item of a data set."""
-    labelled = isinstance(item, (tuple, list))
-    images = np.asarray(item[0] if labelled else item)
-    images = images[None] if images.shape == shape else images
-    if images.dtype.kind != "f" or images.shape[1:] != shape:
+def _searches(wanted: list[Precision], recipe: dict[str, Any] | None) -> bool:
+    return recipe is None and any(precision.base for precision in wanted)
+
+
+def _check_recipe(recipe: str | os.PathLike | None, wanted: list[Precision]) -> None:
+    if recipe is not None and not any(precision.base for precision in wanted):
+        names = ", ".join(precision.quantize for precision in wanted)
+        raise UsageError(f"a recipe is for auto. Received: quantize={names}.")
+
+
+def _known_recipe(
+    recipe: str | os.PathLike | None, wanted: list[Precision], model: str
+) -> dict[str, Any] | None:
+    _check_recipe(recipe, wanted)
+    return None if recipe is None else read_recipe(recipe, model)
+
+
+def _too_new(wanted: list[Precision], min_runtime: str | None) -> Iterable[tuple[str, str]]:
+    """The precisions that the oldest runtime runs no file of, before anything is converted."""
+    for precision in wanted:
+        try:
+            for_runtime(precision, min_runtime)
+        except RefusedError as error:
+            yield precision.name, str(error)
+
+
+def _about(resolved: Resolved) -> About:
+    if resolved.preprocessing is None:
         raise UsageError(
-            f"representative_data must be preprocessed floats (n, *{shape}). "
-            f"Received: {images.dtype} {images.shape}; keras_vit.preprocess makes them."
+            "a bundle says how images become the model's input. Received: a model that does not "
+            "know; pass preprocessing=keras_vit.Preprocessing(height, width, ...)."
         )
-    if not np.isfinite(images).all():
-        raise UsageError("representative_data must be finite. Received: NaN or infinity in it.")
-    if not labelled or len(item) < 2:
-        return images.astype(np.float32), None
-    targets = np.atleast_1d(np.asarray(item[1]))
-    if targets.dtype.kind not in "iu" or targets.shape != (len(images),):
-        raise UsageError(
-            f"labels must be integers ({len(images)},), the classes of the images. "
-            f"Received: {targets.dtype} {targets.shape}; leave them out if there are none."
-        )
-    return images.astype(np.float32), targets
+    labels = resolved.labels or tuple(str(i) for i in range(resolved.num_outputs))
+    return About(
+        resolved.name,
+        tuple(labels),
+        resolved.preprocessing,
+        resolved.parameters,
+        hash_of(resolved.weights, resolved.tail),
+    )
+
+
+def _reported(
+    folder: Path,
+    written: dict[str, dict[str, Any]],
+    refused: Mapping[str, str],
+    threads: Sequence[int],
+    say: Callable[[str], None],
+) -> dict[str, Measured]:
+    if not written or not threads:
+        return {}
+    say("measuring: latency in turn, memory and load time on their own")
+    files = {name: folder / name / "model.tflite" for name in written}
+    measured = measure(files, sorted(set(threads)))
+    write_report(folder, written, measured, refused)
+    return measured
+
+
+def _surprise(note: str) -> str:
+    """What to tell of a model that is exported as it is where that was not to be expected."""
+    if note in ("", NOT_KERAS_VIT, NOT_WANTED):
+        return ""
+    return f"the model is exported as it is, without exact rewrites: {note}."
+
+
+def _place(differences: dict[str, float]) -> str:
+    """Where a file begins to differ, in words."""
+    first = first_difference(differences)
+    if first is None:
+        return ""
+    worst = max(differences, key=differences.get)
+    return (
+        f" Its layers differ from the float file's by more than a tenth from {first} on, most "
+        f"in {worst} ({differences[worst]:.0%})."
+    )
+
+
+def _choice(recipe: dict[str, Any] | None) -> str:
+    """What auto had chosen, in words."""
+    if recipe is None:
+        return ""
+    return (
+        f" auto left {len(recipe['float_layers'])} layers float, chosen on {recipe['chosen_on']}: "
+        "with more images it chooses better."
+    )

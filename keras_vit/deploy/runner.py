@@ -15,7 +15,7 @@ from keras_vit._quiet import quiet
 class Runner:
     """A loaded `.tflite` model of one image in and one tensor of scores out.
 
-    Where the file takes or gives integers with a scale, floats go in and come out all the same.
+    Floats go in and come out, also where the file takes or gives integers with a scale.
 
     Args:
         model: the file, which is mapped and not loaded, or its bytes.

@@ -1,4 +1,4 @@
-"""What is exported, and the images that it is measured on: a run's, or weights and pictures."""
+"""A model to export and the images that it is measured on: of a run, or weights and pictures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from keras_vit import runs
 from keras_vit._errors import UsageError
 from keras_vit.data.pipeline import load
-from keras_vit.data.preprocessing import normalise
 from keras_vit.data.sources import Source, open_source
-from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
+from keras_vit.deploy.images import Part, Samples, noise_of
+from keras_vit.deploy.judge.choosing import divided, spread
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import create_model
@@ -25,7 +25,7 @@ class Subject:
     """A model to export with images to calibrate and to compare on.
 
     Attributes:
-        model: the model; whoever needs the memory may set it to None once it is converted.
+        model: the model; an export takes it out, to free its memory before the conversion.
         name: of the model.
         labels: the classes' names, in the order of the logits.
         folder: of the run; None for weights.
@@ -47,6 +47,21 @@ class Subject:
 
     def __post_init__(self):
         self.preprocessing = self.model.preprocessing
+
+    def samples(self, count: int, calibrate: int | None, choose: bool) -> Samples:
+        """The images of an export.
+
+        Args:
+            count: how many are compared at most, and how many choose layers at most.
+            calibrate: how many measure ranges at most; None for none.
+            choose: whether layers are chosen.
+        """
+        return Samples(
+            Part(*self.comparison(count), self.images_from),
+            Part(*self.choosing(count), self.chosen_from) if choose else None,
+            None if calibrate is None else self.calibration(calibrate),
+            self.picture(),
+        )
 
     @property
     def images_from(self) -> str:
@@ -80,9 +95,7 @@ class Subject:
     def comparison(self, count: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Preprocessed images (n, height, width, 3) to compare on, and their classes if known."""
         if self.source is None:
-            how = self.preprocessing
-            noise = coarse_noise(min(count, 16), (how.height, how.width, 3))
-            return normalise((256 * noise).astype(np.uint8), how), None
+            return noise_of(self.preprocessing, count), None
         return self._load(self.held_out, count)
 
     def pictures(self, count: int) -> Iterator[np.ndarray] | None:
@@ -95,8 +108,7 @@ class Subject:
         """One of the compared images as it is stored, uint8 (height, width, 3)."""
         if self.source is not None:
             return self.source.image(int(self.held_out[0]))
-        how = self.preprocessing
-        shape = (how.height, how.width, 3)
+        shape = (self.preprocessing.height, self.preprocessing.width, 3)
         return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
 
     def _measuring(self) -> tuple[np.ndarray, np.ndarray]:

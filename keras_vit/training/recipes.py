@@ -47,7 +47,7 @@ class Recipe:
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras' dtype policy."""
     jit: bool = True
-    """XLA compiles the training step; --no-jit turns that off."""
+    """XLA's compilation of the training step."""
     seed: int = 0
     """Of the weights, the order and the distortions."""
 

@@ -14,8 +14,8 @@ import pytest
 import keras_vit
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
-from keras_vit.deploy.convert import converter as convert
 from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.resolve import parameters_of
 from keras_vit.specs import ResNetStem
 
 pytestmark = pytest.mark.once
@@ -106,7 +106,7 @@ def test_outliers_are_as_large_as_asked_for_and_their_norms_as_small():
     blocks = ("encoderblock_0", "encoderblock_3")
     writers = [f"{block}/{layer}" for block in blocks for layer in ("attention/out", "mlp/dense_1")]
     norms = [f"{block}/{norm}" for block in blocks for norm in ("norm_attention", "norm_mlp")]
-    weights, larger = (convert.parameters_of(model) for model in (plain, grown))
+    weights, larger = (parameters_of(model) for model in (plain, grown))
     for writer in writers:
         for part in ("kernel", "bias"):
             name = f"{writer}/{part}"

@@ -26,12 +26,9 @@ def compared():
 def bundle(sample, tmp_path):
     deploy.write_bundle(
         tmp_path / "int8",
-        exported=sample.exported("int8"),
-        labels=tuple("abcdefghij"),
-        preprocessing=sample.model.preprocessing,
-        golden_image=np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8),
-        model_name="ViT-Test",
-        parity_images="noise",
+        sample.exported("int8"),
+        deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing),
+        np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8),
     )
     return tmp_path / "int8"
 

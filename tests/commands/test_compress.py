@@ -49,7 +49,7 @@ def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path
     ("arguments", "message"),
     [
         (["--method", "shrink"], "--method: unknown value 'shrink'; choose one of qat, prune"),
-        (["--method", "qat", "--quantize", "none"], "qat trains for a file of one of int4, "),
+        (["--method", "qat", "--quantize", "none"], "qat trains for a file of one of dynamic, "),
         (["--method", "prune", "--sparsity", "1.5"], "sparsity must lie in [0, 1). Received: "),
         (["--method", "cluster", "--clusters", "1"], "clusters must be 2 or more. Received: "),
         (["--sparsity", "0.7"], "--sparsity is for prune. Received: --method qat"),

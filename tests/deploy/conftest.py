@@ -34,8 +34,8 @@ def graph_file():
     """Converts our inference graph of a spec, with seeded weights; options are `GraphOptions`'."""
 
     def convert(spec, image_size=(16, 24), **options):
-        from keras_vit.deploy.convert.converter import parameters_of
         from keras_vit.deploy.graph.inference import GraphOptions, inference_module
+        from keras_vit.deploy.resolve import parameters_of
 
         build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
         model = build(spec, 5, image_size)
@@ -81,13 +81,12 @@ class Sample:
     def file(self, quantize, *float_layers) -> bytes:
         return self.converter(quantize, float_layers)
 
-    def exported(self, quantize, **options):
-        """The file judged: `options` are of `deploy.judge`."""
-        name, content = deploy.precision_of(quantize).name, self.file(quantize)
-        given = {"targets": None, **options}
-        return deploy.judge(
-            name, content, self.converter.options, self.images, self.expected, **given
-        )
+    def exported(self, quantize):
+        """The file judged."""
+        made = dataclasses.replace(self.converter.made("none"), content=self.file(quantize))
+        made = dataclasses.replace(made, precision=deploy.precision_of(quantize))
+        reference = deploy.Reference(self.images, self.expected, images_from="noise")
+        return deploy.judge_file(made, reference)
 
     __hash__ = object.__hash__
 

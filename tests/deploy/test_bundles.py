@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import re
+import weakref
 
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit import UsageError, deploy
+from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.deploy import subject
-from keras_vit.deploy.bundles import Demands, export_bundles
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.convert import converter
 
 pytestmark = pytest.mark.once
 
-QUICK = Demands(images=24, calibrate=16)
+# Nothing is measured and no card is written.
+QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
 SPOILED = "encoderblock_1/mlp/dense_1"
 RECIPE = {
     **{"format": 1, "base": "int8", "model": "ViT-Test", "chosen_on": "2 images of digits"},
@@ -43,9 +46,10 @@ def digits_of(sensitive):
 
 def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_of, tmp_path):
     given, said = digits_of(), []
-    demands = dataclasses.replace(QUICK, min_runtime="2.16.1")
     names = ["int8", "none", "int4", "auto", "none"]
-    written, refused = export_bundles(given, names, tmp_path, None, demands, say=said.append)
+    options = QUICK | {"min_runtime": "2.16.1", "say": said.append}
+    found = deploy.export_bundles(given, tmp_path, names, **options)
+    written, refused = found.written, found.refused
     assert list(written) == ["float32", "auto"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "float32"]
     assert set(refused) == {"int8", "int4"}
@@ -76,21 +80,20 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     # Read again, the recipe gives the same file without a search.
     again, said = digits_of(), []
     recipe = tmp_path / "auto" / "recipe.json"
-    options = {"demands": QUICK, "recipe": recipe, "say": said.append}
-    repeated, _ = export_bundles(again, ["auto"], tmp_path / "again", **options)
+    options = QUICK | {"recipe": recipe, "say": said.append}
+    repeated = deploy.export_bundles(again, tmp_path / "again", "auto", **options).written
     assert repeated["auto"]["sha256"] == written["auto"]["sha256"]
     assert (tmp_path / "again" / "auto" / "recipe.json").read_text() == recipe.read_text()
     assert not [line for line in said if "sensitivity" in line]
 
 
 def test_pixels_in_and_probabilities_out_of_a_run(trained_run, tmp_path):
-    options = GraphOptions("uint8", "probabilities")
-    given = subject.of_run(trained_run.path)
-    demands = dataclasses.replace(QUICK, max_drop=10.0)  # three epochs leave near ties
-    written, refused = export_bundles(given, ["int8"], tmp_path, options, demands)
-    assert refused == {}
+    options = {"input": "uint8", "output": "probabilities"}
+    options |= {"max_drop": 10.0}  # three epochs leave near ties
+    found = deploy.export_bundles(trained_run.path, tmp_path, ["int8"], **QUICK, **options)
+    assert found.refused == {}
     description, golden = deploy.read_bundle(tmp_path / "int8")
-    assert description == written["int8"]
+    assert description == found.written["int8"]
     assert description["parity"]["images_from"] == "held-out images of digits"
     assert description["calibration"]["images"] <= 16
     assert golden["tensor"].dtype == np.uint8
@@ -100,9 +103,9 @@ def test_pixels_in_and_probabilities_out_of_a_run(trained_run, tmp_path):
 def test_a_run_is_judged_by_its_labels(trained_run, spoiled, tmp_path):
     given = subject.of_run(trained_run.path)
     spoiled(given.model, "encoderblock_0")
-    demands = dataclasses.replace(QUICK, images=100)
-    written, refused = export_bundles(given, ["int8"], tmp_path, None, demands)
-    assert written == {}
+    found = deploy.export_bundles(given, tmp_path, ["int8"], **QUICK | {"max_images": 100})
+    assert found.written == {}
+    refused = found.refused
     reasons = ("may lose 0.5 points of accuracy", "must agree with Keras")
     assert any(reason in refused["int8"] for reason in reasons)
     assert "This file was not written. Its layers differ" in refused["int8"]
@@ -112,20 +115,23 @@ def test_a_folder_that_is_no_bundle_is_found_before_anything_is_written(digits_o
     (tmp_path / "int8").mkdir()
     (tmp_path / "int8" / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match="int8 is not empty and holds no bundle; choose another"):
-        export_bundles(digits_of(), ["none", "int8"], tmp_path, None, QUICK)
+        deploy.export_bundles(digits_of(), tmp_path, ["none", "int8"], **QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["int8"]
 
 
 def test_what_the_oldest_runtime_cannot_run_is_refused_before_keras_runs(digits_of, tmp_path):
-    demands, said = dataclasses.replace(QUICK, min_runtime="2.16.1"), []
-    arguments = (tmp_path, None, demands, None, said.append)
-    written, refused = export_bundles(digits_of(), ["int4"], *arguments)
-    assert (written, list(refused), said) == ({}, ["int4"], [])
-    assert refused["int4"].startswith("int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.1")
+    said = []
+    options = QUICK | {"min_runtime": "2.16.1", "say": said.append}
+    found = deploy.export_bundles(digits_of(), tmp_path, ["int4"], **options)
+    assert (found.written, list(found.refused), said) == ({}, ["int4"], [])
+    assert found.refused["int4"].startswith(
+        "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.1"
+    )
 
 
 def test_gpu_delegates_take_all_of_a_float_file_and_get_it_right(digits_of, tmp_path):
-    written, _ = export_bundles(digits_of(), ["none", "float16"], tmp_path, None, QUICK)
+    names = ["none", "float16"]
+    written = deploy.export_bundles(digits_of(), tmp_path, names, **QUICK).written
     for name in ("float32", "float16"):
         assert not {found["effect"] for found in written[name]["gpu"]} & {"refused", "wrong"}
 
@@ -151,14 +157,14 @@ def test_mistakes_write_nothing(digits_of, tmp_path, names, recipe, message):
         path = tmp_path / "recipe.json"
         path.write_text(json.dumps(RECIPE | recipe))
     with pytest.raises(UsageError, match=re.escape(message)):
-        export_bundles(digits_of(), names, tmp_path / "out", None, QUICK, path)
+        deploy.export_bundles(digits_of(), tmp_path / "out", names, recipe=path, **QUICK)
     assert not (tmp_path / "out").exists()
 
 
 def test_what_else_stands_in_a_recipe_is_left_behind(digits_of, tmp_path):
     recipe = tmp_path / "recipe.json"
     recipe.write_text(json.dumps(RECIPE | {"float_layers": [SPOILED], "more": 1}))
-    export_bundles(digits_of(), ["auto"], tmp_path / "out", None, QUICK, recipe)
+    deploy.export_bundles(digits_of(), tmp_path / "out", ["auto"], recipe=recipe, **QUICK)
     written = json.loads((tmp_path / "out" / "auto" / "recipe.json").read_text())
     assert written == RECIPE | {"float_layers": [SPOILED]}
 
@@ -167,11 +173,78 @@ def test_measured_ranges_without_pictures_are_refused_before_anything_is_written
     digits_of, tmp_path
 ):
     given = dataclasses.replace(digits_of(), source=None)
-    with pytest.raises(UsageError, match="int8 needs images to measure ranges on"):
-        export_bundles(given, ["none", "auto"], tmp_path / "out", None, QUICK)
+    with pytest.raises(UsageError, match="auto needs images to measure ranges on"):
+        deploy.export_bundles(given, tmp_path / "out", ["none", "auto"], **QUICK)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_runtime_that_is_no_version_is_refused():
+def test_a_runtime_that_is_no_version_is_refused(tmp_path):
     with pytest.raises(UsageError, match="min_runtime must be a version of TFLite such as 2.16.1"):
-        Demands(min_runtime="newest")
+        deploy.export_bundles("no run", tmp_path, min_runtime="newest")
+
+
+def test_a_live_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
+    images = np.concatenate([sample.images, sample.converter.calibration])
+    classes = np.asarray(sample.model(images, training=False)).argmax(-1)
+    names = tuple("abcdefghij")
+    found = deploy.export_bundles(
+        sample.model, tmp_path, ["none", "int8"], (images, classes), threads=(1,), labels=names
+    )
+    assert (list(found.written), found.refused) == (["float32", "int8"], {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("card.md", "float32", "int8", "plot.png", "table.json")
+    ]
+    assert found.measured["int8"].latency[0].threads == 1
+    bundle = deploy.open_bundle(tmp_path / "int8")
+    assert bundle.labels == names
+    scores = bundle.predict(images)
+    assert (scores.argmax(-1) == classes).mean() >= 0.9
+    described = found.written["int8"]
+    assert described["parity"]["images_from"] == "images of the data"
+    assert (described["parity"]["images"], described["calibration"]["images"]) == (24, 24)
+    assert described["weights_sha256"] == deploy.weights_sha256(sample.model)
+    assert described["parameters"] == sample.model.count_params()
+
+
+def test_a_foreign_model_says_how_images_become_its_input(rng, tmp_path):
+    foreign = keras.Sequential(
+        [
+            keras.Input((16, 24, 3)),
+            keras.layers.Conv2D(8, 3, activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(4),
+        ]
+    )
+    images = rng.uniform(-1, 1, (20, 16, 24, 3)).astype(np.float32)
+    with pytest.raises(UsageError, match="pass preprocessing=keras_vit.Preprocessing"):
+        deploy.export_bundles(foreign, tmp_path / "out", "none", images, threads=())
+    how = keras_vit.Preprocessing(16, 24)
+    options = {"preprocessing": how, "input": "uint8", "threads": ()}
+    found = deploy.export_bundles(foreign, tmp_path / "out", "none", images, **options)
+    description, golden = deploy.read_bundle(tmp_path / "out" / "float32")
+    assert not found.written["float32"]["parity"]["rewritten"]
+    assert golden["tensor"].dtype == np.uint8
+    inputs = keras_vit.preprocess(golden["image"], how)
+    np.testing.assert_allclose(golden["scores"], np.asarray(foreign(inputs))[0], atol=1e-5)
+    assert len(description["weights_sha256"]) == 64
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_anything_is_read(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="file is a file; choose another folder"):
+        deploy.export_bundles("no run", tmp_path / "file" / "out")
+
+
+def test_the_model_is_out_of_memory_before_it_is_converted(digits_of, tmp_path, monkeypatch):
+    given, seen = digits_of(), []
+    model = weakref.ref(given.model)
+    whole = converter.float_file
+
+    def watched(graph):
+        gc.collect()
+        seen.append(model())
+        return whole(graph)
+
+    monkeypatch.setattr(converter, "float_file", watched)
+    deploy.export_bundles(given, tmp_path, ["none", "dynamic"], **QUICK)
+    assert seen == [None, None]

@@ -14,9 +14,10 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import ParityError, Runner
-from keras_vit.deploy.convert import converter as convert
 from keras_vit.deploy.graph.inference import GraphOptions
-from keras_vit.deploy.inspect.flatbuffer import operators
+from keras_vit.deploy.inspect import flatbuffer
+from keras_vit.deploy.inspect.flatbuffer import operators, read_graph
+from keras_vit.deploy.precisions import PRODUCTS
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
@@ -85,13 +86,13 @@ def used(monkeypatch):
     Noted.calibrations.clear()
     compared = []
 
-    def scores(model, given, output):
-        compared.append(given)
-        return whole(model, given, output)
+    def reference(resolved, options, inputs, *rest):
+        compared.append(inputs)
+        return whole(resolved, options, inputs, *rest)
 
-    whole = export.expected_scores
+    whole = export.reference_of
     monkeypatch.setattr(export, "Converter", Noted)
-    monkeypatch.setattr(export, "expected_scores", scores)
+    monkeypatch.setattr(export, "reference_of", reference)
 
     def find(inputs):
         def places(images):
@@ -242,7 +243,7 @@ def test_pixels_probabilities_and_float_layers_are_for_the_asking(model, inputs,
     np.testing.assert_allclose(found, expected, atol=0.1)
     count = operators(path.read_bytes())
     assert count["FULLY_CONNECTED"] == len(deploy.quantizable_layers(path.read_bytes()))
-    floats = deploy.inspect.flatbuffer.read_graph(path)
+    floats = read_graph(path)
     kernels = {
         floats.layer(op): floats.read(op)[1].dtype
         for op in floats.operators
@@ -252,16 +253,15 @@ def test_pixels_probabilities_and_float_layers_are_for_the_asking(model, inputs,
 
 
 @pytest.mark.once
-def test_a_file_over_its_budget_gets_no_name(model, inputs, tmp_path, monkeypatch):
-    # The converter may go wrong silently, as it does without its variables: here it loses one.
-    whole = convert.parameters_of
+def test_a_file_over_its_budget_gets_no_name(model, trained_like, inputs, tmp_path, monkeypatch):
+    # The converter may go wrong silently, as it does without its variables: here it is given
+    # another model's graph.
+    from keras_vit.deploy.convert import converter
 
-    def lossy(model):
-        parameters = whole(model)
-        parameters["encoderblock_0/mlp/dense_1/kernel"] *= 0
-        return parameters
-
-    monkeypatch.setattr(convert, "parameters_of", lossy)
+    other = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
+    other.get_layer("encoderblock_0").mlp.dense_1.kernel.assign(np.zeros((64, 48)))
+    wrong = deploy.Converter(other, ["none"]).float_file()
+    monkeypatch.setattr(converter, "float_file", lambda graph: wrong)
     (tmp_path / "m.tflite").write_text("the old one")
     with pytest.raises(ParityError, match=r"the float32 file.*Received"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=inputs)
@@ -341,8 +341,8 @@ def test_a_file_for_an_older_runtime_is_refused(sample):
 @pytest.mark.once
 def test_sizes_that_are_known_at_run_time_only_are_refused(sample):
     options = GraphOptions(batch=None)
-    content = deploy.to_tflite(sample.model, options=options)
-    found = deploy.judge("float32", content, options, sample.images, sample.expected, None)
+    made = deploy.Converter(sample.model, ["none"], options).made()
+    found = deploy.judge_file(made, deploy.Reference(sample.images, sample.expected))
     with pytest.raises(RefusedError, match="sizes that are known at run time only, the first ser"):
         deploy.check(found)
 
@@ -366,3 +366,45 @@ def test_a_saved_model_that_differs_is_not_written(model, tmp_path, monkeypatch)
             deploy.export_saved_model(model, tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["good"]
     assert (tmp_path / "good" / "saved_model.pb").is_file()
+
+
+def test_auto_leaves_the_layers_float_that_its_budget_needs(sensitive, tmp_path):
+    images = np.concatenate([sensitive.images, sensitive.converter.calibration])
+    path = tmp_path / "m.tflite"
+    with pytest.raises(ParityError, match="This file was not written. Its layers differ"):
+        keras_vit.export_tflite(sensitive.model, path, "int8", images)
+    verdict = keras_vit.export_tflite(sensitive.model, path, "auto", images)
+    assert verdict.precision == "auto"
+    graph = read_graph(path)
+    kernels = {graph.layer(op): graph.read(op) for op in graph.operators if op.name in PRODUCTS}
+    floats = [layer for layer, read in kernels.items() if read[1].dtype == "float32"]
+    assert floats == ["encoderblock_1/mlp/dense_1"]
+    # Of 48 images 24 measure ranges, 12 of the others choose, and 12 are compared.
+    assert verdict.images == 12
+    with pytest.raises(UsageError, match="auto chooses the float layers; leave float_layers out"):
+        keras_vit.export_tflite(sensitive.model, path, "auto", images, float_layers=["head"])
+
+
+def test_what_needs_no_pictures_is_refused_before_they_are_read(model, tmp_path):
+    def pictures():
+        raise AssertionError("pictures were read")
+        yield
+
+    with pytest.raises(RefusedError, match="int4 needs LiteRT 2.1.0 or newer"):
+        keras_vit.export_tflite(model, tmp_path / "m", "int4", pictures(), min_runtime="2.9")
+    with pytest.raises(UsageError, match="a recipe is for auto. Received: quantize=int8"):
+        keras_vit.export_tflite(model, tmp_path / "m", "int8", pictures(), recipe="recipe.json")
+
+
+def test_each_file_is_parsed_once(model, inputs, tmp_path, monkeypatch):
+    parsed = []
+    whole = flatbuffer._read_graph
+
+    def counted(content):
+        parsed.append(bytes(content))
+        return whole(content)
+
+    monkeypatch.setattr(flatbuffer, "_read_graph", counted)
+    keras_vit.export_tflite(model, tmp_path / "m.tflite", "int8", inputs, min_runtime="2.9")
+    # The float file and the quantised one.
+    assert len(parsed) == len(set(parsed)) == 2

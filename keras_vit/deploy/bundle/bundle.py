@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -15,45 +16,50 @@ from PIL import Image
 from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.export import Exported, to_pixels
+from keras_vit.deploy.images import to_pixels
+from keras_vit.deploy.judge.files import JudgedFile
 from keras_vit.deploy.runner import Runner
-from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
-from keras_vit.weights.names import weight_names
 
 FORMAT = 1
 
 
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What a bundle says of its Keras model.
+
+    Attributes:
+        name: of the model.
+        labels: the classes' names, in the order of the scores.
+        preprocessing: how images become Keras' input.
+        parameters: how many it has; None if unknown.
+        weights_sha256: a hash of its weights; bundles share a card only where it is equal.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    preprocessing: Preprocessing
+    parameters: int | None = None
+    weights_sha256: str | None = None
+
+
 def write_bundle(
     folder: str | os.PathLike,
-    exported: Exported,
-    labels: tuple[str, ...],
-    preprocessing: Preprocessing,
-    golden_image: np.ndarray,
-    model_name: str,
-    parity_images: str,
-    calibration: np.ndarray | None = None,
-    recipe: dict[str, Any] | None = None,
+    judged: JudgedFile,
+    about: About,
+    picture: np.ndarray,
     max_drop: float | None = None,
-    parameters: int | None = None,
-    weights: str | None = None,
 ) -> dict[str, Any]:
     """Checks and writes a bundle; a killed process leaves the old folder or the new one.
 
     Args:
         folder: the bundle.
-        exported: the file; over its budget nothing is written.
-        labels: the classes' names, in the order of the scores.
-        preprocessing: how images become Keras' input.
-        golden_image: uint8 (h, w, 3) of any size; shrunk to 320 pixels, it stands in golden.json
-            with the tensor and the scores it must give, so that any runner can be tested.
-        model_name: for model.json.
-        parity_images: where the images of the comparison came from, in words.
-        calibration: the images that ranges were measured on.
-        recipe: what `auto` chose, for recipe.json.
-        max_drop: points of accuracy that it may lose: see `Verdict.check`.
-        parameters: how many the Keras model has.
-        weights: `weights_sha256` of the Keras model; bundles share a card only where it is equal.
+        judged: the file; if it is over its budget, nothing is written.
+        about: its Keras model.
+        picture: uint8 (height, width, 3) of any size. Shrunk to 320 pixels, it stands in
+            golden.json with the tensor and the scores it must give, so that any runner can be
+            tested.
+        max_drop: points of accuracy that the file may lose: see `Verdict.check`.
 
     Returns:
         What model.json says.
@@ -62,87 +68,90 @@ def write_bundle(
         ParityError: the file is over its budget.
         UsageError: the folder holds something that is no bundle.
     """
-    folder = Path(folder)
+    folder, made = Path(folder), judged.made
     check_replaceable(folder)
-    exported.verdict.check(max_drop)
-    content, options = exported.content, exported.options
-    runner = Runner(content)
-    golden_image = _bounded(golden_image)
-    tensor = preprocess_image(golden_image, preprocessing)
-    how = preprocessing.to_dict()
-    if options.input == "uint8":
-        # The file scales pixels itself; a runner that subtracts and divides does no harm.
-        tensor = to_pixels(tensor, preprocessing)
-        how |= {"mean": 0.0, "scale": 1.0}
-    inspection = exported.inspection.to_dict()
-    delegation = {k: inspection.pop(k) for k in ("nodes", "delegated", "partitions", "undelegated")}
-    verdict = exported.verdict.to_dict(max_drop)
-    description = {
+    judged.verdict.check(max_drop)
+    runner = Runner(made.content)
+    picture = _bounded(picture)
+    tensor = preprocess_image(picture, about.preprocessing)
+    if made.options.input == "uint8":
+        tensor = to_pixels(tensor, about.preprocessing)
+    description = _description(judged, about, runner, max_drop)
+    golden = {
         "format": FORMAT,
-        "model": model_name,
-        "parameters": parameters,
-        "weights_sha256": weights,
-        "precision": exported.verdict.precision,
-        "input": _tensor(runner.input) | {"channels": "RGB", **how},
-        "output": _tensor(runner.output) | {"kind": options.output, "classes": len(labels)},
-        "runtime_floor": inspection.pop("runtime"),
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-        **inspection,
-        "delegation": delegation,
-        "float_layers": list(exported.float_layers),
-        "chosen_on": recipe and recipe.get("chosen_on"),
-        "blocks": exported.differences,
-        "calibration": _calibration(calibration),
-        "parity": {"images_from": parity_images, **verdict},
-        "half_precision": exported.half and exported.half.to_dict(),
-        "made_with": _versions(),
+        "image": _encode(picture),
+        "tensor": _encode(tensor),
+        "scores": _encode(runner(tensor[None])[0]),
+        "tolerance": _tolerances(judged, runner),
     }
-    # At least a step of an integer output, which may be rounded the other way, and a thousandth of
-    # the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3 (`benchmarks/runtimes.py`).
-    least = max(1e-3 * exported.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
-    tolerances = {"tensor": 1e-6, "scores": max(least, exported.tolerance)}
-    if exported.half is not None and exported.half.verdict is not None:
-        tolerances["scores_half_precision"] = 2 * max(least, exported.half.verdict.max_difference)
     with _files.replacing_folder(folder) as temporary:
-        (temporary / "model.tflite").write_bytes(content)
-        _files.write_text(temporary / "labels.txt", "".join(f"{label}\n" for label in labels))
-        golden = {
-            "format": FORMAT,
-            "image": _encode(golden_image),
-            "tensor": _encode(tensor),
-            "scores": _encode(runner(tensor[None])[0]),
-            "tolerance": tolerances,
-        }
+        (temporary / "model.tflite").write_bytes(made.content)
+        lines = "".join(f"{label}\n" for label in about.labels)
+        _files.write_text(temporary / "labels.txt", lines)
         _files.write_json(temporary / "golden.json", golden)
-        if recipe is not None:
-            _files.write_json(temporary / "recipe.json", recipe)
+        if made.recipe is not None:
+            _files.write_json(temporary / "recipe.json", made.recipe)
         _files.write_json(temporary / "model.json", description)
     return description
 
 
-def weights_sha256(model: ImageModel) -> str:
-    """A hash of a model's weights: their official names, shapes and float32 values, in order.
+def _description(
+    judged: JudgedFile, about: About, runner: Runner, max_drop: float | None
+) -> dict[str, Any]:
+    """The content of model.json."""
+    made, preprocessing = judged.made, about.preprocessing.to_dict()
+    if made.options.input == "uint8":
+        # The file scales pixels itself; a runner that subtracts and divides does no harm.
+        preprocessing |= {"mean": 0.0, "scale": 1.0}
+    inspection = judged.inspection.to_dict()
+    delegation = {k: inspection.pop(k) for k in ("nodes", "delegated", "partitions", "undelegated")}
+    return {
+        "format": FORMAT,
+        "model": about.name,
+        "parameters": about.parameters,
+        "weights_sha256": about.weights_sha256,
+        "precision": made.precision.name,
+        "input": _tensor(runner.input) | {"channels": "RGB", **preprocessing},
+        "output": _tensor(runner.output)
+        | {"kind": made.options.output, "classes": len(about.labels)},
+        "runtime_floor": inspection.pop("runtime"),
+        "bytes": len(made.content),
+        "sha256": hashlib.sha256(made.content).hexdigest(),
+        **inspection,
+        "delegation": delegation,
+        "float_layers": list(made.float_layers),
+        "chosen_on": made.recipe and made.recipe.get("chosen_on"),
+        "blocks": judged.differences,
+        "calibration": _calibration(made.calibration),
+        "parity": {"images_from": judged.images_from, **judged.verdict.to_dict(max_drop)},
+        "half_precision": judged.half and judged.half.to_dict(),
+        "made_with": _versions(),
+    }
 
-    The same for the same weights in both flavours of Keras and on every backend; one weight is in
-    memory at a time.
-    """
-    digest = hashlib.sha256()
-    for name in weight_names(model.spec, model.num_classes, model.image_size):
-        array = np.ascontiguousarray(name.variable(model), "<f4")
-        digest.update(f"{name.key} {array.shape}\n".encode())
-        digest.update(array.data)
-    return digest.hexdigest()
+
+def _tolerances(judged: JudgedFile, runner: Runner) -> dict[str, float]:
+    """How far a right runner may be from the golden tensor and scores."""
+    # At least a step of an integer output, which may be rounded the other way, and a thousandth of
+    # the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3 (`benchmarks/runtimes.py`).
+    least = max(1e-3 * judged.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
+    tolerances = {"tensor": 1e-6, "scores": max(least, judged.tolerance)}
+    half = judged.half and judged.half.verdict
+    if half is not None:
+        tolerances["scores_half_precision"] = 2 * max(least, half.max_difference)
+    return tolerances
 
 
 def check_replaceable(folder: str | os.PathLike) -> None:
-    """Raises a `UsageError` where a folder holds something that is no bundle."""
+    """Raises a `UsageError` where no bundle can be written, or something else would be lost."""
     folder = Path(folder)
-    for path in (folder, folder.parent):
+    for path in (folder, *folder.parents):
         if path.is_file():
-            raise UsageError(f"{path} is a file; choose another --out.")
+            raise UsageError(f"{path} is a file; choose another folder.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
-        raise UsageError(f"{folder} is not empty and holds no bundle; choose another --out.")
+        raise UsageError(f"{folder} is not empty and holds no bundle; choose another folder.")
+    existing = next(path for path in folder.absolute().parents if path.is_dir())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UsageError(f"{existing} cannot be written to; choose another folder.")
 
 
 def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

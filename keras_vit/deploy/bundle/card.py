@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from keras_vit.deploy.convert.quantize import PRECISIONS
 from keras_vit.deploy.judge.measure import Measured
 from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.deploy.precisions import PRECISIONS
 
 Descriptions = dict[str, dict[str, Any]]
 _MOST_LABELS = 20
@@ -51,13 +51,13 @@ def card(
         f"One model in {files}. Each was run with LiteRT and compared with Keras before it got its "
         "name.",
     ]
-    told = {title: lines for title, lines in sections.items() if lines}
-    body = [line for title, lines in told.items() for line in ["", f"## {title}", "", *lines]]
+    filled = {title: lines for title, lines in sections.items() if lines}
+    body = [line for title, lines in filled.items() for line in ["", f"## {title}", "", *lines]]
     return "\n".join([*head, *body, ""])
 
 
 def notes(descriptions: Descriptions) -> list[str]:
-    """What the labels prove of the files and what they leave open; files that share it, in one."""
+    """What the labels prove about the files and what they leave open, a line for equal files."""
     return [line.removeprefix("- ") for line in _each("Accuracy", descriptions, _proof)]
 
 
@@ -100,8 +100,8 @@ def _gives(description: dict[str, Any]) -> str:
 
 
 def _quantization(tensor: dict[str, Any]) -> str:
-    how = tensor.get("quantization")
-    return f"; scale {how['scale']:.6g}, zero point {how['zero_point']}" if how else ""
+    found = tensor.get("quantization")
+    return f"; scale {found['scale']:.6g}, zero point {found['zero_point']}" if found else ""
 
 
 def _data(descriptions: Descriptions) -> list[str]:
@@ -198,12 +198,10 @@ def _making(descriptions: Descriptions) -> list[str]:
 
 def _recipe(description: dict[str, Any]) -> str:
     precision = description["precision"]
-    known = {p.name: p.summary for p in PRECISIONS.values()}
-    known["auto"] = (
-        "int8, with as few layers left float as its budget needs, chosen on "
-        f"{code(description.get('chosen_on') or 'unknown images')}"
-    )
-    text = known.get(precision, code(precision))
+    known = next((p for p in PRECISIONS.values() if p.name == precision), None)
+    text = known.summary if known else code(precision)
+    if known and known.base:
+        text += f", chosen on {code(description.get('chosen_on') or 'unknown images')}"
     if kept := description.get("float_layers"):
         text += f"; left float: {', '.join(code(layer) for layer in kept)}"
     if not description["parity"].get("rewritten", True):
@@ -293,10 +291,10 @@ def _finding(operator: str, reason: str, layers: list[str]) -> str:
 def _unmeasured(descriptions: Descriptions, measured: dict[str, Measured]) -> list[str]:
     parities = [description["parity"] for description in descriptions.values()]
     missing = [code(name) for name in descriptions if name not in measured]
-    told = [m.peak_bytes is not None for m in measured.values()]
+    known = [m.peak_bytes is not None for m in measured.values()]
     found = {
         f"latency, load time and memory of {_list(missing)}": missing,
-        "memory, which only Linux tells": measured and not all(told),
+        "memory, which only Linux tells": measured and not all(known),
         "accuracy": any(parity.get("accuracy") is None for parity in parities),
         "real images (noise was compared)": any(
             parity.get("images_from") == "random images" for parity in parities

@@ -12,8 +12,8 @@ from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.card import card
 from keras_vit.deploy.bundle.plot import plot
-from keras_vit.deploy.convert.quantize import PRECISIONS
 from keras_vit.deploy.judge.measure import Measured, machine
+from keras_vit.deploy.precisions import PRECISIONS
 
 FORMAT = 1
 
@@ -125,9 +125,9 @@ def table(
         (column.header, [column.cell(d, measured.get(name)) for name, d in descriptions.items()])
         for column in _columns(measured)
     ]
-    told = [(header, cells) for header, cells in columns if any(cells)]
-    rows = zip(descriptions, *(cells for _, cells in told), strict=True)
-    return ["file", *(header for header, _ in told)], [
+    filled = [(header, cells) for header, cells in columns if any(cells)]
+    rows = zip(descriptions, *(cells for _, cells in filled), strict=True)
+    return ["file", *(header for header, _ in filled)], [
         [cell or "-" for cell in row] for row in rows
     ]
 
@@ -209,7 +209,7 @@ def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> d
         try:
             description = _files.read_json(file, format=FORMAT, fields=fields)
         except UsageError:
-            continue  # a stranger's or another version's is no reason to have no report
+            continue  # other folders and other versions do not stop the report
         if all(_same_model(description, other) for other in descriptions.values()):
             found[name] = description
     return found
@@ -222,14 +222,14 @@ def _same_model(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _earlier_figures(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, Measured]:
-    """What the folder's table.json tells of files that are still the same."""
+    """What an earlier call measured of files that are still the same."""
     try:
         rows = _files.read_json(folder / "table.json", format=FORMAT, fields=("rows",))["rows"]
-        told = {row["sha256"]: row["measured"] for row in rows if row.get("measured")}
-        found = {n: told[d["sha256"]] for n, d in descriptions.items() if d["sha256"] in told}
+        known = {row["sha256"]: row["measured"] for row in rows if row.get("measured")}
+        found = {n: known[d["sha256"]] for n, d in descriptions.items() if d["sha256"] in known}
         return {name: Measured.from_dict(values) for name, values in found.items()}
     except (UsageError, AttributeError, KeyError, TypeError):
-        return {}  # there is none, or it is not of this version: then they were not measured
+        return {}  # no table, or one of another version
 
 
 def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ def _drop(parity: dict[str, Any]) -> float | None:
 
 
 def _worst(parity: dict[str, Any]) -> float | None:
-    """The largest difference of a score, as a share of the scores' scale."""
+    """The largest difference of a score, as a fraction of the scores' scale."""
     known = parity.get("max_difference") is not None and parity.get("scale")
     return parity["max_difference"] / parity["scale"] if known else None
 

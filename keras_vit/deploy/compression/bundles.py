@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.bundle.bundle import check_replaceable, weights_sha256, write_bundle
+from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import table_record, table_row
-from keras_vit.deploy.compression.exporting import compressed_file
+from keras_vit.deploy.compression.exporting import made_file
 from keras_vit.deploy.compression.fine_tuning import FineTuning
 from keras_vit.deploy.compression.methods import (
     Compressed,
@@ -22,13 +22,14 @@ from keras_vit.deploy.compression.methods import (
 )
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import precision_of
-from keras_vit.deploy.export import Exported, check, judge
 from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.images import Samples
+from keras_vit.deploy.judge.files import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.measure import latencies
-from keras_vit.deploy.judge.parity import ParityError, check_reference, compare
-from keras_vit.deploy.judge.reference import expected_scores
-from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.judge.parity import ParityError, compare
+from keras_vit.deploy.judge.reference import Reference, expected_scores, reference_of
+from keras_vit.deploy.precisions import PRECISIONS, precision_of
+from keras_vit.deploy.resolve import Resolved, hash_of, resolve
 from keras_vit.deploy.subject import Subject
 
 _PLAIN = "none-float32"
@@ -51,14 +52,14 @@ def compress_bundles(
 
     Args:
         subject: the run's model and images.
-        wanted: what to make of it.
+        wanted: the compressions to make.
         train: how to fine-tune.
         out: the folder of the bundles.
         max_drop: points of accuracy that a file may lose from the run's own model.
         images: at most this many held-out ones are compared.
         calibrate: at most this many training ones measure ranges.
         threads: of the interpreter, when latency is measured.
-        say: told of the progress, a line at a time.
+        say: is called with each line of progress.
 
     Returns:
         What table.json says (see `report.table_record`); its first rows are files without
@@ -73,25 +74,32 @@ def compress_bundles(
     """
     check_compressible(subject.model)
     _check_folders(Path(out), [each.name for each in wanted])
-    bench = _Bench(subject, images, calibrate)
+    bench = _bench(subject, images, calibrate)
     precisions = dict.fromkeys(["none", *(each.quantize for each in wanted)])
     say(f"without compression ({', '.join(precisions)}): converting, then comparing")
     files = bench.uncompressed(precisions)
-    weights = dict.fromkeys(files, weights_sha256(subject.model))
+    weights = dict.fromkeys(files, hash_of(bench.resolved.weights))
     refused = {}
     for each in wanted:
         say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
         try:
-            made = compress(subject.model, each, train, train.steps)
+            compressed = compress(subject.model, each, train, train.steps)
             say(f"{each.name}: converting, then comparing")
-            exported = bench.judged(made)
-            check(exported, max_drop)
-            bench.check_cost(exported, max_drop)
+            resolved = resolve(compressed.model)
+            judged = bench.judged(compressed, resolved)
+            check(judged, max_drop)
+            bench.check_cost(judged, max_drop)
         except RefusedError as error:
             refused[each.name] = str(error)
             continue
-        files[each.name], weights[each.name] = exported, weights_sha256(made.model)
-        bench.write(Path(out) / each.name, each, exported, max_drop, weights[each.name])
+        files[each.name], weights[each.name] = judged, hash_of(resolved.weights)
+        about = About(
+            subject.name,
+            subject.labels,
+            subject.preprocessing,
+            weights_sha256=weights[each.name],
+        )
+        write_bundle(Path(out) / each.name, judged, about, bench.samples.picture, max_drop)
     say(f"latency: batch 1, {threads} threads, in turn")
     medians = latencies({name: file.content for name, file in files.items()}, threads)
     settings = {each.name: dataclasses.asdict(each) for each in wanted}
@@ -102,88 +110,60 @@ def compress_bundles(
     return table_record(rows, refused, threads)
 
 
+def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
+    """Resolves the run's model and checks that its accuracy can tell what compression costs."""
+    resolved = resolve(subject.model, name=subject.name)
+    samples = subject.samples(images, calibrate, choose=False)
+    part = samples.compared
+    reference = reference_of(resolved, GraphOptions(), part.images, part.targets, part.images_from)
+    expected, targets = reference.expected, reference.targets
+    if targets is None or expected.ndim != 2:
+        raise UsageError(
+            "the cost of compression is a loss of accuracy: expected a score for each class of an "
+            f"image, and images with classes. Received: scores {expected.shape}, "
+            f"{'no ' if targets is None else ''}classes of {len(expected)} images."
+        )
+    itself = compare(PRECISIONS["none"].name, expected, expected, targets)
+    if not itself.informed:
+        raise ParityError(
+            "the cost of compression is a loss of accuracy. Received: a run that is right on "
+            f"{itself.keras_accuracy:.2%} of {len(expected)} images, no better than always "
+            f"naming the most frequent class ({itself.majority:.2%}); train it first."
+        )
+    return _Bench(resolved, samples, reference)
+
+
+@dataclasses.dataclass(frozen=True)
 class _Bench:
     """What all compressions of a run are measured on."""
 
-    def __init__(self, subject: Subject, images: int, calibrate: int):
-        self.subject = subject
-        self.inputs, self.targets = subject.comparison(images)
-        self.calibration = subject.calibration(calibrate)
-        self.expected = expected_scores(subject.model, self.inputs)
-        check_reference(self.expected)
-        if self.targets is None or self.expected.ndim != 2:
-            raise UsageError(
-                "what compression costs is told by accuracy: expected a score for each class of an "
-                f"image, and images with classes. Received: scores {self.expected.shape}, "
-                f"{'no ' if self.targets is None else ''}classes of {len(self.inputs)} images."
-            )
-        itself = compare("float32", self.expected, self.expected, self.targets)
-        if not itself.informed:
-            raise ParityError(
-                "what compression costs is told by accuracy. Received: a run that is right on "
-                f"{itself.keras_accuracy:.2%} of {len(self.inputs)} images, no better than always "
-                f"naming the most frequent class ({itself.majority:.2%}); train it first."
-            )
+    resolved: Resolved
+    samples: Samples
+    reference: Reference
 
-    def uncompressed(self, names: Iterable[str]) -> dict[str, Exported]:
+    def uncompressed(self, names: Iterable[str]) -> dict[str, JudgedFile]:
         """The run's own files of these precisions."""
-        options = GraphOptions()
-        converter = Converter(self.subject.model, tuple(names), options, self.calibration)
+        names = tuple(names)
+        converter = Converter(self.resolved, names, None, self.samples.calibration)
         return {
-            f"none-{precision_of(name).name}": judge(
-                precision_of(name).name,
-                converter(name),
-                options,
-                self.inputs,
-                self.expected,
-                self.targets,
-            )
+            f"none-{precision_of(name).name}": judge_file(converter.made(name), self.reference)
             for name in names
         }
 
-    def judged(self, made: Compressed) -> Exported:
-        """The file of a compressed model, compared with that."""
-        return judge(
-            precision_of(made.wanted.quantize).name,
-            compressed_file(made, self.calibration),
-            GraphOptions(rewrites=made.wanted.rewrites),
-            self.inputs,
-            expected_scores(made.model, self.inputs),
-            self.targets,
-        )
+    def judged(self, compressed: Compressed, resolved: Resolved) -> JudgedFile:
+        """The file of a compressed model, compared with that model."""
+        expected = expected_scores(resolved, self.reference.inputs)
+        made = made_file(compressed, resolved, self.samples.calibration)
+        return judge_file(made, dataclasses.replace(self.reference, expected=expected))
 
-    def check_cost(self, exported: Exported, max_drop: float) -> None:
+    def check_cost(self, judged: JudgedFile, max_drop: float) -> None:
         """Refuses a file that is too much worse than the run's own model."""
-        found = Runner(exported.content).predict(self.inputs)
-        precision = exported.verdict.precision
         try:
-            compare(precision, self.expected, found, self.targets).check_drop(max_drop)
+            compared(judged.made, self.reference).check_drop(max_drop)
         except ParityError as error:
             raise RefusedError(
                 f"compared with the run's own model, {error} Train longer or compress less."
             ) from None
-
-    def write(
-        self,
-        folder: Path,
-        wanted: Compression,
-        exported: Exported,
-        max_drop: float,
-        weights: str,
-    ) -> None:
-        """The bundle."""
-        write_bundle(
-            folder,
-            exported,
-            self.subject.labels,
-            self.subject.preprocessing,
-            self.subject.picture(),
-            self.subject.name,
-            self.subject.images_from,
-            self.calibration if precision_of(wanted.quantize).calibrated else None,
-            max_drop=max_drop,
-            weights=weights,
-        )
 
 
 def _check_folders(out: Path, names: list[str]) -> None:
@@ -193,30 +173,30 @@ def _check_folders(out: Path, names: list[str]) -> None:
             "of one name to several folders."
         )
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; choose another --out.")
+        raise UsageError(f"{out} is a file; choose another folder.")
     for name in names:
         check_replaceable(out / name)
 
 
 def _row(
     name: str,
-    exported: Exported,
-    plain: Exported,
+    judged: JudgedFile,
+    plain: JudgedFile,
     medians: dict[str, float],
     weights: str,
     max_drop: float,
     settings: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    held, content = summary(exported.content), exported.content
+    held, content = summary(judged.content), judged.content
     deflated = held.pop("deflated")
     return table_row(
         name,
-        exported.verdict.precision,
-        exported.verdict.to_dict(max_drop),
+        judged.verdict.precision,
+        judged.verdict.to_dict(max_drop),
         len(content),
         hashlib.sha256(content).hexdigest(),
         weights_sha256=weights,
-        partitions=exported.inspection.partitions,
+        partitions=judged.inspection.partitions,
         deflated=deflated,
         deflated_ratio=deflated / summary(plain.content)["deflated"],
         latency_ms=medians[name],

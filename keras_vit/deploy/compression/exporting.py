@@ -8,11 +8,14 @@ import numpy as np
 
 from keras_vit.deploy.compression.methods import Compressed
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import Precision, measured_ranges, precision_of, quantized
-from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.convert.quantize import check_calibration, measured_ranges, quantized
+from keras_vit.deploy.inspect.flatbuffer import TFLiteFile, read_graph
+from keras_vit.deploy.judge.files import MadeFile
+from keras_vit.deploy.precisions import Precision, precision_of
+from keras_vit.deploy.resolve import Resolved, resolve
 
 
-def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> bytes:
+def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> TFLiteFile:
     """The `.tflite` file of what `compress` made.
 
     Args:
@@ -22,19 +25,29 @@ def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> 
     Raises:
         UsageError: the precision needs images and there are none.
     """
+    return made_file(made, resolve(made.model), calibration).content
+
+
+def made_file(
+    compressed: Compressed, resolved: Resolved, calibration: np.ndarray | None
+) -> MadeFile:
+    """That file, with what it was made from; `resolved` is the compressed model."""
     from keras_vit.deploy.graph.inference import GraphOptions
 
-    precision = precision_of(made.wanted.quantize)
-    # The converter gets no images, so all integers are "dynamic" to it: with images it would
-    # balance outlier channels, which scales kernels.
-    kind = "none" if precision.name in ("float32", "float16") else "dynamic"
-    options = GraphOptions(rewrites=made.wanted.rewrites)
-    content = Converter(made.model, [kind], options).float_file(kind)
-    return quantized(content, precision, ranges=_ranges(content, precision, made, calibration))
+    precision = precision_of(compressed.wanted.quantize)
+    check_calibration(precision, calibration)
+    options = GraphOptions(rewrites=compressed.wanted.rewrites)
+    # Without images the converter balances no outlier channels, which would scale kernels.
+    converter = Converter(resolved, ["none"], options)
+    content = converter.float_file("none")
+    ranges = _ranges(content, precision, compressed, calibration)
+    content = quantized(content, precision, ranges=ranges)
+    measured = calibration if precision.calibrated else None
+    return MadeFile(precision, content, options, converter.rewritten, calibration=measured)
 
 
 def _ranges(
-    content: bytes, precision: Precision, made: Compressed, calibration: np.ndarray | None
+    content: TFLiteFile, precision: Precision, made: Compressed, calibration: np.ndarray | None
 ) -> dict[str, Any] | None:
     if not precision.calibrated:
         return None

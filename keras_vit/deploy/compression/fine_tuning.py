@@ -29,11 +29,12 @@ class FineTuning:
         batch_size: images a step.
         learning_rate: Adam's at the start; a cosine takes it to zero.
         augment: a name in `AUGMENTATIONS`.
-        label_smoothing: share of each target spread over all classes.
+        label_smoothing: fraction of each target spread over all classes.
         seed: of the order, the distortions and dropout.
         jit: whether XLA compiles the step, which then gives the same digits on every run; but for
             dropout, to which tf_keras gives no seed there.
-        report: told now and then the step, the loss and the accuracy since it was last told.
+        report: is called now and then with the step, and with the loss and the accuracy since
+            the last call.
     """
 
     source: Source
@@ -95,7 +96,7 @@ class _Progress(keras.callbacks.Callback):
         if not math.isfinite(logs["loss"]):
             raise RefusedError(
                 f"the fine-tuning diverged at step {step}: the loss is {logs['loss']}; "
-                "lower --learning-rate."
+                "lower learning_rate."
             )
         if step % self.every == 0 or step == self.steps:
             self.report(step, logs["loss"], logs["accuracy"])

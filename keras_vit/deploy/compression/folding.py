@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from keras_vit.deploy.compression.dense import with_weights
-from keras_vit.deploy.convert.converter import parameters_of
 from keras_vit.deploy.graph.rewrites import REWRITES, rewrite
+from keras_vit.deploy.resolve import parameters_of
 from keras_vit.models.image_model import ImageModel
 
 

@@ -10,7 +10,7 @@ import dataclasses
 
 import tensorflow as tf
 
-BLOCK = 32
+from keras_vit.deploy.precisions import BLOCK, precision_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ def kernel_grid(precision: str, inputs: int) -> KernelGrid:
 
     Four bits come in blocks of 32 inputs; where these do not divide the inputs, the file has eight.
     """
-    if precision == "int4" and inputs % BLOCK == 0:
+    if precision_of(precision).kind("FULLY_CONNECTED") == "dynamic4" and inputs % BLOCK == 0:
         return KernelGrid(4, BLOCK)
     return KernelGrid(8)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from keras_vit._checks import fraction, positive_integer
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.deploy.precisions import precision_of
-from keras_vit.specs import ResNetSpec
+from keras_vit.deploy.precisions import PRECISIONS, precision_of
 
 if TYPE_CHECKING:  # commands read the tables below before they import Keras
     from keras_vit.models.image_model import ImageModel
@@ -26,7 +25,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "prune+cluster": ("prune", "cluster"),
 }
 # What quantisation-aware training knows to imitate, as `to_tflite` names it.
-TRAINABLE = ("int4", "dynamic", "int8")
+TRAINABLE = tuple(name for name, precision in PRECISIONS.items() if precision.trainable)
 PATTERNS = {"2:4": (2, 4)}
 
 
@@ -39,7 +38,7 @@ class Compression:
         quantize: the file's precision, as `to_tflite` names it. Quantisation-aware training
             imitates it: "int4" and "dynamic" have weights of four and of eight bits and a range
             for each token, "int8" has eight bits and fixed ranges.
-        sparsity: the share of each Dense kernel's weights that pruning makes zero.
+        sparsity: the fraction of each Dense kernel's weights that pruning makes zero.
         pattern: "2:4": two zeros among any four inputs in a row instead; None for none.
         clusters: distinct values of each clustered kernel.
 
@@ -154,6 +153,8 @@ def check_compressible(model: ImageModel) -> None:
     Raises:
         UsageError, ImportError: as `compress`.
     """
+    from keras_vit.specs import ResNetSpec
+
     if isinstance(model.spec, ResNetSpec):
         raise UsageError(
             "compression is for the Dense layers of Vision Transformers. Received: "

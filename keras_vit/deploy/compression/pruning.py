@@ -27,7 +27,7 @@ def train_pruned(
         model: the trained model.
         train: trains the model that it is given, with callbacks.
         steps: how many steps that takes: zeros grow over the first half of them.
-        sparsity: the share of each Dense kernel that ends as zero.
+        sparsity: the fraction of each Dense kernel that ends as zero.
         pattern: (2, 4): instead, two zeros among any four inputs in a row, from the first step.
 
     Returns:
@@ -50,7 +50,7 @@ def train_pruned(
 
 
 class PruningStep(_sparsity.UpdatePruningStep):
-    """tfmot's callback, told of the wrappers: it looks for none inside blocks."""
+    """tfmot's callback, given the wrappers: it does not look for them inside blocks."""
 
     def __init__(self, wrappers: list):
         super().__init__()

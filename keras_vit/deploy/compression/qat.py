@@ -17,6 +17,7 @@ from keras_vit.deploy.compression.grids import (
     round_to_range,
     round_tokens,
 )
+from keras_vit.deploy.precisions import precision_of
 from keras_vit.models.image_model import ImageModel
 
 _quantization = tfmot.quantization.keras
@@ -49,7 +50,7 @@ def train_quantised(
         # The converter multiplies the query's kernel by 1/sqrt(head_dim).
         factor = model.spec.head_dim**-0.5 if dense.name == "query" else 1.0
         kernel = KernelQuantizer(grid, factor, keep_zeros)
-        if precision == "int8":
+        if precision_of(precision).calibrated:
             return QuantizedDense(dense, DenseConfig(kernel, FixedRange(), FixedRange(factor)))
         return QuantizedDense(dense, DenseConfig(kernel, RangePerToken()))
 

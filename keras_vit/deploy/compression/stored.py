@@ -58,7 +58,7 @@ def stored_kernels(content: bytes) -> list[StoredKernel]:
 def summary(content: bytes) -> dict[str, Any]:
     """What compression did to a file: JSON values.
 
-    "deflated", its bytes after deflate at level 9; "sparsity", the share of the kernels' weights
+    "deflated", its bytes after deflate at level 9; "sparsity", the fraction of kernel weights
     that are zero; "distinct", the most different numbers that a kernel stores; "kernels", a record
     of these two for each.
     """
@@ -100,21 +100,21 @@ class _File:
         from ai_edge_litert import schema_py_generated as schema
 
         tensor = self.graph.tensors[index]
-        told = self.file.Subgraphs(0).Tensors(index).Quantization()
+        quantization = self.file.Subgraphs(0).Tensors(index).Quantization()
         if tensor.blocks:
             details = schema.BlockwiseQuantization()
-            details.Init(told.Details().Bytes, told.Details().Pos)
+            details.Init(quantization.Details().Bytes, quantization.Details().Pos)
             scales = self.numbers(details.Scales())  # (outputs, blocks of inputs)
             return np.repeat(scales.astype(np.float32), details.BlockSize(), axis=-1)
         if not tensor.scales:
             return np.float32(1)
         shape = [1] * len(tensor.shape)
         if tensor.scales > 1:
-            shape[told.QuantizedDimension()] = -1
-        return told.ScaleAsNumpy().reshape(shape)
+            shape[quantization.QuantizedDimension()] = -1
+        return quantization.ScaleAsNumpy().reshape(shape)
 
     def raw(self, index: int) -> np.ndarray:
         buffer = self.file.Buffers(self.file.Subgraphs(0).Tensors(index).Buffer())
-        if buffer.Size():  # weights may stand behind the flatbuffer, which tells their place
+        if buffer.Size():  # the weights are behind the flatbuffer, at this offset
             return np.frombuffer(self.content, np.uint8, buffer.Size(), buffer.Offset())
         return buffer.DataAsNumpy()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import RefusedError
+from keras_vit import _checks, _files
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import quantizable_layers
+from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.runner import Runner
 
-BASE = "int8"
+BASE = PRECISIONS["auto"].base
+RECIPE = ("base", "model", "chosen_on", "float_layers", "sensitivity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,15 +27,16 @@ class Choice:
     Attributes:
         float_layers: their names, the most sensitive first.
         sensitivity: of every layer: the mean square difference of the logits that quantising it
-            alone makes, as a share of their mean square.
+            alone makes, as a fraction of their mean square.
     """
 
     float_layers: tuple[str, ...]
     sensitivity: dict[str, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """A recipe: the fields as plain JSON values, and what they start from."""
-        return {"format": 1, "base": BASE, **dataclasses.asdict(self)}
+    def to_dict(self, model: str, chosen_on: str) -> dict[str, Any]:
+        """A recipe, as plain JSON values: for the model of that name, chosen on those images."""
+        recipe = {"base": BASE, "model": model, "chosen_on": chosen_on, **dataclasses.asdict(self)}
+        return {"format": 1, **{field: recipe[field] for field in RECIPE}}
 
 
 def choose_float_layers(
@@ -42,15 +47,15 @@ def choose_float_layers(
 ) -> Choice:
     """Finds the layers to leave float.
 
-    Each layer is quantised alone and its effect measured; then the shortest list of the most
-    sensitive layers is looked for that holds the budget, and each of it is tried in int8 again.
-    Nothing is random: the same files and images give the same choice.
+    Each layer is quantised alone to measure its effect. Then the shortest list of the most
+    sensitive layers that holds the budget is searched for, and each layer of that list is tried
+    in int8 once more. Nothing is random: the same files and images give the same choice.
 
     Args:
         converter: of the model, made for "int8" with calibration images.
         images: as the file takes them (n, height, width, 3), to measure on; a few are enough.
         holds: whether a file is within the budget.
-        say: told of the progress, a line at a time.
+        say: is called with each line of progress.
 
     Raises:
         RefusedError: even the float file does not hold the budget.
@@ -72,6 +77,24 @@ def choose_float_layers(
     ranked = sorted(layers, key=lambda layer: (-sensitivity[layer], layers.index(layer)))
     kept = _shortest(ranked, lambda names: holds(converter(BASE, names)), say)
     return Choice(tuple(kept), {layer: sensitivity[layer] for layer in ranked})
+
+
+def read_recipe(path: str | os.PathLike, model: str) -> dict[str, Any]:
+    """A recipe.json that `auto` wrote for a model of that name.
+
+    Raises:
+        UsageError: it is no such recipe.
+    """
+    recipe = _files.read_json(path, format=1, fields=RECIPE)
+    names, sensitivity = recipe["float_layers"], recipe["sensitivity"]
+    listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if recipe["base"] != BASE or not listed or not isinstance(sensitivity, dict):
+        raise UsageError(f"{path} is no recipe of {BASE} with layers left float.")
+    for layer, value in sensitivity.items():
+        _checks.number(f"{path}: sensitivity of {layer}", value)
+    if recipe["model"] != model:
+        raise UsageError(f"{path} is a recipe for {recipe['model']}. Received: {model}.")
+    return {field: recipe[field] for field in ("format", *RECIPE)}
 
 
 def _shortest(

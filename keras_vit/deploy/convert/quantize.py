@@ -12,108 +12,18 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import MissingPackageError, RefusedError, UsageError, did_you_mean
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import embed_weights
-from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, read_graph
-from keras_vit.deploy.inspect.runtimes import (
-    PER_CHANNEL_RUNTIME,
-    named_runtime,
-    runs,
-    state_versions,
-)
+from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, TFLiteFile, read_graph
+from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
+from keras_vit.deploy.precisions import BLOCK, PRODUCTS, Kind, Precision
 
-Kind = Literal[
-    "float", "float16", "dynamic8", "dynamic8_per_tensor", "dynamic4", "static8", "static16"
-]
-_BLOCK = 32  # inputs of a kernel that share a scale in int4
-_PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
 _MOST_STEPS = 2**30  # of a bias, half of what an int32 holds
-
-
-@dataclasses.dataclass(frozen=True)
-class Precision:
-    """A way to quantise a model.
-
-    Attributes:
-        name: of the file: "float32" where `quantize` is "none", else the same.
-        rules: operators ("*" for all) and what becomes of them; a later rule wins.
-        calibrated: whether ranges of activations must be measured on images.
-        summary: what it is and what it costs, in words.
-        runtime: the oldest runtime that runs any such file; None where the operators decide.
-    """
-
-    name: str
-    rules: tuple[tuple[str, Kind], ...]
-    calibrated: bool
-    summary: str
-    runtime: str | None = None
-
-
-# Every value of `quantize` but "auto", which is int8 with some layers left float.
-PRECISIONS: dict[str, Precision] = {
-    "none": Precision("float32", (), False, "weights and arithmetic in float32"),
-    "float16": Precision(
-        "float16",
-        (("*", "float16"),),
-        False,
-        "weights in half precision, arithmetic in what the processor has",
-    ),
-    "dynamic": Precision(
-        "dynamic",
-        tuple((operator, "dynamic8") for operator in _PRODUCTS),
-        False,
-        "weights in int8, activations quantised per token while it runs; a scale for each channel "
-        "needs runtime 2.17, for older ones each kernel gets one scale",
-    ),
-    "int8": Precision(
-        "int8",
-        tuple((operator, "static8") for operator in _PRODUCTS),
-        True,
-        "Dense layers and convolutions in int8 with measured ranges; attention's products, "
-        "softmax, GELU, norms and the residual stream stay float",
-    ),
-    "int8-full": Precision(
-        "int8-full",
-        (("*", "static8"),),
-        True,
-        "everything in int8, input and output too: for microcontrollers and NPUs that have "
-        "nothing else; costs a ViT most of its accuracy unless it was trained for it",
-    ),
-    "int16x8": Precision(
-        "int16x8",
-        # LiteRT's RSQRT on int16 is a coarse table: logits' cosine 0.92 instead of 0.999.
-        (("*", "static16"), ("RSQRT", "float")),
-        True,
-        "weights in int8, activations in int16, input and output too: for NPUs; slow on CPUs",
-    ),
-    "int4": Precision(
-        "int4",
-        (*((operator, "dynamic8") for operator in _PRODUCTS), ("FULLY_CONNECTED", "dynamic4")),
-        False,
-        f"Dense kernels in int4, a scale for each {_BLOCK} inputs (int8 where these do not divide "
-        "them), activations as in dynamic",
-        "LiteRT 2.1.0",
-    ),
-}
-
-
-def precision_of(quantize: str | None) -> Precision:
-    """The precision of that name; None is "none".
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = PRECISIONS.get(quantize or "none")
-    if found is None:
-        raise UsageError(
-            f"unknown quantize={quantize!r}; {did_you_mean(str(quantize), PRECISIONS)}"
-        )
-    return found
 
 
 def for_runtime(precision: Precision, minimum: str | None) -> Precision:
@@ -134,11 +44,9 @@ def for_runtime(precision: Precision, minimum: str | None) -> Precision:
             f"{precision.name} needs {named_runtime(precision.runtime)} or newer. Received: "
             f"min_runtime={minimum}; export int8 or dynamic, or raise it."
         )
-    if runs(PER_CHANNEL_RUNTIME, minimum):
+    if precision.older is None or runs(precision.older.before, minimum):
         return precision
-    older = {"dynamic8": "dynamic8_per_tensor"}
-    rules = tuple((operator, older.get(kind, kind)) for operator, kind in precision.rules)
-    return dataclasses.replace(precision, rules=rules)
+    return dataclasses.replace(precision, rules=precision.older.rules)
 
 
 def quantized(
@@ -147,7 +55,7 @@ def quantized(
     calibration: np.ndarray | None = None,
     float_layers: Iterable[str] = (),
     ranges: dict[str, Any] | None = None,
-) -> bytes:
+) -> TFLiteFile:
     """Quantises a float32 `.tflite` file, puts its weights inside and states what it needs.
 
     Args:
@@ -171,8 +79,8 @@ def quantized(
             content = quantizer.quantize(ranges).quantized_model
         del quantizer
     result = embed_weights(content)
-    state_versions(result)
-    return bytes(result)
+    graph = state_versions(result)
+    return TFLiteFile.with_graph(result, graph)
 
 
 def measured_ranges(
@@ -245,7 +153,7 @@ def _kernel_ranges(
     """
     found = {}
     for operator in graph.operators:
-        if operator.name not in _PRODUCTS or len(operator.inputs) < 3:
+        if operator.name not in PRODUCTS or len(operator.inputs) < 3:
             continue
         given, kernel, bias = operator.inputs[:3]
         tensors = graph.tensors
@@ -272,7 +180,7 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
             continue
         for operators in _layers(graph).values():
             for found in operators:
-                if found.name == operator and graph.read(found)[1].shape[-1] % _BLOCK == 0:
+                if found.name == operator and graph.read(found)[1].shape[-1] % BLOCK == 0:
                     _add(manager, _scope(graph, found), operator, kind)
     for layer in sorted(float_layers):
         for found in _layers(graph)[layer]:
@@ -300,7 +208,7 @@ def _add(manager: Any, regex: str, operator: str, kind: Kind) -> None:
 def _layers(graph: Graph) -> dict[str, list[Operator]]:
     found: dict[str, list[Operator]] = {}
     for operator in graph.operators:
-        if operator.name in _PRODUCTS:
+        if operator.name in PRODUCTS:
             found.setdefault(graph.layer(operator), []).append(operator)
     return found
 

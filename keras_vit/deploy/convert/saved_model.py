@@ -11,6 +11,8 @@ import numpy as np
 from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._keras import LEGACY, backend
+from keras_vit.deploy.resolve import input_shape
+from keras_vit.specs import Preprocessing
 
 # Float32 on both sides: only the order of summation differs.
 _TOLERANCE = 1e-4
@@ -27,7 +29,7 @@ def export_saved_model(model: Any, folder: str | os.PathLike) -> float:
         folder: replaced whole.
 
     Returns:
-        The largest difference from Keras on random images, as a share of the largest score.
+        The largest difference from Keras on random images, as a fraction of the largest score.
 
     Raises:
         RefusedError: that is more than 1e-4; nothing is written.
@@ -63,20 +65,42 @@ def write_saved_model(model: Any, folder: str | os.PathLike, batch: int | None) 
     Raises:
         OSError: the disk is full or the folder cannot be written.
     """
+    module = keras_module(model, batch)
+    save_module(module, folder, module.serve.get_concrete_function())
+
+
+def keras_module(
+    model: Any,
+    batch: int | None,
+    output: str = "logits",
+    pixels: Preprocessing | None = None,
+) -> Any:
+    """A `tf.Module` whose `serve(images)` runs a Keras model as it is and gives {output: tensor}.
+
+    Args:
+        model: the Keras model.
+        batch: a fixed number of images; None for any.
+        output: what it gives, by name; a softmax follows for "probabilities".
+        pixels: how uint8 images become the model's input; None where they are its input already.
+    """
     import tensorflow as tf
 
     shape = (batch, *input_shape(model)[1:])
+    dtype = tf.float32 if pixels is None else tf.uint8
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32, name="images")])
+    @tf.function(input_signature=[tf.TensorSpec(shape, dtype, name="images")])
     def serve(images):
-        return {"logits": tf.cast(model(images, training=False), tf.float32)}
+        if pixels is not None:
+            images = (tf.cast(images, tf.float32) - pixels.mean) / pixels.scale
+        scores = tf.cast(model(images, training=False), tf.float32)
+        return {output: tf.nn.softmax(scores) if output == "probabilities" else scores}
 
     module = tf.Module()
     module.serve = serve
     # Listed one by one: a Keras 3 model alone is saved without its variables, and so is a
     # concrete function; either converts, silently, to a file without weights.
     module.weights = [v if LEGACY else v.value for v in model.variables]
-    save_module(module, folder, serve.get_concrete_function())
+    return module
 
 
 def save_module(module: Any, folder: str | os.PathLike, signatures: Any) -> None:
@@ -93,17 +117,3 @@ def save_module(module: Any, folder: str | os.PathLike, signatures: Any) -> None
         # Names of graph nodes and temporary files, then the system's reason, then the operator.
         reason = re.sub(r"\[Op:\w+\]", "", error.message.strip().splitlines()[0]).split(";")[-1]
         raise OSError(f"no SavedModel could be written: {reason.strip()}") from error
-
-
-def input_shape(model: Any) -> tuple[int, int, int, int]:
-    """(1, height, width, channels) of the model's one input."""
-    # A subclass of keras.Model with a `call` of its own has neither list.
-    inputs, outputs = (getattr(model, side, None) or [] for side in ("inputs", "outputs"))
-    shape = tuple(inputs[0].shape)[1:] if len(inputs) == 1 else ()
-    if len(shape) != 3 or None in shape or len(outputs) != 1:
-        given = " and ".join(str([tuple(x.shape) for x in side]) for side in (inputs, outputs))
-        raise UsageError(
-            "expected a model of one image input (height, width, channels) of known size and one "
-            f"output, Sequential or functional. Received: {given}."
-        )
-    return (1, *shape)

@@ -20,7 +20,7 @@ class LeftOut:
     Attributes:
         operator: "CAST".
         layer: it came from; "" where the file does not tell.
-        reason: why, as far as it can be told; else "".
+        reason: why; "" if unknown.
         splits: whether it stands between operators that are taken.
     """
 
@@ -110,7 +110,7 @@ def _before(graph: Graph, taken: set[int]) -> set[int]:
 
 
 def _reason(graph: Graph, operator: Operator) -> str:
-    """Why XNNPACK leaves an operator out; "" where no rule tells."""
+    """Why XNNPACK leaves an operator out; "" if unknown."""
     read, written = graph.read(operator), graph.written(operator)
     dtypes = {tensor.dtype for tensor in read + written if not tensor.constant}
     rank = max(len(tensor.shape) for tensor in read + written)

@@ -1,4 +1,4 @@
-"""What stands in a `.tflite` file: its operators, tensors and shapes, and whose layers they were.
+"""The content of a `.tflite` file: its operators, tensors and shapes, and their layers.
 
 Read from the file alone. The weights are left where they are: inside the flatbuffer or, in a file
 of more than 2 GB, behind it.
@@ -129,8 +129,8 @@ class Graph:
     def layer(self, operator: Operator) -> str:
         """The layer that an operator came from, such as "encoderblock_3/attention/query".
 
-        Told by the scopes in the names of what it writes, or else of its weights; "" where neither
-        has any. Of several operators that were fused, the innermost layer.
+        Read from the scopes in the names of what it writes, or of its weights; "" where neither has
+        any. Of several operators that were fused, the innermost layer.
         """
         weights = self.read(operator)[1:] if operator.name in _WEIGHTED else []
         for tensors in (self.written(operator), weights):
@@ -144,6 +144,22 @@ class Graph:
         return ""
 
 
+class TFLiteFile(bytes):
+    """The content of a `.tflite` file, whose graph is read once however many ask for it."""
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The graph; raises as `read_graph`."""
+        return _read_graph(self)
+
+    @classmethod
+    def with_graph(cls, content: bytes | bytearray, graph: Graph) -> TFLiteFile:
+        """A file whose graph is known already."""
+        file = cls(content)
+        vars(file)["graph"] = graph
+        return file
+
+
 def read_graph(model: Model) -> Graph:
     """The graph of a `.tflite` file.
 
@@ -154,6 +170,10 @@ def read_graph(model: Model) -> Graph:
         UsageError: it is not a TFLite model, has several graphs, or needs operators that are not
             TFLite's own.
     """
+    return model.graph if isinstance(model, TFLiteFile) else _read_graph(model)
+
+
+def _read_graph(model: Model) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
     content, name = _content(model)
@@ -283,9 +303,15 @@ def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
     constant = buffer.DataLength() > 0 or buffer.Size() > 0
     shape = tuple(_items(tensor, "ShapeSignature") or _items(tensor, "Shape"))
     dtype = _dtypes()[tensor.Type()]
-    told = tensor.Quantization()
-    scales = [] if told is None or told.ScaleIsNone() else told.ScaleAsNumpy()
-    points = [] if told is None or told.ZeroPointIsNone() else told.ZeroPointAsNumpy()
+    quantization = tensor.Quantization()
+    scales = (
+        [] if quantization is None or quantization.ScaleIsNone() else quantization.ScaleAsNumpy()
+    )
+    points = (
+        []
+        if quantization is None or quantization.ZeroPointIsNone()
+        else quantization.ZeroPointAsNumpy()
+    )
     single = constant and math.prod(shape) == 1 and dtype in _NUMPY
     return Tensor(
         name=_text(tensor, _TENSOR_NAME),
@@ -296,12 +322,12 @@ def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
         scales=len(scales),
         scale=float(scales[0]) if len(scales) == 1 else 0.0,
         zero_point=int(points[0]) if len(points) == 1 else 0,
-        blocks=told is not None and told.DetailsType() == _BLOCKWISE,
+        blocks=quantization is not None and quantization.DetailsType() == _BLOCKWISE,
     )
 
 
 def _first(buffer: Any, content: Any, dtype: str) -> float:
-    # A buffer behind the flatbuffer is told by its place in the file.
+    # A buffer behind the flatbuffer is given by its offset in the file.
     inside = buffer.Size() == 0
     raw, start = (buffer.DataAsNumpy(), 0) if inside else (content, buffer.Offset())
     return np.frombuffer(raw, dtype, 1, start)[0].item()

@@ -30,7 +30,7 @@ class Finding:
         layers: where it stands; "" where the file does not tell.
         reason: what is wrong with it and, where there is one, the way out.
         effect: "refused": not taken; "wrong": taken, with wrong results; "imprecise" in half
-            precision, which delegates compute in unless told otherwise; or "slow".
+            precision, the default of delegates; or "slow".
         delegates: "TFLite" (and LiteRT 1.x), "LiteRT" (2.x), or both.
     """
 

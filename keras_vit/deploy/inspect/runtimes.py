@@ -1,4 +1,4 @@
-"""Which runtime a `.tflite` file needs, told from what its operators read.
+"""Which runtime a `.tflite` file needs, found from what its operators read.
 
 What the file says of itself cannot be trusted: a quantizer that replaces operands leaves the
 operators' versions and the converter's `min_runtime_version` as they were. A Dense layer of float32
@@ -160,11 +160,14 @@ def needed_version(graph: Graph, operator: Operator) -> int:
     return max(found)
 
 
-def state_versions(content: bytearray) -> None:
+def state_versions(content: bytearray) -> Graph:
     """Writes into a file, in place, the versions and the runtime that it needs.
 
     An older runtime then refuses the file, which it would have run wrongly. Versions stand only
     where the file has room for them: an operator of version 1 has none.
+
+    Returns:
+        The file's graph, as it is then.
 
     Raises:
         UsageError: as `flatbuffer.read_graph`.
@@ -177,17 +180,25 @@ def state_versions(content: bytearray) -> None:
         key = (operator.name, operator.version)
         needed[key] = max(needed_version(graph, operator), needed.get(key, 0))
     file = schema.Model.GetRootAs(content, 0)
+    stated: dict[tuple[str, int], int] = {}
     for i in range(file.OperatorCodesLength()):
         code = file.OperatorCodes(i)
-        version, place = needed.get(code_name(code), 1), code._tab.Offset(_VERSION_FIELD)
+        key, place = code_name(code), code._tab.Offset(_VERSION_FIELD)
         if place:
             place += code._tab.Pos
-            content[place : place + 4] = version.to_bytes(4, "little")
-    floor = runtime_floor(graph).encode()
+            stated[key] = needed.get(key, 1)
+            content[place : place + 4] = stated[key].to_bytes(4, "little")
+    floor, runtime = runtime_floor(graph), graph.stated_runtime
     for i in range(file.MetadataLength()):
         if file.Metadata(i).Name() == b"min_runtime_version" and floor[:1].isdigit():
             written = file.Buffers(file.Metadata(i).Buffer()).DataAsNumpy()  # a view of `content`
-            written[:] = list(floor.ljust(len(written), b"\0"))
+            written[:] = list(floor.encode().ljust(len(written), b"\0"))
+            runtime = floor
+    operators = tuple(
+        dataclasses.replace(found, version=stated.get((found.name, found.version), found.version))
+        for found in graph.operators
+    )
+    return dataclasses.replace(graph, operators=operators, stated_runtime=runtime)
 
 
 def _operands(graph: Graph, operator: Operator) -> str:
@@ -236,8 +247,6 @@ LITERT_AGE = {(1, 0, 0): (2, 17, 0), (1, 1, 0): (2, 18, 0)}
 # TensorFlow 2.13.1 refuses weights behind the flatbuffer, tflite-runtime 2.14.0 reads them (tried
 # on both, also with 2.3 GB of them).
 _BEHIND_RUNTIME = "2.14.0"
-# FULLY_CONNECTED 12: int8 weights with a scale for each channel.
-PER_CHANNEL_RUNTIME = "2.17.0"
 
 # Where `OperatorCode.version` stands in its table's list of fields (schema.fbs: the third field).
 _VERSION_FIELD = 8
@@ -294,7 +303,7 @@ _BLOCKS = "{} weights with a scale for each block"
 # What those tables do not tell, run on the runtimes themselves: TFLite 2.12.0 to 2.16.1 and LiteRT
 # 1.0.1 to 2.3.0. 2.12.0 refuses float32 by int4. Blocks give wrong scores on 2.16.1, on LiteRT
 # 1.2.0 and, under XNNPACK, on 1.4.0 and 2.0.3; 2.14.0 dies of them.
-# int16 GELU fails to run up to LiteRT 1.2.0 and runs on 1.3.0, whatever version it states.
+# int16 GELU fails to run up to LiteRT 1.2.0 and runs on 1.3.0, whichever version it states.
 _MEASURED = {
     ("GELU", "int16"): "LiteRT 1.3.0",
     ("FULLY_CONNECTED", "float32 by int4"): "2.14.0",

@@ -1,7 +1,7 @@
 """Loads and times `.tflite` files: a program of its own, which `measure.py` starts.
 
-It imports nothing but NumPy and LiteRT, so that what a file takes can be told from what the rest
-of this library takes. Asked in JSON on its command line, it answers in JSON.
+It imports nothing but NumPy and LiteRT, so that the memory of this library does not count. It is
+asked in JSON on its command line and answers in JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def loading(file: str, threads: int) -> dict[str, float | int | None]:
 
 
 def latencies(files: list[str], threads: int, rounds: int, budget_s: float) -> list[list[float]]:
-    """The milliseconds of each run of each file: in turn, so that a machine's moods hit all alike.
+    """The milliseconds of each run of each file; runs are interleaved so that drift cancels.
 
     One run warms up and does not count; after three rounds, no further one starts beyond the
     budget.

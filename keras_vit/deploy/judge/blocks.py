@@ -24,19 +24,19 @@ def layer_differences(
 
     Args:
         reference: the float32 file that `content` was quantised from.
-        content: a file of whatever precision.
+        content: a file of any precision.
         inputs: images as both take them (n, height, width, 3).
 
     Returns:
         Of blocks, {"encoderblock_0": 0.004, ...}, and of layers, {"encoderblock_0/mlp/dense_0":
         0.003, ...}, in the order of execution: the norm of the difference over the norm, the
-        largest of all images. What is not found in both is left out.
+        largest of all images. Only what is in both files is compared.
     """
-    expected, found = _Watched(reference), _Watched(content)
-    shared = [name for name in expected.places if name in found.places]
+    expected, actual = _Watched(reference), _Watched(content)
+    shared = [name for name in expected.places if name in actual.places]
     largest = dict.fromkeys(shared, 0.0)
     for image in inputs:
-        before, after = expected(image, shared), found(image, shared)
+        before, after = expected(image, shared), actual(image, shared)
         for name in shared:
             norm = max(np.linalg.norm(before[name]), 1e-12)
             difference = float(np.linalg.norm(before[name] - after[name]) / norm)
@@ -45,13 +45,13 @@ def layer_differences(
     return blocks, {name: value for name, value in largest.items() if name not in blocks}
 
 
-def first_difference(differences: dict[str, float], share: float = 0.1) -> str | None:
-    """The first whose output differs by more than `share`; None if none does."""
-    return next((name for name, value in differences.items() if value > share), None)
+def first_difference(differences: dict[str, float], fraction: float = 0.1) -> str | None:
+    """The first whose output differs by more than `fraction`; None if none does."""
+    return next((name for name, value in differences.items() if value > fraction), None)
 
 
 class _Watched:
-    """A file that is run with all its inner values kept."""
+    """A file that is run with all its intermediates kept."""
 
     def __init__(self, content: bytes):
         graph = read_graph(content)

@@ -1,4 +1,4 @@
-"""Does the exported file say what the Keras model says? Measured on images, judged by a budget."""
+"""Whether an exported file gives the Keras model's scores: measured on images, within a budget."""
 
 from __future__ import annotations
 
@@ -11,55 +11,8 @@ import numpy as np
 from keras_vit._checks import not_negative
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.judge import significance
+from keras_vit.deploy.precisions import DEFAULT_DROP, Budget, precision_named
 
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """What a file of a precision may differ by.
-
-    Attributes:
-        agreement: the smallest fraction of images on which it names Keras' class.
-        difference: the largest difference of any score, as a fraction of the scores' scale: no
-            image may be grossly wrong.
-        error: the root mean square difference of the scores, as a fraction of how much Keras'
-            scores vary from image to image. A file that gives n images the same scores has at least
-            sqrt((n - 1) / n), which is 0.71 for two, one that mixes the images up about 1.4.
-        drop: points of accuracy that it may lose, unless told otherwise; None where the scores
-            alone decide.
-    """
-
-    agreement: float
-    difference: float
-    error: float
-    drop: float | None = 0.5
-
-
-# Measured on two trained ViT-Pico/4: "D" on 359 held-out digits, which it knows well (99.4% right),
-# "C" on 2,499 held-out pictures of CIFAR-10, most of which are near ties to it (48.4% right after
-# ten epochs on 10,000). Good files of both must pass. The budgets allow about twice C's
-# disagreement. "R" is a B/16 with random weights, whose scores vary little from image to image (24
-# coarse images): the errors that are allowed let R pass in int8, and lie below those of constant
-# files.
-BUDGETS = {
-    # C: 100%, 2e-6, 5e-7. The same arithmetic, so only the order of summation may differ.
-    "float32": Budget(1.0, 1e-4, 1e-3, None),
-    # C: 99.9%, 0.0011, 0.0004. D: 100%, 0.0009, 0.0003.
-    "float16": Budget(0.99, 2e-2, 1e-2, None),
-    # A float file computed in half precision. D: 100%, 0.0010, 0.0004. R: 100%, 0.0010, 0.0015.
-    "half precision": Budget(0.99, 2e-2, 1e-2, None),
-    # C: 98.8%, 0.028, 0.012. D: 100%, 0.024, 0.009. R: 91.7%, 0.039, 0.14.
-    "dynamic": Budget(0.97, 0.2, 0.4),
-    # C: 97.2% to 98.2% with two sets of calibration images, 0.10, 0.022. D: 99.4%, 0.08, 0.017.
-    # R: 91.7%, 0.05, 0.17; with outlier channels 87.5%, 0.05, 0.31.
-    "int8": Budget(0.95, 0.5, 0.4),
-    "auto": Budget(0.95, 0.5, 0.4),
-    # C: 98.7%, 0.17, 0.020. D: 100%, 0.15, 0.032.
-    "int16x8": Budget(0.96, 0.5, 0.4),
-    # C: 95.1%, 0.16, 0.051. D: 99.7%, 0.15, 0.041.
-    "int8-full": Budget(0.90, 0.5, 0.5),
-    # C: 89.8%, 0.23, 0.105, 0.96 points lost. D: 98.3%, 0.28, 0.095, 0.56 points lost.
-    "int4": Budget(0.80, 0.8, 0.6, 1.5),
-}
 # Of the images to which Keras gives a class, the smallest fraction to which the file gives it too;
 # refused where chance does not explain less. Least of D's classes: 97% in every precision, 92% in
 # int4. Below a half, a file misses the class more often than not.
@@ -81,7 +34,7 @@ class Verdict:
     """How an exported model compares with Keras on the same inputs.
 
     Attributes:
-        precision: a name in `BUDGETS`.
+        precision: the name of a `Precision`, or "half precision".
         images: how many.
         agreement: fraction of the comparisons in which both name the same class; None for features.
         max_difference: largest |difference| of any score.
@@ -152,26 +105,27 @@ class Verdict:
         if max_drop is not None:
             not_negative("max_drop", max_drop)
             return max_drop
-        budget = BUDGETS[self.precision].drop
-        return BUDGETS["int8"].drop if budget is None else budget
+        drop = precision_named(self.precision).budget.drop
+        return DEFAULT_DROP if drop is None else drop
 
-    def check(self, max_drop: float | None = None) -> None:
+    def check(self, max_drop: float | None = None, budget: Budget | None = None) -> None:
         """Raises `ParityError` where a budget is exceeded.
 
-        Every file must name Keras' class as often and come as near to its scores as `BUDGETS` says,
-        and name each class that Keras names in at least half of its images: a file that always
-        gives one answer is refused, however rare the other classes are.
+        Every file must name Keras' class as often and come as near to its scores as its budget
+        says. It must also name each class that Keras names in at least half of its images: a file
+        that always gives one answer is refused, however rare the other classes are.
         Where labels are known and Keras' accuracy counts (see `informed`), a quantised file must
         not be proven to lose more than `max_drop` points of accuracy; as many disagreements more
         are allowed then. Proven is what chance explains in fewer than 5 of 100 cases.
 
         Args:
             max_drop: points of accuracy; None: 0.5, for int4 1.5.
+            budget: None for that of the precision.
         """
         _check_scale(self.scale)
         if not np.isfinite(self.max_difference):
             raise ParityError(f"the {self.precision} file gives scores that are not finite.")
-        budget, allowed = BUDGETS[self.precision], 0.0
+        budget, allowed = budget or precision_named(self.precision).budget, 0.0
         if self.informed and budget.drop is not None:
             allowed = self.allowed_drop(max_drop)
             self.check_drop(allowed)
@@ -205,7 +159,7 @@ class Verdict:
             f"{self.images:,} images ({significance.CONFIDENCE:.0%} confidence)"
         )
         needed, allowed = self.images_needed(max_drop), self.allowed_drop(max_drop)
-        exact = BUDGETS[self.precision].drop is None
+        exact = precision_named(self.precision).budget.drop is None
         if exact or self.largest_drop <= allowed or needed is None or needed <= self.images:
             return [open_]
         return [
@@ -299,7 +253,7 @@ def compare(
     """Compares scores (n, ..., classes) of a file with those of its model.
 
     Args:
-        precision: of the file, a name in `BUDGETS`.
+        precision: of the file: the name of a `Precision`.
         reference: the Keras model's scores.
         candidate: the file's, for the same inputs.
         targets: the true classes (n,), where they are known. Where each token has scores, they are
@@ -311,29 +265,28 @@ def compare(
     """
     reference, candidate = np.asarray(reference), np.asarray(candidate)
     targets = None if targets is None else np.asarray(targets)
-    if precision not in BUDGETS:
-        raise UsageError(f"precision must be one of {', '.join(BUDGETS)}. Received: {precision!r}.")
+    precision_named(precision)
     if reference.shape != candidate.shape or reference.ndim < 2 or not reference.size:
         raise UsageError(
             "expected scores (n, ..., classes) of the same inputs. Received: reference "
             f"{reference.shape}, candidate {candidate.shape}."
         )
-    expected, found = _rows(reference), _rows(candidate)
+    expected, actual = _rows(reference), _rows(candidate)
     scale = _scale(expected)
-    chosen = np.take_along_axis(expected, found.argmax(-1)[:, None], -1)[:, 0]
+    chosen = np.take_along_axis(expected, actual.argmax(-1)[:, None], -1)[:, 0]
     agree = chosen >= expected.max(-1) - _TIE * scale
     known = targets is not None and reference.ndim == 2 and not features
     return Verdict(
         precision=precision,
         images=len(reference),
         agreement=None if features else float(agree.mean()),
-        max_difference=float(np.abs(found - expected).max()),
+        max_difference=float(np.abs(actual - expected).max()),
         scale=scale,
-        cosine=_cosine(expected, found),
-        error=_error(expected, found, scale),
+        cosine=_cosine(expected, actual),
+        error=_error(expected, actual, scale),
         comparisons=len(expected),
-        **({} if features else _classes(expected, found, agree)),
-        **(_accuracies(expected, found, targets) if known else {}),
+        **({} if features else _classes(expected, actual, agree)),
+        **(_accuracies(expected, actual, targets) if known else {}),
     )
 
 
@@ -350,19 +303,19 @@ def _variation(rows: np.ndarray) -> float:
     return float(np.sqrt(rows.var(axis=0, ddof=1).mean())) if len(rows) > 1 else float(rows.std())
 
 
-def _error(expected: np.ndarray, found: np.ndarray, scale: float) -> float:
+def _error(expected: np.ndarray, actual: np.ndarray, scale: float) -> float:
     variation = _variation(expected)
     if variation <= _SAME * scale:
         return math.inf
-    return float(np.sqrt(np.mean((found - expected) ** 2))) / variation
+    return float(np.sqrt(np.mean((actual - expected) ** 2))) / variation
 
 
-def _cosine(expected: np.ndarray, found: np.ndarray) -> float | None:
-    lengths = [np.linalg.norm(rows, axis=-1) for rows in (expected, found)]
+def _cosine(expected: np.ndarray, actual: np.ndarray) -> float | None:
+    lengths = [np.linalg.norm(rows, axis=-1) for rows in (expected, actual)]
     both_zero = (lengths[0] == 0) & (lengths[1] == 0)  # equal, but without a direction
     norms = lengths[0] * lengths[1]
     directed = np.isfinite(norms) & (norms > 0)
-    dots = (expected * found).sum(-1)
+    dots = (expected * actual).sum(-1)
     cosines = np.divide(dots, norms, out=np.zeros_like(norms), where=directed)[~both_zero]
     return float(cosines.min()) if len(cosines) else None
 
@@ -380,7 +333,7 @@ def _check_scale(scale: float) -> None:
         raise ParityError(_ALL_SAME)
 
 
-def _classes(expected: np.ndarray, found: np.ndarray, agree: np.ndarray) -> dict[str, Any]:
+def _classes(expected: np.ndarray, actual: np.ndarray, agree: np.ndarray) -> dict[str, Any]:
     named = expected.argmax(-1)
     counts = np.bincount(named, minlength=expected.shape[-1])
     agreed = np.bincount(named[agree], minlength=expected.shape[-1])
@@ -391,7 +344,7 @@ def _classes(expected: np.ndarray, found: np.ndarray, agree: np.ndarray) -> dict
     )
     return {
         "keras_classes": len(classes),
-        "file_classes": len(np.unique(found.argmax(-1))),
+        "file_classes": len(np.unique(actual.argmax(-1))),
         "weakest_class": {
             "class": int(weakest),
             "comparisons": int(counts[weakest]),
@@ -400,7 +353,7 @@ def _classes(expected: np.ndarray, found: np.ndarray, agree: np.ndarray) -> dict
     }
 
 
-def _accuracies(expected: np.ndarray, found: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+def _accuracies(expected: np.ndarray, actual: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
     count, classes = expected.shape
     if targets.shape != (count,) or targets.dtype.kind not in "iu":
         raise UsageError(
@@ -410,7 +363,7 @@ def _accuracies(expected: np.ndarray, found: np.ndarray, targets: np.ndarray) ->
         raise UsageError(
             f"labels must lie in 0 to {classes - 1}. Received: {targets.min()} to {targets.max()}."
         )
-    keras, file = (rows.argmax(-1) == targets for rows in (expected, found))
+    keras, file = (rows.argmax(-1) == targets for rows in (expected, actual))
     majority = float(np.bincount(targets).max() / count)
     chance = significance.at_least(int(keras.sum()), count, majority)
     return {

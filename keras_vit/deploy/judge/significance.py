@@ -69,7 +69,7 @@ def images_needed(changed: float, loss: float) -> int | None:
     """How many images it takes to exclude a loss for a file that loses nothing.
 
     Args:
-        changed: share of images that only one of the two got right.
+        changed: fraction of images that only one of the two got right.
         loss: the loss to exclude, in [0, 1].
 
     Returns:

@@ -22,17 +22,20 @@ from keras_vit._checks import positive_integer
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
-from keras_vit.deploy.convert.converter import check_float32, parameters_of
+from keras_vit.deploy.convert.graphs import graph_module
 from keras_vit.deploy.convert.saved_model import save_module
-from keras_vit.deploy.graph.inference import GraphOptions, inference_module
+from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.judge.reference import full_precision, predict
+from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.deploy.resolve import Resolved, resolve
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
 FORMAT = 1
 _PICTURES, _BATCH = 16, 32
+_FLOAT32 = PRECISIONS["none"].name
 
 
 def export_serving(
@@ -84,14 +87,17 @@ def export_serving(
             f"Received: {type(model).__name__}; deploy.export_saved_model writes any Keras model."
         )
     positive_integer("top_k", top_k)
-    check_float32(model)
     _check_folder(Path(folder))
-    resized, pictures = _samples(_noise(model) if images is None else images, model.preprocessing)
+    options = _options(model)
+    resolved = resolve(model, options)
+    images = _noise(resolved.input_shape[:2]) if images is None else images
+    resized, pictures = _samples(images, resolved.preprocessing)
     # On the CPU: a GPU may round the inputs of matrix products (TF32) by more than the budget.
     with _files.replacing_folder(folder) as temporary, tf.device("CPU:0"):
-        signatures = _write(model, temporary, top_k)
+        signatures = _write(resolved, options, temporary, top_k)
         served = tf.saved_model.load(str(temporary))
-        parity = _parity(model, served, resized, pictures)
+        expected = predict(resolved.keras, normalise(resized, resolved.preprocessing))
+        parity = _parity(expected, served, resized, pictures, options.output)
         description = _description(model, signatures) | {
             "parity": {"images_from": images_from, **parity}
         }
@@ -102,34 +108,31 @@ def export_serving(
     return description
 
 
-def serving_module(model: ImageModel, top_k: int) -> tf.Module:
+def serving_module(resolved: Resolved, options: GraphOptions, top_k: int) -> tf.Module:
     """What is saved: `classify(images)`, `read(image_bytes)` and `classify_pictures(image_bytes)`.
 
     See `export_serving`; `read` gives what the pictures become, uint8 (n, height, width, 3), and
     which are valid, bool (n,).
     """
-    output = "logits" if model.num_classes else "features"
-    options = GraphOptions(input="uint8", output=output, batch=None)
-    how = model.preprocessing
-    weights = parameters_of(model)
-    module = inference_module(model.spec, weights, model.image_size, how, options)
-    pixels = tf.TensorSpec((None, *model.image_size, 3), tf.uint8, name="images")
+    module = graph_module(resolved, options)
+    labels = _labels(resolved) if options.output == "logits" else ()
+    height, width = resolved.input_shape[:2]
+    pixels = tf.TensorSpec((None, height, width, 3), tf.uint8, name="images")
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
 
     @tf.function(input_signature=[pixels], autograph=False)
     def classify(images):
         # A loaded signature takes other sizes too, and would see several images in a larger one.
         size = tf.shape(images)[1:]
-        height, width = model.image_size
         wanted = f"images must be uint8 (n, {height}, {width}, 3)"
         with tf.control_dependencies([tf.debugging.assert_equal(size, pixels.shape[1:], wanted)]):
             images = tf.ensure_shape(tf.identity(images), pixels.shape)
         found = module.serve(images)
-        return {**found, **_best(found["logits"], model, top_k)} if model.num_classes else found
+        return {**found, **_best(found["logits"], labels, top_k)} if labels else found
 
     @tf.function(input_signature=[files], autograph=False)
     def read(image_bytes):
-        return read_valid_pictures(image_bytes, how)
+        return read_valid_pictures(image_bytes, resolved.preprocessing)
 
     @tf.function(input_signature=[files], autograph=False)
     def classify_pictures(image_bytes):
@@ -141,9 +144,14 @@ def serving_module(model: ImageModel, top_k: int) -> tf.Module:
     return module
 
 
-def _write(model: ImageModel, folder: Path, top_k: int) -> dict[str, Any]:
+def _options(model: ImageModel) -> GraphOptions:
+    output = "logits" if model.num_classes else "features"
+    return GraphOptions(input="uint8", output=output, batch=None)
+
+
+def _write(resolved: Resolved, options: GraphOptions, folder: Path, top_k: int) -> dict[str, Any]:
     """Writes the SavedModel; returns its signatures. What it held in memory goes with it."""
-    module = serving_module(model, top_k)
+    module = serving_module(resolved, options, top_k)
     signatures = {
         "serving_default": module.classify.get_concrete_function(),
         "bytes": module.classify_pictures.get_concrete_function(),
@@ -152,15 +160,14 @@ def _write(model: ImageModel, folder: Path, top_k: int) -> dict[str, Any]:
     return {name: _tensors(function) for name, function in signatures.items()}
 
 
-def _best(logits: tf.Tensor, model: ImageModel, top_k: int) -> dict[str, tf.Tensor]:
+def _best(logits: tf.Tensor, labels: tuple[str, ...], top_k: int) -> dict[str, tf.Tensor]:
     probabilities = tf.nn.softmax(logits)
-    scores, classes = tf.math.top_k(probabilities, min(top_k, model.num_classes))
-    labels = tf.gather(tf.constant(_labels(model)), classes)
+    scores, classes = tf.math.top_k(probabilities, min(top_k, len(labels)))
     return {
         "probabilities": probabilities,
         "scores": scores,
         "classes": classes,
-        "labels": labels,
+        "labels": tf.gather(tf.constant(labels), classes),
     }
 
 
@@ -170,20 +177,20 @@ def _masked(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     return tf.where(valid, values, tf.constant(nothing, values.dtype))
 
 
-def _labels(model: ImageModel) -> tuple[str, ...]:
-    if model.labels:
-        return model.labels
-    if model.num_classes == 1000:
+def _labels(resolved: Resolved) -> tuple[str, ...]:
+    if resolved.labels:
+        return resolved.labels
+    if resolved.num_outputs == 1000:
         return imagenet2012_labels()
-    return tuple(str(i) for i in range(model.num_classes))
+    return tuple(str(i) for i in range(resolved.num_outputs))
 
 
-def _parity(model: ImageModel, served: Any, resized: np.ndarray, pictures: list) -> dict[str, Any]:
+def _parity(
+    expected: np.ndarray, served: Any, resized: np.ndarray, pictures: list, output: str
+) -> dict[str, Any]:
     """How the loaded SavedModel compares with Keras and Pillow; raises `RefusedError`."""
-    output = "logits" if model.num_classes else "features"
-    expected = predict(model, normalise(resized, model.preprocessing))
     found = _run(served.signatures["serving_default"], images=resized)[output]
-    verdict = compare("float32", expected, found)
+    verdict = compare(_FLOAT32, expected, found)
     verdict.check()
     read, _ = _run(served.read, image_bytes=pictures)
     difference = np.abs(read.astype(int) - resized[: len(read)])
@@ -194,7 +201,7 @@ def _parity(model: ImageModel, served: Any, resized: np.ndarray, pictures: list)
         )
     again = _run(served.signatures["serving_default"], images=read)[output]
     from_bytes = _run(served.signatures["bytes"], image_bytes=pictures)[output]
-    compare("float32", again, from_bytes).check()
+    compare(_FLOAT32, again, from_bytes).check()
     return dataclasses.asdict(verdict) | {"pictures": len(pictures)}
 
 
@@ -227,17 +234,17 @@ def _samples(images: Iterable[np.ndarray], how: Preprocessing) -> tuple[np.ndarr
     return np.stack(resized), pictures
 
 
-def _noise(model: ImageModel) -> list[np.ndarray]:
+def _noise(image_size: tuple[int, int]) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
-    sides = generator.integers(1, [2 * side + 1 for side in model.image_size], (8, 2))
+    sides = generator.integers(1, [2 * side + 1 for side in image_size], (8, 2))
     return [generator.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sides]
 
 
 def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; choose another --out.")
+        raise UsageError(f"{folder} is a file; choose another folder.")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "saved_model.pb").is_file():
-        raise UsageError(f"{folder} is not empty and holds no SavedModel; choose another --out.")
+        raise UsageError(f"{folder} is not empty and holds no SavedModel; choose another folder.")
 
 
 def _description(model: ImageModel, signatures: dict[str, Any]) -> dict[str, Any]:

@@ -33,23 +33,20 @@ def bundle(sample, tmp_path, rng):
     image = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
     exported = sample.exported("none")
 
-    def write(folder=tmp_path / "bundle", **changes):
-        arguments = {
-            "exported": exported,
-            "labels": LABELS,
-            "preprocessing": sample.model.preprocessing,
-            "golden_image": image,
-            "model_name": "ViT-Test",
-            "parity_images": "noise",
-        }
-        return deploy.write_bundle(folder, **{**arguments, **changes})
+    def write(exported=exported, picture=image, folder=tmp_path / "bundle", **changes):
+        about = deploy.About("ViT-Test", LABELS, sample.model.preprocessing)
+        about = dataclasses.replace(about, **changes)
+        return deploy.write_bundle(folder, exported, about, picture)
 
     return write, tmp_path / "bundle"
 
 
 def test_bundle_describes_itself(bundle, sample):
     write, folder = bundle
-    said = write(parameters=123, weights="ab" * 32, recipe={"chosen_on": "2 images"})
+    exported = sample.exported("none")
+    made = dataclasses.replace(exported.made, recipe={"chosen_on": "2 images"})
+    exported = dataclasses.replace(exported, made=made)
+    said = write(exported, parameters=123, weights_sha256="ab" * 32)
     names = ["golden.json", "labels.txt", "model.json", "model.tflite", "recipe.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert (folder / "labels.txt").read_text() == "".join(f"{label}\n" for label in LABELS)
@@ -137,10 +134,10 @@ def test_bundle_tells_each_channels_mean_and_scale(bundle):
 def test_a_bundle_of_pixels_needs_no_mean_and_no_scale(bundle, sample):
     write, folder = bundle
     options = GraphOptions("uint8", "probabilities")
-    content = deploy.to_tflite(sample.model, options=options)
+    made = deploy.Converter(sample.model, ["none"], options).made()
     given = deploy.to_pixels(sample.images, sample.model.preprocessing)
     expected = deploy.expected_scores(sample.model, given, "probabilities")
-    write(exported=deploy.judge("float32", content, options, given, expected, None))
+    write(deploy.judge_file(made, deploy.Reference(given, expected)))
     description, golden = deploy.read_bundle(folder)
     told = description["input"]
     assert (told["dtype"], told["mean"], told["scale"]) == ("uint8", 0.0, 1.0)
@@ -157,11 +154,14 @@ def test_a_bundle_of_pixels_needs_no_mean_and_no_scale(bundle, sample):
 
 def test_a_bundle_of_integers_says_how_they_are_scaled(bundle, sample):
     write, folder = bundle
-    write(
-        exported=dataclasses.replace(sample.exported("int8-full"), float_layers=("head",)),
+    exported = sample.exported("int8-full")
+    made = dataclasses.replace(
+        exported.made,
+        float_layers=("head",),
         calibration=sample.converter.calibration,
         recipe={"format": 1},
     )
+    write(dataclasses.replace(exported, made=made))
     description, golden = deploy.read_bundle(folder)
     assert description["precision"] == "int8-full"
     assert description["float_layers"] == ["head"]
@@ -206,7 +206,7 @@ def test_a_strangers_folder_is_not_replaced(bundle):
 
 def test_a_large_golden_image_is_shrunk(bundle, sample, rng):
     write, folder = bundle
-    write(golden_image=rng.integers(0, 255, (1000, 500, 3)).astype(np.uint8))
+    write(picture=rng.integers(0, 255, (1000, 500, 3)).astype(np.uint8))
     _, golden = deploy.read_bundle(folder)
     assert golden["image"].shape == (320, 160, 3)
     tensor = keras_vit.preprocess(golden["image"], sample.model)[0]

@@ -21,6 +21,7 @@ from keras_vit.deploy.compression.grids import (
     round_to_range,
     round_tokens,
 )
+from keras_vit.deploy.resolve import parameters_of
 
 # Heads of 8, whose 1/sqrt is no power of two; MLPs of 48, which blocks of 32 do not divide.
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=2, num_heads=4, mlp_dim=48)
@@ -40,7 +41,7 @@ def kernels_of(model):
     """Kernels by layer, as files have them: outputs first, the query's over sqrt(head_dim)."""
     found = {
         path.removesuffix("/kernel"): value.T
-        for path, value in deploy.convert.converter.parameters_of(model).items()
+        for path, value in parameters_of(model).items()
         if path.endswith("/kernel")
     }
     root = np.float32(SPEC.head_dim**0.5)
@@ -125,7 +126,7 @@ def test_folded_norms_change_nothing(randomised, inputs, pooling):
     folded = fold_norms(model)
     expected = deploy.predict(model, inputs)
     np.testing.assert_allclose(deploy.predict(folded, inputs), expected, atol=1e-5)
-    weights = deploy.convert.converter.parameters_of(folded)
+    weights = parameters_of(folded)
     norms = {path.rpartition("/")[2]: w for path, w in weights.items() if "norm" in path}
     np.testing.assert_array_equal(norms["gamma"], 1)
     np.testing.assert_array_equal(norms["beta"], 0)
@@ -154,7 +155,7 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
     [
         ({"method": "shrink"}, "unknown method 'shrink'; choose one of qat, prune, cluster"),
         ({"method": "cluster+qat"}, "unknown method 'cluster+qat'"),
-        ({"method": "qat"}, "qat trains for a file of one of int4, dynamic, int8. Received: "),
+        ({"method": "qat"}, "qat trains for a file of one of dynamic, int8, int4. Received: "),
         ({"method": "prune", "quantize": "int3"}, "unknown quantize='int3'"),
         ({"method": "prune", "sparsity": 1}, "sparsity must lie in [0, 1). Received: sparsity=1"),
         ({"method": "prune", "pattern": "4:2"}, "pattern must be one of 2:4. Received: '4:2'"),

@@ -22,6 +22,7 @@ from keras_vit.deploy.compression import (
 )
 from keras_vit.deploy.compression.folding import fold_norms
 from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.resolve import parameters_of
 
 __test__ = LEGACY  # tensorflow-model-optimization works on tf_keras alone
 
@@ -59,7 +60,7 @@ def train(model, images):
 
 
 def kernels(model):
-    found = deploy.convert.converter.parameters_of(model)
+    found = parameters_of(model)
     return {path: weights for path, weights in found.items() if path.endswith("/kernel")}
 
 
@@ -134,8 +135,8 @@ def test_fixed_ranges_are_those_of_training(train, images):
 @pytest.mark.parametrize("method", ["qat", "cluster"])
 def test_all_but_the_norms_learn(train, model, method):
     _, made = train(method, "dynamic")
-    before = deploy.convert.converter.parameters_of(fold_norms(model))
-    for path, after in deploy.convert.converter.parameters_of(made.model).items():
+    before = parameters_of(fold_norms(model))
+    for path, after in parameters_of(made.model).items():
         if "norm" in path:
             np.testing.assert_array_equal(after, before[path])
         elif not path.endswith("key/bias"):  # softmax does not see it
@@ -186,7 +187,7 @@ def test_divergence_stops(model):
     tune = FineTuning(
         *(digits(), np.arange(50), keras_vit.Preprocessing(16, 16), 9, 8, 1e30), jit=False
     )
-    with pytest.raises(RefusedError, match="diverged at step .*lower --learning-rate"):
+    with pytest.raises(RefusedError, match="diverged at step .*lower learning_rate"):
         tune(model, [])
 
 
@@ -235,8 +236,8 @@ def test_what_cannot_be_written_is_refused_before_training(trained_run, tmp_path
     foreign.mkdir(parents=True)
     (tmp_path / "file").touch()
     for folder, those, message in (
-        ("foreign", wanted, "holds no bundle; choose another --out"),
-        ("file", wanted, "is a file; choose another --out"),
+        ("foreign", wanted, "holds no bundle; choose another folder"),
+        ("file", wanted, "is a file; choose another folder"),
         ("new", [*wanted, Compression("prune", sparsity=0.7)], "a name of its own"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -253,7 +254,7 @@ def test_without_accuracy_nothing_is_trained(trained_run, tmp_path, randomised, 
     else:
         spec = dataclasses.replace(given.model.spec, pooling="none")
         given.model = randomised(keras_vit.ViT(spec, 10, 16))
-    with pytest.raises(UsageError, match="what compression costs is told by accuracy"):
+    with pytest.raises(UsageError, match="the cost of compression is a loss of accuracy"):
         compression.compress_bundles(
             given, [Compression("prune")], Training(never), tmp_path, images=20
         )

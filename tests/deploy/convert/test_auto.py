@@ -10,6 +10,7 @@ import pytest
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import Runner, choose_float_layers
+from keras_vit.deploy.convert.auto import Choice
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 
 pytestmark = pytest.mark.once
@@ -104,10 +105,12 @@ def test_sensitivity_is_the_share_of_the_scores_that_a_layer_alone_spoils(sensit
 
 
 def test_a_choice_is_plain_json():
-    choice = deploy.convert.auto.Choice(("head",), {"head": 0.5, "other": 0.25})
-    assert json.loads(json.dumps(choice.to_dict())) == {
+    choice = Choice(("head",), {"head": 0.5, "other": 0.25})
+    assert json.loads(json.dumps(choice.to_dict("ViT-Test", "8 images"))) == {
         "format": 1,
         "base": "int8",
+        "model": "ViT-Test",
+        "chosen_on": "8 images",
         "float_layers": ["head"],
         "sensitivity": {"head": 0.5, "other": 0.25},
     }

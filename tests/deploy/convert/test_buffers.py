@@ -10,8 +10,9 @@ from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert import buffers
 from keras_vit.deploy.convert.buffers import embed_weights, has_weights_behind
-from keras_vit.deploy.convert.quantize import PRECISIONS, quantized
+from keras_vit.deploy.convert.quantize import quantized
 from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.precisions import PRECISIONS
 
 pytestmark = pytest.mark.once
 

@@ -13,11 +13,9 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
-from keras_vit.deploy import export
-from keras_vit.deploy.convert.converter import backbone
-from keras_vit.deploy.convert.saved_model import input_shape
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import check_static, operators, read_graph
+from keras_vit.deploy.resolve import backbone, input_shape
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
@@ -26,9 +24,8 @@ def judged(model, given, quantize=None, **options):
     """The file of a model, run and looked into."""
     options = GraphOptions(**options)
     expected = deploy.expected_scores(model, given, options.output)
-    content = deploy.to_tflite(model, quantize, given, options)
-    name = deploy.precision_of(quantize).name
-    return deploy.judge(name, content, options, given, expected, None)
+    made = deploy.Converter(model, [quantize], options, given).made(quantize)
+    return deploy.judge_file(made, deploy.Reference(given, expected))
 
 
 ARCHITECTURES = {
@@ -61,17 +58,19 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
     names = [*COSINES, *(["none"] if kind != "none" else [])]
     weights = 4 * model.count_params()
     converter = deploy.Converter(model, names, None, images[4:])
+    reference = deploy.Reference(given, expected)
     floats = [converter.float_file("int8"), *(converter(n) for n in names if n == "none")]
     for content in floats:
-        found = deploy.judge("float32", content, converter.options, given, expected, None)
-        export.check(found)
+        made = deploy.MadeFile(deploy.PRECISIONS["none"], content, converter.options)
+        found = deploy.judge_file(made, reference)
+        deploy.check(found)
         assert found.verdict.max_difference < 1e-5 * found.verdict.scale
         # Kernels are standardised once, at conversion: none is kept twice.
         assert len(content) < 1.05 * weights + 100_000
         assert (found.inspection.partitions, found.inspection.undelegated) == (1, ())
     for name, cosine in COSINES.items():
-        content = converter(name)
-        found = deploy.judge(name, content, converter.options, given, expected, None)
+        found = deploy.judge_file(converter.made(name), reference)
+        content = found.content
         assert found.verdict.cosine > cosine, name
         check_static(content)
         assert len(content) < 0.3 * weights + 100_000, name  # all kernels are integers
@@ -208,7 +207,7 @@ def test_a_headless_model_alone_gives_features_however_it_is_wrapped(rng):
         ours, tail = backbone(model)
         assert tail is None
         found = judged(model, images, output="features")
-        export.check(found)
+        deploy.check(found)
         expected = np.asarray(ours(images))
         scores = deploy.Runner(found.content).predict(images)
         np.testing.assert_allclose(scores, expected, atol=1e-4)

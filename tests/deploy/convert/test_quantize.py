@@ -8,9 +8,9 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy import PRECISIONS, Runner
+from keras_vit.deploy import PRECISIONS, Runner, precision_of
 from keras_vit.deploy.compression.stored import stored_kernels
-from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, precision_of, quantized
+from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.runtimes import needed_version, runtime_floor
 
@@ -26,6 +26,7 @@ EXPECTED = {
     "int8-full": (0.997, 0.35, "2.9.0"),
     "int16x8": (0.998, 0.35, "LiteRT 1.3.0"),
     "int4": (0.88, 0.2, "LiteRT 2.1.0"),
+    "auto": (0.997, 0.35, "2.9.0"),
 }
 # What a vision transformer does not bear in int8.
 DELICATE = {"SOFTMAX", "GELU", "RSQRT", "MEAN", "MUL", "ADD", "BATCH_MATMUL"}

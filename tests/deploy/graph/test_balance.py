@@ -10,6 +10,7 @@ from keras_vit import deploy
 from keras_vit.deploy.graph import inference as graph
 from keras_vit.deploy.graph.balance import balances
 from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.deploy.resolve import parameters_of
 from keras_vit.weights.names import weight_names
 
 pytestmark = pytest.mark.once
@@ -72,7 +73,7 @@ def test_calibrated_graphs_are_right_without_any_one_rewrite(stressed, left_out)
     model, images = stressed(compensated=False)
     module = graph.inference_module(
         SPEC,
-        deploy.convert.converter.parameters_of(model),
+        parameters_of(model),
         (32, 32),
         model.preprocessing,
         graph.GraphOptions(batch=None, rewrites=frozenset(REWRITES) - {left_out}),

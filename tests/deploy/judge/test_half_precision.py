@@ -65,7 +65,9 @@ def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(
     content = converted(product, (1, 1, 4, 16))
     with pytest.raises(RefusedError, match="LiteRT does not run the file in half precision: "):
         predict_in_half_precision(content, np.ones((1, 1, 4, 16), np.float32))
-    found = judge_half_precision(content, np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8)))
+    found = judge_half_precision(
+        content, "float32", np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8))
+    )
     assert found.verdict is None
     assert found.to_dict() == {"problem": found.problem}
     exported = dataclasses.replace(sample.exported("none"), half=found)

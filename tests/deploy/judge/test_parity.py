@@ -12,12 +12,13 @@ import pytest
 
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Verdict, compare
-from keras_vit.deploy.judge.parity import BUDGETS, check_reference
+from keras_vit.deploy.judge.parity import check_reference
 
 pytestmark = pytest.mark.once
 
 SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
-PRECISIONS = [p.name for p in deploy.PRECISIONS.values()] + ["auto"]
+BUDGETS = {precision.name: precision.budget for precision in deploy.PRECISIONS.values()}
+PRECISIONS = list(BUDGETS)
 QUANTISED = [name for name in PRECISIONS if BUDGETS[name].drop is not None]
 
 

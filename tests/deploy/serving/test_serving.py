@@ -17,9 +17,17 @@ from keras_vit import UsageError
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data.decoding import decode_image
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.resolve import resolve
 from keras_vit.deploy.serving import serving
 
 pytestmark = pytest.mark.once
+
+
+def module_of(model, top_k):
+    options = GraphOptions("uint8", "logits" if model.num_classes else "features", batch=None)
+    return serving.serving_module(resolve(model, options), options, top_k)
+
 
 SIZE = (32, 64)
 HOW = keras_vit.Preprocessing(
@@ -198,7 +206,7 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
         model = keras_vit.ViT(spec, classes, SIZE, preprocessing=HOW)
     images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
     expected = np.asarray(trained(model)((images - np.float32(HOW.mean)) / np.float32(HOW.scale)))
-    found = serving.serving_module(model, top_k=9).classify(images)
+    found = module_of(model, top_k=9).classify(images)
     assert found.keys() == ({"logits", *RANKED} if classes else {"features"})
     atol = 1e-5 * np.abs(expected).max()
     np.testing.assert_allclose(found["logits" if classes else "features"], expected, atol=atol)
@@ -210,12 +218,27 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
         return
     file = io.BytesIO()
     Image.fromarray(images[0]).save(file, "PNG")
-    found = serving.serving_module(model, top_k=9).classify_pictures([b"", file.getvalue()])
+    found = module_of(model, top_k=9).classify_pictures([b"", file.getvalue()])
     assert found.pop("valid").numpy().tolist() == [False, True]
     scores = found["logits" if classes else "features"].numpy()
     assert np.isnan(scores[0]).all()
     (expected,) = np.asarray(model(keras_vit.preprocess(images[0], model)))
     np.testing.assert_allclose(scores[1], expected, atol=atol)
+
+
+def test_a_model_whose_layers_were_changed_is_served_as_it_is(small_spec, rng, tmp_path):
+    model = trained(keras_vit.ViT(small_spec, 5, SIZE, preprocessing=HOW))
+    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
+    inputs = (images - np.float32(HOW.mean)) / np.float32(HOW.scale)
+    before = np.asarray(model(inputs))
+    model.get_layer("encoderblock_1").norm_mlp.epsilon = 0.5
+    expected = np.asarray(model(inputs))
+    assert np.abs(expected - before).max() > 0.01 * np.abs(before).max()
+    found = module_of(model, top_k=9).classify(images)
+    atol = 1e-5 * np.abs(expected).max()
+    np.testing.assert_allclose(found["logits"], expected, atol=atol)
+    parity = serving.export_serving(model, tmp_path / "served", images, top_k=2)["parity"]
+    assert parity["images"] == 3
 
 
 @pytest.fixture
@@ -225,23 +248,25 @@ def tiny(small_spec):
 
 def test_a_thousand_classes_without_names_are_imagenets(tiny, rng):
     images = rng.integers(0, 256, (1, 16, 24, 3)).astype(np.uint8)
-    found = serving.serving_module(tiny, top_k=2).classify(images)
+    found = module_of(tiny, top_k=2).classify(images)
     logits = tiny.predict(keras_vit.preprocess(images, tiny), verbose=0)
     ((first, _), (second, _)) = keras_vit.decode_predictions(logits, top=2)[0]
     assert [label.decode() for label in found["labels"].numpy()[0]] == [first, second]
 
 
-def heavier(parameters):
-    parameters["head/bias"] = parameters["head/bias"] * 1.01
-    return parameters
+def heavier(resolved):
+    """The model with another bias of its head, which is its last weight."""
+    *weights, bias = resolved.weights
+    bias = bias._replace(variable=np.asarray(bias.variable) * np.float32(1.01))
+    return dataclasses.replace(resolved, weights=(*weights, bias))
 
 
 @pytest.mark.parametrize(
     ("part", "wrong", "message"),
     [
         (
-            "inference_module",
-            lambda right, spec, parameters, *rest: right(spec, heavier(parameters), *rest),
+            "graph_module",
+            lambda right, resolved, options: right(heavier(resolved), options),
             "the float32 file's scores must follow",
         ),
         (

@@ -1,0 +1,126 @@
+"""Whether the layers of a keras_vit model are still those that its spec describes.
+
+Export rebuilds a keras_vit model from its spec and its weights, as a faster graph. That is right
+only while nobody has changed the layers: replaced one, set another activation, swapped its `call`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import re
+import reprlib
+from collections.abc import Iterator
+from typing import Any
+
+from keras_vit._keras import LEGACY, keras
+from keras_vit.models.image_model import ImageModel
+from keras_vit.models.variants import model_class
+from keras_vit.specs import Spec, ViTSpec
+
+# Settings that inference does not read. Weights are read from the model, so how they began does
+# not count either.
+_NOT_READ = {"name", "trainable", "dtype", "dropout", "attention_dropout", "drop_path", "rate"}
+_NOT_READ |= {"seed", "noise_shape", "batch_input_shape", "batch_shape"}
+_TRAINING_ONLY = ("_initializer", "_regularizer", "_constraint")
+
+
+def first_edit(model: ImageModel) -> str:
+    """The first difference between a model's layers and its spec, in words; "" if there is none.
+
+    The model is compared with a new one of the same spec, which has one block. Settings that only
+    training reads (dropout, initializers, `trainable`) do not count.
+    """
+    expected = _expected(model.spec, model.num_classes, model.image_size)
+    actual = dict(_described(model))
+    for path in [*expected, *actual]:
+        difference = _difference(expected.get(path), actual.get(path))
+        if difference:
+            return f"its layers are not those of its spec: {path or 'the model'} {difference}"
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Described:
+    """What decides the result of a layer, besides its weights."""
+
+    kind: type
+    forward: Any
+    settings: dict[str, Any]
+
+
+def _difference(expected: _Described | None, actual: _Described | None) -> str:
+    if actual is None:
+        return "is missing"
+    if expected is None:
+        return "was added"
+    if actual.kind is not expected.kind:
+        return f"is a {actual.kind.__name__}, not a {expected.kind.__name__}"
+    if actual.forward is not expected.forward:
+        return "has another call"
+    for name in [*expected.settings, *actual.settings]:
+        before, now = (side.settings.get(name) for side in (expected, actual))
+        if before != now:
+            return f"has {name}={reprlib.repr(now)}, not {reprlib.repr(before)}"
+    return ""
+
+
+def _expected(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> dict[str, _Described]:
+    blocks = 1
+    if isinstance(spec, ViTSpec):
+        blocks, spec = spec.depth, dataclasses.replace(spec, depth=1)
+    with _without_weights():
+        fresh = model_class(spec)(spec, num_classes, image_size, dtype="float32")
+        described = dict(_described(fresh))
+    # All blocks of a spec are alike.
+    found = {}
+    for path, layer in described.items():
+        copies = range(blocks) if path.startswith("encoderblock_0") else (0,)
+        for i in copies:
+            found[re.sub(r"^encoderblock_0", f"encoderblock_{i}", path)] = layer
+    return found
+
+
+@contextlib.contextmanager
+def _without_weights() -> Iterator[None]:
+    """Layers that are built here get variables without memory; in tf_keras they have some."""
+    scope = contextlib.nullcontext() if LEGACY else keras.StatelessScope()
+    # Initializers draw their seeds from Python's own generator, which is the caller's.
+    state = random.getstate()
+    try:
+        with scope:
+            yield
+    finally:
+        random.setstate(state)
+
+
+def _described(model: keras.Model) -> Iterator[tuple[str, _Described]]:
+    yield "", _Described(type(model), type(model).call, {})
+    for layer in model.layers:
+        yield from _nested(layer.name, layer)
+
+
+def _nested(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, _Described]]:
+    yield path, _describe(layer)
+    for attribute, value in sorted(vars(layer).items()):
+        if isinstance(value, keras.layers.Layer) and not attribute.startswith("_"):
+            yield from _nested(f"{path}/{attribute}", value)
+
+
+def _describe(layer: keras.layers.Layer) -> _Described:
+    try:
+        settings = layer.get_config()
+    except Exception as error:  # a layer of the user's own: then it is not one of ours
+        settings = {"get_config": repr(error)}
+    read = {
+        name: _plain(value)
+        for name, value in settings.items()
+        if name not in _NOT_READ and not name.endswith(_TRAINING_ONLY)
+    }
+    # A function that was set on the layer itself hides that of its class.
+    return _Described(type(layer), vars(layer).get("call", type(layer).call), read)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,240 @@
+"""A keras_vit model whose layers were changed is exported as it is, and the file is right."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, deploy
+from keras_vit._keras import LEGACY, keras
+from keras_vit.deploy import Runner
+from keras_vit.deploy.edits import first_edit
+from keras_vit.deploy.inspect.flatbuffer import operators
+
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=64)
+
+
+@pytest.fixture
+def model(trained_like):
+    return trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
+
+
+@pytest.fixture
+def inputs(pictures):
+    return pictures(20, (16, 24))
+
+
+def block(model):
+    return model.get_layer("encoderblock_1")
+
+
+def set_activation(model):
+    block(model).mlp.dense_0.activation = keras.activations.relu
+
+
+def set_gelu(model):
+    block(model).mlp.gelu = "erf"
+    block(model).mlp.dense_0.kernel.assign(np.array(block(model).mlp.dense_0.kernel) * 3)
+
+
+def set_epsilon(model):
+    model.get_layer("encoder_norm").epsilon = 0.5
+
+
+def set_inner_epsilon(model):
+    block(model).norm_mlp.epsilon = 0.5
+
+
+def swap_call(model):
+    layer = block(model).mlp
+    whole = layer.call
+    layer.call = lambda x, training=None: 0.5 * whole(x, training=training)
+
+
+class Squared(keras.layers.Layer):
+    """Another layer in the place of an MLP."""
+
+    def call(self, x, training=None):
+        return 0.1 * x * x
+
+
+def put(parent, attribute, layer):
+    """Puts a layer in another's place; Keras 3 keeps built layers from it unless unlocked."""
+    if not LEGACY:
+        parent._tracker.unlock()
+    setattr(parent, attribute, layer)
+
+
+def replace_layer(model):
+    put(block(model), "mlp", Squared())
+
+
+def replace_norm(model):
+    norm = keras.layers.LayerNormalization(epsilon=1e-6, center=False, scale=False)
+    norm.build((None, 7, 48))
+    put(block(model), "norm_attention", norm)
+
+
+def prune(model):
+    class Pruned(keras.layers.Layer):
+        """Computes with the largest weights of a Dense layer, as pruning wrappers do."""
+
+        def __init__(self, dense):
+            super().__init__()
+            self.dense = dense
+            kernel = np.array(dense.kernel)
+            self.mask = (np.abs(kernel) > np.median(np.abs(kernel))).astype(np.float32)
+
+        def call(self, x):
+            return x @ (self.dense.kernel * self.mask) + self.dense.bias
+
+    put(block(model).mlp, "dense_0", Pruned(block(model).mlp.dense_0))
+
+
+def set_head_activation(model):
+    model.get_layer("head").activation = keras.activations.softplus
+
+
+EDITS = {
+    "activation": (set_activation, "encoderblock_1/mlp/dense_0 has activation='relu'"),
+    "gelu": (set_gelu, "encoderblock_1 has gelu='erf', not 'tanh'"),
+    "epsilon": (set_epsilon, "encoder_norm has epsilon=0.5, not 1e-06"),
+    "inner epsilon": (set_inner_epsilon, "encoderblock_1/norm_mlp has epsilon=0.5"),
+    "call": (swap_call, "encoderblock_1/mlp has another call"),
+    "layer": (replace_layer, "encoderblock_1"),
+    "norm": (replace_norm, "encoderblock_1/norm_attention has"),
+    "pruned": (prune, "encoderblock_1/mlp/dense_0 is a Pruned, not a Dense"),
+    "head": (set_head_activation, "head has activation='softplus'"),
+}
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_an_edited_model_is_exported_as_it_is(kind, model, inputs, tmp_path):
+    edit, note = EDITS[kind]
+    before = np.asarray(model(inputs, training=False))
+    edit(model)
+    expected = np.asarray(model(inputs, training=False))
+    assert np.abs(expected - before).max() > 0.01 * np.abs(before).max()
+    path = tmp_path / "m.tflite"
+    with pytest.warns(UserWarning, match="exported as it is, without exact rewrites") as warned:
+        verdict = keras_vit.export_tflite(model, path, representative_data=inputs)
+    assert note in str(warned[0].message)
+    assert not verdict.rewritten
+    np.testing.assert_allclose(
+        Runner(path).predict(inputs), expected, atol=1e-5 * np.abs(expected).max()
+    )
+
+
+def test_an_edited_model_takes_pixels_and_gives_probabilities_in_int8(model, inputs, tmp_path):
+    set_activation(model)
+    logits = np.asarray(model(inputs, training=False))
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    options = {"input": "uint8", "output": "probabilities", "quantize": "int8"}
+    with pytest.warns(UserWarning, match="exported as it is"):
+        keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=inputs, **options)
+    found = Runner(tmp_path / "m.tflite").predict(deploy.to_pixels(inputs, model.preprocessing))
+    np.testing.assert_allclose(found, expected, atol=0.1)
+
+
+def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
+    set_inner_epsilon(model)
+    expected = np.asarray(keras.Model(model.input, model.features)(inputs, training=False))
+    path = tmp_path / "m.tflite"
+    with pytest.warns(UserWarning, match="exported as it is"):
+        keras_vit.export_tflite(model, path, representative_data=inputs, output="features")
+    np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
+
+
+def test_a_change_that_no_layer_shows_is_seen_in_the_scores(model, inputs, tmp_path, monkeypatch):
+    # The class itself is changed, so that a fresh model has the same layers.
+    def unchanged(self, x, training=None):
+        return x
+
+    monkeypatch.setattr(keras_vit.layers.MLP, "call", unchanged)
+    assert first_edit(model) == ""
+    expected = np.asarray(model(inputs, training=False))
+    path = tmp_path / "m.tflite"
+    with pytest.warns(UserWarning, match="rebuilt from its spec does not give its scores"):
+        verdict = keras_vit.export_tflite(model, path, representative_data=inputs)
+    assert not verdict.rewritten
+    np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_rewrite_false_exports_keras_own_graph(model, inputs, tmp_path, quantize):
+    path = tmp_path / "m.tflite"
+    verdict = keras_vit.export_tflite(model, path, quantize, inputs, rewrite=False)
+    assert not verdict.rewritten
+    # Keras writes a LayerNorm otherwise than our graph does.
+    assert "SQUARED_DIFFERENCE" in operators(path.read_bytes())
+    assert keras_vit.export_tflite(model, path, quantize, inputs).rewritten
+    assert "SQUARED_DIFFERENCE" not in operators(path.read_bytes())
+
+
+def test_what_only_training_reads_is_no_edit(model):
+    model.trainable = False
+    block(model).trainable = True
+    block(model).drop_attention.rate = block(model).dropout = 0.5
+    block(model).mlp.dense_0.kernel_regularizer = keras.regularizers.L2(0.1)
+    model.compile("adam", "mse")
+    assert first_edit(model) == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "size"),
+    [
+        (keras_vit.ResNetSpec((1, 1, 1, 1)), (32, 64)),
+        (
+            keras_vit.ViTSpec(2, 48, 2, 3, 64, stem=keras_vit.ResNetStem((1,), 0.5), gelu="erf"),
+            (33, 62),
+        ),
+        (
+            keras_vit.ViTSpec(
+                8, 48, 3, 3, 64, pooling="map", position_embedding="learned2d", drop_path=0.3
+            ),
+            (16, 24),
+        ),
+        (
+            keras_vit.ViTSpec(
+                8, 48, 2, 3, 64, pooling="none", position_embedding="relative", dropout=0.1
+            ),
+            (16, 24),
+        ),
+    ],
+)
+def test_an_unchanged_model_has_no_edit(spec, size):
+    build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
+    model = build(spec, 5, size)
+    assert first_edit(model) == ""
+    copy = type(model).from_config(model.get_config())
+    assert first_edit(copy) == ""
+
+
+def test_looking_for_edits_draws_no_random_numbers(model):
+    random.seed(3)
+    expected = random.random()
+    random.seed(3)
+    first_edit(model)
+    assert random.random() == expected
+
+
+@pytest.mark.skipif(LEGACY, reason="model.quantize is of Keras 3")
+@pytest.mark.parametrize("rewrite", [True, False])
+def test_a_model_that_keras_has_quantised_is_refused(model, tmp_path, rewrite):
+    # TFLite's converter takes no products of Keras' integers.
+    model.quantize("int8")
+    with pytest.raises(UsageError, match="that Keras has quantised .int8., which TFLite does not"):
+        keras_vit.export_tflite(model, tmp_path / "m.tflite", rewrite=rewrite)
+
+
+@pytest.mark.once
+def test_other_backends_export_no_edited_model(model, tmp_path, monkeypatch):
+    from keras_vit.deploy import resolve as module
+
+    set_activation(model)
+    monkeypatch.setattr(module, "backend", lambda: "jax")
+    with pytest.raises(UsageError, match="only an unchanged keras_vit model .* activation='relu'"):
+        keras_vit.export_tflite(model, tmp_path / "m.tflite")

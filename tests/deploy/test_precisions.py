@@ -1,0 +1,55 @@
+"""The table of precisions: complete, consistent and cheap to read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from keras_vit import UsageError
+from keras_vit.deploy.precisions import PRECISIONS, precision_named, precision_of
+
+pytestmark = pytest.mark.once
+
+
+def test_precisions_are_found_by_argument_and_by_name_of_the_file():
+    for quantize, precision in PRECISIONS.items():
+        assert precision_of(quantize) is precision
+        assert precision_named(precision.name) is precision
+    assert precision_of(None) is PRECISIONS["none"]
+    assert PRECISIONS["none"].name == "float32"
+    with pytest.raises(UsageError, match="unknown quantize='int-8'; did you mean int8"):
+        precision_of("int-8")
+    with pytest.raises(UsageError, match="precision must be one of float32, .* Received: 'none'"):
+        precision_named("none")
+
+
+def test_float_precisions_are_those_without_integers():
+    assert [name for name, p in PRECISIONS.items() if p.is_float] == ["none", "float16"]
+
+
+def test_the_last_rule_decides_what_becomes_of_an_operator():
+    assert PRECISIONS["int4"].kind("FULLY_CONNECTED") == "dynamic4"
+    assert PRECISIONS["int4"].kind("CONV_2D") == "dynamic8"
+    assert PRECISIONS["int4"].kind("SOFTMAX") == "float"
+    assert PRECISIONS["int16x8"].kind("RSQRT") == "float"
+
+
+def test_auto_is_its_base_with_a_choice_of_layers():
+    auto = PRECISIONS["auto"]
+    base = PRECISIONS[auto.base]
+    assert (auto.rules, auto.calibrated) == (base.rules, base.calibrated)
+    assert [name for name, p in PRECISIONS.items() if p.base] == ["auto"]
+
+
+def test_the_table_is_read_without_tensorflow_or_litert():
+    program = (
+        "import sys; sys.modules['keras_vit'] = package = type(sys)('keras_vit');"
+        "package.__path__ = [sys.argv[1]]; from keras_vit.deploy.precisions import PRECISIONS;"
+        "heavy = {'tensorflow', 'ai_edge_litert', 'keras', 'tf_keras', 'numpy'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    import keras_vit
+
+    subprocess.run([sys.executable, "-c", program, keras_vit.__path__[0]], check=True)
