@@ -18,6 +18,7 @@ from PIL import Image
 import keras_vit
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.specs import VARIANTS
+from keras_vit.weights.names import weight_names
 
 # JAX, which Keras imports, sets it; a command that inherits it takes it for the user's wish.
 os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
@@ -177,3 +178,19 @@ def pictures():
         return ((np.clip(pixels, 0, 255) - 127.5) / 127.5).astype(np.float32)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained_like():
+    """Kernels that keep their input's scale, and norms and biases that are not ones and zeros."""
+
+    def fill(model):
+        generator = np.random.default_rng(1)
+        for name in weight_names(model.spec, model.num_classes, model.image_size):
+            variable = name.variable(model)
+            values = generator.normal(0, 1, variable.shape)
+            scale = len(values) ** -0.5 if name.path.endswith("/kernel") else 0.1
+            variable.assign((name.path.endswith("/gamma") + scale * values).astype(np.float32))
+        return model
+
+    return fill

@@ -30,7 +30,7 @@ class Arguments:
     """A name of keras_vit.list_models()."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
-    recipe: str = option("scratch", choices=RECIPES)
+    recipe: str = option("scratch", choices=PRESETS)
     """Where the settings below come from that are not given on their own."""
     weights: str | None = None
     """What to start from: a file of weights in any layout, a URL, or a published name such as

@@ -201,7 +201,6 @@ _ROWS = (
 )
 # By the values of `quantize`.
 PRECISIONS: dict[str, Precision] = {row.quantize: row for row in _ROWS}
-_BY_NAME = {row.name: row for row in _ROWS}
 
 
 def precision_of(quantize: str | None) -> Precision:
@@ -224,7 +223,7 @@ def precision_named(name: str) -> Precision:
     Raises:
         UsageError: there is none.
     """
-    found = _BY_NAME.get(name)
-    if found is None:
-        raise UsageError(f"precision must be one of {', '.join(_BY_NAME)}. Received: {name!r}.")
-    return found
+    by_name = {row.name: row for row in PRECISIONS.values()}
+    if name not in by_name:
+        raise UsageError(f"precision must be one of {', '.join(by_name)}. Received: {name!r}.")
+    return by_name[name]

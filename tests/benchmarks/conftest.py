@@ -7,4 +7,4 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 _shared = runpy.run_path(str(ROOT / "tests/deploy/conftest.py"))
-graph_file, sample, trained_like = (_shared[n] for n in ("graph_file", "sample", "trained_like"))
+graph_file, sample = _shared["graph_file"], _shared["sample"]

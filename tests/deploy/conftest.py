@@ -12,7 +12,6 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit.weights.names import weight_names
 
 
 @pytest.fixture(scope="session")
@@ -134,19 +133,3 @@ def sensitive(sample, spoiled):
     converter = deploy.Converter(model, ["int8"], None, sample.converter.calibration)
     expected = np.asarray(model(sample.images, training=False))
     return Sample(model, sample.images, expected, converter)
-
-
-@pytest.fixture(scope="session")
-def trained_like():
-    """Kernels that keep their input's scale, and norms and biases that are not ones and zeros."""
-
-    def fill(model):
-        generator = np.random.default_rng(1)
-        for name in weight_names(model.spec, model.num_classes, model.image_size):
-            variable = name.variable(model)
-            values = generator.normal(0, 1, variable.shape)
-            scale = len(values) ** -0.5 if name.path.endswith("/kernel") else 0.1
-            variable.assign((name.path.endswith("/gamma") + scale * values).astype(np.float32))
-        return model
-
-    return fill

@@ -12,9 +12,9 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras, ops, register
-from keras_vit.deploy.convert.converter import parameters_of
 from keras_vit.deploy.graph.inference import GraphOptions, inference_module
 from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.deploy.resolve import parameters_of
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.poolings.pooling import Pooling
 from keras_vit.parts.positions import POSITION_EMBEDDINGS

@@ -1,0 +1,153 @@
+"""An imaginary row in each table, added as CONTRIBUTING.md says and used end to end.
+
+Nothing but the row and its function is added: a room with a list of its own fails here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import data, deploy
+from keras_vit.cli import COMMANDS, main
+from keras_vit.data.augmentation import AUGMENTATIONS
+from keras_vit.data.pipeline import training_batches
+from keras_vit.data.sources import SOURCES
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.rewrites import PASSES, REWRITES
+from keras_vit.deploy.precisions import PRECISIONS, Budget, Precision
+from keras_vit.specs import VARIANTS
+from keras_vit.training.recipes import PRESETS, Preset, Recipe
+from keras_vit.weights import open_checkpoint, parameter_count
+
+TOY = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=2, num_heads=2, mlp_dim=40)
+
+
+def squares() -> data.Source:
+    """Sixteen pictures of two classes."""
+    targets = np.arange(16) % 2
+    return data.Source(
+        name="squares",
+        locator="squares",
+        labels=("dark", "light"),
+        ids=tuple(f"squares/{i}" for i in range(16)),
+        targets=targets,
+        image=lambda i: np.full((8, 8, 3), 40 + 160 * targets[i], np.uint8),
+    )
+
+
+def test_a_variant_is_built_listed_counted_and_recognised(monkeypatch, tmp_path):
+    monkeypatch.setitem(VARIANTS, "ViT-Toy_8", TOY)
+    model = keras_vit.create_model("vit-toy/8", num_classes=3, image_size=16)
+    assert model.name == "ViT-Toy_8"
+    assert "ViT-Toy_8" in keras_vit.list_models()
+    assert model.count_params() == parameter_count(TOY, 3, 16)
+    keras_vit.save_weights(model, tmp_path / "toy.npz")
+    with open_checkpoint(tmp_path / "toy.npz") as checkpoint:
+        assert checkpoint.variant == "ViT-Toy_8"
+
+
+def test_a_source_and_a_recipe_train_a_run_from_the_command_line(invoke, monkeypatch, tmp_path):
+    monkeypatch.setitem(VARIANTS, "ViT-Toy_8", TOY)
+    monkeypatch.setitem(SOURCES, "squares", squares)
+    recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, augment="none", jit=False)
+    monkeypatch.setitem(PRESETS, "quick", Preset(recipe, model="ViT-Toy_8", data="squares"))
+    arguments = ("--data", "squares", "--recipe", "quick")
+    code, out, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
+    assert code == 0, error
+    assert "16 images of 2 classes" in out
+    code, out, error = invoke("train/evaluate.py", cwd=tmp_path)  # the newest run, its own source
+    assert code == 0, error
+    assert "ViT-Toy_8, 16 x 16 pixels, 2 classes, trained on squares" in out
+
+
+@pytest.mark.once
+def test_an_augmentation_changes_training_images(monkeypatch):
+    def black(image, preprocessing, rng):
+        return image.resize(preprocessing.size[::-1]).point(lambda value: 0)
+
+    monkeypatch.setitem(AUGMENTATIONS, "black", black)
+    preprocessing = keras_vit.Preprocessing(16, 16)
+    batches = training_batches(squares(), np.arange(16), preprocessing, 4, 1, "black", 0)
+    (images, _), *_ = batches
+    assert np.asarray(images).max() == -1
+
+
+@pytest.mark.once
+def test_a_precision_is_exported_judged_and_described(
+    monkeypatch, trained_like, pictures, tmp_path
+):
+    row = Precision(
+        quantize="half-head",
+        name="half-head",
+        rules=(("FULLY_CONNECTED", "float16"),),
+        budget=Budget(0.9, 0.1, 0.1, None),
+        help="Dense kernels in half precision",
+        summary="a summary of half-head",
+    )
+    monkeypatch.setitem(PRECISIONS, "half-head", row)
+    model = trained_like(keras_vit.ViT(TOY, 3, 16))
+    bundles = deploy.export_bundles(
+        model, tmp_path, ["none", "half-head"], pictures(12, (16, 16)), threads=[1]
+    )
+    assert (set(bundles.written), bundles.refused) == ({"float32", "half-head"}, {})
+    assert bundles.written["half-head"]["precision"] == "half-head"
+    assert "a summary of half-head" in (tmp_path / "card.md").read_text()
+    opened = deploy.open_bundle(tmp_path / "half-head")
+    assert opened.predict(pictures(1, (16, 16))).shape == (1, 3)
+
+
+@pytest.mark.once
+def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like, pictures):
+    applied = []
+
+    def reverse_hidden_units(spec, weights, preprocessing):
+        applied.append(spec)
+        for i in range(spec.depth):
+            name = f"encoderblock_{i}/mlp"
+            for part in ("dense_0/kernel", "dense_0/bias"):
+                weights[f"{name}/{part}"] = weights[f"{name}/{part}"][..., ::-1]
+            weights[f"{name}/dense_1/kernel"] = weights[f"{name}/dense_1/kernel"][::-1]
+
+    monkeypatch.setitem(PASSES, "reverse", reverse_hidden_units)
+    monkeypatch.setitem(REWRITES, "reverse", "hidden units of MLPs in reverse order")
+    model, images = trained_like(keras_vit.ViT(TOY, 3, 16)), pictures(4, (16, 16))
+    expected = np.asarray(model(images, training=False))
+    for rewrites in ({"reverse"}, set(REWRITES)):
+        content = deploy.to_tflite(model, options=GraphOptions(rewrites=frozenset(rewrites)))
+        found = deploy.Runner(content).predict(images)
+        np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max())
+    assert applied == [TOY, TOY]
+
+
+@pytest.mark.once
+def test_a_command_is_listed_and_run(monkeypatch, capsys):
+    @dataclasses.dataclass(frozen=True)
+    class Arguments:
+        times: int = 1
+        """How often."""
+
+    module = types.ModuleType("keras_vit.cli.greet", "Greets.\n")
+    module.Arguments, module.run = Arguments, lambda arguments: print("hello " * arguments.times)
+    monkeypatch.setitem(sys.modules, "keras_vit.cli.greet", module)
+    monkeypatch.setitem(COMMANDS, "greet", "train/greet.py")
+    run = functools.partial(_output, monkeypatch, capsys)
+    assert "greet             Greets." in run()
+    assert "How often. (default: 1)" in run("greet", "--help")
+    assert run("greet", "--times", "2") == "hello hello \n"
+
+
+def _output(monkeypatch, capsys, *words: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-vit", *words])
+    with contextlib.suppress(SystemExit):
+        main()
+    output, error = capsys.readouterr()
+    assert not error
+    return output
