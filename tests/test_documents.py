@@ -57,6 +57,7 @@ def published(tmp_path, monkeypatch):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_programs_run(page, published, image_folder, trained_run, monkeypatch, rng):
     folder = published / "work"
     shutil.copytree(trained_run.path, folder / "runs" / "flowers")

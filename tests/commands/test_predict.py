@@ -125,7 +125,7 @@ def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, ex
     described.write_text(json.dumps(content))
     code, _, error = invoke(COMMAND, "--bundle", "logits/float32", pictures, cwd=tmp_path)
     assert code == 2
-    assert "gives features and no classes; export it with --output logits" in error
+    assert "gives features and no classes; export it with output logits" in error
     code, _, error = invoke(COMMAND, "--run", "logits/float32", pictures, cwd=tmp_path)
     assert code == 2
     assert "expected a run folder. Received: an exported bundle" in error
@@ -162,7 +162,7 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
     [
         ([], "train/predict.py photo.jpg"),
         (["0.png"], "no run under "),
-        (["--run", "no", "0.png"], "no: expected a run folder; there is no such folder"),
+        (["--run", "no", "0.png"], "no: expected a run folder; there is none"),
         (["--run", "a", "--bundle", "b", "0.png"], "expected one of --run, --bundle and --weights"),
         (["--model", "ViT_B16", "0.png"], "--model goes with --weights"),
         (["--weights", "augreg", "0.png"], "published weights need --model, such as ViT_B16"),

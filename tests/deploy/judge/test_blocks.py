@@ -32,7 +32,7 @@ def test_the_layer_that_int8_spoils_is_the_first_to_differ(sample, sensitive):
 def test_the_first_is_told_by_order_and_not_by_size():
     differences = {"encoderblock_0": 0.01, "encoderblock_1": 0.2, "encoderblock_2": 0.9}
     assert first_difference(differences) == "encoderblock_1"
-    assert first_difference(differences, share=0.5) == "encoderblock_2"
+    assert first_difference(differences, fraction=0.5) == "encoderblock_2"
     assert first_difference({}) is None
 
 
