@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import shutil
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
+from keras_vit.cli._arguments import Line, read
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import augreg, find_weights, parameter_count
 from keras_vit.weights.cache import cached_path
@@ -77,6 +80,22 @@ _CHECKS = {
     "README.md": lambda names, folder: deploy.Runner(folder / "model.tflite"),
     "docs/export.md": lambda names, folder: deploy.Runner(folder / "own.tflite"),
 }
+
+
+@pytest.mark.once
+def test_commands_are_read():
+    lines = [line for page in PAGES for line in _commands((ROOT / page).read_text())]
+    assert len(lines) > 10
+    for name, *words in lines:
+        command = import_module(f"keras_vit.cli.{name.replace('-', '_')}")
+        line = Line(words, f"keras-vit {name}", command.__doc__)
+        read(command.Arguments, line, getattr(command, "defaults", None))
+
+
+def _commands(text: str) -> list[list[str]]:
+    """The words of each command of an indented block, without "keras-vit"."""
+    joined = text.replace("\\\n", " ")
+    return [shlex.split(line) for line in re.findall(r"^    keras-vit (.*)", joined, re.MULTILINE)]
 
 
 @pytest.mark.once
