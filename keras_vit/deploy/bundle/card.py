@@ -57,7 +57,7 @@ def card(
 
 
 def notes(descriptions: Descriptions) -> list[str]:
-    """What the labels prove about the accuracy of the files; files with equal results share a line."""
+    """What the labels prove about the files' accuracy; files with equal results share a line."""
     return [line.removeprefix("- ") for line in _each("Accuracy", descriptions, _proof)]
 
 

@@ -86,7 +86,7 @@ class Rule(NamedTuple):
 
 
 def _unpacked_constants(graph: Graph) -> Graph:
-    """The graph with the outputs of DEQUANTIZE operators that read constant weights as constants."""
+    """Marks the outputs of DEQUANTIZE operators that read constant weights as constants too."""
     tensors = list(graph.tensors)
     for operator in graph.operators:
         source = graph.read(operator)[0] if operator.name == "DEQUANTIZE" else None
