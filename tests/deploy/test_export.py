@@ -153,7 +153,7 @@ def test_of_few_images_a_half_calibrates(model, inputs, tmp_path, used, count, c
 
 @pytest.mark.once
 def test_one_image_calibrates_and_is_compared_and_that_is_said(model, inputs, tmp_path, used):
-    with pytest.warns(UserWarning, match="one image, which measures ranges and is compared too"):
+    with pytest.warns(UserWarning, match="one image, which is used both to measure ranges and to"):
         verdict = keras_vit.export_tflite(model, tmp_path / "m", "int8", inputs[:1])
     assert used(inputs) == ([0], [0])
     assert verdict.images == 1
@@ -288,7 +288,7 @@ def test_scores_that_never_vary_prove_nothing(inputs, tmp_path):
 def test_data_that_is_not_what_the_model_takes_is_refused(
     model, inputs, tmp_path, change, received
 ):
-    with pytest.raises(UsageError, match=f"Received: {received}; keras_vit.preprocess makes them"):
+    with pytest.raises(UsageError, match=f"Received: {received}; use keras_vit.preprocess"):
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=change(inputs))
     with pytest.raises(UsageError, match="holds no image"):
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=[])

@@ -122,7 +122,7 @@ def _difference(module: Any, options: Any, reference: Reference | None) -> str:
     if largest <= PRECISIONS["none"].budget.difference * scale:
         return ""
     return (
-        "the graph that is rebuilt from its spec does not give its scores: they differ by "
+        "the graph that is rebuilt from its spec gives other scores: they differ by "
         f"{largest / scale:.1e} of their scale"
     )
 

@@ -88,7 +88,9 @@ def inference_module(
         tail: a Keras model from the features to the output, which replaces our head.
     """
     if tail is None and options.output != "features" and "head/kernel" not in parameters:
-        raise UsageError(f"a model without a head gives features. Received: {options.output!r}.")
+        raise UsageError(
+            f"a model without a head only has output='features'. Received: {options.output!r}."
+        )
     if options.output == "features" or tail is not None:
         for part in ("kernel", "bias"):
             parameters.pop(f"head/{part}", None)

@@ -234,7 +234,7 @@ def test_the_card_counts_images_and_tokens():
 
 def test_the_card_names_the_images_on_which_auto_chose_layers():
     text = card_of({"auto": description("auto", chosen_on="24 other images of digits")}, {})
-    assert "float as its budget needs, chosen on `24 other images of digits`" in text
+    assert "in float as its budget needs, chosen on `24 other images of digits`" in text
 
 
 def test_the_card_says_how_each_file_was_made():
