@@ -183,8 +183,8 @@ _ROWS = (
         # C: 89.8%, 0.23, 0.105, 0.96 points lost. D: 98.3%, 0.28, 0.095, 0.56 points lost.
         Budget(0.80, 0.8, 0.6, 1.5),
         f"Dense kernels in int4, in blocks of {BLOCK}",
-        f"Dense kernels in int4, with one scale for {BLOCK} inputs (in int8 if the number of inputs "
-        f"is not a multiple of {BLOCK}), activations as in dynamic",
+        f"Dense kernels in int4, with one scale for {BLOCK} inputs (in int8 if {BLOCK} does not "
+        "divide the number of inputs), activations as in dynamic",
         runtime="LiteRT 2.1.0",
         trainable=True,
     ),

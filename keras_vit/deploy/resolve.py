@@ -102,8 +102,8 @@ def resolve(
         )
     if backend() != "tensorflow" and (note or not own_head):
         raise UsageError(
-            "on backends other than TensorFlow only an unchanged keras_vit model can be exported. "
-            f"Received: KERAS_BACKEND={backend()} and a {type(model).__name__}"
+            "on backends other than TensorFlow only an unchanged keras_vit model itself is "
+            f"exported. Received: KERAS_BACKEND={backend()} and a {type(model).__name__}"
             f"{f'; {note}' if note else ' with other layers'}."
         )
     # The note is part of the hash, because changed layers may have the same weights.

@@ -58,8 +58,7 @@ def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
     kind = description["output"]["kind"]
     if kind not in ("logits", "probabilities"):
         raise UsageError(
-            f"{folder}: expected a model that classifies. Received: one that returns {kind}; "
-            "export it with output logits or probabilities."
+            f"{folder} gives {kind} and no classes; export it with output logits or probabilities."
         )
     labels = tuple((folder / "labels.txt").read_text(encoding="utf-8").splitlines())
     fields = [field.name for field in dataclasses.fields(Preprocessing)]

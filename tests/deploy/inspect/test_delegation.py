@@ -126,7 +126,7 @@ def test_int8_softmax_and_products_of_two_activations_are_left_out(converted):
         )
     )
     reasons = {left_out.operator: left_out.reason for left_out in found.undelegated}
-    assert reasons["SOFTMAX"] == "XNNPACK has it in float32 alone"
+    assert reasons["SOFTMAX"] == "XNNPACK has it only in float32"
     assert reasons["BATCH_MATMUL"] == "the zero point of its second operand is not 0"
 
 

@@ -32,7 +32,7 @@ def test_the_sensitive_layer_is_the_first_to_differ_in_int8(sample, sensitive):
 def test_the_first_difference_is_first_in_order_not_in_size():
     differences = {"encoderblock_0": 0.01, "encoderblock_1": 0.2, "encoderblock_2": 0.9}
     assert first_difference(differences) == "encoderblock_1"
-    assert first_difference(differences, share=0.5) == "encoderblock_2"
+    assert first_difference(differences, fraction=0.5) == "encoderblock_2"
     assert first_difference({}) is None
 
 
@@ -48,8 +48,8 @@ def test_difference_is_a_fraction_of_the_norm(sample):
     contents = sample.converter.float_file("int8"), sample.file("int8")
     expected, found = (Runner(content).predict(sample.images[:1]) for content in contents)
     _, layers = layer_differences(*contents, sample.images[:1])
-    share = np.linalg.norm(found - expected) / np.linalg.norm(expected)
-    assert layers["head"] == pytest.approx(share, rel=0.05)
+    fraction = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+    assert layers["head"] == pytest.approx(fraction, rel=0.05)
 
 
 def test_units_of_a_hybrid_are_blocks_and_a_file_equals_itself(graph_file, pictures):
