@@ -65,9 +65,7 @@ def choose_float_layers(
     content = converter.float_file(BASE)
     layers = quantizable_layers(content)
     if not within_budget(converter(BASE, layers)):
-        raise RefusedError(
-            "no choice of int8 layers within_budget the budget, nor does none at all."
-        )
+        raise RefusedError("the file is over its budget even with all layers in float.")
     expected = Runner(content).predict(images)
     sensitivity = {}
     for i, layer in enumerate(layers):

@@ -272,7 +272,7 @@ def heavier(resolved):
         (
             "read_valid_pictures",
             lambda right, x, how: right(x, dataclasses.replace(how, interpolation="nearest")),
-            "must be Pillow's. Received: a difference of",
+            "must equal Pillow's. Received: a difference of",
         ),
     ],
 )
