@@ -115,7 +115,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_killed_on_the_way_the_old_one_stays(trained_run, tmp_path):
+def test_after_a_kill_the_old_saved_model_is_complete(trained_run, tmp_path):
     folder = tmp_path / "served"
     folder.mkdir()
     (folder / "saved_model.pb").write_text("the old one")
