@@ -267,7 +267,7 @@ def heavier(resolved):
         (
             "graph_module",
             lambda right, resolved, options: right(heavier(resolved), options),
-            "the float32 file's scores must follow",
+            "the scores of the float32 file must vary between images as Keras' do",
         ),
         (
             "read_valid_pictures",
