@@ -78,7 +78,7 @@ def main(arguments: Arguments) -> None:
     import keras_vit
     from keras_vit._keras import keras
 
-    names = _wanted(arguments.contenders, contenders.CONTENDERS)
+    selected = _wanted(arguments.contenders, contenders.CONTENDERS)
     keras.utils.set_random_seed(0)
     model = keras_vit.create_model(arguments.model, 1000, arguments.image_size)
     contenders.trained_like(model, arguments.outliers)
@@ -92,7 +92,7 @@ def main(arguments: Arguments) -> None:
     if arguments.ablation:
         built = contenders.ablation(setting, say=_say)
     else:
-        built = _built(names, setting)
+        built = _built(selected, setting)
     times = _timed(built, arguments.rounds)
     first = next(iter(times.values()))
     rows = {}
