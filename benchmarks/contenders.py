@@ -1,6 +1,6 @@
-"""The same model through other exporters and runtimes, which `benchmarks/exporters.py` times.
+"""One model through several exporters and runtimes, which `benchmarks/exporters.py` times.
 
-All get the weights of one Keras model, but for KerasHub, which has its own of the same shapes.
+All use the weights of one Keras model, except KerasHub, whose weights only have the same shapes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from keras_vit.weights.saving import save_weights
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """Something that computes the model's logits of one image.
+    """An implementation that computes the model's logits of one image.
 
     Attributes:
-        run: puts the image in, computes, takes the scores out; what is timed.
-        bytes: of its file; None where it has none.
-        logits: for all images (n, classes); None where it has other weights, or no logits.
+        run: the timed function: sets the image, runs the model and reads the scores.
+        bytes: size of its file; None if there is none.
+        logits: the logits of all images (n, classes); None if it has other weights or no logits.
     """
 
     run: Callable[[], Any]
@@ -49,14 +49,14 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all contenders share.
+    """The settings of all contenders.
 
     Attributes:
         model: the Keras model.
-        images: preprocessed (n, height, width, 3); the first is what is timed.
-        calibration: others, to measure ranges on.
-        threads: of each runtime.
-        converter: of the model, for our own files.
+        images: preprocessed images (n, height, width, 3); the first one is timed.
+        calibration: other images, for measuring ranges.
+        threads: number of threads of each runtime.
+        converter: the model's converter, for the files of keras_vit.
     """
 
     model: ImageModel
@@ -66,14 +66,14 @@ class Setting:
     converter: Converter
 
 
-OURS = ("float32", "float16", "dynamic", "int8")
+KERAS_VIT = ("float32", "float16", "dynamic", "int8")
 
 
 def setting(
     model: ImageModel, images: np.ndarray, calibration: np.ndarray, threads: int
 ) -> Setting:
-    """The setting, with our own files ready to be made."""
-    names = ["none" if name == "float32" else name for name in OURS]
+    """The setting, with a converter for the files of keras_vit."""
+    names = ["none" if name == "float32" else name for name in KERAS_VIT]
     converter = Converter(model, names, GraphOptions(), calibration)
     return Setting(model, images, calibration, threads, converter)
 
@@ -81,11 +81,11 @@ def setting(
 def contender(name: str, setting: Setting) -> Contender:
     """Builds a contender of `CONTENDERS`.
 
-    What its packages print is shown only if it fails.
+    The output of its packages is shown only if it fails.
 
     Raises:
         ImportError: its package is not installed.
-        UsageError: it has no such model.
+        UsageError: it does not have this kind of model.
     """
     module, build = CONTENDERS[name]
     if module is not None and importlib.util.find_spec(module) is None:
@@ -95,9 +95,9 @@ def contender(name: str, setting: Setting) -> Contender:
 
 
 def ablation(setting: Setting, say: Callable[[str], None]) -> dict[str, Contender]:
-    """Our float32 file, the same without each rewrite in turn, and without any.
+    """The float32 files of keras_vit with all rewrites, without each one of them, and without any.
 
-    Where that gives a graph that is there already, the row is left out, and `say` is told.
+    A file with the same graph as an earlier one is left out; `say` is called with a line for each.
     """
     sets = {"all rewrites": frozenset(REWRITES)}
     sets |= {f"without {name}": sets["all rewrites"] - {name} for name in REWRITES}
@@ -111,20 +111,21 @@ def ablation(setting: Setting, say: Callable[[str], None]) -> dict[str, Contende
             say(name)
             built[name] = _tflite(content, setting)
         else:
-            say(f"{name}: left out, the graph is that of {same!r}")
+            say(f"{name}: left out, its graph equals that of {same!r}")
     return built
 
 
 def trained_like(model: ImageModel, outliers: float = 1.0, seed: int = 0) -> ImageModel:
-    """Gives a fresh model weights as training leaves them, in place.
+    """Gives a new model weights like those of a trained one, in place.
 
-    Norms' scales spread from 0.3 to 2, no bias is zero, the head isn't. With `outliers` above 1,
-    six channels of the residual stream are 0.3 to 1 times `outliers` (at least 1) times as large
-    as the others, while the norms that read them are as much smaller, as in trained ViTs (Sun et
-    al. 2024). It is another function then: the norms' variance sees the outliers.
+    The scales of norms are 0.3 to 2, and no bias and no head is zero. With `outliers` above 1, six
+    channels of the residual stream are larger than the others, by a factor of 0.3 to 1 times
+    `outliers` (at least 1), and the scales of the norms that read them are smaller by the same
+    factor, as in trained ViTs (Sun et al. 2024). The output changes, because the outliers change
+    the variance in the norms.
 
     Raises:
-        UsageError: outliers are asked for in a model without a residual stream of tokens.
+        UsageError: outliers are requested for a model without a residual stream of tokens.
     """
     if outliers > 1 and not isinstance(model.spec, ViTSpec):
         raise UsageError(f"outliers are for ViTs. Received: outliers={outliers} and a BiT.")
@@ -164,11 +165,11 @@ def _grow_outliers(model: ImageModel, largest: float, generator: np.random.Gener
 
 
 def products_alone(content: bytes) -> bytes:
-    """A file of the matrix products and convolutions of a float32 file, and nothing else.
+    """A file with only the matrix products and convolutions of a float32 file.
 
-    The left side of each is what an earlier one wrote and none has read, where there is one of its
-    shape. So memory is used again as in the whole file, and no two have the same operands: the
-    converter would merge them. Other activations are inputs.
+    The left operand of each is an unread result of an earlier one, if there is one of its shape;
+    otherwise it is an input. So memory is reused as in the whole file, and no two products have the
+    same operands, which the converter would merge.
     """
     import tensorflow as tf
 
@@ -193,8 +194,8 @@ def products_alone(content: bytes) -> bytes:
         unread[graph.written(operator)[0].shape].append(result)
 
     @tf.function(autograph=False)
-    def serve(**given):
-        values = {**given, **kernels}
+    def serve(**activations):
+        values = {**activations, **kernels}
         for operator, first, second, result in steps:
             values[result] = _product(operator, values[first], values[second])
         return {name: values[name] for names in unread.values() for name in names}
@@ -208,7 +209,7 @@ def products_alone(content: bytes) -> bytes:
 
 
 def _kernel(operator: Operator, shape: tuple, generator: np.random.Generator) -> np.ndarray:
-    """Weights as TensorFlow takes them, of a scale that keeps their input's."""
+    """Random weights in TensorFlow's layout, with a scale that preserves that of their input."""
     if operator.name == "FULLY_CONNECTED":
         shape = shape[::-1]  # (inputs, outputs)
     elif operator.name == "CONV_2D":
@@ -235,7 +236,7 @@ def _computation(content: bytes) -> tuple:
     )
 
 
-def _ours(precision: str) -> Callable[[Setting], Contender]:
+def _keras_vit(precision: str) -> Callable[[Setting], Contender]:
     def build(setting: Setting) -> Contender:
         content = setting.converter("none" if precision == "float32" else precision)
         return _tflite(content, setting)
@@ -294,10 +295,10 @@ def _floor(setting: Setting) -> Contender:
     inputs = runner.interpreter.get_input_details()
     generator = np.random.default_rng(0)
     for details in inputs:
-        # So that values neither grow nor vanish from block to block.
+        # With this scale, values neither grow nor vanish from block to block.
         values = generator.normal(0, details["shape"][-2] ** -0.5, details["shape"])
         runner.interpreter.set_tensor(details["index"], values.astype(np.float32))
-    # As large as the image and the scores.
+    # Uses tensors about as large as the image and the scores.
     image, scores = (math.prod(graph.tensors[i].shape) for i in (*graph.inputs, *graph.outputs))
     runner.input = _nearest(inputs, image)
     runner.output = _nearest(runner.interpreter.get_output_details(), scores)
@@ -398,7 +399,7 @@ def _torch_model(setting: Setting) -> Any:
 def _check_plain(setting: Setting) -> None:
     spec = setting.model.spec
     if not isinstance(spec, ViTSpec) or spec.pooling != "token" or spec.stem is not None:
-        raise UsageError("it has only ViTs with a class token and no stem.")
+        raise UsageError("it only supports ViTs with a class token and without a stem.")
 
 
 def _onnx_file(setting: Setting, folder: str) -> Path:
@@ -423,9 +424,9 @@ def _tflite(content: bytes, setting: Setting, same_weights: bool = True) -> Cont
     return Contender(lambda: runner(setting.images[:1]), len(content), logits)
 
 
-# name: the package that it needs beside ours, and how it is built.
+# name: the package that it needs beside keras_vit, and how it is built.
 CONTENDERS: dict[str, tuple[str | None, Callable[[Setting], Contender]]] = {
-    **{f"keras_vit {name}": (None, _ours(name)) for name in OURS},
+    **{f"keras_vit {name}": (None, _keras_vit(name)) for name in KERAS_VIT},
     "matrix products alone": (None, _floor),
     "Keras, converted plainly": (None, _plain),
     "Keras, full integer by the converter": (None, _plain_full_integer),
@@ -434,6 +435,6 @@ CONTENDERS: dict[str, tuple[str | None, Callable[[Setting], Contender]]] = {
     "PyTorch": ("transformers", _torch),
     "ONNX Runtime": ("onnxruntime", _onnx_runtime),
     "OpenVINO float32": ("openvino", functools.partial(_openvino, precision="f32")),
-    # What it takes by default on processors that have it.
+    # Its default on processors that support bfloat16.
     "OpenVINO bfloat16": ("openvino", functools.partial(_openvino, precision="bf16")),
 }

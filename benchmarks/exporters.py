@@ -1,10 +1,10 @@
-"""Times one model through our exporter, others' exporters and other runtimes, in turn.
+"""Times one model through keras_vit's exporter, other exporters and other runtimes.
 
-Latency of one image, put in, computed, scores taken out: medians of rounds in which every
-contender is timed once, and of its ratio to the first within each; cosine of the logits with
-Keras'. What is not installed or has no such model is
-named and left out. --ablation leaves out each exact rewrite in turn; --outliers 100 makes six
-channels of the residual stream 30 to 100 times as large as the others.
+Every contender is timed once per round, from setting one image to reading the scores. Printed are
+medians of the latency and of its ratio to the first contender in the same round, and the cosine of
+the logits with Keras'. Contenders that are not installed or do not have such a model are left out.
+--ablation leaves out one exact rewrite at a time; --outliers 100 makes six channels of the residual
+stream 30 to 100 times larger than the others.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ _PACKAGES = [
     "onnxruntime",
     "openvino",
 ]
-# Far above trained ViTs', far below what float32 squares without overflow.
-_MOST_OUTLYING = 10_000
+# Far above the outliers of trained ViTs, and far below an overflow of squares in float32.
+_MAX_OUTLIERS = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
     model: str = "ViT_B16"
-    """A name of keras_vit.list_models(); its weights are random, as training leaves them."""
+    """A name of keras_vit.list_models(); its weights are random, but like trained ones."""
     image_size: int | tuple[int, int] = option(224, check=_checks.positive_integer)
     """One number, or height and width, in pixels."""
     contenders: tuple[str, ...] = ()
-    """Names from the table that this prints, or parts of names; default: all."""
+    """Names from the printed table, or parts of names; default: all."""
     ablation: bool = False
-    """Compare our float32 file with files that leave out one rewrite each, and all."""
+    """Compare keras_vit's float32 file with files without one rewrite, and without all."""
     outliers: float = 1.0
     """How much larger than the others the largest channels of the residual stream may be (ViTs)."""
     rounds: int = option(20, check=_checks.positive_integer)
-    """How often each contender is timed, each time after a run that is not."""
+    """How often each contender is timed, each time after a warm-up run."""
     threads: Literal[1, 2, 4, 8] = 2
-    """Of each runtime."""
+    """Number of threads of each runtime."""
     json: Path | None = None
-    """Also write the figures here."""
+    """Also write the results to this file."""
 
     def __post_init__(self):
-        if not 1 <= _checks.number("outliers", self.outliers) <= _MOST_OUTLYING:
+        if not 1 <= _checks.number("outliers", self.outliers) <= _MAX_OUTLIERS:
             raise UsageError(
-                f"outliers must lie in [1, {_MOST_OUTLYING}]. Received: outliers={self.outliers}."
+                f"outliers must lie in [1, {_MAX_OUTLIERS}]. Received: outliers={self.outliers}."
             )
         if self.ablation and self.contenders:
-            raise UsageError("--ablation compares our own files only: leave out --contenders.")
+            raise UsageError("--ablation only compares files of keras_vit: leave out --contenders.")
 
 
 def main(arguments: Arguments) -> None:
@@ -78,12 +78,12 @@ def main(arguments: Arguments) -> None:
     import keras_vit
     from keras_vit._keras import keras
 
-    wanted = _wanted(arguments.contenders, contenders.CONTENDERS)
+    selected = _wanted(arguments.contenders, contenders.CONTENDERS)
     keras.utils.set_random_seed(0)
     model = keras_vit.create_model(arguments.model, 1000, arguments.image_size)
     contenders.trained_like(model, arguments.outliers)
     height, width = model.image_size
-    # Coarse, as pictures are: noise of single pixels is all the same to a model.
+    # Coarse noise, because all images of pixel noise are nearly the same to a model.
     size = max(height // 16, 2), max(width // 16, 2)
     pixels = np.random.default_rng(0).integers(0, 256, (24, *size, 3), np.uint8)
     images = keras_vit.preprocess(list(pixels), model)
@@ -92,13 +92,13 @@ def main(arguments: Arguments) -> None:
     if arguments.ablation:
         built = contenders.ablation(setting, say=_say)
     else:
-        built = _built(wanted, setting)
+        built = _built(selected, setting)
     times = _timed(built, arguments.rounds)
     first = next(iter(times.values()))
     rows = {}
     for name, made in built.items():
         cosine = None if made.logits is None else _cosine(made.logits, expected)
-        # Within a round: what slows the machine down for a while slows all of it down.
+        # A ratio within a round: a slow machine slows down all contenders of the round.
         ratio = float(np.median(np.divide(times[name], first)))
         median = float(np.median(times[name]))
         rows[name] = {"ms": median, "ratio": ratio, "bytes": made.bytes, "cosine": cosine}
@@ -120,7 +120,7 @@ def main(arguments: Arguments) -> None:
 
 
 def _wanted(parts: tuple[str, ...], names: Iterable[str]) -> list[str]:
-    """The names with one of the parts in them; all if there are no parts."""
+    """The names that contain one of the parts; all names if there are no parts."""
     for part in parts:
         if not any(part.lower() in name.lower() for name in names):
             raise UsageError(f"contenders must be parts of {', '.join(names)}. Received: {part!r}.")
@@ -129,11 +129,11 @@ def _wanted(parts: tuple[str, ...], names: Iterable[str]) -> list[str]:
     ]
 
 
-def _built(wanted: list[str], setting: Any) -> dict[str, Any]:
+def _built(names: list[str], setting: Any) -> dict[str, Any]:
     import contenders
 
     built = {}
-    for name in wanted:
+    for name in names:
         _say(name)
         try:
             built[name] = contenders.contender(name, setting)
@@ -152,16 +152,16 @@ def _timed(built: dict[str, Any], rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in built}
     for _ in range(rounds):
         for name, made in built.items():
-            made.run()  # threads of the contender before may still be awake, its data in the cache
+            made.run()  # a warm-up: threads and caches may still be busy with the contender before
             start = time.perf_counter()
             made.run()
             times[name].append((time.perf_counter() - start) * 1e3)
     return times
 
 
-def _cosine(ours: np.ndarray, theirs: np.ndarray) -> float:
-    norms = np.linalg.norm(ours, axis=-1) * np.linalg.norm(theirs, axis=-1)
-    return float(((ours * theirs).sum(-1) / norms).min())
+def _cosine(actual: np.ndarray, expected: np.ndarray) -> float:
+    norms = np.linalg.norm(actual, axis=-1) * np.linalg.norm(expected, axis=-1)
+    return float(((actual * expected).sum(-1) / norms).min())
 
 
 def _version(package: str) -> str | None:

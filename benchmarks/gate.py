@@ -1,10 +1,10 @@
-"""How often the gate of the exporter passes a file, and how often it should.
+"""How often the exporter's check passes good and bad files.
 
-Simulates the scores of Keras and of int8 files whose true loss of accuracy is known, and asks
-`keras_vit.deploy.compare(...).check()`, as an export does. "balanced" has ten classes, of which
-Keras gets 90% right; "90/10" two, of which Keras gets 95% right. As in measured int8 files, a file
-differs from Keras only where two classes are nearly tied: beside what it loses, it changes as many
-answers for the better as for the worse.
+Simulates the scores of Keras and of int8 files with a known loss of accuracy, and checks them with
+`keras_vit.deploy.compare(...).check()`, as an export does. "balanced" has ten classes and Keras is
+right on 90% of the images; "90/10" has two classes and Keras is right on 95%. As measured in real
+int8 files, a file differs from Keras only where two classes are nearly tied: besides its loss, it
+changes equally many answers for the better and for the worse.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from keras_vit import deploy
 from keras_vit.deploy.precisions import PRECISIONS
 
-# The share of each class, and of the images that Keras gets right.
+# The fraction of images in each class, and the fraction that Keras gets right.
 SETS = {"balanced": ((0.1,) * 10, 0.9), "90/10": ((0.9, 0.1), 0.95)}
-# Of a ViT-Pico/4 on CIFAR-10 in int8: 16 and 8 of 2,499 images were right in one of the two alone,
-# and scores differed by 0.02 of their standard deviation.
+# Measured on a ViT-Pico/4 on CIFAR-10 in int8: of 2,499 images, only Keras was right on 16 and only
+# the file on 8, and scores differed by 0.02 of their standard deviation.
 CHANGED, NOISE = 0.005, 0.02
 
 
@@ -47,7 +47,7 @@ def rates(
     images: list[int], trials: int, precision: str = "int8", max_drop: float | None = None
 ) -> Iterator[tuple[str, str, list[float]]]:
     """For each set and kind of file: the fraction of the trials that pass, by number of images."""
-    for name, (shares, right) in SETS.items():
+    for name, (fractions, right) in SETS.items():
         for kind, make in FILES.items():
             yield (
                 name,
@@ -55,7 +55,7 @@ def rates(
                 [
                     np.mean(
                         [
-                            _passes(_trial(shares, right, n, seed, make), precision, max_drop)
+                            _passes(_trial(fractions, right, n, seed, make), precision, max_drop)
                             for seed in range(trials)
                         ]
                     )
@@ -73,31 +73,31 @@ def _passes(trial: tuple, precision: str, max_drop: float | None) -> bool:
 
 
 def _trial(
-    shares: tuple[float, ...], right: float, images: int, seed: int, make: Callable
+    fractions: tuple[float, ...], right: float, images: int, seed: int, make: Callable
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Keras' scores (n, classes), the file's, and the true classes (n,)."""
     generator = np.random.default_rng([seed, images])
-    targets = generator.choice(len(shares), images, p=shares)
+    targets = generator.choice(len(fractions), images, p=fractions)
     named = np.where(
-        generator.random(images) < right, targets, _another(targets, shares, generator)
+        generator.random(images) < right, targets, _another(targets, fractions, generator)
     )
-    reference = generator.normal(0, 1, (images, len(shares)))
+    reference = generator.normal(0, 1, (images, len(fractions)))
     _put_first(reference, named)
     return make(reference, named, targets, generator)
 
 
 def _worse(points: float) -> Callable:
-    """A file whose true accuracy is lower by that many points of a hundred."""
+    """A file whose true accuracy is lower by that many percentage points."""
 
     def make(reference, named, targets, generator):
         classes, correct = reference.shape[1], named == targets
-        # Of the images that Keras gets right and wrong, so many change sides.
+        # The fractions of images that the file loses and gains.
         lost, gained = CHANGED + points / 100, CHANGED
         rate = np.where(correct, lost / correct.mean(), gained / max(1 - correct.mean(), 1e-9))
         changed = generator.random(len(named)) < rate
         other = np.where(correct, _another(named, (1,) * classes, generator), targets)
         rows = np.flatnonzero(changed)
-        # A near tie, which the file breaks the other way.
+        # A near tie, which the file decides differently.
         best = reference[rows, named[rows]]
         reference[rows, other[rows]] = best - NOISE / 2
         candidate = reference + generator.normal(0, NOISE, reference.shape)
@@ -108,16 +108,16 @@ def _worse(points: float) -> Callable:
 
 
 def _constant(reference, named, targets, generator):
-    """A file that gives all images Keras' mean scores, with the most frequent class first."""
+    """A file with Keras' mean scores for all images; the most frequent class has the largest."""
     row = reference.mean(axis=0)[None]
     _put_first(row, np.array([np.bincount(targets).argmax()]))
     return reference, np.repeat(row, len(reference), axis=0), targets
 
 
 def _one_answer(reference, named, targets, generator):
-    """A file with Keras' scores, but for near ties that all fall to the most frequent class.
+    """A file with Keras' scores that decides all near ties for the most frequent class.
 
-    Keras itself is nearly undecided wherever it names another class.
+    Keras is nearly undecided on all images for which it predicts another class.
     """
     majority = np.bincount(targets).argmax()
     rows = named != majority
@@ -143,9 +143,9 @@ FILES = {
 }
 
 
-def _another(classes: np.ndarray, shares: tuple, generator: np.random.Generator) -> np.ndarray:
-    """For each class another one."""
-    return (classes + generator.integers(1, len(shares), len(classes))) % len(shares)
+def _another(classes: np.ndarray, fractions: tuple, generator: np.random.Generator) -> np.ndarray:
+    """A random different class for each class."""
+    return (classes + generator.integers(1, len(fractions), len(classes))) % len(fractions)
 
 
 def _put_first(scores: np.ndarray, classes: np.ndarray) -> None:

@@ -1,6 +1,6 @@
-"""Runs the golden case of one bundle with whatever TFLite runtime is installed; answers in JSON.
+"""Runs the golden case of a bundle with the installed TFLite runtime and prints the result as JSON.
 
-Started by `runtimes.py` in environments of old runtimes: Python 3.9, NumPy and the runtime alone.
+`runtimes.py` starts it in environments of old runtimes: Python 3.9 with only NumPy and a runtime.
 """
 
 import base64
@@ -23,16 +23,16 @@ def main(bundle):
 def scores(model, tensor):
     interpreter = interpreter_class()(model_path=model, num_threads=2)
     interpreter.allocate_tensors()
-    given, taken = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
-    scale, zero = given["quantization"]
+    inputs, outputs = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
+    scale, zero = inputs["quantization"]
     if scale:
-        limits = np.iinfo(given["dtype"])
+        limits = np.iinfo(inputs["dtype"])
         tensor = np.clip(np.rint(tensor / scale + zero), limits.min, limits.max)
-    interpreter.set_tensor(given["index"], tensor[None].astype(given["dtype"]))
+    interpreter.set_tensor(inputs["index"], tensor[None].astype(inputs["dtype"]))
     interpreter.invoke()
-    found = interpreter.get_tensor(taken["index"])[0]
-    scale, zero = taken["quantization"]
-    return (found.astype(np.float32) - zero) * np.float32(scale) if scale else found
+    values = interpreter.get_tensor(outputs["index"])[0]
+    scale, zero = outputs["quantization"]
+    return (values.astype(np.float32) - zero) * np.float32(scale) if scale else values
 
 
 def interpreter_class():

@@ -1,8 +1,8 @@
-"""How long and how much memory it takes to inspect, build and load published sizes.
+"""Measures the time and the memory for inspecting, building and loading models of published sizes.
 
-Writes files of random weights with the official keys and shapes to a temporary folder; each figure
-is the median of processes of their own. Memory is the peak above what the process held before: for
-"load" that includes the built model, for "build and load" it does not.
+Writes files of random weights with the official keys and shapes to a temporary folder. Each figure
+is a median over separate processes. Memory is the peak minus the memory before: for "load" the
+memory before includes the built model, for "build and load" it does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", default=["ViT-B_16", "ViT-L_16", "ViT-H_14"])
-    parser.add_argument("--runs", type=int, default=3, help="processes a figure (default: 3)")
+    parser.add_argument("--runs", type=int, default=3, help="processes per figure (default: 3)")
     arguments = parser.parse_args()
     header = "model     file MiB  inspect s   MiB  load s   MiB  build and load s    MiB"
     print(header, "-" * len(header), sep="\n")
@@ -95,7 +95,7 @@ def _measure(task: str, model: str, file: str) -> None:
 
 
 class _Highest:
-    """The highest resident memory while it is entered, sampled each millisecond."""
+    """A context that records the highest resident memory, sampled every millisecond."""
 
     def __enter__(self):
         self.mib, self._done = _resident(), threading.Event()

@@ -1,4 +1,4 @@
-"""The largest difference from each reference implementation, over the fixtures of the tests."""
+"""Prints the largest difference from each reference implementation, on the test fixtures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_vit.weights import open_checkpoint
 
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 STAGES = keras_vit.ViTSpec(2, 48, 2, 3, 96, stem=keras_vit.ResNetStem((2, 1)))
-# The file (or the spec, where a rule makes the weights), outputs, what model_from_weights is told.
+# A file (or the spec of seeded weights), the reference outputs, arguments of model_from_weights.
 CASES = (
     ("vit_token.weights.npz", "vit_token", {}),
     ("vit_token_linen.weights.npz", "vit_token", {}),
@@ -39,7 +39,7 @@ CASES = (
 
 
 def main() -> None:
-    # One compilation a model is what is meant here, not a mistake to be warned of.
+    # Hides a warning about one compilation per model, which is intended here.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     header = f"{'outputs':27}{'layout of the file':43}{'logits':>9}{'encoded':>9}"
     print(f"Keras on {backend()}", header, "-" * len(header), sep="\n")

@@ -1,9 +1,9 @@
-"""Runs every precision of a run on older TFLite runtimes: who takes what, and how exactly.
+"""Runs every precision of a run on older TFLite runtimes and compares the scores.
 
-Each runtime is installed from PyPI in an environment of its own. A cell is the largest difference
-of a score from golden.json, or "refused". Exit code 3 where a runtime that is not older than a
-file's runtime_floor refuses the file, differs by more than golden.json allows, or could not be
-installed.
+Each runtime is installed from PyPI in its own environment. A cell shows the largest difference of a
+score from golden.json, or "refused". The exit code is 3 if a runtime that is not older than a
+file's runtime_floor refuses the file or differs by more than golden.json allows, or if a runtime
+could not be installed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from keras_vit.deploy.inspect.runtimes import runs
 from keras_vit.deploy.precisions import PRECISIONS
 
 ROOT = Path(__file__).parents[1]
-# Files of "auto" have no operators that others lack.
+# Files of "auto" have no operators that files of other precisions do not have.
 QUANTIZE = [name for name, precision in PRECISIONS.items() if precision.base is None]
 
 
 class Runtime(NamedTuple):
-    """A runtime: what `runtime_floor` calls it, and what pip installs for it."""
+    """A runtime: its name in `runtime_floor`, and the packages that pip installs for it."""
 
     name: str
     packages: tuple[str, ...]
@@ -51,11 +51,11 @@ class Arguments:
     run: Path | None = None
     """The run folder to export in every precision; default: the newest under runs/."""
     bundles: Path | None = None
-    """Instead of a run: a folder of bundles that have been exported."""
+    """Instead of a run: a folder of exported bundles."""
     environments: Path = ROOT / ".venv-runtimes"
-    """Where the runtimes are installed; what is there is used again."""
+    """The folder where runtimes are installed; installed runtimes are reused."""
     python: str = sys.executable
-    """The Python that they are installed for, 3.9 to 3.11."""
+    """The Python to install them for, 3.9 to 3.11."""
 
 
 def main(arguments: Arguments) -> None:
@@ -71,7 +71,7 @@ def main(arguments: Arguments) -> None:
         else:
             bundles = sorted(file.parent for file in arguments.bundles.glob("*/golden.json"))
         if not bundles:
-            raise UsageError(f"{arguments.bundles} holds no bundles.")
+            raise UsageError(f"{arguments.bundles} does not contain bundles.")
         rows, wrong = _compared(bundles, runners)
     header = ["precision", "floor", "tolerance", *runners]
     print(f"\n{table(header, rows)}")
@@ -102,7 +102,7 @@ def _compared(bundles: list[Path], runners: dict[str, str]) -> tuple[list[list[s
 
 
 def _run(python: str, bundle: Path) -> dict:
-    """What the runtime of an environment says to a bundle's golden case."""
+    """The result of a bundle's golden case with the runtime of an environment."""
     program = Path(__file__).with_name("golden_runner.py")
     done = subprocess.run([python, program, bundle], capture_output=True, text=True)
     if done.returncode < 0:
@@ -129,7 +129,7 @@ def _exported(run: Path | None, folder: Path) -> list[Path]:
 
 
 def _installed(runtime: Runtime, arguments: Arguments) -> str | None:
-    """The Python of the runtime's environment, which is made if need be; None where pip fails."""
+    """The Python of the runtime's environment, created if needed; None if pip fails."""
     folder = arguments.environments / runtime.name.replace(" ", "-").lower()
     python, done = folder / "bin" / "python", folder / "installed"
     if done.is_file():

@@ -1,7 +1,6 @@
-"""The part of `make check` that is not pytest's: python tests/check.py [name ...]
+"""The checks of `make check` that are not in pytest: python tests/check.py [name ...]
 
-Each check runs programs as a user does and raises an error where something does not hold. The
-others still run; the exit code is 1 if any failed.
+Each check runs programs as a user does. If one fails, the others still run, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RUN = "runs/demo"
 PRECISIONS = ("none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4", "auto")
-# By file: the points of accuracy that may be lost, and the fraction of the compressed float32 file
-# that may be left.
+# {file: (largest loss of accuracy in points, largest fraction of the compressed float32 file)}
 COMPRESSED = {
     "qat-int4": (0.7, 0.25),
     "prune-float32": (1.0, 0.65),
@@ -45,7 +43,7 @@ def main() -> None:
 
 
 def demo() -> None:
-    """The README's demo: its accuracy, its four files and its time."""
+    """The demo of the README reaches its accuracy, writes four files and is fast enough."""
     start = time.monotonic()
     subprocess.run(["make", "demo"], cwd=ROOT, check=True)
     seconds = time.monotonic() - start
@@ -57,7 +55,7 @@ def demo() -> None:
 
 
 def exports() -> None:
-    """Every precision of the demo's run holds its budget; otherwise the command ends with 3."""
+    """Every precision of the demo's run is within its budget, and the command exits with 0."""
     out = f"{RUN}/every"
     _python("export/to_tflite.py", "--run", RUN, "--out", out, "--quantize", *PRECISIONS)
     table = _table("every")
@@ -77,17 +75,17 @@ def compression() -> None:
 
 
 def kills() -> None:
-    """Exports that are killed leave whole bundles."""
+    """Exports that are killed leave complete bundles."""
     _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "20")
 
 
 def interrupts() -> None:
-    """Ctrl-C at any moment is one line."""
+    """Ctrl-C at any moment prints one line."""
     _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "0.5")
 
 
 def fuzz() -> None:
-    """Damaged files of weights end in one line, in bounded memory."""
+    """Damaged weight files give a one-line error and use little memory."""
     _python("tests/weights/fuzz_readers.py", "--seconds", "120")
 
 
@@ -99,12 +97,12 @@ def wheel() -> None:
 def runtimes() -> None:
     """Older TFLite runtimes run the demo's files. They have wheels up to Python 3.11."""
     if sys.version_info >= (3, 12):
-        print("left out: it needs Python 3.11 or older; see benchmarks/runtimes.py --python")
+        print("skipped: it needs Python 3.11 or older; see benchmarks/runtimes.py --python")
         return
     _python("benchmarks/runtimes.py", "--run", RUN)
 
 
-# The others use the demo's run.
+# The first one trains the run that most others use.
 _ALL = (demo, exports, compression, kills, interrupts, fuzz, wheel, runtimes)
 CHECKS = {check.__name__: check for check in _ALL}
 

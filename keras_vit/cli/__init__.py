@@ -32,12 +32,12 @@ def main(command: str | None = None) -> None:
 
 
 def is_command() -> bool:
-    """Whether this process was started as one of the commands, and is no program of a user's."""
+    """Whether this process runs one of the commands, and not a program of a user."""
     program = Path(sys.argv[0] if sys.argv else "").absolute()
-    if program.name == "-m":  # Python is still looking for the module that it shall run
+    if program.name == "-m":  # Python is still searching for the module to run
         module = sys.orig_argv[-len(sys.argv)].removeprefix("-m")
         return module == "keras_vit"
     is_script = f"{program.parent.name}/{program.name}" in COMMANDS.values()
-    # Next to a script of ours is the library, even where another copy of it is installed.
-    is_ours = is_script and (program.parents[1] / "keras_vit" / "__init__.py").is_file()
-    return is_ours or program.stem in ("keras-vit", "keras-vit-script")
+    # In a clone the library is next to the scripts, even if another copy of it is installed.
+    in_clone = is_script and (program.parents[1] / "keras_vit" / "__init__.py").is_file()
+    return in_clone or program.stem in ("keras-vit", "keras-vit-script")

@@ -21,12 +21,12 @@ _NUMBERS = {int: "an integer", float: "a number"}
 
 
 class Line(NamedTuple):
-    """A command line to read, and what help says of the command.
+    """A command line, with the texts for its help.
 
     Attributes:
         words: the arguments.
-        program: how the user spells the command.
-        description: what it does.
+        program: the command as the user types it.
+        description: a description of the command.
     """
 
     words: Sequence[str]
@@ -37,15 +37,15 @@ class Line(NamedTuple):
 def read(
     kind: type, line: Line, defaults: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 ) -> Any:
-    """The dataclass `kind` with the values of a command line; --help prints help and exits.
+    """Reads a command line into the dataclass `kind`; --help prints help and exits.
 
     Args:
         kind: a dataclass.
         line: the command line.
-        defaults: defaults that depend on the values that are given; it takes these by name.
+        defaults: a function from the given values, by name, to defaults that depend on them.
 
     Raises:
-        UsageError: an unknown option or a value that it does not take.
+        UsageError: an unknown option or an invalid value.
     """
     options = [*options_of(kind), _TRACEBACK]
     words = [word for word in line.words if word not in ("-h", "--help")]
@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _given(options: Sequence[Option], words: list[str]) -> dict[str, Any]:
-    """The values on the line, by name."""
+    """The values on the command line, by name."""
     parser = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     for each in options:
         _add(parser, each)
@@ -107,7 +107,7 @@ def _add(parser: argparse._ActionsContainer, option: Option, help: str | None = 
     elif option.is_tuple:
         settings["nargs"] = option.most if option.fewest == option.most else "+"
     if help is not None and option.is_one_or_two:
-        # argparse would show "N [N ...]", because it takes any number of values.
+        # Otherwise argparse would show "N [N ...]".
         settings["nargs"], settings["metavar"] = None, f"{name} [{name}]"
     parser.add_argument(*names, type=functools.partial(_value, option), **settings)
 
@@ -159,8 +159,8 @@ def _described(option: Option, default: Any) -> str:
     text = f"Turns off: {option.help}" if is_on else option.help
     if option.choices:
         text += f" One of: {', '.join(map(str, option.choices))}."
-    is_told = default is None and "efault: " in text  # the docstring says what None stands for
-    if option.element is not bool and not option.positional and not is_told:
+    in_text = default is None and "efault: " in text  # the docstring explains the default
+    if option.element is not bool and not option.positional and not in_text:
         values = default if isinstance(default, tuple) else (default,)
         shown = " ".join("none" if value is None else str(value) for value in values)
         text += f" (default: {shown or 'none'})"

@@ -27,14 +27,14 @@ def option(
     positional: str = "",
     help: str = "",
 ) -> Any:
-    """A field that says more than its type.
+    """A field with more information than its type.
 
     Args:
-        default: its value where it is not given.
-        choices: the words that it takes.
-        check: raises for a value that is out of range; called with the option's name.
-        positional: what help calls an argument that is given by its place, without a name.
-        help: instead of the docstring below the field, where it is made from a table.
+        default: the value if the option is not given.
+        choices: the allowed values.
+        check: a function of the option's name and value that raises for an invalid value.
+        positional: the name of a positional argument in the help.
+        help: a help text that replaces the docstring below the field.
     """
     metadata = {"choices": tuple(choices), "check": check, "positional": positional, "help": help}
     return dataclasses.field(default=default, metadata=metadata)
@@ -45,14 +45,14 @@ class Option:
     """An option of a command.
 
     Attributes:
-        name: of the field.
-        default: its value if it is not given.
-        help: what it means.
+        name: name of the field.
+        default: the value if the option is not given.
+        help: its help text.
         element: the type of one value.
-        fewest, most: how many values it takes; `most` is None for any number.
+        fewest, most: the numbers of values that it accepts; `most` is None for any number.
         is_tuple: whether several values are possible.
         choices, check, positional: see `option`.
-        group: the field that holds its dataclass; empty at the top.
+        group: the field of the dataclass that it belongs to; empty for the main dataclass.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Option:
 
     @property
     def is_one_or_two(self) -> bool:
-        """Whether one value stands for itself and two for a tuple."""
+        """Whether it accepts a single value or a tuple of two."""
         return (self.fewest, self.most) == (1, 2)
 
     @property
@@ -96,7 +96,7 @@ class Option:
         return values[0] if is_single else tuple(values)
 
     def check_value(self, value: Any) -> None:
-        """Raises the error of `check`, which names the option, for a value that is out of range."""
+        """Runs `check` on each value; its error names the option."""
         for each in value if isinstance(value, tuple) else (value,):
             if self.check is not None:
                 self.check(self.flag or self.name, each)
@@ -116,14 +116,14 @@ def options_of(kind: type, group: str = "") -> Iterator[Option]:
 
 
 def _shape(annotation: Any) -> dict[str, Any]:
-    """What an annotation says: the type of a value, how many there are, its choices."""
+    """The type of a value, the number of values and the choices, from an annotation."""
     parts = [part for part in _union(annotation) if part is not type(None)]
     tuples = [part for part in parts if typing.get_origin(part) is tuple]
     single = [part for part in parts if part not in tuples]
     element, fewest, most = (single or [None])[0], 1, 1
     if tuples:
-        inner = typing.get_args(tuples[0])
-        element, most = inner[0], None if inner[-1] is ... else len(inner)
+        elements = typing.get_args(tuples[0])
+        element, most = elements[0], None if elements[-1] is ... else len(elements)
         fewest = 1 if single or most is None else most
     choices = typing.get_args(element) if typing.get_origin(element) is typing.Literal else ()
     element = type(choices[0]) if choices else element
@@ -137,8 +137,8 @@ def _union(annotation: Any) -> tuple[Any, ...]:
 
 
 def _documents(kind: type) -> dict[str, str]:
-    """The docstring below each field, also of the classes that `kind` inherits from."""
-    found = {}
+    """The docstring below each field of `kind`, including inherited fields."""
+    documents = {}
     for each in reversed(kind.__mro__):
         if not dataclasses.is_dataclass(each):
             continue
@@ -146,5 +146,5 @@ def _documents(kind: type) -> dict[str, str]:
         for field, text in itertools.pairwise(body):
             is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
             if isinstance(field, ast.AnnAssign) and is_text:
-                found[field.target.id] = " ".join(text.value.value.split())
-    return found
+                documents[field.target.id] = " ".join(text.value.value.split())
+    return documents

@@ -16,15 +16,12 @@ import threading
 from collections.abc import Iterator
 
 EXIT_CODE = 130
-_terminal = 2  # standard error, also while descriptor 2 is redirected
+_terminal = 2  # the descriptor of standard error, even while descriptor 2 is redirected
 _interrupted = False
 
 
 def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") -> None:
-    """From now on Ctrl-C ends this process at once.
-
-    Where the signal is ignored, as under nohup, it stays ignored.
-    """
+    """From now on Ctrl-C ends this process at once, unless it is ignored, as with nohup."""
 
     def end(number, frame):
         os.write(_terminal, message.encode())
@@ -43,7 +40,7 @@ def raise_on_interrupt() -> None:
         raise KeyboardInterrupt
 
     def again(unraisable):
-        # Python swallows what is raised in a destructor or a callback of C.
+        # Python ignores exceptions in destructors and C callbacks, so it is raised again.
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             threading.Timer(0.01, _thread.interrupt_main).start()
         else:
@@ -55,13 +52,13 @@ def raise_on_interrupt() -> None:
 
 
 def was_interrupted() -> bool:
-    """Whether Ctrl-C came: what is raised then may be what became of the KeyboardInterrupt."""
+    """Whether Ctrl-C was pressed; libraries may turn its KeyboardInterrupt into another error."""
     return _interrupted
 
 
 @contextlib.contextmanager
 def writing_to(descriptor: int) -> Iterator[None]:
-    """Where the line of Ctrl-C goes while descriptor 2 is redirected."""
+    """Sets the descriptor for the message of Ctrl-C while descriptor 2 is redirected."""
     global _terminal
     before, _terminal = _terminal, descriptor
     try:

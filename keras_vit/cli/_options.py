@@ -1,4 +1,4 @@
-"""Options that several commands have: their fields, their help and their checks stand once."""
+"""Options that several commands share, with their help and their checks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ModelOptions(RunOptions):
             raise UsageError("--weights need --out, the folder to write.")
 
     def open(self):
-        """The model and its images, as `keras_vit.deploy` takes them."""
+        """The model and its images, as a `Subject`."""
         from keras_vit.deploy import subject
 
         size = self.image_size
@@ -61,7 +61,7 @@ class ModelOptions(RunOptions):
 
 @dataclasses.dataclass(frozen=True)
 class MeasuringOptions:
-    """How much is measured."""
+    """Numbers of images and threads for measurements."""
 
     images: int = option(500, check=_checks.positive_integer)
     """Compare on at most this many images; of a run these are held-out images."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-_MOST_CLASSES = 20  # that are listed one by one
+_MOST_CLASSES = 20  # more classes are summarised
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -23,7 +23,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def class_table(labels: Sequence[str], counts: Sequence[int]) -> str:
-    """How many images each class has, a line each; of many classes the largest and smallest."""
+    """One line with the number of images for each class, or only the largest and smallest ones."""
     lines = list(zip(labels, [f"{count:,}" for count in counts], strict=True))
     if len(lines) > _MOST_CLASSES:
         order = sorted(range(len(lines)), key=lambda i: -counts[i])
@@ -35,7 +35,7 @@ def class_table(labels: Sequence[str], counts: Sequence[int]) -> str:
 
 
 def warn(message: str | None) -> None:
-    """Prints a warning to standard error, where there is one."""
+    """Prints a warning to standard error, if there is one."""
     if message:
         print(f"warning: {message}", file=sys.stderr, flush=True)
 

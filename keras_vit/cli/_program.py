@@ -1,7 +1,7 @@
-"""How a command runs: its arguments, its imports, its errors in one line, its exit code.
+"""Runs a command: reads its arguments, imports, prints errors in one line, sets the exit code.
 
-Exit codes: 0 done, 1 a fault of a program, with its traceback, 2 a mistake in what was asked for,
-3 a result that misses its budget, 130 interrupted.
+Exit codes: 0 done, 1 a bug, with its traceback, 2 a mistake of the user, 3 a result over its
+budget, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from keras_vit._optional import PACKAGES, check_installed
 from keras_vit._quiet import quiet
 from keras_vit.cli import COMMANDS, _arguments, _interrupts, is_command
 
-# Raised with a path, these are about what the user named or where it lies.
+# If these errors have a path, they are about a file or folder of the user.
 _FILE_ERRORS = (
     FileExistsError,
     FileNotFoundError,
@@ -61,10 +61,10 @@ def run(
     Args:
         command: does the work.
         arguments: its options, a dataclass (see `_arguments`).
-        description: what it does, for --help; None for the main module's docstring.
-        name: of the command; empty for a script that is none in `COMMANDS`.
-        words: the command line; None for this process's.
-        defaults: defaults that depend on what is given, see `_arguments.read`.
+        description: a description for --help; None for the main module's docstring.
+        name: name of the command; empty for a script that is not in `COMMANDS`.
+        words: the command line; None for that of this process.
+        defaults: defaults that depend on the given values, see `_arguments.read`.
     """
     words = sys.argv[1:] if words is None else words
     description = description or sys.modules["__main__"].__doc__ or ""
@@ -76,12 +76,12 @@ def run(
 
 
 def load(*modules: str) -> None:
-    """Imports what a command needs, with the messages of TensorFlow's start held back.
+    """Imports the modules that a command needs, and hides TensorFlow's messages.
 
-    Until its end Ctrl-C ends a command at once, from then on it is an exception.
+    Until it returns, Ctrl-C ends a command at once; afterwards it raises an exception.
 
     Raises:
-        MissingPackageError: some of it is not installed.
+        MissingPackageError: a package is not installed.
     """
     packages = dict.fromkeys(module.partition(".")[0] for module in modules)
     check_installed(package for package in packages if package in PACKAGES)
@@ -95,7 +95,7 @@ def load(*modules: str) -> None:
 def spelled(command: str = "") -> str:
     """A command as the user would type it: "keras-vit fit" or "python train/fit.py".
 
-    Without a command it is the program that is running.
+    Without a command it is the current program.
     """
     program = Path(sys.argv[0])
     if program.suffix != ".py":
@@ -135,7 +135,7 @@ def _overview() -> str:
 
 @contextlib.contextmanager
 def _progress(message: str) -> Iterator[None]:
-    """Shows a message on a terminal for as long as the body runs."""
+    """Shows a message on a terminal while the body runs."""
     if not sys.stderr.isatty():
         yield
         return
@@ -173,16 +173,16 @@ def _interrupted(message: str = "") -> NoReturn:
 
 
 def _message(error: Exception) -> str | None:
-    """What to tell of a mistake of the user's; None for any other error."""
+    """The message for an error of the user; None for any other error."""
     path = getattr(error, "filename", None)
     if isinstance(error, RefusedError):
         return str(error)
     if not isinstance(error, DiskFullError) and (reason := full_disk(error)):
-        # What is written for good is written by _files, which names it; the rest is temporary.
+        # Errors of _files name the file that is written; without a name it is a temporary file.
         path = path or f"a temporary file in {tempfile.gettempdir()}"
         return f"{path} could not be written: {reason}; make room or set TMPDIR to another disk."
     if isinstance(error, UsageError | MissingPackageError | DiskFullError):
-        # The list that follows a first line is for programs; an error may also say nothing.
+        # Further lines are details for programs; the message may be empty.
         return (str(error) or type(error).__name__).splitlines()[0]
     if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
         name, extras = PACKAGES[error.name]

@@ -73,10 +73,12 @@ def run(arguments: Arguments) -> None:
 
     wanted = [_wanted(method, arguments) for method in dict.fromkeys(arguments.method)]
     load("tensorflow_model_optimization")
-    given = subject.of_run(arguments.run or newest_run(), arguments.data)
-    out = arguments.out or given.folder / "compressed"
-    print(f"compressing {given.folder} ({given.name}, {len(given.labels)} classes)", flush=True)
-    record = _compress(given, wanted, arguments, out)
+    trained = subject.of_run(arguments.run or newest_run(), arguments.data)
+    out = arguments.out or trained.folder / "compressed"
+    print(
+        f"compressing {trained.folder} ({trained.name}, {len(trained.labels)} classes)", flush=True
+    )
+    record = _compress(trained, wanted, arguments, out)
     _files.write_json(out / "table.json", record)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
     if record["refused"]:
@@ -90,14 +92,14 @@ def _wanted(method: str, arguments: Arguments) -> Any:
     return Compression(method, quantize, arguments.sparsity, arguments.pattern, arguments.clusters)
 
 
-def _compress(given: Any, wanted: list, arguments: Arguments, out: Path) -> dict[str, Any]:
-    """What table.json says."""
+def _compress(trained: Any, wanted: list, arguments: Arguments, out: Path) -> dict[str, Any]:
+    """The content of table.json."""
     from keras_vit.deploy import compression
 
     return compression.compress_bundles(
-        given,
+        trained,
         wanted,
-        _fine_tuning(given, arguments),
+        _fine_tuning(trained, arguments),
         out,
         arguments.max_drop,
         arguments.images,
@@ -107,21 +109,21 @@ def _compress(given: Any, wanted: list, arguments: Arguments, out: Path) -> dict
     )
 
 
-def _fine_tuning(given: Any, arguments: Arguments) -> Any:
+def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
     from keras_vit import runs
     from keras_vit.deploy.compression import FineTuning
     from keras_vit.training.durations import to_steps
 
-    recipe = runs.open_run(given.folder).recipe["recipe"]
-    counts = {"batch_size": recipe["batch_size"], "num_examples": len(given.training)}
+    recipe = runs.open_run(trained.folder).recipe["recipe"]
+    counts = {"batch_size": recipe["batch_size"], "num_examples": len(trained.training)}
     steps = to_steps(arguments.duration, **counts)
     if steps < 1:
         raise UsageError(f"--duration {arguments.duration!r} is less than one step of training.")
     usual = recipe["learning_rate"] / 3 if recipe["optimizer"] == "adamw" else 3e-5
     return FineTuning(
-        given.source,
-        given.training,
-        given.preprocessing,
+        trained.source,
+        trained.training,
+        trained.preprocessing,
         steps,
         recipe["batch_size"],
         usual if arguments.learning_rate is None else arguments.learning_rate,

@@ -76,7 +76,7 @@ def run(arguments: Arguments) -> None:
 
 
 def _export(subject: Any, arguments: Arguments, out: Path) -> Any:
-    """What `deploy.export_bundles` wrote, refused and measured."""
+    """The result of `deploy.export_bundles`."""
     from keras_vit import deploy
 
     return deploy.export_bundles(

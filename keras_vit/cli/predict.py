@@ -22,7 +22,7 @@ from keras_vit.cli._options import newest_run
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
 
-_TOGETHER = 32  # pictures in memory
+_BATCH = 32  # pictures in memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +69,9 @@ def run(arguments: Arguments) -> None:
     stream = sys.stderr if arguments.json else sys.stdout
     print(printable(predictor.description), file=stream, flush=True)
     read = 0
-    for first in range(0, len(pictures), _TOGETHER):
-        some = pictures[first : first + _TOGETHER]
-        for picture, classes in _predict(predictor, some, arguments.top_k):
+    for first in range(0, len(pictures), _BATCH):
+        batch = pictures[first : first + _BATCH]
+        for picture, classes in _predict(predictor, batch, arguments.top_k):
             read += 1
             print(_shown(printable(picture), classes, arguments.json), flush=True)
     if not read:
@@ -154,7 +154,7 @@ def _predict(
 
 
 def _labels(model: Any) -> tuple[str, ...] | None:
-    # ImageNet's thousand are known to decode_predictions.
+    # decode_predictions has the names of ImageNet's 1000 classes.
     unknown = model.labels is None and model.num_classes != 1000
     return tuple(f"class {i}" for i in range(model.num_classes)) if unknown else model.labels
 

@@ -43,7 +43,7 @@ def run(arguments: Arguments) -> None:
         f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "
         f"{parity['images']} images, the same class on {parity['agreement']:.2%}"
     )
-    print(f"pixels   of {parity['pictures']} PNG files as keras_vit.preprocess's, to the last bit")
+    print(f"pixels   of {parity['pictures']} PNG files equal those of keras_vit.preprocess")
     print(f"wrote    {out}")
 
 

@@ -1,4 +1,4 @@
-"""From a trained model to a file on a phone, checked on the way."""
+"""Exports trained models to `.tflite` files and SavedModels, and compares them with Keras."""
 
 from keras_vit._lazy import lazy_names
 

@@ -1,7 +1,7 @@
-"""Whether the layers of a keras_vit model are still those that its spec describes.
+"""Finds out whether the layers of a keras_vit model still match its spec.
 
-Export rebuilds a keras_vit model from its spec and its weights, as a faster graph. That is right
-only while nobody has changed the layers: replaced one, set another activation, swapped its `call`.
+Export rebuilds a keras_vit model from its spec and weights as a faster graph. The result is correct
+only if the layers are unchanged: none replaced, with another activation, or with another `call`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from keras_vit.models.image_model import ImageModel
 from keras_vit.models.variants import model_class
 from keras_vit.specs import Spec, ViTSpec
 
-# Settings that inference does not read. Weights are read from the model, so how they began does
-# not count either.
+# Settings that do not change inference. Initial values do not matter either: the weights are read
+# from the model.
 _NOT_READ = {"name", "trainable", "dtype", "dropout", "attention_dropout", "drop_path", "rate"}
 _NOT_READ |= {"seed", "noise_shape", "batch_input_shape", "batch_shape"}
 _TRAINING_ONLY = ("_initializer", "_regularizer", "_constraint")
 
 
 def first_edit(model: ImageModel) -> str:
-    """The first difference between a model's layers and its spec, in words; "" if there is none.
+    """Describes the first difference between a model's layers and its spec; "" if there is none.
 
-    The model is compared with a new one of the same spec, which has one block. Settings that only
-    training reads (dropout, initializers, `trainable`) do not count.
+    The model is compared with a new one of the same spec, which has one block. Settings that matter
+    only in training (dropout, initializers, `trainable`) are ignored.
     """
     expected = _expected(model.spec, model.num_classes, model.image_size)
     actual = dict(_described(model))
@@ -43,7 +43,7 @@ def first_edit(model: ImageModel) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Described:
-    """What decides the result of a layer, besides its weights."""
+    """The properties that determine the output of a layer, besides its weights."""
 
     kind: type
     forward: Any
@@ -73,20 +73,20 @@ def _expected(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> dict
     with _without_weights():
         fresh = model_class(spec)(spec, num_classes, image_size, dtype="float32")
         described = dict(_described(fresh))
-    # All blocks of a spec are alike.
-    found = {}
+    # All blocks of a spec have the same layers.
+    expected = {}
     for path, layer in described.items():
         copies = range(blocks) if path.startswith("encoderblock_0") else (0,)
         for i in copies:
-            found[re.sub(r"^encoderblock_0", f"encoderblock_{i}", path)] = layer
-    return found
+            expected[re.sub(r"^encoderblock_0", f"encoderblock_{i}", path)] = layer
+    return expected
 
 
 @contextlib.contextmanager
 def _without_weights() -> Iterator[None]:
-    """Layers that are built here get variables without memory; in tf_keras they have some."""
+    """A context in which Keras 3 builds layers without allocating memory for their weights."""
     scope = contextlib.nullcontext() if LEGACY else keras.StatelessScope()
-    # Initializers draw their seeds from Python's own generator, which is the caller's.
+    # Initializers draw seeds from Python's global generator; its state is restored for the caller.
     state = random.getstate()
     try:
         with scope:
@@ -111,14 +111,14 @@ def _nested(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, _Descri
 def _describe(layer: keras.layers.Layer) -> _Described:
     try:
         settings = layer.get_config()
-    except Exception as error:  # a layer of the user's own: then it is not one of ours
+    except Exception as error:  # a custom layer of the user
         settings = {"get_config": repr(error)}
     read = {
         name: _plain(value)
         for name, value in settings.items()
         if name not in _NOT_READ and not name.endswith(_TRAINING_ONLY)
     }
-    # A function that was set on the layer itself hides that of its class.
+    # A `call` that was set on the layer itself replaces that of its class.
     return _Described(type(layer), vars(layer).get("call", type(layer).call), read)
 
 

@@ -1,4 +1,4 @@
-"""The way of a model: resolved, computed, converted, quantised, judged, and only then written."""
+"""Exports a model: it is resolved, converted, quantised and compared before a file is written."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_o
 from keras_vit.deploy.subject import Subject, of_run
 from keras_vit.specs import Preprocessing
 
-# Images that are enough to rank layers by, and to see in which layer a difference begins.
+# Numbers of images for ranking layers, and for finding the layer where a difference begins.
 _RANKED, _WATCHED = 8, 4
-# Bytes of a float file that is run with all its intermediates kept, beside the one it became.
+# The largest float file, in bytes, that is run with all its intermediates kept in memory.
 _LARGEST_COMPARED = 2**31
 
 
@@ -50,43 +50,42 @@ def export_tflite(
     recipe: str | os.PathLike | None = None,
     rewrite: bool = True,
 ) -> Verdict:
-    """Converts a model, runs the result with LiteRT against Keras, and only then names it `path`.
+    """Converts a model, compares the result with Keras, and then writes it to `path`.
 
     Args:
-        model: a `keras_vit` model, or one of ours without a head and other Keras layers after it:
-            its graph is rewritten for speed, exactly. Any other Keras model of one float32 image
-            input is converted as it is, and so is one of ours whose layers were changed after it
-            was built; the verdict says so.
-        path: the `.tflite` file, replaced whole.
+        model: a `keras_vit` model, or a `keras_vit` model without a head followed by other Keras
+            layers: its graph is rewritten for speed, with the same result. Any other Keras model
+            with one float32 image input is converted as it is, and so is a `keras_vit` model whose
+            layers were changed after it was built; the verdict says so.
+        path: the `.tflite` file, replaced as a whole.
         quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
-        representative_data: inputs as the model takes them, preprocessed: an array
-            (n, height, width, 3), with its integer labels a tuple (images, labels), or an iterable
-            or tf.data.Dataset of such batches. Half of them, at most 32, measure ranges of
-            activations, and others are compared, both chosen from all over the data; "auto"
-            chooses layers on half of those others. Of an iterable the first 10,000 images are
-            read, so it may go on for ever. Without any, random images are compared, a weaker check
-            than real ones, and precisions that need ranges are refused.
-        max_images: how many of them are compared at most.
-        input: "float32", as Keras takes it, or "uint8": RGB pixels, scaled inside the file.
-        output: "logits", "probabilities" or "features"; with layers of others after ours, what
-            these give is what the file gives.
-        float_layers: names of `deploy.quantizable_layers` that stay float.
-        max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
-            0.5, of int4 1.5.
-        min_runtime: the oldest runtime that must run the file: "2.16.1" of TFLite, "LiteRT 2.1";
+        representative_data: preprocessed inputs of the model: an array (n, height, width, 3), a
+            tuple (images, labels) with integer labels, or an iterable or tf.data.Dataset of such
+            batches. Half of the images, at most 32, measure ranges of activations and others are
+            compared, both chosen from the whole data; "auto" chooses layers on half of those
+            others. Only the first 10,000 images of an iterable are read, so it may be endless.
+            Without data, random images are compared, which is a weaker check, and precisions that
+            need ranges are refused.
+        max_images: the largest number of images to compare.
+        input: "float32", the input of the Keras model, or "uint8": RGB pixels, scaled in the file.
+        output: "logits", "probabilities" or "features". With other layers after a `keras_vit`
+            model, the output of these layers.
+        float_layers: names of `deploy.quantizable_layers` that stay in float.
+        max_drop: points of accuracy that a quantised file may lose if labels are known; None for
+            the default, 0.5 (int4: 1.5).
+        min_runtime: the oldest runtime that must run the file: "2.16.1" for TFLite, "LiteRT 2.1";
             None for any.
-        recipe: a recipe.json that "auto" wrote into a bundle, in place of a search.
-        rewrite: False exports the model as it is, by Keras' own graph, without exact rewrites.
+        recipe: a recipe.json that "auto" wrote into a bundle, used instead of a search.
+        rewrite: False exports Keras' own graph, without rewrites.
 
     Returns:
-        The comparison: agreement, largest difference and so on; its `notes()` say what the images
-        prove and what they leave open.
+        The comparison with Keras; its `notes()` say which loss of accuracy the images exclude.
 
     Raises:
-        ParityError: the file differs by more than its precision explains; none is written.
-        RefusedError: the file has sizes known at run time only, or `min_runtime` does not run it.
-        UsageError: an unknown precision; data is missing or of another shape; `path` is a folder;
-            a model of another backend than TensorFlow that isn't ours.
+        ParityError: the file differs by more than its precision explains; nothing is written.
+        RefusedError: the file has dynamic sizes, or `min_runtime` does not run it.
+        UsageError: the precision is unknown; data is missing or has another shape; `path` is a
+            folder; or the backend is not TensorFlow and this is not a `keras_vit` model.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
@@ -96,7 +95,7 @@ def export_tflite(
     if float_layers and not precision.rules:
         raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
     if float_layers and precision.base:
-        raise UsageError(f"{precision.quantize} chooses the float layers; leave float_layers out.")
+        raise UsageError(f"{precision.quantize} chooses the float layers; leave out float_layers.")
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
     for_runtime(precision, min_runtime)
@@ -124,13 +123,13 @@ def export_tflite(
 
 @dataclasses.dataclass(frozen=True)
 class Bundles:
-    """What `export_bundles` did.
+    """The result of `export_bundles`.
 
     Attributes:
-        folder: where the bundles, the card and the table are.
-        written: what each model.json says, by the name of the bundle's folder.
-        refused: why a file does not meet the demands and was not written, by the same names.
-        measured: what each file costs, by the same names.
+        folder: the folder of the bundles, the card and the table.
+        written: the content of each model.json, by the name of the bundle's folder.
+        refused: why other files were not written, by the same names.
+        measured: the measurements of each file, by the same names.
     """
 
     folder: Path
@@ -158,7 +157,7 @@ def export_bundles(
     preprocessing: Preprocessing | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Bundles:
-    """Writes a bundle for each precision, in a folder of its name, with a card that compares them.
+    """Writes a bundle for each precision, and a card that compares them.
 
     >>> bundles = deploy.export_bundles(
     ...     model, "bundles", ["none", "int8", "auto"], (images, classes), labels=names
@@ -167,63 +166,63 @@ def export_bundles(
     >>> deploy.open_bundle("bundles/int8").predict(images)
 
     Args:
-        model: a Keras model, as `export_tflite` takes it; or the folder of a run, which has images
-            of its own.
-        folder: of the bundles.
-        quantize: a name in `deploy.PRECISIONS`, or several.
-        representative_data: as `export_tflite` takes it, for a Keras model.
-        max_images: at most this many images are compared; "auto" chooses on as many others.
-        input, output, max_drop, min_runtime, recipe, rewrite: as `export_tflite` takes them.
-        calibrate: at most this many images measure ranges.
-        threads: the numbers of threads that latency is measured with; none to measure nothing and
-            to write no card.
-        labels: the classes' names, in place of the model's own.
-        preprocessing: how images become the model's input, in place of the model's own. Only
-            keras_vit models have their own.
-        say: is called with each line of progress.
+        model: a Keras model, as for `export_tflite`; or the folder of a run, which has its own
+            images.
+        folder: the folder to write bundles to, each in a subfolder named after its precision.
+        quantize: one or several names in `deploy.PRECISIONS`.
+        representative_data: as for `export_tflite`; only for a Keras model.
+        max_images: the largest number of images to compare; "auto" chooses layers on as many more.
+        input, output, max_drop, min_runtime, recipe, rewrite: as for `export_tflite`.
+        calibrate: the largest number of images to measure ranges on.
+        threads: the numbers of threads to measure latency with; if empty, nothing is measured and
+            no card is written.
+        labels: the classes' names, instead of the model's.
+        preprocessing: how images become the model's input, instead of the model's. Only keras_vit
+            models have a preprocessing.
+        say: called with each line of progress.
 
     Raises:
-        ParityError: Keras' own scores prove nothing.
-        UsageError: an unknown precision, images that one needs are missing, a recipe of something
-            else, or a folder that holds no bundle would be replaced; nothing is written.
+        ParityError: a comparison with Keras' scores would prove nothing.
+        UsageError: a precision is unknown, images that it needs are missing, the recipe is for
+            another model, or a folder that is not a bundle would be replaced; nothing is written.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
     folder, options = Path(folder), GraphOptions(input, output)
     demands = Demands(max_drop, min_runtime, max_images, calibrate)
     quantize = [quantize] if isinstance(quantize, str) else quantize
-    wanted = list(dict.fromkeys(precision_of(name) for name in quantize))
-    for precision in wanted:
+    precisions = list(dict.fromkeys(precision_of(name) for name in quantize))
+    for precision in precisions:
         check_replaceable(folder / precision.name)
-    _check_recipe(recipe, wanted)
+    _check_recipe(recipe, precisions)
     subject = _as_subject(model, representative_data)
     known = None
     if subject is not None:
-        known = _known_recipe(recipe, wanted, subject.name)
-    refused = dict(_too_new(wanted, min_runtime))
-    wanted = [precision for precision in wanted if precision.name not in refused]
+        known = _known_recipe(recipe, precisions, subject.name)
+    refused = dict(_too_new(precisions, min_runtime))
+    precisions = [precision for precision in precisions if precision.name not in refused]
     written: dict[str, dict[str, Any]] = {}
-    if not wanted:
+    if not precisions:
         return Bundles(folder, written, refused, {})
     if subject is None:
         resolved = resolve(model, options, rewrite, labels, preprocessing)
-        known = _known_recipe(recipe, wanted, resolved.name)
-        samples = _given_samples(representative_data, resolved, wanted, demands, known)
+        known = _known_recipe(recipe, precisions, resolved.name)
+        samples = _given_samples(representative_data, resolved, precisions, demands, known)
     else:
         if subject.source is None:
-            _check_images(wanted)
-        # Taken out: a large model and its conversion need not be in memory together.
+            _check_images(precisions)
+        # Removed, so that a large model is not in memory during its conversion.
         model, subject.model = subject.model, None
         names = labels or subject.labels
         resolved = resolve(model, options, rewrite, names, preprocessing, subject.name)
         samples = subject.samples(
-            demands.images, _calibrated(wanted, demands), _searches(wanted, known)
+            demands.images, _calibrated(precisions, demands), _searches(precisions, known)
         )
     about = _about(resolved)
-    export = _begin(resolved, samples, wanted, options, demands, known, say)
+    export = _begin(resolved, samples, precisions, options, demands, known, say)
     del model, resolved
     export.check_recipe()
-    for precision in wanted:
+    for precision in precisions:
         say(f"{precision.quantize}: converting, then comparing")
         try:
             judged = export.judged(precision)
@@ -238,14 +237,14 @@ def export_bundles(
 
 @dataclasses.dataclass(frozen=True)
 class Demands:
-    """What is asked of the files.
+    """The requirements of an export.
 
     Attributes:
-        max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
-            0.5, of int4 1.5.
-        min_runtime: the oldest runtime that must run them; None for any.
-        images: at most this many are compared; auto chooses on as many others.
-        calibrate: at most this many measure ranges.
+        max_drop: points of accuracy that a quantised file may lose if labels are known; None for
+            the default, 0.5 (int4: 1.5).
+        min_runtime: the oldest runtime that must run the files; None for any.
+        images: the largest number of images to compare; auto chooses layers on as many more.
+        calibrate: the largest number of images to measure ranges on.
 
     Raises:
         UsageError: one of them is out of range, or `min_runtime` is no version.
@@ -274,15 +273,15 @@ def _begin(
     recipe: dict[str, Any] | None,
     say: Callable[[str], None] = lambda line: None,
 ) -> _Export:
-    """Asks Keras for its scores and writes the graphs; the model is not needed afterwards."""
+    """Computes Keras' scores and writes the graphs; the model is not needed afterwards."""
 
-    def given(images: Any) -> Any:
+    def inputs_of(images: Any) -> Any:
         as_floats = images is None or options.input == "float32"
         return images if as_floats else to_pixels(images, resolved.preprocessing)
 
     def reference(part: Part) -> Reference:
         say(f"Keras on {len(part.images)} {part.images_from}")
-        inputs = given(part.images)
+        inputs = inputs_of(part.images)
         return reference_of(resolved, options, inputs, part.targets, part.images_from)
 
     compared_on = reference(samples.compared)
@@ -291,7 +290,7 @@ def _begin(
         resolved,
         [precision.quantize for precision in precisions],
         options,
-        given(samples.calibration),
+        inputs_of(samples.calibration),
         demands.min_runtime,
         compared_on,
     )
@@ -302,7 +301,7 @@ def _begin(
 
 @dataclasses.dataclass(frozen=True)
 class _Export:
-    """What the files of one export share."""
+    """The common state of all files of one export."""
 
     converter: Converter
     compared_on: Reference
@@ -311,10 +310,10 @@ class _Export:
     recipe: dict[str, Any] | None
     say: Callable[[str], None]
     model: str
-    watched: bool = True  # whether the difference of each block is for the record
+    watched: bool = True  # whether the differences of blocks are recorded
 
     def judged(self, precision: Precision, float_layers: tuple[str, ...] = ()) -> JudgedFile:
-        """A file that meets the demands; raises a `RefusedError` where it does not."""
+        """Makes and compares a file; raises a `RefusedError` if it does not meet the demands."""
         recipe = (self.recipe or self.search(precision)) if precision.base else None
         layers = tuple(recipe["float_layers"]) if recipe else float_layers
         judged = judge_file(
@@ -331,12 +330,12 @@ class _Export:
         return dataclasses.replace(judged, differences=differences[0] if differences else {})
 
     def check_recipe(self) -> None:
-        """Raises a `UsageError` where a given recipe names other layers than the model has."""
+        """Raises a `UsageError` if the recipe names layers that the model does not have."""
         if self.recipe is not None:
             check_layers(self.converter.float_file(BASE), self.recipe["float_layers"])
 
     def search(self, precision: Precision) -> dict[str, Any]:
-        """Which layers must stay float, as a recipe."""
+        """Searches for the layers that must stay in float; returns a recipe."""
 
         def holds(content: Any) -> bool:
             made = MadeFile(precision, content, self.converter.options)
@@ -352,7 +351,7 @@ class _Export:
         return choice.to_dict(self.model, f"{len(inputs)} {self.chosen_on.images_from}")
 
     def differences(self, made: MadeFile) -> tuple[dict[str, float], dict[str, float]]:
-        """Of blocks and of layers, from the float file."""
+        """The differences of blocks and of layers from the float file."""
         reference = self.converter.float_file(made.precision.quantize)
         if not made.precision.rules or len(reference) > _LARGEST_COMPARED:
             return {}, {}
@@ -368,58 +367,58 @@ def _as_subject(model: Any, representative_data: Any) -> Subject | None:
     if not isinstance(model, Subject):
         return None
     if representative_data is not None:
-        raise UsageError("representative_data is for Keras models; a run has images of its own.")
+        raise UsageError("representative_data is for Keras models; a run has its own images.")
     return model
 
 
 def _given_samples(
     data: Any,
     resolved: Resolved,
-    wanted: list[Precision],
+    precisions: list[Precision],
     demands: Demands,
     recipe: dict[str, Any] | None,
 ) -> Samples:
     if data is None:
-        _check_images(wanted)
+        _check_images(precisions)
     return samples_of(
         data,
         resolved.input_shape,
         resolved.preprocessing,
         demands.images,
-        _calibrated(wanted, demands),
-        _searches(wanted, recipe),
+        _calibrated(precisions, demands),
+        _searches(precisions, recipe),
     )
 
 
-def _check_images(wanted: list[Precision]) -> None:
-    for precision in wanted:
+def _check_images(precisions: list[Precision]) -> None:
+    for precision in precisions:
         check_calibration(precision, None)
 
 
-def _calibrated(wanted: list[Precision], demands: Demands) -> int | None:
-    return None if all(precision.is_float for precision in wanted) else demands.calibrate
+def _calibrated(precisions: list[Precision], demands: Demands) -> int | None:
+    return None if all(precision.is_float for precision in precisions) else demands.calibrate
 
 
-def _searches(wanted: list[Precision], recipe: dict[str, Any] | None) -> bool:
-    return recipe is None and any(precision.base for precision in wanted)
+def _searches(precisions: list[Precision], recipe: dict[str, Any] | None) -> bool:
+    return recipe is None and any(precision.base for precision in precisions)
 
 
-def _check_recipe(recipe: str | os.PathLike | None, wanted: list[Precision]) -> None:
-    if recipe is not None and not any(precision.base for precision in wanted):
-        names = ", ".join(precision.quantize for precision in wanted)
+def _check_recipe(recipe: str | os.PathLike | None, precisions: list[Precision]) -> None:
+    if recipe is not None and not any(precision.base for precision in precisions):
+        names = ", ".join(precision.quantize for precision in precisions)
         raise UsageError(f"a recipe is for auto. Received: quantize={names}.")
 
 
 def _known_recipe(
-    recipe: str | os.PathLike | None, wanted: list[Precision], model: str
+    recipe: str | os.PathLike | None, precisions: list[Precision], model: str
 ) -> dict[str, Any] | None:
-    _check_recipe(recipe, wanted)
+    _check_recipe(recipe, precisions)
     return None if recipe is None else read_recipe(recipe, model)
 
 
-def _too_new(wanted: list[Precision], min_runtime: str | None) -> Iterable[tuple[str, str]]:
-    """The precisions that the oldest runtime runs no file of, before anything is converted."""
-    for precision in wanted:
+def _too_new(precisions: list[Precision], min_runtime: str | None) -> Iterable[tuple[str, str]]:
+    """The precisions that no file for the oldest runtime can have, each with the reason."""
+    for precision in precisions:
         try:
             for_runtime(precision, min_runtime)
         except RefusedError as error:
@@ -429,8 +428,8 @@ def _too_new(wanted: list[Precision], min_runtime: str | None) -> Iterable[tuple
 def _about(resolved: Resolved) -> About:
     if resolved.preprocessing is None:
         raise UsageError(
-            "a bundle says how images become the model's input. Received: a model that does not "
-            "know; pass preprocessing=keras_vit.Preprocessing(height, width, ...)."
+            "a bundle needs the preprocessing of the model. Received: a model without one; pass "
+            "preprocessing=keras_vit.Preprocessing(height, width, ...)."
         )
     labels = resolved.labels or tuple(str(i) for i in range(resolved.num_outputs))
     return About(
@@ -451,7 +450,7 @@ def _reported(
 ) -> dict[str, Measured]:
     if not written or not threads:
         return {}
-    say("measuring: latency in turn, memory and load time on their own")
+    say("measuring latency, memory and load time")
     files = {name: folder / name / "model.tflite" for name in written}
     measured = measure(files, sorted(set(threads)))
     write_report(folder, written, measured, refused)
@@ -459,29 +458,29 @@ def _reported(
 
 
 def _surprise(note: str) -> str:
-    """What to tell of a model that is exported as it is where that was not to be expected."""
+    """A warning if a model is unexpectedly exported without rewrites; otherwise ""."""
     if note in ("", NOT_KERAS_VIT, NOT_WANTED):
         return ""
     return f"the model is exported as it is, without exact rewrites: {note}."
 
 
 def _place(differences: dict[str, float]) -> str:
-    """Where a file begins to differ, in words."""
+    """A sentence about the layer where a file begins to differ."""
     first = first_difference(differences)
     if first is None:
         return ""
     worst = max(differences, key=differences.get)
     return (
-        f" Its layers differ from the float file's by more than a tenth from {first} on, most "
+        f" Its layers differ from those of the float file by more than 10% from {first} on, most "
         f"in {worst} ({differences[worst]:.0%})."
     )
 
 
 def _choice(recipe: dict[str, Any] | None) -> str:
-    """What auto had chosen, in words."""
+    """A sentence about the layers that auto chose."""
     if recipe is None:
         return ""
     return (
-        f" auto left {len(recipe['float_layers'])} layers float, chosen on {recipe['chosen_on']}: "
-        "with more images it chooses better."
+        f" auto kept {len(recipe['float_layers'])} layers in float, chosen on "
+        f"{recipe['chosen_on']}: more images give a better choice."
     )

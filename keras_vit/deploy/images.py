@@ -1,4 +1,4 @@
-"""The images of an export: some measure ranges, some choose layers, and others are compared."""
+"""The images of an export: for measuring ranges, for choosing float layers, and for comparison."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
 from keras_vit.specs import Preprocessing
 
-# Images that measure ranges. The error of int8 digits with 8, 16, 32, 64 and 128 of them: 0.026,
-# 0.019, 0.018, 0.017, 0.017 (mean of three draws).
+# Images that measure ranges. For 8, 16, 32, 64 and 128 of them the error of int8 on digits is
+# 0.026, 0.019, 0.018, 0.017, 0.017 (mean of three draws).
 CALIBRATED = 32
-# Images that are compared where there are no pictures.
+# Random images that are compared if there are no pictures.
 NOISE_IMAGES = 16
-# Of an iterable, which may have no end, at most so many images are read: a minute of decoding.
+# An iterable may be endless: at most this many images are read, a minute of decoding.
 _MOST_READ = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Preprocessed images (n, height, width, 3), their classes if known, and their origin."""
+    """Preprocessed images (n, height, width, 3), their classes if known, and a description."""
 
     images: np.ndarray
     targets: np.ndarray | None
@@ -38,9 +38,9 @@ class Samples:
     """The images of an export.
 
     Attributes:
-        compared: those that a file is compared on.
-        choosing: those that choose the layers that stay float; None where no layers are chosen.
-        calibration: those that measure ranges (n, height, width, 3); None without pictures.
+        compared: images for the comparison with Keras.
+        choosing: images for choosing float layers; None if no layers are chosen.
+        calibration: images for measuring ranges (n, height, width, 3); None without pictures.
         picture: one of the compared images, uint8 (height, width, 3) of any size; None if unknown.
     """
 
@@ -58,22 +58,23 @@ def samples_of(
     calibrate: int | None,
     choose: bool,
 ) -> Samples:
-    """Divides the representative data of a live model.
+    """Divides the representative data of a Keras model.
 
     Args:
-        data: as `export_tflite` takes it; None for random images.
+        data: the `representative_data` of `export_tflite`; None for random images.
         shape: height, width and channels of the model's input.
-        preprocessing: of the model, to make a picture of an input; None if unknown.
-        count: how many images are compared at most, and how many choose at most.
-        calibrate: how many measure ranges at most, half of all there are; None for none.
-        choose: whether layers are chosen.
+        preprocessing: the model's preprocessing, to turn an input into a picture; None if unknown.
+        count: the largest number of images to compare, and to choose layers on.
+        calibrate: the largest number of images to measure ranges on, besides the limit of half of
+            all images; None for none.
+        choose: whether float layers are chosen.
     """
     if data is None:
         noise = (2 * coarse_noise(min(count, NOISE_IMAGES), shape) - 1).astype(np.float32)
         part = Part(noise, None, "random images")
         return Samples(part, part if choose else None, None, _picture(noise[0], preprocessing))
-    wanted = max(count, CALIBRATED) + (calibrate or CALIBRATED) + (count if choose else 0)
-    images, targets = _inputs(data, shape, wanted)
+    needed = max(count, CALIBRATED) + (calibrate or CALIBRATED) + (count if choose else 0)
+    images, targets = _inputs(data, shape, needed)
 
     def part(places: np.ndarray, seed: int, images_from: str) -> Part:
         known = None if targets is None else targets[places]
@@ -89,8 +90,8 @@ def samples_of(
         if not len(others):
             others = calibrating
             warnings.warn(
-                "representative_data holds one image, which measures ranges and is compared too: "
-                "the comparison proves little. Pass more images.",
+                "representative_data holds only one image, which is used both to measure ranges "
+                "and to compare: the comparison proves little. Pass more images.",
                 stacklevel=4,
             )
         places = others
@@ -105,13 +106,13 @@ def samples_of(
 
 
 def noise_of(preprocessing: Preprocessing, count: int) -> np.ndarray:
-    """Random images (n, height, width, 3) as they come out of a model's preprocessing."""
+    """Random images (n, height, width, 3), preprocessed for a model."""
     noise = coarse_noise(min(count, NOISE_IMAGES), (preprocessing.height, preprocessing.width, 3))
     return normalise((256 * noise).astype(np.uint8), preprocessing)
 
 
 def to_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
-    """The uint8 pixels that preprocessed inputs came from."""
+    """The uint8 pixels of preprocessed inputs: the inverse of the preprocessing."""
     scale, mean = (np.asarray(x, np.float32) for x in (preprocessing.scale, preprocessing.mean))
     return np.clip(np.rint(inputs * scale + mean), 0, 255).astype(np.uint8)
 
@@ -121,17 +122,17 @@ def _picture(image: np.ndarray, preprocessing: Preprocessing | None) -> np.ndarr
 
 
 def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """At least `count` images (n, *shape) from all over the data, if it has them, and labels."""
-    # An array, and images with their labels as `fit` takes them, are one batch.
+    """About `count` images (n, *shape) from the whole data, and their labels if known."""
+    # One batch: an array, or a tuple of images and labels as `fit` takes it.
     if isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2):
         return _batch(data, shape)
-    # Each image has the same chance to be among those that are kept (reservoir sampling).
+    # Reservoir sampling: each image is kept with the same probability.
     kept: list[tuple[int, np.ndarray, Any]] = []
     generator = np.random.default_rng(0)
     for position, (image, target) in enumerate(_examples(data, shape)):
         place = len(kept) if len(kept) < count else generator.integers(position + 1)
         if place < count:
-            # A copy: otherwise its whole batch would stay in memory.
+            # A copy, because a view would keep its whole batch in memory.
             kept[place : place + 1] = [(position, image.copy(), target)]
     if not kept:
         raise UsageError("representative_data holds no image.")
@@ -142,7 +143,7 @@ def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, 
 
 
 def _examples(data: Any, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, Any]]:
-    """The first images of an iterable one by one, each with its label or None."""
+    """Yields the first images of an iterable, each with its label or None."""
     read = 0
     for item in itertools.islice(data, _MOST_READ):
         images, targets = _batch(item, shape)
@@ -161,7 +162,7 @@ def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | 
     if images.dtype.kind != "f" or images.shape[1:] != shape:
         raise UsageError(
             f"representative_data must be preprocessed floats (n, *{shape}). "
-            f"Received: {images.dtype} {images.shape}; keras_vit.preprocess makes them."
+            f"Received: {images.dtype} {images.shape}; use keras_vit.preprocess."
         )
     if not np.isfinite(images).all():
         raise UsageError("representative_data must be finite. Received: NaN or infinity in it.")

@@ -1,6 +1,6 @@
-"""Precisions: all that is known of each, in one table.
+"""The table of precisions, with everything about each of them.
 
-This module imports nothing heavy, so that commands can read the table for their help.
+It imports nothing heavy, so that commands can use it for their help texts.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Literal
 
 from keras_vit._errors import UsageError, did_you_mean
 
-# What becomes of an operator: it stays float32; float16 weights; 8- or 4-bit weights with ranges
-# of activations measured while the file runs ("dynamic"); or integers with ranges that were
-# measured before ("static").
+# How an operator is quantised: not at all; float16 weights; 8- or 4-bit weights and activation
+# ranges that are measured while the file runs ("dynamic"); or integers with activation ranges that
+# were measured before ("static").
 Kind = Literal[
     "float", "float16", "dynamic8", "dynamic8_per_tensor", "dynamic4", "static8", "static16"
 ]
 Rules = tuple[tuple[str, Kind], ...]
 # The operators that have kernels: Dense layers and convolutions.
 PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
-# Inputs of a kernel that share a scale in int4.
+# Number of kernel inputs that share a scale in int4.
 BLOCK = 32
-# Points of accuracy that a file may lose where its precision sets no limit of its own.
+# Points of accuracy that a file may lose if its precision does not set another limit.
 DEFAULT_DROP = 0.5
 
 
@@ -30,13 +30,13 @@ class Budget:
     """How much a file may differ from its Keras model.
 
     Attributes:
-        agreement: the smallest fraction of images on which both name the same class.
-        difference: the largest difference of any score, as a fraction of the scores' scale: no
-            image may be grossly wrong.
-        error: the root mean square difference of the scores, as a fraction of how much Keras'
-            scores vary from image to image. A file that gives n images the same scores has at least
-            sqrt((n - 1) / n), which is 0.71 for two, one that mixes the images up about 1.4.
-        drop: points of accuracy that it may lose by default; None where the scores alone decide.
+        agreement: the smallest fraction of images on which both predict the same class.
+        difference: the largest difference of any score, as a fraction of the scores' scale; it
+            limits the error on a single image.
+        error: the root mean square difference of the scores, as a fraction of the variation of
+            Keras' scores over the images. A file with the same scores for all n images has at
+            least sqrt((n - 1) / n), 0.71 for two images; one that shuffles images has about 1.4.
+        drop: points of accuracy that the file may lose by default; None if only scores are judged.
     """
 
     agreement: float
@@ -63,18 +63,18 @@ class Precision:
     """A way to quantise a model.
 
     Attributes:
-        quantize: its name as an argument: "none", "int8".
-        name: of the file and its folder: "float32" for "none", otherwise the same.
-        rules: operators ("*" for all) and what becomes of them; a later rule wins.
+        quantize: the value of the argument `quantize`: "none", "int8".
+        name: name of the bundle's folder: "float32" for "none", otherwise the same as `quantize`.
+        rules: operators ("*" for all) and how they are quantised; later rules override earlier.
         budget: how much a file may differ from Keras.
-        help: what it is, in a few words, for lists of choices.
-        summary: what it is and what it costs, for the model card.
+        help: a short description for lists of choices.
+        summary: a longer description for the model card.
         calibrated: whether ranges of activations must be measured on images.
-        runtime: the oldest runtime that runs any such file; None where the operators decide.
-        older: other rules for older runtimes, if there are any.
-        base: the precision that this one starts from, to leave the layers float that lose too
-            much; None where no layers are searched for.
-        trainable: whether quantisation-aware training can prepare a model for it.
+        runtime: the oldest runtime for such files; None if it depends on the operators.
+        older: other rules for older runtimes; None if there are none.
+        base: the precision that this one starts from, and then keeps layers in float that lose too
+            much accuracy; None if no layers are chosen.
+        trainable: whether quantisation-aware training supports it.
     """
 
     quantize: str
@@ -91,7 +91,7 @@ class Precision:
 
     @property
     def is_float(self) -> bool:
-        """Whether nothing is computed in integers."""
+        """Whether all computation is in floating point."""
         return all(kind in ("float", "float16") for _, kind in self.rules)
 
     def kind(self, operator: str) -> Kind:
@@ -127,7 +127,7 @@ _ROWS = (
         # C: 99.9%, 0.0011, 0.0004. D: 100%, 0.0009, 0.0003.
         Budget(0.99, 2e-2, 1e-2, None),
         "weights in half precision",
-        "weights in half precision, arithmetic in what the processor has",
+        "weights in half precision, arithmetic as the processor supports it",
     ),
     Precision(
         "dynamic",
@@ -161,8 +161,8 @@ _ROWS = (
         # C: 95.1%, 0.16, 0.051. D: 99.7%, 0.15, 0.041.
         Budget(0.90, 0.5, 0.5),
         "int8 throughout, for microcontrollers and NPUs",
-        "everything in int8, input and output too: for microcontrollers and NPUs that have "
-        "nothing else; costs a ViT most of its accuracy unless it was trained for it",
+        "everything in int8, including input and output: for microcontrollers and NPUs without "
+        "other types; a ViT loses most of its accuracy unless it was trained for it",
         calibrated=True,
     ),
     Precision(
@@ -173,7 +173,7 @@ _ROWS = (
         # C: 98.7%, 0.17, 0.020. D: 100%, 0.15, 0.032.
         Budget(0.96, 0.5, 0.4),
         "int16 activations and int8 weights throughout, for NPUs",
-        "weights in int8, activations in int16, input and output too: for NPUs; slow on CPUs",
+        "weights in int8, activations in int16, including input and output: for NPUs; slow on CPUs",
         calibrated=True,
     ),
     Precision(
@@ -183,8 +183,8 @@ _ROWS = (
         # C: 89.8%, 0.23, 0.105, 0.96 points lost. D: 98.3%, 0.28, 0.095, 0.56 points lost.
         Budget(0.80, 0.8, 0.6, 1.5),
         f"Dense kernels in int4, in blocks of {BLOCK}",
-        f"Dense kernels in int4, a scale for each {BLOCK} inputs (int8 where these do not divide "
-        "them), activations as in dynamic",
+        f"Dense kernels in int4, with one scale for {BLOCK} inputs (in int8 if {BLOCK} does not "
+        "divide the number of inputs), activations as in dynamic",
         runtime="LiteRT 2.1.0",
         trainable=True,
     ),
@@ -194,31 +194,30 @@ _ROWS = (
         _products("static8"),
         Budget(0.95, 0.5, 0.4),
         "int8 with as few float layers as max_drop needs",
-        "int8, with as few layers left float as its budget needs",
+        "int8, with as few layers in float as its budget needs",
         calibrated=True,
         base="int8",
     ),
 )
-# By the values of `quantize`.
+# By the value of `quantize`.
 PRECISIONS: dict[str, Precision] = {row.quantize: row for row in _ROWS}
 
 
 def precision_of(quantize: str | None) -> Precision:
-    """The precision with that value of `quantize`; None is "none".
+    """The precision with that value of `quantize`; None means "none".
 
     Raises:
         UsageError: there is none.
     """
-    found = PRECISIONS.get(quantize or "none")
-    if found is None:
+    if (quantize or "none") not in PRECISIONS:
         raise UsageError(
             f"unknown quantize={quantize!r}; {did_you_mean(str(quantize), PRECISIONS)}"
         )
-    return found
+    return PRECISIONS[quantize or "none"]
 
 
 def precision_named(name: str) -> Precision:
-    """The precision of a file: the one with that `name`.
+    """The precision with that `name`.
 
     Raises:
         UsageError: there is none.

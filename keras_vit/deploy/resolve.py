@@ -1,4 +1,4 @@
-"""What a Keras model is to an export: looked at once, before anything is computed."""
+"""Analyses a Keras model for an export, once, before anything is computed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing, Spec
 from keras_vit.weights.names import weight_names
 
-# Notes of models that nobody expects to be rebuilt.
+# Notes for models that are not expected to be rebuilt, so that no warning is needed.
 NOT_KERAS_VIT = "it is not a keras_vit model"
 NOT_WANTED = "rewrite=False"
 
 
 class Weight(NamedTuple):
-    """A weight: its official key, its name by our layers, and Keras' variable."""
+    """A weight: its official key, its name in keras_vit's layers, and Keras' variable."""
 
     key: str
     path: str
@@ -34,18 +34,19 @@ class Resolved:
     """A model that can be exported.
 
     Attributes:
-        keras: the Keras model that gives what the file shall give, before a softmax.
-        name: of the model.
+        keras: the Keras model that computes the output of the file, before a softmax.
+        name: name of the model.
         input_shape: height, width and channels of its input.
         labels: the classes' names; None if unknown.
         preprocessing: how images become its input; None if unknown.
-        spec: of the keras_vit model that is rebuilt as a faster graph; None where Keras' own graph
-            is exported.
-        weights: those that the graph is rebuilt from; otherwise all.
-        tail: a Keras model from the features to the output, in place of our head; None for that.
-        num_outputs: how many scores it gives: for an image, or for each token.
-        parameters: how many it has.
-        note: why Keras' own graph is exported; "" where it is rebuilt.
+        spec: spec of the keras_vit model that is rebuilt as a faster graph; None if Keras' own
+            graph is exported.
+        weights: the weights for the rebuilt graph; for Keras' own graph, all weights.
+        tail: a Keras model from the features to the output, which replaces keras_vit's head; None
+            for that head.
+        num_outputs: number of scores for an image, or for each token.
+        parameters: number of parameters.
+        note: why Keras' own graph is exported; "" if the graph is rebuilt.
     """
 
     keras: Any
@@ -69,51 +70,53 @@ def resolve(
     preprocessing: Preprocessing | None = None,
     name: str | None = None,
 ) -> Resolved:
-    """Finds out what a Keras model is, and whether it can be exported.
+    """Finds out what kind of model a Keras model is, and whether it can be exported.
 
     Args:
-        model: a keras_vit model; one without a head and other layers after it; or any other Keras
-            model of one float32 image input.
-        options: a `GraphOptions`: what the file takes and gives.
-        rewrite: whether a keras_vit model may be rebuilt as a faster graph, exactly. One whose
-            layers were changed after it was built never is.
-        labels, preprocessing, name: in place of the model's own.
+        model: a keras_vit model; a keras_vit model without a head, followed by other layers; or any
+            other Keras model with one float32 image input.
+        options: a `GraphOptions`: the input and output of the file.
+        rewrite: whether to rebuild a keras_vit model as a faster, equivalent graph. Models whose
+            layers were changed after they were built are never rebuilt.
+        labels, preprocessing, name: replace those of the model.
 
     Raises:
-        UsageError: the model computes in mixed precision, its input's size is unknown, it cannot
-            take or give what `options` say, or Keras' own graph must be exported and the backend
-            is not TensorFlow.
+        UsageError: the model computes in mixed precision, its input size is unknown, it does not
+            support `options`, or Keras' own graph must be exported and the backend is not
+            TensorFlow.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
     options = options or GraphOptions()
     shape = input_shape(model)
     check_float32(model)
-    ours, tail = backbone(model) or (None, None)
-    own_head = ours is not None and tail is None
-    preprocessing = preprocessing or (ours and ours.preprocessing)
-    edit = "" if ours is None else first_edit(ours)
-    note = NOT_KERAS_VIT if ours is None else edit or ("" if rewrite else NOT_WANTED)
+    base, tail = backbone(model) or (None, None)
+    own_head = base is not None and tail is None
+    preprocessing = preprocessing or (base and base.preprocessing)
+    edit = "" if base is None else first_edit(base)
+    note = NOT_KERAS_VIT if base is None else edit or ("" if rewrite else NOT_WANTED)
     _check_options(type(model).__name__, options, own_head, preprocessing)
-    if own_head and not ours.num_classes and options.output != "features":
-        raise UsageError(f"a model without a head gives features. Received: {options.output!r}.")
+    if own_head and not base.num_classes and options.output != "features":
+        raise UsageError(
+            f"a model without a head only has output='features'. Received: {options.output!r}."
+        )
     if backend() != "tensorflow" and (note or not own_head):
         raise UsageError(
-            "on other backends than TensorFlow only an unchanged keras_vit model itself is "
+            "on backends other than TensorFlow only an unchanged keras_vit model itself is "
             f"exported. Received: KERAS_BACKEND={backend()} and a {type(model).__name__}"
-            f"{f'; {note}' if note else ' of other layers'}."
+            f"{f'; {note}' if note else ' with other layers'}."
         )
-    # The note belongs to the hash: other layers may have the same weights.
+    # The note is part of the hash, because changed layers may have the same weights.
     others = tuple(Weight(f"{note} {i}", "", v) for i, v in enumerate(model.weights))
     features = own_head and options.output == "features"
     return Resolved(
-        keras=keras.Model(ours.input, ours.features) if features else model,
+        keras=keras.Model(base.input, base.features) if features else model,
         name=name or model.name,
         input_shape=shape[1:],
-        labels=labels or (ours.labels if own_head else None),
+        labels=labels or (base.labels if own_head else None),
         preprocessing=preprocessing,
-        spec=None if note else ours.spec,
-        weights=_official_weights(ours) if ours is not None and not edit else others,
+        spec=None if note else base.spec,
+        weights=_official_weights(base) if base is not None and not edit else others,
         tail=tail,
         num_outputs=int(model.output_shape[-1]),
         parameters=model.count_params(),
@@ -122,18 +125,19 @@ def resolve(
 
 
 def backbone(model: Any) -> tuple[ImageModel, keras.Model | None] | None:
-    """The keras_vit model inside a Keras model, and what follows it; None where there is none.
+    """The keras_vit model inside a Keras model, and a model of the layers after it; None without.
 
-    What follows is a model from the features (what our head reads) to the output, or None for our
-    own head. Found in our models; in models made of our layers and another head,
-    `keras.Model(vit.input, Dense(5)(vit.features))`; and in models that call one of ours without
-    a head on their input, once, `keras.Sequential([vit, Dense(5)])` or the functional way.
+    The second model maps the features (the input of keras_vit's head) to the output; it is None for
+    keras_vit's own head. Three kinds of models are recognised: a keras_vit model itself; its layers
+    with another head, `keras.Model(vit.input, Dense(5)(vit.features))`; and a model that calls a
+    keras_vit model without a head once, on its input: `keras.Sequential([vit, Dense(5)])` or the
+    functional equivalent.
     """
     if isinstance(model, ImageModel):
         return model, None
-    ours = owner(model)
-    if ours is not None:
-        return _followed(ours, ours.features, model)
+    base = owner(model)
+    if base is not None:
+        return _followed(base, base.features, model)
     first = next((x for x in model.layers if not isinstance(x, keras.layers.InputLayer)), None)
     if not isinstance(first, ImageModel) or first.num_classes:
         return None
@@ -146,26 +150,26 @@ def backbone(model: Any) -> tuple[ImageModel, keras.Model | None] | None:
 
 
 def parameters_of(model: ImageModel) -> dict[str, np.ndarray]:
-    """A model's weights in float32, by our layers' names ("encoderblock_0/mlp/dense_0/kernel")."""
+    """A model's weights in float32, by keras_vit's names ("encoderblock_0/mlp/dense_0/kernel")."""
     return arrays(_official_weights(model))
 
 
 def arrays(weights: Iterable[Weight]) -> dict[str, np.ndarray]:
-    """Copies of weights in float32, by our layers' names."""
+    """Copies of weights in float32, by keras_vit's names."""
     return {weight.path: _float32(weight.variable) for weight in weights}
 
 
 def weights_sha256(model: ImageModel) -> str:
     """A hash of a model's weights: their official names, shapes and float32 values, in order.
 
-    The same for the same weights in both flavours of Keras and on every backend; one weight is in
-    memory at a time.
+    Equal weights have the same hash in Keras 3 and tf_keras and on every backend. Only one weight
+    is in memory at a time.
     """
     return hash_of(_official_weights(model))
 
 
 def hash_of(weights: Iterable[Weight], tail: Any = None) -> str:
-    """`weights_sha256` of weights that have been resolved, with those of the layers after them."""
+    """`weights_sha256` of resolved weights, together with the weights of the layers after them."""
     others = [] if tail is None else tail.variables
     digest = hashlib.sha256()
     for weight in [*weights, *(Weight(f"tail/{i}", "", v) for i, v in enumerate(others))]:
@@ -177,20 +181,20 @@ def hash_of(weights: Iterable[Weight], tail: Any = None) -> str:
 
 def input_shape(model: Any) -> tuple[int, int, int, int]:
     """(1, height, width, channels) of the model's one input."""
-    # A subclass of keras.Model with a `call` of its own has neither list.
+    # A subclass of keras.Model with its own `call` has neither list.
     inputs, outputs = (getattr(model, side, None) or [] for side in ("inputs", "outputs"))
     shape = tuple(inputs[0].shape)[1:] if len(inputs) == 1 else ()
     if len(shape) != 3 or None in shape or len(outputs) != 1:
-        given = " and ".join(str([tuple(x.shape) for x in side]) for side in (inputs, outputs))
+        shapes = " and ".join(str([tuple(x.shape) for x in side]) for side in (inputs, outputs))
         raise UsageError(
-            "expected a model of one image input (height, width, channels) of known size and one "
-            f"output, Sequential or functional. Received: {given}."
+            "expected a Sequential or functional model with one image input (height, width, "
+            f"channels) of known size and one output. Received: {shapes}."
         )
     return (1, *shape)
 
 
 def check_float32(model: Any) -> None:
-    """Raises a `UsageError` where a model computes in mixed precision, or in Keras' integers."""
+    """Raises a `UsageError` if a model computes in mixed precision or was quantised by Keras."""
     mixed = {layer.compute_dtype for layer in model.layers if layer.weights} - {"float32"}
     if mixed:
         raise UsageError(
@@ -201,7 +205,7 @@ def check_float32(model: Any) -> None:
         if mode := getattr(layer, "quantization_mode", None):
             raise UsageError(
                 f"export needs a float32 model. Received: a layer {layer.name} that Keras has "
-                f"quantised ({mode}), which TFLite does not take; use the model as it was before "
+                f"quantised ({mode}), which TFLite cannot run; use the model as it was before "
                 "quantize(), and choose quantize='int8' for the file."
             )
 
@@ -217,7 +221,7 @@ def _check_options(
         if value != usual and not allowed:
             raise UsageError(
                 f"{field}={value!r} needs a keras_vit model with its own head. Received: a "
-                f"{kind} of other layers; its {field} stays as it is: {usual!r}."
+                f"{kind} with other layers; use {field}={usual!r}."
             )
 
 
@@ -232,23 +236,23 @@ def _float32(variable: Any) -> np.ndarray:
 
 
 def _features(model: Any, first: ImageModel) -> Any:
-    """The output of `first` where `model` calls it on its own input, once; None elsewhere."""
-    within = {id(node) for nodes in model._nodes_by_depth.values() for node in nodes}
-    calls = [node for node in first._inbound_nodes if id(node) in within]
+    """The output of `first` if `model` calls it exactly once, on its own input; else None."""
+    nodes = {id(node) for nodes in model._nodes_by_depth.values() for node in nodes}
+    calls = [node for node in first._inbound_nodes if id(node) in nodes]
     if len(calls) != 1:
         return None
-    read, written = (
+    first_input, first_output = (
         (calls[0].keras_inputs[0], calls[0].outputs)
         if LEGACY
         else (calls[0].input_tensors[0], calls[0].output_tensors[0])
     )
-    return written if read is model.inputs[0] else None
+    return first_output if first_input is model.inputs[0] else None
 
 
-def _followed(ours: ImageModel, features: Any, model: Any) -> tuple | None:
+def _followed(base: ImageModel, features: Any, model: Any) -> tuple | None:
     if features is model.outputs[0]:
-        return None if ours.num_classes else (ours, None)
+        return None if base.num_classes else (base, None)
     try:
-        return ours, keras.Model(features, model.output)
-    except ValueError:  # what follows reads the images too, or something else of ours
+        return base, keras.Model(features, model.output)
+    except ValueError:  # the layers after it also read the images or other intermediates
         return None

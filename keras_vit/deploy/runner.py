@@ -13,20 +13,20 @@ from keras_vit._quiet import quiet
 
 
 class Runner:
-    """A loaded `.tflite` model of one image in and one tensor of scores out.
+    """A loaded `.tflite` model with one image as input and one tensor of scores as output.
 
-    Floats go in and come out, also where the file takes or gives integers with a scale.
+    Inputs and outputs are floats; they are quantised and dequantised if the file uses integers.
 
     Args:
-        model: the file, which is mapped and not loaded, or its bytes.
-        threads: of the interpreter.
-        xnnpack: whether XNNPACK computes what it takes, as it does by default on phones; without
-            it LiteRT's own kernels compute everything.
+        model: the file, which is mapped into memory, or its bytes.
+        threads: number of threads of the interpreter.
+        xnnpack: whether XNNPACK runs the operators that it supports, the default on phones;
+            otherwise LiteRT's own kernels run all of them.
 
     Raises:
-        UsageError: the file is absent or not a TFLite model.
-        RefusedError: LiteRT does not take it: it has weights that are not finite, or operators that
-            are not there.
+        UsageError: the file is missing or not a TFLite model.
+        RefusedError: LiteRT refuses it, because its weights are not finite or LiteRT does not have
+            its operators.
     """
 
     def __init__(self, model: str | os.PathLike | bytes, threads: int = 2, xnnpack: bool = True):
@@ -34,25 +34,25 @@ class Runner:
         name = "the model" if in_memory else str(model)
         if not in_memory and not Path(model).is_file():
             raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
-        given = {"model_content": model} if in_memory else {"model_path": os.fspath(model)}
+        source = {"model_content": model} if in_memory else {"model_path": os.fspath(model)}
         interpreter = interpreter_class()
         kernels = {} if xnnpack else {"experimental_op_resolver_type": _own_kernels()}
         try:
             with quiet():
-                self.interpreter = interpreter(**given, **kernels, num_threads=threads)
+                self.interpreter = interpreter(**source, **kernels, num_threads=threads)
                 self.interpreter.allocate_tensors()
         except ValueError as error:
             raise UsageError(f"{name} is not a TFLite model: {_line(error)}.") from None
         except RuntimeError as error:
             raise RefusedError(
-                f"LiteRT does not take {name}: {_line(error)}; are all weights finite, and all "
-                "operators TFLite's own?"
+                f"LiteRT refuses {name}: {_line(error)}; are all weights finite, and does TFLite "
+                "have all operators?"
             ) from None
         self.input = self.interpreter.get_input_details()[0]
         self.output = self.interpreter.get_output_details()[0]
 
     def __call__(self, tensor: np.ndarray) -> np.ndarray:
-        """Scores (1, ...) of one image (1, height, width, channels), as the file takes it."""
+        """Scores (1, ...) of one preprocessed image (1, height, width, channels)."""
         self.interpreter.set_tensor(self.input["index"], as_input(tensor, self.input))
         self.interpreter.invoke()
         scores = self.interpreter.get_tensor(self.output["index"])
@@ -65,7 +65,7 @@ class Runner:
 
 
 def as_input(tensor: np.ndarray, details: dict[str, Any]) -> np.ndarray:
-    """A tensor in the type that a file's input has, quantised where it has a scale."""
+    """A tensor converted to the type of a file's input, and quantised if that has a scale."""
     scale, zero = details["quantization"]
     if scale:
         limits = np.iinfo(details["dtype"])

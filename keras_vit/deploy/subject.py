@@ -1,4 +1,4 @@
-"""A model to export and the images that it is measured on: of a run, or weights and pictures."""
+"""A model to export and images to measure it on, from a run or from weights and pictures."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from keras_vit.models.variants import create_model
 
 @dataclasses.dataclass
 class Subject:
-    """A model to export with images to calibrate and to compare on.
+    """A model to export, with images for calibration and comparison.
 
     Attributes:
-        model: the model; an export takes it out, to free its memory before the conversion.
-        name: of the model.
+        model: the model; an export removes it, to free its memory before the conversion.
+        name: name of the model.
         labels: the classes' names, in the order of the logits.
-        folder: of the run; None for weights.
+        folder: the run folder; None for weights.
         source: the images; None for random images.
-        training: which of them measure ranges, and choose the layers that stay float: others of
-            them, where there are two or more.
-        held_out: which of them are compared; a run was not trained on them.
-        labelled: whether their targets are the model's classes.
+        training: indices of the images that measure ranges and choose float layers; if there are
+            two or more, different images do each.
+        held_out: indices of the compared images, on which a run was not trained.
+        labelled: whether the images' targets are the model's classes.
     """
 
     model: ImageModel
@@ -52,9 +52,9 @@ class Subject:
         """The images of an export.
 
         Args:
-            count: how many are compared at most, and how many choose layers at most.
-            calibrate: how many measure ranges at most; None for none.
-            choose: whether layers are chosen.
+            count: the largest number of images to compare, and to choose layers on.
+            calibrate: the largest number of images to measure ranges on; None for none.
+            choose: whether float layers are chosen.
         """
         return Samples(
             Part(*self.comparison(count), self.images_from),
@@ -65,13 +65,13 @@ class Subject:
 
     @property
     def images_from(self) -> str:
-        """Where the compared images come from, in words."""
+        """A description of the compared images."""
         return self._from("held-out images" if self.folder else "images")
 
     @property
     def chosen_from(self) -> str:
-        """Where the images come from that choose, in words."""
-        same = self.source is not None and not len(self._measuring()[1])
+        """A description of the images for choosing layers."""
+        same = self.source is not None and not len(self._training_halves()[1])
         also = ", which also measured the ranges" if same else ""
         return self._from("training images" if self.folder else "other images") + also
 
@@ -79,17 +79,17 @@ class Subject:
         """Preprocessed images (n, height, width, 3) to measure ranges on; None without pictures."""
         if self.source is None:
             return None
-        return self._load(self._measuring()[0], count)[0]
+        return self._load(self._training_halves()[0], count)[0]
 
     def choosing(self, count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Other images than `calibration` and `comparison` give, and their classes if known.
+        """Preprocessed images to choose float layers on, and their classes if known.
 
-        Where `training` holds one image alone, it measures ranges and chooses; without pictures
-        the noise of `comparison` does.
+        They are not those of `calibration` and `comparison`, with two exceptions: a single training
+        image is used for calibration too, and without pictures the noise of `comparison` is used.
         """
         if self.source is None:
             return self.comparison(count)
-        calibrating, choosing = self._measuring()
+        calibrating, choosing = self._training_halves()
         return self._load(choosing if len(choosing) else calibrating, count)
 
     def comparison(self, count: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -111,8 +111,8 @@ class Subject:
         shape = (self.preprocessing.height, self.preprocessing.width, 3)
         return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
 
-    def _measuring(self) -> tuple[np.ndarray, np.ndarray]:
-        """The images that measure ranges, a half of `training`, and those that choose."""
+    def _training_halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """The half of `training` that measures ranges, and the half that chooses layers."""
         training = np.asarray(self.training)
         half = -(-len(training) // 2)
         first, second = divided(half, len(training), self.source.targets[training])
@@ -129,7 +129,7 @@ class Subject:
     def _from(self, what: str) -> str:
         if self.source is None:
             return "random images"
-        # Never the folder's path: bundles travel, and paths tell of this machine.
+        # Not the folder's path: bundles are shared, and paths are private.
         return f"{what} of {self.source.name}"
 
 
@@ -138,15 +138,15 @@ def of_run(
     data: str | os.PathLike | None = None,
     image_size: tuple[int, int] | None = None,
 ) -> Subject:
-    """A trained run with its own images: those that trained, and those that were held out.
+    """A trained run with its own images, split into training and held-out images.
 
     Args:
-        run: the folder; None for the newest under runs/.
-        data: where the run's pictures are, if not where they were.
+        run: the folder; None for the newest run under runs/.
+        data: the folder of the run's pictures, if it was moved.
         image_size: (height, width) to resample the model to; None for the run's.
 
     Raises:
-        UsageError: there is no such run, or its images are gone.
+        UsageError: there is no such run, or its images are missing.
     """
     opened = runs.open_run(run or runs.newest_run())
     source = opened.source(data)
@@ -172,14 +172,14 @@ def of_weights(
     data: str | os.PathLike | None = None,
     image_size: tuple[int, int] | None = None,
 ) -> Subject:
-    """Weights from a file, a URL or the catalogue, with pictures where there are some.
+    """Weights from a file, a URL or the catalogue, with or without pictures.
 
     Args:
-        weights: what `keras_vit.create_model` takes.
-        model: a name of `list_models()`; None lets the file tell.
-        data: "digits" or a folder with one subfolder a class. Where the subfolders bear the names
-            of the model's classes, accuracy is measured.
-        image_size: (height, width) to resample the model to; None for the weights'.
+        weights: the `weights` of `keras_vit.create_model`.
+        model: a name of `list_models()`; None to find out from the file.
+        data: "digits" or a folder with one subfolder for each class. If the subfolders have the
+            names of the model's classes, accuracy is measured.
+        image_size: (height, width) to resample the model to; None for the weights' size.
     """
     if model is None:
         built = model_from_weights(weights, image_size=image_size)
@@ -191,9 +191,9 @@ def of_weights(
     source = open_source(data)
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
-    # A half is compared, so that no image that is judged has measured a range.
-    judged, others = divided(-(-len(source) // 2), len(source), source.targets)
-    parts = (others if len(others) else judged, judged)
+    # Half of the images are compared; the others measure ranges.
+    held_out, others = divided(-(-len(source) // 2), len(source), source.targets)
+    parts = (others if len(others) else held_out, held_out)
     return Subject(
         built, built.name, labels, None, source, *parts, labelled=source.labels == labels
     )

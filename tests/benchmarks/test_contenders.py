@@ -1,4 +1,4 @@
-"""What `benchmarks/exporters.py` compares: each computes the model that it stands for."""
+"""The contenders of `benchmarks/exporters.py`: each computes the same model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def setting(pictures):
     return contenders.setting(model, images[:4], images[4:], threads=1)
 
 
-def cosine(ours, theirs):
-    return (ours * theirs).sum() / np.linalg.norm(ours) / np.linalg.norm(theirs)
+def cosine(actual, expected):
+    return (actual * expected).sum() / np.linalg.norm(actual) / np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_a_contender_computes_keras_logits(setting, name, least):
     ],
     ids=["token", "map", "hybrid"],
 )
-def test_the_floor_has_our_products_and_nothing_else(spec, graph_file):
-    ours = graph_file(spec, (16, 16))
-    floor = contenders.products_alone(ours)
+def test_the_floor_has_only_the_products_of_the_model(spec, graph_file):
+    content = graph_file(spec, (16, 16))
+    floor = contenders.products_alone(content)
     assert {operator.name for operator in read_graph(floor).operators} <= set(PRODUCTS)
-    assert products(floor) == products(ours)
+    assert products(floor) == products(content)
     expected = PRODUCTS if spec.stem else PRODUCTS[:2]
-    assert {name for name, *_ in products(ours)} == set(expected)
+    assert {name for name, *_ in products(content)} == set(expected)
 
 
 def products(content):
-    """How often each product stands in a file, with what sets its cost."""
+    """The number of products of each kind and shape in a file."""
     graph = read_graph(content)
     return Counter(
         (
@@ -88,13 +88,13 @@ def products(content):
     )
 
 
-def test_the_floor_takes_and_gives_as_much_as_the_model(setting):
+def test_the_floor_has_inputs_and_outputs_as_large_as_the_models(setting):
     scores = contenders.contender("matrix products alone", setting).run()
     assert scores.size == 5
     assert 0.01 < np.abs(scores).max() < 100
 
 
-def test_outliers_are_as_large_as_asked_for_and_their_norms_as_small():
+def test_outliers_have_the_requested_size_and_norms_compensate_for_them():
     plain, grown = (trained_like_with(outliers) for outliers in (1, 100))
     embedded = [embedding(model) for model in (plain, grown)]
     growth = np.abs(embedded[1]).max((0, 1)) / np.abs(embedded[0]).max((0, 1))
@@ -126,7 +126,7 @@ def embedding(model):
     return np.asarray(keras.Model(model.input, model.get_layer("patch_encoder").output)(images))
 
 
-def test_few_outliers_lie_between_a_third_and_all_that_is_asked_for():
+def test_outliers_are_between_a_third_and_all_of_the_requested_size():
     growth = np.divide(*(np.abs(embedding(trained_like_with(x))).max((0, 1)) for x in (10, 1)))
     assert 3 <= np.sort(growth)[-6] <= growth.max() <= 10
 
@@ -138,9 +138,9 @@ def test_outliers_are_refused_for_a_resnet():
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_what_a_contender_prints_is_shown_only_if_it_fails(setting, monkeypatch, capfd, works):
-    def build(given):
-        assert given is setting
+def test_output_of_a_contender_is_shown_only_if_it_fails(setting, monkeypatch, capfd, works):
+    def build(argument):
+        assert argument is setting
         print("pages of progress")
         os.write(2, b"greetings\n")
         if not works:

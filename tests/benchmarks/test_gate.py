@@ -1,4 +1,4 @@
-"""The benchmark of the gate, on few images: what must pass passes, and what must not does not."""
+"""The benchmark of the exporter's check, on few images: good files pass and bad ones do not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_gate_passes_equal_files_and_refuses_bad_ones():
     for name in ("balanced", "90/10"):
         assert min(found[name, "equal"]) >= 0.95
         assert max(found[name, "constant"]) == max(found[name, "shuffled"]) == 0
-        # What a hundred images leave open is proven by more of them.
+        # More than a hundred images are needed to prove this loss.
         few, some, many = found[name, "2 points worse"]
         assert few > some > many
         assert many <= 0.1

@@ -1,4 +1,4 @@
-"""benchmarks/runtimes.py: who runs a bundle, and who should."""
+"""benchmarks/runtimes.py: which runtimes run a bundle, and which ones should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands end: exit codes, one line for a mistake, a traceback for a fault."""
+"""How commands end: exit codes, one line for a user's mistake, a traceback for a bug."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Installs the wheel in an empty environment and uses it: python tests/commands/check_wheel.py
 
-Without extras `keras-vit export --help` must answer in less than a second, and a command that needs
-more must name the one command that installs it. With extras a short training on the digits and its
-export must succeed, in an empty folder. Packages come from PyPI: TensorFlow is 600 MB.
+Without extras, `keras-vit export --help` must take less than a second, and a command that needs
+other packages must name the command that installs them. With extras, a short training on the digits
+and its export must succeed in an empty folder. Packages come from PyPI: TensorFlow is 600 MB.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def built(folder: Path) -> Path:
 
 
 def check_help(command: Path, folder: Path) -> None:
-    """--help in less than a second, the fastest of five: the machine may be busy."""
+    """--help takes less than a second: the fastest of five, because the machine may be busy."""
     seconds = []
     for _ in range(5):
         start = time.perf_counter()
@@ -67,7 +67,7 @@ def check_help(command: Path, folder: Path) -> None:
 
 
 def check_missing(command: Path, folder: Path) -> None:
-    """One line names the command that installs what is missing."""
+    """One line names the command that installs the missing packages."""
     for name in ("fit", "export"):
         result = subprocess.run([command, name], cwd=folder, capture_output=True, text=True)
         (line,) = result.stderr.splitlines()

@@ -1,8 +1,8 @@
 """Presses Ctrl-C at many moments: python tests/commands/interrupt_commands.py --run runs/demo
 
-Each command is started and interrupted after 0.05 s, 0.1 s ... 8 s. Whatever the moment, it must
-say one line on standard error and exit with 130; or have ended before. Before Python has read the
-first line of keras_vit (some 0.05 s), Python itself answers, so such moments are counted apart.
+Each command is started and interrupted after 0.05 s, 0.1 s ... 8 s. It must always print one line
+on standard error and exit with 130, unless it has already ended. In the first 0.05 s or so, before
+keras_vit is imported, Python itself handles Ctrl-C; these cases are counted separately.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[int, str]:
-    """The exit code and the standard error of a command that gets Ctrl-C after some seconds."""
+    """The exit code and the standard error of a command that is interrupted after `seconds`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
     script, *words = command
     process = subprocess.Popen(
@@ -70,7 +70,7 @@ def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[
 
 
 def judged(code: int, error: str) -> str:
-    """What kind of answer that is, in words."""
+    """A description of the result."""
     if code == 130 and error.strip().startswith("interrupted") and len(error.split("\n")) == 3:
         return "one line"
     if code == 0 and not error.strip():

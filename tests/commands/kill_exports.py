@@ -1,8 +1,8 @@
 """Kills exports at random moments: python tests/commands/kill_exports.py --run runs/demo --kills 20
 
-Every second export takes pixels instead of floats, so that the old bundle and the new one differ.
-Whatever the moment, each bundle must be one of the two, whole; and a last export that is not killed
-must clear away what the others left.
+Every second export has pixels instead of floats as input, so that the old and the new bundle
+differ. After each kill, every bundle must be either the old or the new one, and complete. A last
+export that is not killed must remove all unfinished folders.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def main() -> None:
             killed += _export_killed_after(moments.uniform(0, seconds), run, INPUTS[(i + 1) % 2])
         left = len(_hidden(run))
         if _start(run, INPUTS[0]).wait() or _hidden(run):
-            sys.exit(f"after a whole export there are still {_hidden(run)}")
-    print(f"{arguments.kills} exports, {killed} killed before their end; every bundle is whole")
+            sys.exit(f"a complete export did not remove {_hidden(run)}")
+    print(f"{arguments.kills} exports, {killed} killed before their end; all bundles are complete")
     print(f"{left} unfinished folders were left, none after one more export")
 
 

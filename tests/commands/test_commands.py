@@ -104,7 +104,7 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
 
 
 @pytest.mark.once
-def test_rare_and_unrecognised_classes_are_told(invoke, image_folder, tiny_model, tmp_path):
+def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "5.png").unlink()
     for i in range(6, 50):
         shutil.copy(image_folder / "blue" / "0.jpg", image_folder / "blue" / f"{i}.jpg")
@@ -155,7 +155,7 @@ def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path
 
 
 @pytest.mark.once
-def test_no_run_is_said_in_one_line_with_the_way_to_make_one(invoke, tmp_path):
+def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path):
     code, _, error = invoke("export/to_tflite.py", cwd=tmp_path)
     line = one_line(code, error)
     assert line.startswith("to_tflite.py: no run under ")

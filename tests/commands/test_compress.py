@@ -1,4 +1,4 @@
-"""The command that compresses a run, as a user runs it: whatever Keras the user has chosen."""
+"""The command that compresses a run, as a user runs it, with either flavour of Keras."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from keras_vit.weights import Checkpoint
 COMMAND = "export/convert_checkpoint.py"
 
 
-def test_inspect_tells_what_a_file_holds(invoke, fixtures, tmp_path):
+def test_inspect_describes_a_file(invoke, fixtures, tmp_path):
     file = fixtures / "hybrid_stem_linen.weights.npz"
     code, out, err = invoke(COMMAND, "--inspect", file, cwd=tmp_path)
     assert (code, err) == (0, "")
@@ -26,9 +26,9 @@ def test_inspect_tells_what_a_file_holds(invoke, fixtures, tmp_path):
     assert lines["parameters"] == "98,057"
 
 
-def test_inspect_tells_the_variant_a_zero_head_and_the_ignored(invoke, tmp_path):
-    keras_vit.save_weights(keras_vit.ViT_Ti16(11), tmp_path / "told.npz")
-    arrays = {f"opt/target/{key}": array for key, array in np.load(tmp_path / "told.npz").items()}
+def test_inspect_shows_variant_zero_head_and_ignored_keys(invoke, tmp_path):
+    keras_vit.save_weights(keras_vit.ViT_Ti16(11), tmp_path / "shown.npz")
+    arrays = {f"opt/target/{key}": array for key, array in np.load(tmp_path / "shown.npz").items()}
     np.savez(tmp_path / "file.npz", **arrays, **{"opt/state/step": np.zeros(1)})
     out = invoke(COMMAND, "--inspect", tmp_path / "file.npz", cwd=tmp_path)[1]
     assert "npz, official (prefix opt/target/)" in out
@@ -39,18 +39,22 @@ def test_inspect_tells_the_variant_a_zero_head_and_the_ignored(invoke, tmp_path)
 
 
 @pytest.mark.once
-def test_inspect_tells_what_a_run_is_and_it_converts(invoke, trained_run, tmp_path):
+def test_a_run_is_described_and_converted(invoke, trained_run, tmp_path):
     code, out, error = invoke(COMMAND, "--inspect", trained_run.path, cwd=tmp_path)
     assert (code, error) == (0, "")
     run, file = out.split("\n\n")
-    told = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in run.splitlines())
-    assert told["run"] == str(trained_run.path)
-    assert (told["model"], told["image size"], told["data"]) == ("ViT-Test_8", "16 x 16", "digits")
-    assert told["classes"] == "10: 0, 1, 2, 3, 4, 5, 6, 7 ..."
-    assert "duration 3 epochs" in told["recipe"]
+    shown = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in run.splitlines())
+    assert shown["run"] == str(trained_run.path)
+    assert (shown["model"], shown["image size"], shown["data"]) == (
+        "ViT-Test_8",
+        "16 x 16",
+        "digits",
+    )
+    assert shown["classes"] == "10: 0, 1, 2, 3, 4, 5, 6, 7 ..."
+    assert "duration 3 epochs" in shown["recipe"]
     last = trained_run.metrics()[-1]
-    assert told["trained"] == f"{last['step']} steps, 3 epochs"
-    assert told["accuracy"] == f"{last['val_accuracy']:.2%} of the held-out images"
+    assert shown["trained"] == f"{last['step']} steps, 3 epochs"
+    assert shown["accuracy"] == f"{last['val_accuracy']:.2%} of the held-out images"
     assert "weights.npz" in file
     code, out, error = invoke(COMMAND, trained_run.path, "timm/model.safetensors", cwd=tmp_path)
     assert code == 0, error
@@ -73,7 +77,7 @@ def test_a_bundle_says_what_to_give_instead(invoke, tmp_path):
 @pytest.mark.parametrize("source", ["vit_token.weights.npz", "timm_token.safetensors"])
 @pytest.mark.parametrize("target", ["out.npz", "timm/out.safetensors", "hf/model.safetensors"])
 @pytest.mark.once
-def test_weights_travel_between_layouts(invoke, fixtures, tmp_path, source, target):
+def test_weights_are_converted_between_layouts(invoke, fixtures, tmp_path, source, target):
     layout = ["--layout", "transformers"] if target.startswith("hf") else []
     code, out, err = invoke(COMMAND, fixtures / source, target, *layout, cwd=tmp_path)
     assert (code, err) == (0, "")
@@ -99,7 +103,7 @@ def test_a_keras_file_and_a_saved_model_give_the_references_logits(invoke, fixtu
         np.testing.assert_allclose(logits, expected["logits"][:count], atol=2e-5, rtol=0)
 
 
-def test_resolution_and_classes_can_change_on_the_way(invoke, fixtures, tmp_path):
+def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
     options = ["--image-size", "80", "48", "--num-classes", "3", "--positions", "bicubic"]
     code, out, _ = invoke(
         COMMAND, fixtures / "vit_token.weights.npz", "o.safetensors", *options, cwd=tmp_path
@@ -157,7 +161,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, fixtures, tmp_path, ar
     assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
 
 
-def test_values_that_are_no_numbers_are_taken_when_allowed(invoke, fixtures, tmp_path):
+def test_nonfinite_values_are_accepted_if_allowed(invoke, fixtures, tmp_path):
     arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
     arrays["cls"][0, 0, 0] = np.nan
     np.savez(tmp_path / "bad.npz", **arrays)
@@ -168,7 +172,7 @@ def test_values_that_are_no_numbers_are_taken_when_allowed(invoke, fixtures, tmp
 
 
 @pytest.mark.once
-def test_what_is_there_is_replaced_only_when_asked(invoke, fixtures, tmp_path):
+def test_an_existing_file_is_replaced_only_with_overwrite(invoke, fixtures, tmp_path):
     first, second = fixtures / "vit_token.weights.npz", fixtures / "timm_map.safetensors"
     for target in ("out.npz", "out.keras", "saved"):
         assert invoke(COMMAND, first, target, cwd=tmp_path)[0] == 0
@@ -177,7 +181,7 @@ def test_what_is_there_is_replaced_only_when_asked(invoke, fixtures, tmp_path):
         assert invoke(COMMAND, second, target, "--overwrite", cwd=tmp_path)[0] == 0
 
 
-def test_what_is_not_read_back_as_written_is_removed(invoke, fixtures, tmp_path, monkeypatch):
+def test_a_file_that_reads_back_differently_is_removed(invoke, fixtures, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "read", lambda self, key, shape: np.ones(shape, np.float32))
     for target in ("out.npz", "out.safetensors"):
         code, _, err = invoke(COMMAND, fixtures / "timm_map.safetensors", target, cwd=tmp_path)

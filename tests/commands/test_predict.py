@@ -62,8 +62,8 @@ def check(out, expected, atol):
     assert list(found) == ["0.png", "1.png", "2.png", "3.PNG"]
     for row, probabilities in zip(expected, found.values(), strict=True):
         assert list(probabilities.values()) == sorted(probabilities.values(), reverse=True)
-        told = [probabilities[str(label)] for label in range(10)]
-        np.testing.assert_allclose(told, row, atol=atol)
+        actual = [probabilities[str(label)] for label in range(10)]
+        np.testing.assert_allclose(actual, row, atol=atol)
 
 
 def test_a_run_names_the_classes_of_pictures(invoke, trained_run, pictures, expected, tmp_path):
@@ -197,7 +197,7 @@ def test_names_that_are_not_utf8_are_printed(invoke, trained_run, pictures, opti
     assert "skipped torn\\udce9.jpg: " in error
 
 
-def test_it_fails_where_no_picture_can_be_read(invoke, trained_run, pictures):
+def test_it_fails_if_no_picture_can_be_read(invoke, trained_run, pictures):
     arguments = ("--run", trained_run.path, "torn.jpg", "gone.jpg")
     code, _, error = invoke(COMMAND, *arguments, cwd=pictures)
     torn, gone, last = error.splitlines()

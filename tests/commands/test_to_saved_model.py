@@ -38,7 +38,7 @@ def test_the_newest_run_is_exported_into_it_and_its_size_can_change(invoke, trai
     assert (code, err) == (0, "")
     assert "16 x 24, 10 classes" in out
     assert "with Keras on held-out images of digits" in out
-    assert "pixels   of 16 PNG files as keras_vit.preprocess's, to the last bit" in out
+    assert "pixels   of 16 PNG files equal those of keras_vit.preprocess" in out
     folder = run / "export" / "saved_model"
     assert described(folder)["parity"]["images"] == 20
     assert (folder / "assets.extra" / "labels.txt").read_text() == (run / "labels.txt").read_text()
@@ -115,7 +115,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_killed_on_the_way_the_old_one_stays(trained_run, tmp_path):
+def test_after_a_kill_the_old_saved_model_is_complete(trained_run, tmp_path):
     folder = tmp_path / "served"
     folder.mkdir()
     (folder / "saved_model.pb").write_text("the old one")

@@ -78,7 +78,7 @@ def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_fo
         np.testing.assert_allclose(golden["scores"], expected, atol=tolerance)
 
 
-def test_another_size_and_features_are_for_the_asking(invoke, fixtures, tmp_path):
+def test_another_size_and_features_are_options(invoke, fixtures, tmp_path):
     weights = fixtures / "vit_token.weights.npz"
     arguments = ("--weights", weights, "--out", "bundles", "--image-size", "32", "64")
     options = ("--output", "features", "--min-runtime", "2.9")

@@ -1,4 +1,4 @@
-"""From a subject to bundles: what meets the demands is written, what doesn't is explained."""
+"""Export of bundles: files that meet the demands are written, the others are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from keras_vit.deploy.convert import converter
 
 pytestmark = pytest.mark.once
 
-# Nothing is measured and no card is written.
+# Options that skip the measurements and the card.
 QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
 SPOILED = "encoderblock_1/mlp/dense_1"
 RECIPE = {
@@ -31,7 +31,7 @@ RECIPE = {
 
 @pytest.fixture
 def digits_of(sensitive):
-    """A subject of the sample with a spoiled layer, whose images are digits."""
+    """A subject with digits as images and the model with one layer that is sensitive to int8."""
 
     def make(labelled=False):
         model = keras_vit.ViT(sensitive.model.spec, 10, (16, 24))
@@ -44,23 +44,21 @@ def digits_of(sensitive):
     return make
 
 
-def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_of, tmp_path):
-    given, said = digits_of(), []
+def test_refused_files_are_explained_and_the_others_written(digits_of, tmp_path):
+    digits, progress = digits_of(), []
     names = ["int8", "none", "int4", "auto", "none"]
-    options = QUICK | {"min_runtime": "2.16.1", "say": said.append}
-    found = deploy.export_bundles(given, tmp_path, names, **options)
+    options = QUICK | {"min_runtime": "2.16.1", "say": progress.append}
+    found = deploy.export_bundles(digits, tmp_path, names, **options)
     written, refused = found.written, found.refused
     assert list(written) == ["float32", "auto"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "float32"]
     assert set(refused) == {"int8", "int4"}
     int8 = refused["int8"]
     assert int8.startswith("the int8 file")
-    assert (
-        "This file was not written. Its layers differ from the float file's by more than a" in int8
-    )
-    assert f"a tenth from {SPOILED} on, most in {SPOILED} (" in int8
+    assert "This file was not written. Its layers differ from those of the float file by" in int8
+    assert f"by more than 10% from {SPOILED} on, most in {SPOILED} (" in int8
     assert "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.16.1" in refused["int4"]
-    # Auto holds the budget that int8 does not, with the one layer left float that spoils it.
+    # Auto is within the budget that int8 exceeds, with only the sensitive layer in float.
     assert written["auto"]["float_layers"] == [SPOILED]
     recipe = json.loads((tmp_path / "auto" / "recipe.json").read_text())
     assert (recipe["format"], recipe["base"], recipe["float_layers"]) == (1, "int8", [SPOILED])
@@ -68,26 +66,26 @@ def test_what_is_refused_is_not_written_and_explained_while_the_rest_is(digits_o
     chosen_on = "24 other images of digits"
     assert (recipe["model"], recipe["chosen_on"]) == ("ViT-Test", chosen_on)
     assert (written["auto"]["chosen_on"], written["float32"]["chosen_on"]) == (chosen_on, None)
-    # Of the weights that were exported, not of the balanced ones in the file.
+    # The hash is that of the model's weights, not of the balanced ones in the file.
     hashes = {description["weights_sha256"] for description in written.values()}
     assert hashes == {deploy.weights_sha256(digits_of().model)}
     assert list(written["auto"]["blocks"]) == ["encoderblock_0", "encoderblock_1"]
     assert 0 < max(written["auto"]["blocks"].values()) < 0.1
     assert not (tmp_path / "float32" / "recipe.json").exists()
-    assert given.model is None  # it and the conversion need not fit into memory together
-    assert said[:2] == ["Keras on 24 images of digits", f"Keras on {chosen_on}"]
-    assert "int8: converting, then comparing" in said
-    # Read again, the recipe gives the same file without a search.
-    again, said = digits_of(), []
+    assert digits.model is None  # so that memory need not hold it during the conversion
+    assert progress[:2] == ["Keras on 24 images of digits", f"Keras on {chosen_on}"]
+    assert "int8: converting, then comparing" in progress
+    # The recipe gives the same file without a search.
+    again, progress = digits_of(), []
     recipe = tmp_path / "auto" / "recipe.json"
-    options = QUICK | {"recipe": recipe, "say": said.append}
+    options = QUICK | {"recipe": recipe, "say": progress.append}
     repeated = deploy.export_bundles(again, tmp_path / "again", "auto", **options).written
     assert repeated["auto"]["sha256"] == written["auto"]["sha256"]
     assert (tmp_path / "again" / "auto" / "recipe.json").read_text() == recipe.read_text()
-    assert not [line for line in said if "sensitivity" in line]
+    assert not [line for line in progress if "sensitivity" in line]
 
 
-def test_pixels_in_and_probabilities_out_of_a_run(trained_run, tmp_path):
+def test_a_run_is_exported_with_pixel_input_and_probabilities(trained_run, tmp_path):
     options = {"input": "uint8", "output": "probabilities"}
     options |= {"max_drop": 10.0}  # three epochs leave near ties
     found = deploy.export_bundles(trained_run.path, tmp_path, ["int8"], **QUICK, **options)
@@ -101,9 +99,9 @@ def test_pixels_in_and_probabilities_out_of_a_run(trained_run, tmp_path):
 
 
 def test_a_run_is_judged_by_its_labels(trained_run, spoiled, tmp_path):
-    given = subject.of_run(trained_run.path)
-    spoiled(given.model, "encoderblock_0")
-    found = deploy.export_bundles(given, tmp_path, ["int8"], **QUICK | {"max_images": 100})
+    digits = subject.of_run(trained_run.path)
+    spoiled(digits.model, "encoderblock_0")
+    found = deploy.export_bundles(digits, tmp_path, ["int8"], **QUICK | {"max_images": 100})
     assert found.written == {}
     refused = found.refused
     reasons = ("may lose 0.5 points of accuracy", "must agree with Keras")
@@ -111,7 +109,7 @@ def test_a_run_is_judged_by_its_labels(trained_run, spoiled, tmp_path):
     assert "This file was not written. Its layers differ" in refused["int8"]
 
 
-def test_a_folder_that_is_no_bundle_is_found_before_anything_is_written(digits_of, tmp_path):
+def test_a_folder_that_is_not_a_bundle_is_refused_before_writing(digits_of, tmp_path):
     (tmp_path / "int8").mkdir()
     (tmp_path / "int8" / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match="int8 is not empty and holds no bundle; choose another"):
@@ -119,17 +117,17 @@ def test_a_folder_that_is_no_bundle_is_found_before_anything_is_written(digits_o
     assert [path.name for path in tmp_path.iterdir()] == ["int8"]
 
 
-def test_what_the_oldest_runtime_cannot_run_is_refused_before_keras_runs(digits_of, tmp_path):
-    said = []
-    options = QUICK | {"min_runtime": "2.16.1", "say": said.append}
+def test_precisions_that_are_too_new_are_refused_before_keras_runs(digits_of, tmp_path):
+    progress = []
+    options = QUICK | {"min_runtime": "2.16.1", "say": progress.append}
     found = deploy.export_bundles(digits_of(), tmp_path, ["int4"], **options)
-    assert (found.written, list(found.refused), said) == ({}, ["int4"], [])
+    assert (found.written, list(found.refused), progress) == ({}, ["int4"], [])
     assert found.refused["int4"].startswith(
         "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.1"
     )
 
 
-def test_gpu_delegates_take_all_of_a_float_file_and_get_it_right(digits_of, tmp_path):
+def test_gpu_delegates_run_a_whole_float_file_correctly(digits_of, tmp_path):
     names = ["none", "float16"]
     written = deploy.export_bundles(digits_of(), tmp_path, names, **QUICK).written
     for name in ("float32", "float16"):
@@ -142,11 +140,11 @@ def test_gpu_delegates_take_all_of_a_float_file_and_get_it_right(digits_of, tmp_
         (["none", "int-8"], None, "unknown quantize='int-8'; did you mean int8"),
         (["none"], {}, "a recipe is for auto. Received: quantize=none"),
         (["auto"], {"format": 2}, "expected format 1. Received: 2"),
-        (["auto"], {"float_layers": None}, "is no recipe of int8 with layers left float"),
-        (["auto"], {"base": "int4"}, "is no recipe of int8 with layers left float"),
-        (["auto"], {"float_layers": "head"}, "is no recipe of int8 with layers left float"),
+        (["auto"], {"float_layers": None}, "is not a recipe of float layers for int8"),
+        (["auto"], {"base": "int4"}, "is not a recipe of float layers for int8"),
+        (["auto"], {"float_layers": "head"}, "is not a recipe of float layers for int8"),
         (["none", "auto"], {"float_layers": ["heat"]}, "did you mean head?"),
-        (["auto"], {"sensitivity": [1]}, "is no recipe of int8 with layers left float"),
+        (["auto"], {"sensitivity": [1]}, "is not a recipe of float layers for int8"),
         (["auto"], {"sensitivity": {"head": np.nan}}, "sensitivity of head must be a number"),
         (["auto"], {"model": "ViT-B_16"}, "is a recipe for ViT-B_16. Received: ViT-Test"),
     ],
@@ -161,7 +159,7 @@ def test_mistakes_write_nothing(digits_of, tmp_path, names, recipe, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_else_stands_in_a_recipe_is_left_behind(digits_of, tmp_path):
+def test_unknown_fields_of_a_recipe_are_dropped(digits_of, tmp_path):
     recipe = tmp_path / "recipe.json"
     recipe.write_text(json.dumps(RECIPE | {"float_layers": [SPOILED], "more": 1}))
     deploy.export_bundles(digits_of(), tmp_path / "out", ["auto"], recipe=recipe, **QUICK)
@@ -172,18 +170,18 @@ def test_what_else_stands_in_a_recipe_is_left_behind(digits_of, tmp_path):
 def test_measured_ranges_without_pictures_are_refused_before_anything_is_written(
     digits_of, tmp_path
 ):
-    given = dataclasses.replace(digits_of(), source=None)
+    digits = dataclasses.replace(digits_of(), source=None)
     with pytest.raises(UsageError, match="auto needs images to measure ranges on"):
-        deploy.export_bundles(given, tmp_path / "out", ["none", "auto"], **QUICK)
+        deploy.export_bundles(digits, tmp_path / "out", ["none", "auto"], **QUICK)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_runtime_that_is_no_version_is_refused(tmp_path):
+def test_a_runtime_that_is_not_a_version_is_refused(tmp_path):
     with pytest.raises(UsageError, match="min_runtime must be a version of TFLite such as 2.16.1"):
         deploy.export_bundles("no run", tmp_path, min_runtime="newest")
 
 
-def test_a_live_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
+def test_a_keras_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     images = np.concatenate([sample.images, sample.converter.calibration])
     classes = np.asarray(sample.model(images, training=False)).argmax(-1)
     names = tuple("abcdefghij")
@@ -206,7 +204,7 @@ def test_a_live_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     assert described["parameters"] == sample.model.count_params()
 
 
-def test_a_foreign_model_says_how_images_become_its_input(rng, tmp_path):
+def test_a_foreign_model_needs_a_preprocessing(rng, tmp_path):
     foreign = keras.Sequential(
         [
             keras.Input((16, 24, 3)),
@@ -229,15 +227,15 @@ def test_a_foreign_model_says_how_images_become_its_input(rng, tmp_path):
     assert len(description["weights_sha256"]) == 64
 
 
-def test_a_folder_that_cannot_be_written_is_found_before_anything_is_read(tmp_path):
+def test_a_folder_that_cannot_be_written_is_refused_before_reading(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file is a file; choose another folder"):
         deploy.export_bundles("no run", tmp_path / "file" / "out")
 
 
-def test_the_model_is_out_of_memory_before_it_is_converted(digits_of, tmp_path, monkeypatch):
-    given, seen = digits_of(), []
-    model = weakref.ref(given.model)
+def test_the_model_is_freed_before_the_conversion(digits_of, tmp_path, monkeypatch):
+    digits, seen = digits_of(), []
+    model = weakref.ref(digits.model)
     whole = converter.float_file
 
     def watched(graph):
@@ -246,5 +244,5 @@ def test_the_model_is_out_of_memory_before_it_is_converted(digits_of, tmp_path, 
         return whole(graph)
 
     monkeypatch.setattr(converter, "float_file", watched)
-    deploy.export_bundles(given, tmp_path, ["none", "dynamic"], **QUICK)
+    deploy.export_bundles(digits, tmp_path, ["none", "dynamic"], **QUICK)
     assert seen == [None, None]

@@ -1,4 +1,4 @@
-"""A keras_vit model whose layers were changed is exported as it is, and the file is right."""
+"""A keras_vit model with changed layers is exported without rewrites, and the file is correct."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def set_epsilon(model):
     model.get_layer("encoder_norm").epsilon = 0.5
 
 
-def set_inner_epsilon(model):
+def set_nested_epsilon(model):
     block(model).norm_mlp.epsilon = 0.5
 
 
@@ -55,14 +55,14 @@ def swap_call(model):
 
 
 class Squared(keras.layers.Layer):
-    """Another layer in the place of an MLP."""
+    """A layer that replaces an MLP."""
 
     def call(self, x, training=None):
         return 0.1 * x * x
 
 
 def put(parent, attribute, layer):
-    """Puts a layer in another's place; Keras 3 keeps built layers from it unless unlocked."""
+    """Replaces a layer; Keras 3 locks the attributes of built layers."""
     if not LEGACY:
         parent._tracker.unlock()
     setattr(parent, attribute, layer)
@@ -102,7 +102,7 @@ EDITS = {
     "activation": (set_activation, "encoderblock_1/mlp/dense_0 has activation='relu'"),
     "gelu": (set_gelu, "encoderblock_1 has gelu='erf', not 'tanh'"),
     "epsilon": (set_epsilon, "encoder_norm has epsilon=0.5, not 1e-06"),
-    "inner epsilon": (set_inner_epsilon, "encoderblock_1/norm_mlp has epsilon=0.5"),
+    "inner epsilon": (set_nested_epsilon, "encoderblock_1/norm_mlp has epsilon=0.5"),
     "call": (swap_call, "encoderblock_1/mlp has another call"),
     "layer": (replace_layer, "encoderblock_1"),
     "norm": (replace_norm, "encoderblock_1/norm_attention has"),
@@ -128,7 +128,7 @@ def test_an_edited_model_is_exported_as_it_is(kind, model, inputs, tmp_path):
     )
 
 
-def test_an_edited_model_takes_pixels_and_gives_probabilities_in_int8(model, inputs, tmp_path):
+def test_an_edited_model_with_pixel_input_and_probabilities_in_int8(model, inputs, tmp_path):
     set_activation(model)
     logits = np.asarray(model(inputs, training=False))
     expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
@@ -140,7 +140,7 @@ def test_an_edited_model_takes_pixels_and_gives_probabilities_in_int8(model, inp
 
 
 def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
-    set_inner_epsilon(model)
+    set_nested_epsilon(model)
     expected = np.asarray(keras.Model(model.input, model.features)(inputs, training=False))
     path = tmp_path / "m.tflite"
     with pytest.warns(UserWarning, match="exported as it is"):
@@ -148,8 +148,8 @@ def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
     np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
 
 
-def test_a_change_that_no_layer_shows_is_seen_in_the_scores(model, inputs, tmp_path, monkeypatch):
-    # The class itself is changed, so that a fresh model has the same layers.
+def test_a_changed_layer_class_is_noticed_in_the_scores(model, inputs, tmp_path, monkeypatch):
+    # The class itself is changed, so a new model has the same layers.
     def unchanged(self, x, training=None):
         return x
 
@@ -157,7 +157,7 @@ def test_a_change_that_no_layer_shows_is_seen_in_the_scores(model, inputs, tmp_p
     assert first_edit(model) == ""
     expected = np.asarray(model(inputs, training=False))
     path = tmp_path / "m.tflite"
-    with pytest.warns(UserWarning, match="rebuilt from its spec does not give its scores"):
+    with pytest.warns(UserWarning, match="rebuilt from its spec gives other scores"):
         verdict = keras_vit.export_tflite(model, path, representative_data=inputs)
     assert not verdict.rewritten
     np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
@@ -168,13 +168,13 @@ def test_rewrite_false_exports_keras_own_graph(model, inputs, tmp_path, quantize
     path = tmp_path / "m.tflite"
     verdict = keras_vit.export_tflite(model, path, quantize, inputs, rewrite=False)
     assert not verdict.rewritten
-    # Keras writes a LayerNorm otherwise than our graph does.
+    # Keras' graph contains different operators for a LayerNorm.
     assert "SQUARED_DIFFERENCE" in operators(path.read_bytes())
     assert keras_vit.export_tflite(model, path, quantize, inputs).rewritten
     assert "SQUARED_DIFFERENCE" not in operators(path.read_bytes())
 
 
-def test_what_only_training_reads_is_no_edit(model):
+def test_settings_used_only_in_training_are_not_edits(model):
     model.trainable = False
     block(model).trainable = True
     block(model).drop_attention.rate = block(model).dropout = 0.5
@@ -213,7 +213,7 @@ def test_an_unchanged_model_has_no_edit(spec, size):
     assert first_edit(copy) == ""
 
 
-def test_looking_for_edits_draws_no_random_numbers(model):
+def test_first_edit_leaves_the_random_state_unchanged(model):
     random.seed(3)
     expected = random.random()
     random.seed(3)
@@ -224,14 +224,14 @@ def test_looking_for_edits_draws_no_random_numbers(model):
 @pytest.mark.skipif(LEGACY, reason="model.quantize is of Keras 3")
 @pytest.mark.parametrize("rewrite", [True, False])
 def test_a_model_that_keras_has_quantised_is_refused(model, tmp_path, rewrite):
-    # TFLite's converter takes no products of Keras' integers.
+    # TFLite's converter does not support Keras' integer products.
     model.quantize("int8")
-    with pytest.raises(UsageError, match="that Keras has quantised .int8., which TFLite does not"):
+    with pytest.raises(UsageError, match="that Keras has quantised .int8., which TFLite cannot"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", rewrite=rewrite)
 
 
 @pytest.mark.once
-def test_other_backends_export_no_edited_model(model, tmp_path, monkeypatch):
+def test_other_backends_refuse_an_edited_model(model, tmp_path, monkeypatch):
     from keras_vit.deploy import resolve as module
 
     set_activation(model)

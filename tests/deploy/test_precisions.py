@@ -1,4 +1,4 @@
-"""The table of precisions: complete, consistent and cheap to read."""
+"""The table of precisions is complete, consistent and cheap to import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_vit.deploy.precisions import PRECISIONS, precision_named, precision_o
 pytestmark = pytest.mark.once
 
 
-def test_precisions_are_found_by_argument_and_by_name_of_the_file():
+def test_precisions_are_found_by_argument_and_by_name():
     for quantize, precision in PRECISIONS.items():
         assert precision_of(quantize) is precision
         assert precision_named(precision.name) is precision
@@ -29,7 +29,7 @@ def test_float_precisions_are_those_without_integers():
     assert [name for name, p in PRECISIONS.items() if p.is_float] == ["none", "float16"]
 
 
-def test_the_last_rule_decides_what_becomes_of_an_operator():
+def test_the_last_rule_for_an_operator_wins():
     assert PRECISIONS["int4"].kind("FULLY_CONNECTED") == "dynamic4"
     assert PRECISIONS["int4"].kind("CONV_2D") == "dynamic8"
     assert PRECISIONS["int4"].kind("SOFTMAX") == "float"

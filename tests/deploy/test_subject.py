@@ -1,4 +1,4 @@
-"""The images that an export measures on: evenly chosen, and judged on others than calibrated on."""
+"""The images of an export: they cover all classes, and none both calibrates and is compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def subject(small_spec):
 
 
 @pytest.mark.parametrize(("most", "count"), [(1, 1), (3, 3), (251, 251), (900, 251)])
-def test_as_many_images_as_may_be_are_chosen_and_none_twice(subject, most, count):
+def test_the_allowed_number_of_images_is_chosen_and_none_twice(subject, most, count):
     chosen = subject.calibration(most)
     assert chosen.shape == (count, 16, 24, 3)
     np.testing.assert_array_equal(subject.calibration(most), chosen)
@@ -36,13 +36,13 @@ def rows(images):
     return {image.tobytes() for image in images}
 
 
-def test_no_image_calibrates_and_chooses_or_is_judged(subject):
+def test_calibration_choice_and_comparison_use_different_images(subject):
     parts = [subject.calibration(999), subject.choosing(999)[0], subject.comparison(999)[0]]
     assert [len(part) for part in parts] == [251, 250, 500]
     assert len(set.union(*map(rows, parts))) > 0.99 * 1001  # a few digits look alike
 
 
-def test_sorted_by_class_each_class_calibrates_chooses_and_is_judged(small_spec):
+def test_data_sorted_by_class_gives_every_part_all_classes(small_spec):
     source = digits()
     order = np.argsort(source.targets, kind="stable")
     source = dataclasses.replace(
@@ -64,7 +64,7 @@ def test_sorted_by_class_each_class_calibrates_chooses_and_is_judged(small_spec)
     assert found == set(range(10))
 
 
-def test_pictures_are_those_that_are_compared(subject):
+def test_pictures_are_the_compared_images(subject):
     images, targets = subject.comparison(5)
     pictures = list(subject.pictures(5))
     assert (len(images), len(targets), len(pictures)) == (5, 5, 5)
@@ -73,22 +73,20 @@ def test_pictures_are_those_that_are_compared(subject):
         np.testing.assert_array_equal(image, expected)
 
 
-def test_one_training_image_calibrates_and_chooses_and_that_is_said(subject):
+def test_a_single_training_image_is_described_as_used_twice(subject):
     assert subject.chosen_from == "other images of digits"
     alone = dataclasses.replace(subject, training=subject.training[:1])
     np.testing.assert_array_equal(alone.calibration(5), alone.choosing(5)[0])
     assert alone.chosen_from == "other images of digits, which also measured the ranges"
 
 
-def test_a_run_is_judged_on_images_that_neither_trained_nor_calibrated_it(trained_run):
+def test_a_run_is_compared_on_held_out_images(trained_run):
     found = of_run(trained_run.path)
     assert not set(found.training) & set(found.held_out)
     assert len(found.training) + len(found.held_out) == len(found.source)
 
 
-def test_pictures_for_weights_calibrate_or_judge_unless_there_is_one(
-    fixtures, image_folder, tmp_path
-):
+def test_pictures_for_weights_are_split_unless_there_is_only_one(fixtures, image_folder, tmp_path):
     weights = str(fixtures / "vit_token.weights.npz")
     found = of_weights(weights, data=image_folder)
     assert sorted([*found.training, *found.held_out]) == list(range(12))
@@ -100,7 +98,7 @@ def test_pictures_for_weights_calibrate_or_judge_unless_there_is_one(
         of_weights(weights, data=tmp_path / "one")
 
 
-def test_without_pictures_noise_is_compared_and_nothing_calibrates(fixtures):
+def test_without_pictures_noise_is_compared_and_not_calibrated_on(fixtures):
     found = of_weights(str(fixtures / "vit_token.weights.npz"))
     images, targets = found.comparison(500)
     assert (len(images), targets, found.images_from) == (16, None, "random images")

@@ -1,4 +1,4 @@
-"""The bundle: model.tflite, model.json, labels.txt, golden.json. What an app needs, and no more."""
+"""A bundle is all that an app needs: model.tflite, model.json, labels.txt and golden.json."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What a bundle says of its Keras model.
+    """What a bundle records about its Keras model.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         labels: the classes' names, in the order of the scores.
         preprocessing: how images become Keras' input.
-        parameters: how many it has; None if unknown.
-        weights_sha256: a hash of its weights; bundles share a card only where it is equal.
+        parameters: number of parameters; None if unknown.
+        weights_sha256: a hash of the weights; only bundles with the same hash share a card.
     """
 
     name: str
@@ -50,23 +50,22 @@ def write_bundle(
     picture: np.ndarray,
     max_drop: float | None = None,
 ) -> dict[str, Any]:
-    """Checks and writes a bundle; a killed process leaves the old folder or the new one.
+    """Checks and writes a bundle. A killed process leaves either the old folder or the new one.
 
     Args:
-        folder: the bundle.
-        judged: the file; if it is over its budget, nothing is written.
+        folder: the folder to write.
+        judged: the file; nothing is written if it is over its budget.
         about: its Keras model.
-        picture: uint8 (height, width, 3) of any size. Shrunk to 320 pixels, it stands in
-            golden.json with the tensor and the scores it must give, so that any runner can be
-            tested.
+        picture: uint8 (height, width, 3) of any size. It is shrunk to 320 pixels and stored in
+            golden.json with the expected tensor and scores, so that any runner can be tested.
         max_drop: points of accuracy that the file may lose: see `Verdict.check`.
 
     Returns:
-        What model.json says.
+        The content of model.json.
 
     Raises:
         ParityError: the file is over its budget.
-        UsageError: the folder holds something that is no bundle.
+        UsageError: the folder holds something other than a bundle.
     """
     folder, made = Path(folder), judged.made
     check_replaceable(folder)
@@ -101,7 +100,7 @@ def _description(
     """The content of model.json."""
     made, preprocessing = judged.made, about.preprocessing.to_dict()
     if made.options.input == "uint8":
-        # The file scales pixels itself; a runner that subtracts and divides does no harm.
+        # The file scales pixels itself; these values let a runner apply them without effect.
         preprocessing |= {"mean": 0.0, "scale": 1.0}
     inspection = judged.inspection.to_dict()
     delegation = {k: inspection.pop(k) for k in ("nodes", "delegated", "partitions", "undelegated")}
@@ -130,8 +129,8 @@ def _description(
 
 
 def _tolerances(judged: JudgedFile, runner: Runner) -> dict[str, float]:
-    """How far a right runner may be from the golden tensor and scores."""
-    # At least a step of an integer output, which may be rounded the other way, and a thousandth of
+    """How much the tensor and the scores of a correct runner may differ from the golden ones."""
+    # At least a step of an integer output, which may be rounded either way, and a thousandth of
     # the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3 (`benchmarks/runtimes.py`).
     least = max(1e-3 * judged.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
     tolerances = {"tensor": 1e-6, "scores": max(least, judged.tolerance)}
@@ -142,7 +141,7 @@ def _tolerances(judged: JudgedFile, runner: Runner) -> dict[str, float]:
 
 
 def check_replaceable(folder: str | os.PathLike) -> None:
-    """Raises a `UsageError` where no bundle can be written, or something else would be lost."""
+    """Raises a `UsageError` if no bundle can be written here or if other files would be lost."""
     folder = Path(folder)
     for path in (folder, *folder.parents):
         if path.is_file():
@@ -158,14 +157,14 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
     """A bundle's model.json and its golden arrays: image, tensor, scores.
 
     Raises:
-        UsageError: a file is missing, of a newer format, or model.tflite is not the one that
-            model.json describes.
+        UsageError: a file is missing or has a newer format, or model.json describes another
+            model.tflite.
     """
     folder = Path(folder)
     description = _files.read_json(folder / "model.json", format=FORMAT, fields=("sha256",))
     model = folder / "model.tflite"
     if not model.is_file():
-        raise UsageError(f"{folder} is not a whole bundle: model.tflite missing.")
+        raise UsageError(f"{folder} is not a complete bundle: model.tflite is missing.")
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     if digest != description["sha256"]:
         raise UsageError(
@@ -214,7 +213,7 @@ def _installed(name: str) -> bool:
 
 
 def _encode(array: np.ndarray) -> dict[str, Any]:
-    # Raw bytes, little endian, row-major: readable in a few lines of any language.
+    # Raw bytes, little endian and row-major, are easy to read in any language.
     array = np.ascontiguousarray(array)
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return {

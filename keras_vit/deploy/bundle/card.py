@@ -1,4 +1,4 @@
-"""The model card: what the files of an export are, what they are worth and where they end."""
+"""The model card: what the files of an export are, how good they are and what their limits are."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def card(
     earlier: tuple[str, ...] = (),
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The card, in Markdown. What comes from folders stands in code spans, which mark up nothing.
+    """The card, in Markdown. Text read from folders is put into code spans, so it is never markup.
 
     Args:
-        descriptions: what each bundle's model.json says, by the name of its folder.
-        table: header and rows of the figures.
-        measured: what each file costs, by the same names; one may be missing.
+        descriptions: the model.json of each bundle, by the name of its folder.
+        table: header and rows of the table of results.
+        measured: the measurements of each file, by the same names; some may be missing.
         labels: the classes' names.
-        machine: that the figures were measured on, in words.
+        machine: a description of the machine that measured the files.
         earlier: names of files that were measured in an earlier call.
-        refused: what was asked for too and not written, and why.
+        refused: why some requested files were not written, by their names.
     """
     model = next(iter(descriptions.values()))["model"]
     files = f"{len(descriptions)} files" if len(descriptions) > 1 else "one file"
@@ -48,8 +48,8 @@ def card(
     head = [
         f"# {code(model)} for LiteRT",
         "",
-        f"One model in {files}. Each was run with LiteRT and compared with Keras before it got its "
-        "name.",
+        f"One model in {files}. Each was run with LiteRT and compared with Keras before it was "
+        "written.",
     ]
     filled = {title: lines for title, lines in sections.items() if lines}
     body = [line for title, lines in filled.items() for line in ["", f"## {title}", "", *lines]]
@@ -57,12 +57,12 @@ def card(
 
 
 def notes(descriptions: Descriptions) -> list[str]:
-    """What the labels prove about the files and what they leave open, a line for equal files."""
+    """What the labels prove about the files' accuracy; files with equal results share a line."""
     return [line.removeprefix("- ") for line in _each("Accuracy", descriptions, _proof)]
 
 
 def code(text: Any) -> str:
-    """Any text as a code span of one line: nothing in it is markup, a link or a mention."""
+    """Any text as a code span of one line, so that nothing in it is markup, a link or a mention."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split()) or "?"
     fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
     pad = " " if "`" in (plain[0], plain[-1]) else ""
@@ -72,8 +72,8 @@ def code(text: Any) -> str:
 def _model(descriptions: Descriptions, labels: tuple[str, ...]) -> list[str]:
     parameters = {d["parameters"] for d in descriptions.values() if d.get("parameters")}
     lines = [f"- Parameters: {max(parameters):,}"] if parameters else []
-    lines += _each("Takes", descriptions, _takes)
-    lines += _each("Gives", descriptions, _gives)
+    lines += _each("Input", descriptions, _input)
+    lines += _each("Output", descriptions, _output)
     if labels:
         more = ", ..." if len(labels) > _MOST_LABELS else ""
         named = ", ".join(code(label) for label in labels[:_MOST_LABELS])
@@ -81,27 +81,27 @@ def _model(descriptions: Descriptions, labels: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def _takes(description: dict[str, Any]) -> str:
-    given = description["input"]
-    height, width = given["shape"][1:3]
-    text = f"an RGB image of {height} x {width} (height x width), {given['dtype']}"
-    if given.get("mean") or given.get("scale", 1) != 1:
-        text += f", `(pixel - {given['mean']}) / {given['scale']}`"
-    if "interpolation" in given:
-        part = f"its middle ({given['crop']:.3g})" if given.get("crop") else "the whole of it"
-        text += f"; {part}, resized ({given['interpolation']})"
-    return text + _quantization(given)
+def _input(description: dict[str, Any]) -> str:
+    tensor = description["input"]
+    height, width = tensor["shape"][1:3]
+    text = f"an RGB image of {height} x {width} (height x width), {tensor['dtype']}"
+    if tensor.get("mean") or tensor.get("scale", 1) != 1:
+        text += f", `(pixel - {tensor['mean']}) / {tensor['scale']}`"
+    if "interpolation" in tensor:
+        part = f"central crop ({tensor['crop']:.3g})" if tensor.get("crop") else "whole image"
+        text += f"; {part}, resized ({tensor['interpolation']})"
+    return text + _quantization(tensor)
 
 
-def _gives(description: dict[str, Any]) -> str:
+def _output(description: dict[str, Any]) -> str:
     output = description["output"]
     shape = " x ".join(str(side) for side in output["shape"])
     return f"{output['kind']}, {shape}, {output['dtype']}{_quantization(output)}"
 
 
 def _quantization(tensor: dict[str, Any]) -> str:
-    found = tensor.get("quantization")
-    return f"; scale {found['scale']:.6g}, zero point {found['zero_point']}" if found else ""
+    values = tensor.get("quantization")
+    return f"; scale {values['scale']:.6g}, zero point {values['zero_point']}" if values else ""
 
 
 def _data(descriptions: Descriptions) -> list[str]:
@@ -115,16 +115,16 @@ def _data(descriptions: Descriptions) -> list[str]:
 
 def _compared(description: dict[str, Any]) -> str:
     parity = description["parity"]
-    text = f"{code(parity.get('images_from', 'unknown'))}, {parity['images']:,} of them"
+    text = f"{parity['images']:,} images ({code(parity.get('images_from', 'unknown'))})"
     tokens = parity.get("comparisons") or parity["images"]
-    return text if tokens == parity["images"] else f"{text}, {tokens:,} tokens in all"
+    return text if tokens == parity["images"] else f"{text} with {tokens:,} tokens in total"
 
 
 def _labels(description: dict[str, Any]) -> str:
     accuracy = description["parity"].get("keras_accuracy")
     if accuracy is None:
-        return "none, so accuracy is not known; agreement is with the Keras model"
-    return f"known; the Keras model is right on {accuracy:.2%}"
+        return "none, so accuracy is unknown; agreement with the Keras model is measured instead"
+    return f"known; the accuracy of the Keras model is {accuracy:.2%}"
 
 
 def _proof(description: dict[str, Any]) -> str:
@@ -135,8 +135,10 @@ def _proof(description: dict[str, Any]) -> str:
 
 
 def _calibration(description: dict[str, Any]) -> str:
-    how = description.get("calibration")
-    return f"{how['images']:,} images, sha256 {code(how['sha256'])}" if how else "no images"
+    images = description.get("calibration")
+    return (
+        f"{images['images']:,} images, sha256 {code(images['sha256'])}" if images else "no images"
+    )
 
 
 def _figures(
@@ -152,14 +154,14 @@ def _figures(
     notes = [f"| {' | '.join(line)} |" for line in lines]
     notes += ["", "![Size and latency against accuracy](plot.png)", "", *_legend(header, measured)]
     if machine:
-        notes.append(f"- Measured on: {code(machine)}; other machines have other ratios too.")
-    notes += _each("Block farthest from the float file's", descriptions, _farthest)
-    if named := [code(name) for name in earlier if name in measured]:
-        notes.append(f"- Measured in an earlier call, not in turn with the others: {_list(named)}.")
+        notes.append(f"- Measured on: {code(machine)}; on other machines even the ratios differ.")
+    notes += _each("Block that differs most from the float file", descriptions, _worst_block)
+    if names := [code(name) for name in earlier if name in measured]:
+        notes.append(f"- Measured in an earlier call, not interleaved with others: {_list(names)}.")
     return notes
 
 
-def _farthest(description: dict[str, Any]) -> str:
+def _worst_block(description: dict[str, Any]) -> str:
     blocks = description.get("blocks") or {}
     if not blocks:
         return ""
@@ -170,22 +172,23 @@ def _farthest(description: dict[str, Any]) -> str:
 def _legend(header: list[str], measured: dict[str, Measured]) -> list[str]:
     before = max((m.before_bytes or 0 for m in measured.values()), default=0) / 2**20
     runs = sorted({entry.runs for m in measured.values() for entry in m.latency})
-    words = {
-        "drop": "accuracy that the Keras model has more, in points of a hundred",
+    meanings = {
+        "drop": "accuracy lost compared with the Keras model, in percentage points",
         "drop, 95%": "a larger drop than this is excluded with a confidence of 95% (Tango's score "
         "interval for paired outcomes)",
-        "agreement": "fraction of the images on which the file and Keras name the same class",
-        "worst": "largest difference of any score from Keras', as a fraction of the scores' scale",
-        "cosine": "of the file's scores and Keras', the smallest of all images",
-        "zipped": "MiB in a zip file or an APK (zlib, level 6)",
-        "p90": "nine of ten runs were quicker; the median stands before it. One image, all files "
-        f"in turn, {' to '.join(f'{n:,}' for n in dict.fromkeys(runs[:1] + runs[-1:]))} runs",
-        "peak MiB": f"of a process that does nothing else, {before:.0f} of it Python, NumPy and "
-        "LiteRT",
-        "load s": "until the first image can be put in; measured once",
+        "agreement": "fraction of the images for which the file and Keras predict the same class",
+        "worst": "largest difference of a score from Keras, as a fraction of the scores' scale",
+        "cosine": "smallest cosine of all images between the scores of the file and of Keras",
+        "zipped": "size in a zip file or an APK, in MiB (zlib, level 6)",
+        "p90": "90th percentile of the runs; the column before it is the median. One image per "
+        "run, the files interleaved, "
+        f"{' to '.join(f'{n:,}' for n in dict.fromkeys(runs[:1] + runs[-1:]))} runs",
+        "peak MiB": "peak memory of a process that only runs the file; Python, NumPy and LiteRT "
+        f"take {before:.0f} of it",
+        "load s": "seconds until the first image can be set; measured once",
         "parts": "partitions that XNNPACK makes of the graph; 1 is best",
     }
-    return [f"- {name}: {text}." for name, text in words.items() if name in header]
+    return [f"- {name}: {text}." for name, text in meanings.items() if name in header]
 
 
 def _making(descriptions: Descriptions) -> list[str]:
@@ -203,7 +206,7 @@ def _recipe(description: dict[str, Any]) -> str:
     if known and known.base:
         text += f", chosen on {code(description.get('chosen_on') or 'unknown images')}"
     if kept := description.get("float_layers"):
-        text += f"; left float: {', '.join(code(layer) for layer in kept)}"
+        text += f"; float layers: {', '.join(code(layer) for layer in kept)}"
     if not description["parity"].get("rewritten", True):
         text += "; the graph was converted as it is, without exact rewrites"
     return text
@@ -217,7 +220,7 @@ def _versions(description: dict[str, Any]) -> str:
 def _limits(descriptions: Descriptions, measured: dict[str, Measured]) -> list[str]:
     return [
         *_each("Oldest runtime", descriptions, lambda d: code(d.get("runtime_floor", "unknown"))),
-        *_each("On CPUs XNNPACK", descriptions, _delegation),
+        *_each("Run by XNNPACK on CPUs", descriptions, _delegation),
         *_each(
             "Half precision on CPUs (`setAllowFp16PrecisionForFp32`)", descriptions, _half_precision
         ),
@@ -227,45 +230,47 @@ def _limits(descriptions: Descriptions, measured: dict[str, Measured]) -> list[s
 
 
 def _delegation(description: dict[str, Any]) -> str:
-    found = description.get("delegation")
-    if not found:
+    delegation = description.get("delegation")
+    if not delegation:
         return ""
-    some = "all" if found["delegated"] == found["nodes"] else f"{found['delegated']:,} of"
-    parts = f"{found['partitions']} partition{'' if found['partitions'] == 1 else 's'}"
+    nodes, delegated, partitions = (delegation[key] for key in ("nodes", "delegated", "partitions"))
     left_out: dict[tuple[str, str], list[str]] = {}
-    for entry in found["undelegated"]:
+    for entry in delegation["undelegated"]:
         left_out.setdefault((entry["operator"], entry["reason"]), []).append(entry["layer"])
     lines = [_finding(*kind, layers) for kind, layers in left_out.items()]
-    text = f"takes {some} {found['nodes']:,} operators, in {parts}{'; not:' if lines else ''}"
+    text = (
+        f"{'all' if delegated == nodes else f'{delegated:,} of'} {nodes:,} operators, in "
+        f"{partitions} partition{'' if partitions == 1 else 's'}{'; all but:' if lines else ''}"
+    )
     return "\n  - ".join([text, *lines])
 
 
 def _half_precision(description: dict[str, Any]) -> str:
-    found = description.get("half_precision")
-    if not found:
+    half = description.get("half_precision")
+    if not half:
         return ""
-    if found["problem"]:
-        return f"must not be allowed: {code(found['problem'])}"
-    difference = found["max_difference"] / found["scale"]
-    accuracy = f", accuracy {found['accuracy']:.2%}" if found.get("accuracy") is not None else ""
-    return f"may be allowed: scores within {difference:.2%} of their scale{accuracy}"
+    if half["problem"]:
+        return f"must not be allowed: {code(half['problem'])}"
+    difference = half["max_difference"] / half["scale"]
+    accuracy = f", accuracy {half['accuracy']:.2%}" if half.get("accuracy") is not None else ""
+    return f"may be allowed: scores change by at most {difference:.2%} of their scale{accuracy}"
 
 
 def _gpu(descriptions: Descriptions) -> list[str]:
-    """What GPU delegates do not take or do badly, each finding once with the files that have it."""
-    looked_at = {name: d["gpu"] for name, d in descriptions.items() if d.get("gpu") is not None}
+    """Problems on GPU delegates: each is listed once, with the files that have it."""
+    linted = {name: d["gpu"] for name, d in descriptions.items() if d.get("gpu") is not None}
     names: dict[tuple[str, ...], list[str]] = {}
     layers: dict[tuple[str, ...], list[str]] = {}
-    for name, findings in looked_at.items():
-        for found in findings:
-            delegates = " and ".join(found["delegates"])
-            kind = (found["effect"], delegates, found["operator"], found["reason"])
+    for name, findings in linted.items():
+        for finding in findings:
+            delegates = " and ".join(finding["delegates"])
+            kind = (finding["effect"], delegates, finding["operator"], finding["reason"])
             names.setdefault(kind, []).append(name)
-            layers.setdefault(kind, []).extend(found["layers"])
-    if not looked_at:
+            layers.setdefault(kind, []).extend(finding["layers"])
+    if not linted:
         return []
     if not names:
-        return ["- On GPUs, by the file alone: nothing found that delegates do not take"]
+        return ["- On GPUs, judging by the file only (not run): no known problem"]
     lines = [
         f"  - {effect} ({delegates}), {_files(names[kind], descriptions)}: "
         f"{_finding(operator, reason, layers[kind])}"
@@ -273,9 +278,9 @@ def _gpu(descriptions: Descriptions) -> list[str]:
         for effect, delegates, operator, reason in [kind]
     ]
     title = (
-        "- On GPUs, by the file alone, in TFLite's delegate (also LiteRT 1.x) and LiteRT's (2.x):"
+        "- On GPUs, judging by the file only (not run), with TFLite's delegate (also LiteRT 1.x)"
     )
-    return [title, *lines]
+    return [f"{title} and LiteRT's (2.x):", *lines]
 
 
 _EFFECTS = ("refused", "wrong", "imprecise", "slow")
@@ -292,31 +297,31 @@ def _unmeasured(descriptions: Descriptions, measured: dict[str, Measured]) -> li
     parities = [description["parity"] for description in descriptions.values()]
     missing = [code(name) for name in descriptions if name not in measured]
     known = [m.peak_bytes is not None for m in measured.values()]
-    found = {
+    conditions = {
         f"latency, load time and memory of {_list(missing)}": missing,
-        "memory, which only Linux tells": measured and not all(known),
+        "memory, which is measured on Linux only": measured and not all(known),
         "accuracy": any(parity.get("accuracy") is None for parity in parities),
         "real images (noise was compared)": any(
             parity.get("images_from") == "random images" for parity in parities
         ),
     }
     return [
-        *(text for text, so in found.items() if so),
+        *(text for text, applies in conditions.items() if applies),
         "phones and other processors",
         "GPUs and NPUs",
         "energy",
         "the time to decode and resize a picture",
-        "images unlike the ones above",
+        "images that differ from those above",
     ]
 
 
 def _each(
-    title: str, descriptions: Descriptions, tell: Callable[[dict[str, Any]], str]
+    title: str, descriptions: Descriptions, describe: Callable[[dict[str, Any]], str]
 ) -> list[str]:
-    """A list item; where files have different things to say, one for each; none for ""."""
+    """One list item for each different text, with the files that it is about; none for ""."""
     groups: dict[str, list[str]] = {}
     for name, description in descriptions.items():
-        groups.setdefault(tell(description), []).append(name)
+        groups.setdefault(describe(description), []).append(name)
     return [
         f"- {title}{f' ({_files(names, descriptions)})' if len(groups) > 1 else ''}: {text}"
         for text, names in groups.items()

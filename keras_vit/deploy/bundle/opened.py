@@ -1,4 +1,4 @@
-"""A bundle that predicts, as an app does: model.tflite fed and read as model.json says."""
+"""Runs a bundle as an app does: model.json describes the input and the output of model.tflite."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class OpenedBundle:
         name: the model's name.
         precision: "float32", "int8" ...
         labels: the classes' names, in the order of the scores.
-        preprocessing: how images become the file's input; of files that take pixels, the pixels.
-        from_logits: whether the scores are logits; else they are probabilities.
+        preprocessing: how images become the file's input.
+        from_logits: whether the scores are logits; otherwise they are probabilities.
         runner: the loaded file.
     """
 
@@ -43,11 +43,11 @@ class OpenedBundle:
 
 
 def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
-    """Opens a bundle: its folder, or the model.tflite in it.
+    """Opens a bundle, given its folder or the model.tflite in it.
 
     Raises:
-        UsageError: it is no whole bundle, or its file gives features and no classes.
-        RefusedError: LiteRT does not take the file.
+        UsageError: the bundle is incomplete, or its file returns features instead of classes.
+        RefusedError: LiteRT refuses the file.
     """
     folder = Path(folder)
     if folder.name == "model.tflite":
@@ -73,9 +73,9 @@ def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
 
 
 def _inside(folder: Path) -> str:
-    # The folder of several bundles, or a run, is what is given by mistake.
-    for inner in (folder, folder / "export"):
-        found = sorted(path.parent for path in inner.glob("*/model.json"))
-        if found:
-            return f" Received: a folder that holds {', '.join(map(str, found))}; choose one."
+    # A common mistake: the folder of several bundles, or of a run.
+    for parent in (folder, folder / "export"):
+        bundles = sorted(path.parent for path in parent.glob("*/model.json"))
+        if bundles:
+            return f" Received: a folder that holds {', '.join(map(str, bundles))}; choose one."
     return " There is none."

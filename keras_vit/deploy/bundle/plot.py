@@ -1,4 +1,4 @@
-"""A picture of what files cost against what they are worth."""
+"""A plot of the size and the latency of files against their accuracy."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from keras_vit.deploy.judge.measure import Measured
 
 _GREY = "#8a8f98"
 _COLOURS = ("#2a6fbb", "#c2621a", "#3a8f4d", "#b23a48", "#7b5ea7", "#8c6239", "#c2569b", "#4f6d7a")
-_LONGEST = 24  # characters of a name
+_MAX_NAME = 24  # characters
 
 
 def plot(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]) -> bytes:
-    """Size and latency against accuracy; where that does not count agreement, or the cosine.
+    """Plots size and latency against accuracy; without accuracy, against agreement or cosine.
 
     Args:
-        descriptions: what each bundle's model.json says, by the name of its folder.
-        measured: what each costs, by the same names; one may be missing.
+        descriptions: the model.json of each bundle, by the name of its folder.
+        measured: the measurements of each file, by the same names; some may be missing.
 
     Returns:
-        A PNG, the same for the same figures.
+        A PNG. The same arguments give the same bytes.
 
     Raises:
         ImportError: matplotlib is not installed.
     """
     stream = io.BytesIO()
     with warnings.catch_warnings():
-        # A name in a script that this machine has no font for.
+        # This machine may have no font for the script of a name.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         draw(descriptions, measured).savefig(stream, format="png", metadata={"Software": None})
     return stream.getvalue()
 
 
 def draw(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]) -> Any:
-    """The matplotlib figure of `plot`; its names overlap neither each other nor a point."""
+    """The matplotlib figure of `plot`; names overlap neither each other nor a point."""
     parities = {name: description["parity"] for name, description in descriptions.items()}
-    counts = any(parity.get("informed", True) for parity in parities.values())
-    worth = next(
-        figure
-        for figure in (*(["accuracy"] if counts else []), "agreement", "cosine")
-        if any(parity.get(figure) is not None for parity in parities.values())
+    accuracy_counts = any(parity.get("informed", True) for parity in parities.values())
+    metric = next(
+        candidate
+        for candidate in (*(["accuracy"] if accuracy_counts else []), "agreement", "cosine")
+        if any(parity.get(candidate) is not None for parity in parities.values())
     )
-    heights = {n: 100 * p[worth] for n, p in parities.items() if p.get(worth) is not None}
-    keras = {p.get("keras_accuracy") for p in parities.values() if worth == "accuracy"} - {None}
+    heights = {n: 100 * p[metric] for n, p in parities.items() if p.get(metric) is not None}
+    keras = {p.get("keras_accuracy") for p in parities.values() if metric == "accuracy"} - {None}
     lines = sorted(100 * accuracy for accuracy in keras)
     panels = {
         title: [
@@ -64,9 +64,9 @@ def draw(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured])
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (title, points) in zip(axes, panels.items(), strict=True):
         _panel(axis, title, points, [*heights.values(), *lines], lines)
-    axes[0].set_ylabel(f"{worth}, %{' (dashed: Keras)' if lines else ''}")
+    axes[0].set_ylabel(f"{metric}, %{' (dashed: Keras)' if lines else ''}")
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # names shall not push the axes about
+    figure.set_layout_engine("none")  # otherwise the names would move the axes
     for axis, points in zip(axes, panels.values(), strict=True):
         _label(axis, points, lines)
     return figure
@@ -82,7 +82,7 @@ class _Point(NamedTuple):
 def _costs(
     descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]
 ) -> dict[str, dict[str, float | None]]:
-    """What stands on the horizontal axes: its title and the value of each file."""
+    """The title of each horizontal axis, and the value of each file on it."""
     threads = max((entry.threads for m in measured.values() for entry in m.latency), default=0)
     times = {
         name: entry.median_ms
@@ -92,7 +92,7 @@ def _costs(
     }
     return {
         "size, MiB": {n: description["bytes"] / 2**20 for n, description in descriptions.items()},
-        f"latency of an image, ms, {threads} thread{'' if threads == 1 else 's'}": {
+        f"latency per image, ms, {threads} thread{'' if threads == 1 else 's'}": {
             name: times.get(name) for name in descriptions
         },
     }
@@ -113,7 +113,7 @@ def _panel(
         )
     for line in lines:
         axis.axhline(line, color=_GREY, linestyle="--", linewidth=1, zorder=1)
-    # Differences of a few tenths of a point are noise, and shall look like it.
+    # Differences of a few tenths of a point are noise; the axis must not magnify them.
     pad = max(0.2 * (max(heights) - min(heights)), 0.5)
     axis.set_xlim(0, 1.2 * max(point.x for point in points))
     bottom, top = min(heights) - pad, max(heights) + pad
@@ -126,37 +126,37 @@ def _panel(
 
 
 def _label(axis: Any, points: list[_Point], lines: list[float]) -> None:
-    """Names each point where there is room: beside it, or above or below as a flag on a pole."""
+    """Labels each point: beside it or, without room there, above or below with a leader line."""
     pixels, to_pixels = axis.figure.dpi / 72, axis.transData.transform
-    # From the right, so that a pole passes the names that start further right.
+    # From right to left, so that a leader line does not cross names further to the right.
     points = sorted(points, key=lambda point: -point.x)
     dots = [to_pixels((point.x, point.y)) for point in points]
-    solid = [_box(*(dot - _DOT * pixels), *(dot + _DOT * pixels)) for dot in dots]
+    occupied = [_box(*(dot - _DOT * pixels), *(dot + _DOT * pixels)) for dot in dots]
     heights = [to_pixels((0, line))[1] for line in lines]
-    rules = [_box(axis.bbox.x0, y - pixels, axis.bbox.x1, y + pixels) for y in heights]
-    poles = np.empty((0, 2))
+    dashed = [_box(axis.bbox.x0, y - pixels, axis.bbox.x1, y + pixels) for y in heights]
+    leaders = np.empty((0, 2))
     for point, dot in zip(points, dots, strict=True):
         for place in _PLACES:
-            note, pole = _note(axis, point, place), _pole(dot, place, pixels)
+            note, leader = _note(axis, point, place), _leader(dot, place, pixels)
             name = note.get_window_extent().padded(pixels)
             if (
                 axis.bbox.count_contains(name.corners()) == 4
-                and not name.count_overlaps([*solid, *rules])
-                and not name.count_contains(poles)
-                and not sum(other.count_contains(pole) for other in solid)
+                and not name.count_overlaps([*occupied, *dashed])
+                and not name.count_contains(leaders)
+                and not sum(other.count_contains(leader) for other in occupied)
             ):
                 break
             note.remove()
         else:
-            note, pole = _note(axis, point, _PLACES[0]), _pole(dot, _PLACES[0], pixels)
-        solid.append(name)
-        poles = np.concatenate([poles, pole])
-        ends = axis.transData.inverted().transform([dot, *pole[-1:]])
+            note, leader = _note(axis, point, _PLACES[0]), _leader(dot, _PLACES[0], pixels)
+        occupied.append(name)
+        leaders = np.concatenate([leaders, leader])
+        ends = axis.transData.inverted().transform([dot, *leader[-1:]])
         axis.plot(*ends.T, color=point.colour, linewidth=0.8)
 
 
 class _Place(NamedTuple):
-    """Where a name stands, in typographic points from the middle of its dot."""
+    """The position of a name relative to the centre of its dot, in typographic points."""
 
     right: float
     up: float
@@ -164,11 +164,11 @@ class _Place(NamedTuple):
     va: str
 
 
-_DOT, _NEAR, _LINE = 5, 8, 13  # half a dot's width, the distance to a name, the height of a name
+_DOT, _NEAR, _LINE = 5, 8, 13  # radius of a dot, distance to its name, height of a name
 _PLACES = [
     _Place(_NEAR, 0, "left", "center"),
     _Place(-_NEAR, 0, "right", "center"),
-    *(  # as flags, which poles on their left can pass
+    *(  # above or below: the leader lines of points further left pass beside it
         _Place(right, up, ha, "bottom" if up > 0 else "top")
         for ha, right in (("left", 3), ("right", -3))
         for distance in range(_NEAR, 200, _LINE)
@@ -191,8 +191,8 @@ def _note(axis: Any, point: _Point, place: _Place) -> Any:
     )
 
 
-def _pole(dot: np.ndarray, place: _Place, pixels: float) -> np.ndarray:
-    """Pixels (n, 2) of the pole that carries a name, from its dot; none where it stands beside."""
+def _leader(dot: np.ndarray, place: _Place, pixels: float) -> np.ndarray:
+    """Pixels (n, 2) on the line from a dot to its name; none for a name beside its dot."""
     if not place.up:
         return np.empty((0, 2))
     top = place.up + np.sign(place.up) * (_LINE - 3)
@@ -202,7 +202,7 @@ def _pole(dot: np.ndarray, place: _Place, pixels: float) -> np.ndarray:
 
 def _short(name: str) -> str:
     plain = "".join(c if c.isprintable() else "?" for c in name)
-    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "\u2026"
+    return plain if len(plain) <= _MAX_NAME else plain[: _MAX_NAME - 1] + "\u2026"
 
 
 def _box(*corners: float) -> Any:

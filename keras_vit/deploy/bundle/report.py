@@ -1,4 +1,4 @@
-"""What exported files cost and what they are worth: table.json, a model card and a picture."""
+"""The report on exported files: table.json, a model card and a plot."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def write_report(
     measured: dict[str, Measured],
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Writes table.json, card.md and plot.png beside bundles.
+    """Writes table.json, card.md and plot.png into the folder of the bundles.
 
-    Bundles of the same weights (by their hash) that an earlier call left in the folder are in them
-    too, with what was measured of them then. Those of other weights, or without a hash, are not.
+    They also include bundles that an earlier call wrote to this folder, with their measurements, if
+    their weights are the same (by hash). Bundles of other weights or without a hash are left out.
 
     Args:
-        folder: of the bundles.
-        descriptions: what each bundle's model.json says, by the name of its folder.
-        measured: what each costs, by the same names; one may be missing.
-        refused: what was asked for too and not written, and why.
+        folder: the folder of the bundles.
+        descriptions: the model.json of each bundle, by the name of its folder.
+        measured: the measurements of each file, by the same names; some may be missing.
+        refused: why some requested files were not written, by their names.
 
     Raises:
         ImportError: matplotlib is not installed; nothing is written.
@@ -50,7 +50,7 @@ def write_report(
         temporary.write_bytes(picture)
     _files.write_text(folder / "card.md", text)
     threads = max((entry.threads for m in measured.values() for entry in m.latency), default=0)
-    sizes = {name: found.compressed_bytes for name, found in figures.items()}
+    sizes = {name: values.compressed_bytes for name, values in figures.items()}
     rows = [
         _row(name, description, figures.get(name), sizes) | {"earlier": name in earlier}
         for name, description in files.items()
@@ -61,7 +61,7 @@ def write_report(
 def table_record(
     rows: list[dict[str, Any]], refused: Mapping[str, str], threads: int
 ) -> dict[str, Any]:
-    """What table.json says, of exports and of compressions: CONTRIBUTING.md lists its fields."""
+    """The content of table.json, for exports and compressions: CONTRIBUTING.md lists its fields."""
     return {
         "format": FORMAT,
         "machine": f"{machine()}, {threads} threads",
@@ -74,14 +74,14 @@ def table_record(
 def table_row(
     name: str, precision: str, parity: dict[str, Any], bytes: int, sha256: str, **more: Any
 ) -> dict[str, Any]:
-    """A row of table.json; what is not known is None.
+    """A row of table.json; unknown values are None.
 
     Args:
-        name: of the bundle's folder.
-        precision: of the file.
-        parity: `Verdict.to_dict`.
-        bytes: of the file.
-        sha256: of the file.
+        name: name of the bundle's folder.
+        precision: precision of the file.
+        parity: the result of `Verdict.to_dict`.
+        bytes: size of the file.
+        sha256: hash of the file.
         more: values of other fields.
     """
     unknown = set(more) - set(_MORE)
@@ -113,13 +113,12 @@ def table(
 ) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of the table, as text; a column without any value is left out.
 
-    A drop of accuracy is in points of a hundred, "drop, 95%" the largest that the images do not
-    exclude; "ms" are medians, and "p90" is of the column
-    before it; "zipped" is in MiB.
+    A drop of accuracy is in percentage points; "drop, 95%" is the largest drop that the images do
+    not exclude. "ms" are medians, and "p90" belongs to the column before it; "zipped" is in MiB.
 
     Args:
-        descriptions: what each bundle's model.json says, by the name of its folder.
-        measured: what each costs, by the same names; one may be missing.
+        descriptions: the model.json of each bundle, by the name of its folder.
+        measured: the measurements of each file, by the same names; some may be missing.
     """
     columns = [
         (column.header, [column.cell(d, measured.get(name)) for name, d in descriptions.items()])
@@ -166,9 +165,9 @@ def _latency_columns(threads: int) -> list[_Column]:
             (getattr(e, field) for e in (m.latency if m else ()) if e.threads == threads), None
         )
 
-    named = f"ms, {threads} thread{'' if threads == 1 else 's'}"
+    header = f"ms, {threads} thread{'' if threads == 1 else 's'}"
     return [
-        _Column(named, value("median_ms"), _three_digits),
+        _Column(header, value("median_ms"), _three_digits),
         _Column("p90", value("p90_ms"), _three_digits),
     ]
 
@@ -178,7 +177,7 @@ def _row(
 ) -> dict[str, Any]:
     entries = measured.latency if measured else ()
     latency = max(entries, key=lambda entry: entry.threads, default=None)
-    deflated, whole = sizes.get(name), sizes.get("float32")
+    deflated, float_size = sizes.get(name), sizes.get("float32")
     return table_row(
         name,
         description["precision"],
@@ -188,14 +187,14 @@ def _row(
         weights_sha256=description.get("weights_sha256"),
         partitions=description.get("delegation", {}).get("partitions"),
         deflated=deflated,
-        deflated_ratio=deflated / whole if deflated and whole else None,
+        deflated_ratio=deflated / float_size if deflated and float_size else None,
         latency_ms=latency and latency.median_ms,
         measured=measured and measured.to_dict(),
     )
 
 
 def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, dict]:
-    """Bundles of the same weights that are still in the folder: what their model.json say."""
+    """The model.json of each bundle of the same weights that is already in the folder."""
     found = {}
     fields = ("model", "precision", "bytes", "sha256", "input", "output", "parity")
     for file in folder.glob("*/model.json"):
@@ -209,7 +208,7 @@ def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> d
         try:
             description = _files.read_json(file, format=FORMAT, fields=fields)
         except UsageError:
-            continue  # other folders and other versions do not stop the report
+            continue  # another kind of folder, or another version
         if all(_same_model(description, other) for other in descriptions.values()):
             found[name] = description
     return found
@@ -222,14 +221,17 @@ def _same_model(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _earlier_figures(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, Measured]:
-    """What an earlier call measured of files that are still the same."""
+    """The measurements that an earlier call made of files that have not changed since."""
     try:
         rows = _files.read_json(folder / "table.json", format=FORMAT, fields=("rows",))["rows"]
         known = {row["sha256"]: row["measured"] for row in rows if row.get("measured")}
-        found = {n: known[d["sha256"]] for n, d in descriptions.items() if d["sha256"] in known}
-        return {name: Measured.from_dict(values) for name, values in found.items()}
+        return {
+            name: Measured.from_dict(known[description["sha256"]])
+            for name, description in descriptions.items()
+            if description["sha256"] in known
+        }
     except (UsageError, AttributeError, KeyError, TypeError):
-        return {}  # no table, or one of another version
+        return {}  # no table, or a table of another version
 
 
 def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:

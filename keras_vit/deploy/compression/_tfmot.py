@@ -1,4 +1,4 @@
-"""The one door to tensorflow-model-optimization, which knows tf_keras alone."""
+"""Imports tensorflow-model-optimization, which only supports tf_keras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trained run to bundles of several compressions: train, convert, run, compare, then write."""
+"""Compresses a trained run: each compression is trained, converted, compared and written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLAIN = "none-float32"
 
 def compress_bundles(
     subject: Subject,
-    wanted: Sequence[Compression],
+    compressions: Sequence[Compression],
     train: FineTuning,
     out: str | os.PathLike,
     max_drop: float = 1.0,
@@ -48,39 +48,39 @@ def compress_bundles(
 ) -> dict[str, Any]:
     """Writes a bundle for each compression, in a folder of its name ("prune+qat-int4").
 
-    What cannot be done is refused before anything is trained.
+    Mistakes in the arguments are refused before anything is trained.
 
     Args:
         subject: the run's model and images.
-        wanted: the compressions to make.
+        compressions: the compressions to make.
         train: how to fine-tune.
         out: the folder of the bundles.
-        max_drop: points of accuracy that a file may lose from the run's own model.
-        images: at most this many held-out ones are compared.
-        calibrate: at most this many training ones measure ranges.
-        threads: of the interpreter, when latency is measured.
-        say: is called with each line of progress.
+        max_drop: points of accuracy that a file may lose compared with the run's own model.
+        images: the largest number of held-out images to compare.
+        calibrate: the largest number of training images to measure ranges on.
+        threads: number of threads of the interpreter for measuring latency.
+        say: called with each line of progress.
 
     Returns:
-        What table.json says (see `report.table_record`); its first rows are files without
+        The content of table.json (see `report.table_record`); its first rows are files without
         compression.
 
     Raises:
-        UsageError: the model is not one that `compress` takes or has no accuracy, a folder holds
-            something that is no bundle, or two compressions have one name.
-        ImportError: as `compress`.
-        ParityError: Keras' own scores prove nothing, or it is no better than always naming the most
-            frequent class.
+        UsageError: `compress` does not support the model, its accuracy is unknown, a folder holds
+            something other than a bundle, or two compressions have the same name.
+        ImportError: as for `compress`.
+        ParityError: a comparison with Keras' scores would prove nothing, or Keras is no better than
+            always predicting the most frequent class.
     """
     check_compressible(subject.model)
-    _check_folders(Path(out), [each.name for each in wanted])
+    _check_folders(Path(out), [each.name for each in compressions])
     bench = _bench(subject, images, calibrate)
-    precisions = dict.fromkeys(["none", *(each.quantize for each in wanted)])
+    precisions = dict.fromkeys(["none", *(each.quantize for each in compressions)])
     say(f"without compression ({', '.join(precisions)}): converting, then comparing")
     files = bench.uncompressed(precisions)
     weights = dict.fromkeys(files, hash_of(bench.resolved.weights))
     refused = {}
-    for each in wanted:
+    for each in compressions:
         say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
         try:
             compressed = compress(subject.model, each, train, train.steps)
@@ -100,9 +100,9 @@ def compress_bundles(
             weights_sha256=weights[each.name],
         )
         write_bundle(Path(out) / each.name, judged, about, bench.samples.picture, max_drop)
-    say(f"latency: batch 1, {threads} threads, in turn")
+    say(f"measuring latency: batch 1, {threads} threads")
     medians = latencies({name: file.content for name, file in files.items()}, threads)
-    settings = {each.name: dataclasses.asdict(each) for each in wanted}
+    settings = {each.name: dataclasses.asdict(each) for each in compressions}
     rows = [
         _row(name, file, files[_PLAIN], medians, weights[name], max_drop, settings.get(name))
         for name, file in files.items()
@@ -111,7 +111,7 @@ def compress_bundles(
 
 
 def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
-    """Resolves the run's model and checks that its accuracy can tell what compression costs."""
+    """Resolves the run's model and checks that a loss of its accuracy can be measured."""
     resolved = resolve(subject.model, name=subject.name)
     samples = subject.samples(images, calibrate, choose=False)
     part = samples.compared
@@ -119,23 +119,23 @@ def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
     expected, targets = reference.expected, reference.targets
     if targets is None or expected.ndim != 2:
         raise UsageError(
-            "the cost of compression is a loss of accuracy: expected a score for each class of an "
-            f"image, and images with classes. Received: scores {expected.shape}, "
+            "compression is judged by its loss of accuracy: expected images with known classes and "
+            f"one score for each class. Received: scores {expected.shape}, "
             f"{'no ' if targets is None else ''}classes of {len(expected)} images."
         )
-    itself = compare(PRECISIONS["none"].name, expected, expected, targets)
-    if not itself.informed:
+    baseline = compare(PRECISIONS["none"].name, expected, expected, targets)
+    if not baseline.informed:
         raise ParityError(
-            "the cost of compression is a loss of accuracy. Received: a run that is right on "
-            f"{itself.keras_accuracy:.2%} of {len(expected)} images, no better than always "
-            f"naming the most frequent class ({itself.majority:.2%}); train it first."
+            "compression is judged by its loss of accuracy. Received: a run that is right on "
+            f"{baseline.keras_accuracy:.2%} of {len(expected)} images, no better than always "
+            f"predicting the most frequent class ({baseline.majority:.2%}); train it first."
         )
     return _Bench(resolved, samples, reference)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Bench:
-    """What all compressions of a run are measured on."""
+    """The model, the images and the reference that all compressions of a run are compared with."""
 
     resolved: Resolved
     samples: Samples
@@ -157,7 +157,7 @@ class _Bench:
         return judge_file(made, dataclasses.replace(self.reference, expected=expected))
 
     def check_cost(self, judged: JudgedFile, max_drop: float) -> None:
-        """Refuses a file that is too much worse than the run's own model."""
+        """Refuses a file that loses too much accuracy compared with the run's own model."""
         try:
             compared(judged.made, self.reference).check_drop(max_drop)
         except ParityError as error:
@@ -169,8 +169,8 @@ class _Bench:
 def _check_folders(out: Path, names: list[str]) -> None:
     if len(set(names)) < len(names):
         raise UsageError(
-            f"each compression needs a name of its own. Received: {', '.join(names)}; write those "
-            "of one name to several folders."
+            f"each compression needs a different name. Received: {', '.join(names)}; write "
+            "compressions of the same name to different folders."
         )
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; choose another folder.")

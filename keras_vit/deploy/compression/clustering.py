@@ -1,4 +1,4 @@
-"""Clustering: each kernel keeps a few distinct values, which are trained (Han et al. 2016)."""
+"""Clustering: each kernel has only a few distinct values, which are trained (Han et al. 2016)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def train_clustered(
     clusters: int = 16,
     keep_zeros: bool = False,
 ) -> ImageModel:
-    """Fine-tunes with every weight at the nearest of its kernel's centroids.
+    """Fine-tunes a model in which every weight has the value of its kernel's nearest centroid.
 
     Args:
         model: the trained model.
-        train: trains the model that it is given, with callbacks.
-        clusters: distinct values of each Dense kernel.
-        keep_zeros: weights that are zero stay so; zero is one of the values.
+        train: a function that trains a model with callbacks.
+        clusters: number of distinct values in each Dense kernel.
+        keep_zeros: whether zero weights stay zero; zero is then one of the values.
 
     Returns:
-        A model whose kernels have so many distinct values.
+        A model whose Dense kernels have this number of distinct values.
     """
     start = _clustering.CentroidInitialization.KMEANS_PLUS_PLUS
     wrapped = wrap_dense(

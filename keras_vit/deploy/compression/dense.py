@@ -1,4 +1,4 @@
-"""The Dense layers of a model, those inside its blocks too: wrapped for training, and unwrapped."""
+"""Wraps all Dense layers of a model for training, including those in blocks, and unwraps them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Wrapped:
     Attributes:
         original: the model that was copied.
         model: the copy, a plain functional model.
-        wrappers: what stands for each Dense layer, by our names ("encoderblock_0/mlp/dense_0").
+        wrappers: the wrapper of each Dense layer, by keras_vit's names
+            ("encoderblock_0/mlp/dense_0").
     """
 
     original: ImageModel
@@ -28,10 +29,10 @@ class Wrapped:
     wrappers: dict[str, Any]
 
     def unwrapped(self, kernel: Callable[[Any], np.ndarray]) -> ImageModel:
-        """The copy's present weights in a model like the original.
+        """A model like the original, with the current weights of the copy.
 
         Args:
-            kernel: gives the kernel that a wrapper computes with.
+            kernel: a function that returns the kernel that a wrapper computes with.
         """
         weights = {}
         for name in _names(self.original):
@@ -47,9 +48,9 @@ class Wrapped:
 
 
 def wrap_dense(model: ImageModel, wrap: Callable[[keras.layers.Dense], Any]) -> Wrapped:
-    """Copies a model and puts `wrap(dense)` in the place of each Dense layer.
+    """Copies a model and replaces each Dense layer by `wrap(dense)`.
 
-    In the copy norms learn nothing: their scales and shifts have been folded away and stay so.
+    Norms of the copy are not trained: their scales and shifts were folded and must not change.
     """
     wrappers = {}
 
@@ -61,7 +62,7 @@ def wrap_dense(model: ImageModel, wrap: Callable[[keras.layers.Dense], Any]) -> 
         if isinstance(copy, keras.layers.Dense):
             wrappers[copy.name] = wrap(copy)
             return wrappers[copy.name]
-        for path, parent, attribute, dense in list(_inner_dense(copy, copy.name)):
+        for path, parent, attribute, dense in list(_nested_dense(copy, copy.name)):
             wrappers[path] = wrap(dense)
             setattr(parent, attribute, wrappers[path])
         return copy
@@ -85,9 +86,9 @@ def _names(model: ImageModel):
     return weight_names(model.spec, model.num_classes, model.image_size)
 
 
-def _inner_dense(layer: Any, path: str) -> Iterator[tuple[str, Any, str, Any]]:
+def _nested_dense(layer: Any, path: str) -> Iterator[tuple[str, Any, str, Any]]:
     for attribute, value in list(vars(layer).items()):
         if isinstance(value, keras.layers.Dense):
             yield f"{path}/{attribute}", layer, attribute, value
         elif isinstance(value, keras.layers.Layer):
-            yield from _inner_dense(value, f"{path}/{attribute}")
+            yield from _nested_dense(value, f"{path}/{attribute}")

@@ -1,4 +1,4 @@
-"""A compressed model to a file that has its kernels as they were trained."""
+"""Converts a compressed model to a file with exactly the kernels that were trained."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from keras_vit.deploy.resolve import Resolved, resolve
 
 
 def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> TFLiteFile:
-    """The `.tflite` file of what `compress` made.
+    """The `.tflite` file of a compressed model.
 
     Args:
-        made: the compressed model, and what it was made for.
+        made: the result of `compress`.
         calibration: preprocessed images (n, height, width, 3), for precisions that need ranges.
 
     Raises:
@@ -31,7 +31,7 @@ def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> 
 def made_file(
     compressed: Compressed, resolved: Resolved, calibration: np.ndarray | None
 ) -> MadeFile:
-    """That file, with what it was made from; `resolved` is the compressed model."""
+    """The file with a record of how it was made; `resolved` is the compressed model."""
     from keras_vit.deploy.graph.inference import GraphOptions
 
     precision = precision_of(compressed.wanted.quantize)
@@ -56,7 +56,7 @@ def _ranges(
     for operator in graph.operators:
         if operator.name == "FULLY_CONNECTED":
             tensors = [graph.read(operator)[0]]
-            if len(graph.read(operator)) > 2:  # else its bias is added later, to the positions
+            if len(graph.read(operator)) > 2:  # otherwise its bias was folded into the positions
                 tensors += graph.written(operator)
             trained = made.ranges.get(graph.layer(operator), ())
             for tensor, ends in zip(tensors, trained, strict=False):

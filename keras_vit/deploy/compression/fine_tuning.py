@@ -1,4 +1,4 @@
-"""A short, seeded training of a model that has been trained already."""
+"""A short, seeded training of a model that is already trained."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _REPORTS = 10
 
 @dataclasses.dataclass(frozen=True)
 class FineTuning:
-    """What a model is fine-tuned on, and how.
+    """The images and settings of a fine-tuning.
 
     Attributes:
         source: the images.
-        indices: which of them train.
-        preprocessing: how they become inputs.
-        steps: batches in all.
-        batch_size: images a step.
-        learning_rate: Adam's at the start; a cosine takes it to zero.
+        indices: the images to train on.
+        preprocessing: how images become inputs.
+        steps: number of steps.
+        batch_size: images per step.
+        learning_rate: Adam's initial learning rate; a cosine schedule reduces it to zero.
         augment: a name in `AUGMENTATIONS`.
-        label_smoothing: fraction of each target spread over all classes.
-        seed: of the order, the distortions and dropout.
-        jit: whether XLA compiles the step, which then gives the same digits on every run; but for
-            dropout, to which tf_keras gives no seed there.
-        report: is called now and then with the step, and with the loss and the accuracy since
-            the last call.
+        label_smoothing: fraction of each target that is spread over all classes.
+        seed: seed of the order of images, the augmentation and dropout.
+        jit: whether XLA compiles the step. Results are then bit-equal on every run, except with
+            dropout, which tf_keras does not seed there.
+        report: called several times with the step, and the loss and the accuracy since the last
+            call.
     """
 
     source: Source
@@ -53,7 +53,7 @@ class FineTuning:
         """Trains `model`.
 
         Raises:
-            RefusedError: the loss is no longer a number.
+            RefusedError: the loss is no longer finite.
         """
         keras.utils.set_random_seed(self.seed)
         schedule = keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)

@@ -1,10 +1,9 @@
-"""What is folded before the fine-tuning, so that the export leaves the trained kernels alone.
+"""Folds norms before the fine-tuning, so that the export does not change the trained kernels.
 
-The exporter's rewrites change kernels: a LayerNorm's scale multiplies their rows, centring takes
-means from them. A zero stays zero under the first and not under the second; a grid of integers or a
-set of clusters survives neither. So the scales move into the kernels before training starts and
-stay 1, where folding them is exact and changes nothing; and centring is left out, which costs each
-norm its mean.
+The exporter's rewrites change kernels: folding multiplies their rows with a LayerNorm's scale, and
+centring subtracts means. Zeros survive folding but not centring; quantised or clustered kernels
+survive neither. So scales are folded into the kernels before the training and stay 1, which makes
+the later folding an identity. Centring is skipped, so each norm has to compute a mean.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from keras_vit.models.image_model import ImageModel
 
 
 def fold_norms(model: ImageModel) -> ImageModel:
-    """A model of the same function in which the norms that Dense layers read do not scale."""
+    """An equivalent model in which norms before Dense layers have no scale and no shift."""
     weights = parameters_of(model)
     folded = rewrite(model.spec, dict(weights), model.preprocessing, {"fold_norms"}, uint8=False)
     for path, value in weights.items():
@@ -31,9 +30,9 @@ def kept_rewrites(quantised: bool) -> frozenset[str]:
     """The rewrites that leave a compressed model's kernels as they were trained.
 
     Args:
-        quantised: whether they were trained for a quantised file. Then every Dense layer must read
-            what it did in training, so values keep their bias, and write what it did, whose
-            ranges were learnt.
+        quantised: whether they were trained for a quantised file. Then the inputs and outputs of
+            every Dense layer, whose ranges were learnt, must be those of training: values keep
+            their bias.
     """
     spoiling = {"centre"}
     if quantised:

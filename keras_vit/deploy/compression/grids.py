@@ -1,7 +1,7 @@
-"""The grids of numbers that quantised files compute on, as TensorFlow functions.
+"""The rounding of quantised files as TensorFlow functions, for quantisation-aware training.
 
-What ai-edge-quantizer stores and what XNNPACK does with it, so that training sees both. Gradients
-pass straight through the rounding (Bengio et al. 2013).
+They round kernels like ai-edge-quantizer and activations like XNNPACK. Gradients pass straight
+through the rounding (Bengio et al. 2013).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class KernelGrid:
 
 
 def kernel_grid(precision: str, inputs: int) -> KernelGrid:
-    """The grid that a Dense kernel of so many inputs gets in a file of that precision.
+    """The grid of a Dense kernel with this number of inputs in a file of that precision.
 
-    Four bits come in blocks of 32 inputs; where these do not divide the inputs, the file has eight.
+    Kernels of four bits have blocks of 32 inputs; if 32 does not divide the inputs, they have eight
+    bits.
     """
     if precision_of(precision).kind("FULLY_CONNECTED") == "dynamic4" and inputs % BLOCK == 0:
         return KernelGrid(4, BLOCK)
@@ -42,7 +43,7 @@ def round_kernel(kernel: tf.Tensor, grid: KernelGrid, factor: float = 1.0) -> tf
     Args:
         kernel: the kernel.
         grid: its grid.
-        factor: what the file's kernel is multiplied by, and the result is not.
+        factor: a factor of the file's kernel, which the result does not have.
     """
 
     @tf.grad_pass_through
@@ -56,17 +57,17 @@ def round_kernel(kernel: tf.Tensor, grid: KernelGrid, factor: float = 1.0) -> tf
         if grid.block:  # stored in half the bits: the mantissa of bfloat16, the range of float16
             for dtype in (tf.bfloat16, tf.float16, tf.float32):
                 scale = tf.cast(scale, dtype)
-        whole = tf.round(tf.math.divide_no_nan(blocks, scale))
-        whole = tf.clip_by_value(whole, -largest, largest)
-        return tf.reshape(whole * scale, values.shape) / factor
+        integers = tf.round(tf.math.divide_no_nan(blocks, scale))
+        integers = tf.clip_by_value(integers, -largest, largest)
+        return tf.reshape(integers * scale, values.shape) / factor
 
     return rounded(kernel)
 
 
 def round_tokens(x: tf.Tensor) -> tf.Tensor:
-    """Activations (..., channels) as XNNPACK rounds them on the fly: int8 with a range a token.
+    """Rounds activations (..., channels) as XNNPACK does at run time: int8, a range for each token.
 
-    Asymmetric: each row's scale and zero point follow from its smallest and largest value.
+    It is asymmetric: each row's scale and zero point follow from its smallest and largest value.
     """
 
     @tf.grad_pass_through
@@ -74,20 +75,20 @@ def round_tokens(x: tf.Tensor) -> tf.Tensor:
         low = tf.minimum(tf.reduce_min(values, axis=-1, keepdims=True), 0.0)
         high = tf.maximum(tf.reduce_max(values, axis=-1, keepdims=True), 0.0)
         steps = tf.where(high > low, 255.0 / (high - low), 1.0)  # steps in one unit
-        # The end of the range whose error is smaller decides the zero point.
+        # The zero point is computed from the end of the range with the smaller error.
         from_low, from_high = -128.0 - low * steps, 127.0 - high * steps
         nearer_low = (-128.0 + low * steps) + (127.0 + high * steps) > 0.0
         zero = tf.clip_by_value(tf.round(tf.where(nearer_low, from_low, from_high)), -128.0, 127.0)
-        whole = tf.clip_by_value(tf.round(values * steps) + zero, -128.0, 127.0)
-        return (whole - zero) / steps
+        integers = tf.clip_by_value(tf.round(values * steps) + zero, -128.0, 127.0)
+        return (integers - zero) / steps
 
     return rounded(x)
 
 
 def round_to_range(x: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Activations as asymmetric int8 over [low, high], which holds 0.
+    """Rounds activations to asymmetric int8 over [low, high], which includes 0.
 
-    What lies outside is cut off and gets no gradient.
+    Values outside the range are clipped and get no gradient.
     """
     scale = tf.maximum(high - low, 1e-9) / 255.0
     zero = tf.round(-128.0 - low / scale)

@@ -1,4 +1,4 @@
-"""The methods of compression by name: what each trains, and what the export must leave alone."""
+"""The compression methods and their settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from keras_vit.deploy.precisions import PRECISIONS, precision_of
 if TYPE_CHECKING:  # commands read the tables below before they import Keras
     from keras_vit.models.image_model import ImageModel
 
-# name: the stages, each a fine-tuning of its own; a later one keeps the zeros of an earlier. There
-# is no "cluster+qat": a scale for each output makes different numbers of the same centroid, and
-# four bits are sixteen clusters already.
+# name: the stages, each a separate fine-tuning; a later stage keeps the zeros of an earlier one.
+# There is no "cluster+qat": with a scale for each output, one centroid becomes different integers,
+# and four bits already mean sixteen clusters.
 METHODS: dict[str, tuple[str, ...]] = {
     "qat": ("qat",),
     "prune": ("prune",),
@@ -24,20 +24,20 @@ METHODS: dict[str, tuple[str, ...]] = {
     "prune+qat": ("prune", "qat"),
     "prune+cluster": ("prune", "cluster"),
 }
-# What quantisation-aware training knows to imitate, as `to_tflite` names it.
+# The values of `quantize` that quantisation-aware training supports.
 TRAINABLE = tuple(name for name, precision in PRECISIONS.items() if precision.trainable)
 PATTERNS = {"2:4": (2, 4)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Compression:
-    """What is asked of a trained model.
+    """A compression method with its settings.
 
     Attributes:
         method: a name in `METHODS`.
-        quantize: the file's precision, as `to_tflite` names it. Quantisation-aware training
-            imitates it: "int4" and "dynamic" have weights of four and of eight bits and a range
-            for each token, "int8" has eight bits and fixed ranges.
+        quantize: the file's precision, a name in `PRECISIONS`, which quantisation-aware training
+            simulates: "int4" and "dynamic" have weights of four and eight bits and a range for
+            each token, "int8" has eight bits and fixed ranges.
         sparsity: the fraction of each Dense kernel's weights that pruning makes zero.
         pattern: "2:4": two zeros among any four inputs in a row instead; None for none.
         clusters: distinct values of each clustered kernel.
@@ -82,7 +82,7 @@ class Compression:
 
     @property
     def name(self) -> str:
-        """Of a bundle: "prune+qat-int4"."""
+        """The name of the bundle: "prune+qat-int4"."""
         return f"{self.method}-{precision_of(self.quantize).name}"
 
     @property
@@ -100,13 +100,13 @@ class Compression:
 
 @dataclasses.dataclass(frozen=True)
 class Compressed:
-    """What `compress` made.
+    """The result of `compress`.
 
     Attributes:
-        model: in it nothing of the method is left but the weights.
-        wanted: what it was made for.
-        ranges: of a quantised file's activations, as training fixed them: for each layer those of
-            what it reads and gives; () where each token has its own.
+        model: a plain model with the compressed weights.
+        wanted: the compression.
+        ranges: for each layer, the ranges of its inputs and outputs that training found for a
+            quantised file; () if each token has its own range.
     """
 
     model: ImageModel
@@ -117,18 +117,18 @@ class Compressed:
 def compress(
     model: ImageModel, wanted: Compression, train: Callable[..., None], steps: int
 ) -> Compressed:
-    """Fine-tunes a trained model under a method, on tf_keras.
+    """Compresses a trained model by fine-tuning it, on tf_keras.
 
     Args:
         model: a ViT or a hybrid, whose Dense layers are compressed; a hybrid's convolutions are
-            trained along and stay as they are.
+            trained too, but not compressed.
         wanted: the method and its settings.
-        train: trains the model that it is given with a list of callbacks, such as `FineTuning`.
-        steps: how many steps that takes.
+        train: a function that trains a model with a list of callbacks, such as `FineTuning`.
+        steps: number of training steps that `train` takes.
 
     Raises:
         UsageError: Keras is not tf_keras, or the model is a BiT.
-        ImportError: tensorflow-model-optimization is not installed; the message says how to.
+        ImportError: tensorflow-model-optimization is not installed.
     """
     check_compressible(model)
     from keras_vit.deploy.compression import clustering, pruning, qat
@@ -148,11 +148,7 @@ def compress(
 
 
 def check_compressible(model: ImageModel) -> None:
-    """Checks what `compress` needs.
-
-    Raises:
-        UsageError, ImportError: as `compress`.
-    """
+    """Raises the errors of `compress` for models and installations that it does not support."""
     from keras_vit.specs import ResNetSpec
 
     if isinstance(model.spec, ResNetSpec):

@@ -21,14 +21,15 @@ def train_pruned(
     sparsity: float = 0.5,
     pattern: tuple[int, int] | None = None,
 ) -> ImageModel:
-    """Fine-tunes while weights are pruned away.
+    """Fine-tunes a model while its smallest weights are set to zero.
 
     Args:
         model: the trained model.
-        train: trains the model that it is given, with callbacks.
-        steps: how many steps that takes: zeros grow over the first half of them.
-        sparsity: the fraction of each Dense kernel that ends as zero.
-        pattern: (2, 4): instead, two zeros among any four inputs in a row, from the first step.
+        train: a function that trains a model with callbacks.
+        steps: number of training steps; the fraction of zeros grows over the first half of them.
+        sparsity: the final fraction of zeros in each Dense kernel.
+        pattern: (2, 4) for two zeros among any four inputs in a row, from the first step, instead
+            of `sparsity`.
 
     Returns:
         A model whose kernels have these zeros.
@@ -50,7 +51,7 @@ def train_pruned(
 
 
 class PruningStep(_sparsity.UpdatePruningStep):
-    """tfmot's callback, given the wrappers: it does not look for them inside blocks."""
+    """tfmot's callback with a list of wrappers, because tfmot does not find them inside blocks."""
 
     def __init__(self, wrappers: list):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Quantisation-aware training: the model learns to live with the exported file's rounding."""
+"""Quantisation-aware training: trains a model with the rounding of the exported file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from keras_vit.deploy.precisions import precision_of
 from keras_vit.models.image_model import ImageModel
 
 _quantization = tfmot.quantization.keras
-# By layers: the least and the largest number that the file's product reads, and that it gives.
+# For each layer, (smallest, largest) of the inputs and of the outputs of the file's product.
 Ranges = dict[str, tuple[tuple[float, float], ...]]
 
 
@@ -31,18 +31,18 @@ def train_quantised(
     precision: str,
     keep_zeros: bool = False,
 ) -> tuple[ImageModel, Ranges]:
-    """Fine-tunes under the rounding of a quantised file.
+    """Fine-tunes a model with the rounding of a quantised file.
 
     Args:
         model: the trained model.
-        train: trains the model that it is given, with callbacks.
-        precision: "int4": kernels of four bits in blocks, a range for each token. "dynamic": of
-            eight bits, likewise. "int8": of eight bits, one range for all a layer reads and one
-            for all it gives.
-        keep_zeros: weights that are zero stay so.
+        train: a function that trains a model with callbacks.
+        precision: "int4": kernels of four bits in blocks, a range for each token. "dynamic":
+            kernels of eight bits, a range for each token. "int8": kernels of eight bits, one range
+            for the inputs and one for the outputs of each layer.
+        keep_zeros: whether zero weights stay zero.
 
     Returns:
-        A model whose kernels are those of the file, and the fixed ranges, if there are any.
+        A model with the kernels of the file, and the fixed ranges, if there are any.
     """
 
     def quantised(dense):
@@ -69,7 +69,7 @@ class KernelQuantizer(_quantization.quantizers.Quantizer):
         self.keep_zeros = keep_zeros
 
     def build(self, tensor_shape, name, layer):
-        """Notes which weights are zero, if they are to stay so."""
+        """Remembers which weights are zero, if zeros are kept."""
         if not self.keep_zeros:
             return {}
         kept = tf.cast(layer.layer.kernel != 0, tf.float32)
@@ -89,11 +89,11 @@ class RangePerToken(_quantization.quantizers.Quantizer):
     """Rounds each token to eight bits over its own range, as a dynamic file does."""
 
     def build(self, tensor_shape, name, layer):
-        """Nothing is kept."""
+        """There are no variables."""
         return {}
 
     def __call__(self, inputs, training, weights, **kwargs):
-        """What the file's product reads of `inputs` (..., channels)."""
+        """`inputs` (..., channels), rounded as the file does."""
         return round_tokens(inputs)
 
     def get_config(self):
@@ -105,21 +105,21 @@ class FixedRange(_quantization.quantizers.Quantizer):
     """Rounds to eight bits over the whole range seen in training, as a calibrated file does.
 
     Args:
-        factor: what the file multiplies these numbers by.
+        factor: a factor of these numbers in the file.
     """
 
     def __init__(self, factor: float = 1.0):
         self.factor = factor
 
     def build(self, tensor_shape, name, layer):
-        """The least and the largest value so far."""
+        """Variables for the smallest and the largest value so far."""
         return {
             end: layer.add_weight(f"{name}_{end}", (), None, "zeros", trainable=False)
             for end in ("low", "high")
         }
 
     def __call__(self, inputs, training, weights, **kwargs):
-        """What the file has of `inputs`; in training the range grows to hold them."""
+        """`inputs`, rounded as the file does; in training the range grows to include them."""
         low, high = weights["low"], weights["high"]
         if training:
             low.assign(tf.minimum(low, tf.reduce_min(inputs)))
@@ -132,7 +132,7 @@ class FixedRange(_quantization.quantizers.Quantizer):
 
 
 class DenseConfig(_quantization.QuantizeConfig):
-    """What is rounded of a Dense layer: its kernel, what it reads and, with fixed ranges, gives."""
+    """The quantizers of a Dense layer: of its kernel, inputs and, for fixed ranges, outputs."""
 
     def __init__(self, kernel, inputs, outputs=None):
         self.kernel = kernel
@@ -148,15 +148,15 @@ class DenseConfig(_quantization.QuantizeConfig):
         (layer.kernel,) = quantize_weights
 
     def get_activations_and_quantizers(self, layer):
-        """None: no activation follows within the layer."""
+        """An empty list: the layer has no activation."""
         return []
 
     def set_quantize_activations(self, layer, quantize_activations):
-        """None are."""
+        """Does nothing: the layer has no activation."""
         return
 
     def get_output_quantizers(self, layer):
-        """What the layer gives, where the file rounds that."""
+        """The quantizer of the output, if the file rounds it."""
         return [self.outputs] if self.outputs else []
 
     def get_config(self):
@@ -165,10 +165,10 @@ class DenseConfig(_quantization.QuantizeConfig):
 
 
 class QuantizedDense(_quantization.QuantizeWrapperV2):
-    """A Dense layer under its config; tfmot's wrapper rounds no inputs, this one does."""
+    """A Dense layer with its quantizers; unlike tfmot's wrapper, it also rounds the inputs."""
 
     def build(self, input_shape):
-        """As tfmot's, and the variables of the inputs' quantizer."""
+        """Builds the layer and the variables of the quantizer of its inputs."""
         super().build(input_shape)
         self.input_vars = self.quantize_config.inputs.build(input_shape, "inputs", self)
 
@@ -183,7 +183,7 @@ class QuantizedDense(_quantization.QuantizeWrapperV2):
         return np.asarray(quantizer(kernel, False, variables))
 
     def ranges(self) -> tuple[tuple[float, float], ...]:
-        """As the file has them, of inputs and outputs; none where each token has its own."""
+        """The file's ranges of inputs and outputs; () if each token has its own range."""
         config = self.quantize_config
         if config.outputs is None:
             return ()

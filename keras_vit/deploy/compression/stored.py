@@ -1,4 +1,4 @@
-"""The kernels that stand in a `.tflite` file, and what compression has made of them."""
+"""Reads the kernels of a `.tflite` file and counts their zeros and distinct values."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NUMBERS = {"float32": "<f4", "float16": "<f2", "int8": "i1"}
 
 @dataclasses.dataclass(frozen=True)
 class StoredKernel:
-    """A kernel as the file has it.
+    """A kernel as it is stored in the file.
 
     Attributes:
-        layer: whose it is: "encoderblock_0/mlp/dense_0".
-        numbers: the numbers stored: (outputs, inputs) of a Dense layer.
-        scale: what they are multiplied by: 1 for floats, else of a shape that broadcasts.
+        layer: its layer: "encoderblock_0/mlp/dense_0".
+        numbers: the stored numbers: (outputs, inputs) for a Dense layer.
+        scale: the scale of the numbers: 1 for floats, otherwise an array that broadcasts.
     """
 
     layer: str
@@ -29,17 +29,17 @@ class StoredKernel:
 
     @property
     def values(self) -> np.ndarray:
-        """The weights that are computed with, float32, of the shape of `numbers`."""
+        """The dequantised weights, float32, with the shape of `numbers`."""
         return self.numbers * self.scale
 
     @property
     def zeros(self) -> int:
-        """How many weights are zero."""
+        """The number of zero weights."""
         return self.numbers.size - int(np.count_nonzero(self.numbers))
 
     @property
     def distinct(self) -> int:
-        """How many different numbers are stored."""
+        """The number of distinct stored numbers."""
         return len(np.unique(self.numbers))
 
 
@@ -56,11 +56,11 @@ def stored_kernels(content: bytes) -> list[StoredKernel]:
 
 
 def summary(content: bytes) -> dict[str, Any]:
-    """What compression did to a file: JSON values.
+    """The effect of compression on a file, as JSON values.
 
-    "deflated", its bytes after deflate at level 9; "sparsity", the fraction of kernel weights
-    that are zero; "distinct", the most different numbers that a kernel stores; "kernels", a record
-    of these two for each.
+    "deflated": its size in bytes after deflate at level 9; "sparsity": the fraction of zero kernel
+    weights; "distinct": the largest number of distinct values in a kernel; "kernels": "sparsity"
+    and "distinct" of each kernel.
     """
     kernels = stored_kernels(content)
     return {
@@ -83,7 +83,7 @@ class _File:
         self.file = schema.Model.GetRootAs(content, 0)
 
     def source(self, index: int) -> int:
-        """Where an operand stands: half floats are widened by an operator of their own."""
+        """The stored tensor of an operand: half-precision kernels have a DEQUANTIZE after them."""
         producer = self.graph.producers.get(index)
         return producer.inputs[0] if producer and producer.name == "DEQUANTIZE" else index
 

@@ -1,1 +1,1 @@
-"""How a graph becomes a file: TFLite's converter, quantisation, the SavedModel."""
+"""Conversion of graphs to files: TFLite's converter, quantisation and SavedModels."""

@@ -1,4 +1,4 @@
-"""int8 with as few layers left float as the budget needs, found by measuring each layer alone."""
+"""Chooses which layers of an int8 file must stay in float, by quantising each layer alone."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ RECIPE = ("base", "model", "chosen_on", "float_layers", "sensitivity")
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Which layers stay float.
+    """The layers that stay in float.
 
     Attributes:
         float_layers: their names, the most sensitive first.
-        sensitivity: of every layer: the mean square difference of the logits that quantising it
-            alone makes, as a fraction of their mean square.
+        sensitivity: for every layer, the mean square difference of the logits if only this layer
+            is quantised, as a fraction of their mean square.
     """
 
     float_layers: tuple[str, ...]
     sensitivity: dict[str, float]
 
     def to_dict(self, model: str, chosen_on: str) -> dict[str, Any]:
-        """A recipe, as plain JSON values: for the model of that name, chosen on those images."""
+        """A recipe as plain JSON values, with the name of the model and a description of images."""
         recipe = {"base": BASE, "model": model, "chosen_on": chosen_on, **dataclasses.asdict(self)}
         return {"format": 1, **{field: recipe[field] for field in RECIPE}}
 
@@ -42,30 +42,30 @@ class Choice:
 def choose_float_layers(
     converter: Converter,
     images: np.ndarray,
-    holds: Callable[[bytes], bool],
+    within_budget: Callable[[bytes], bool],
     say: Callable[[str], None] = lambda line: None,
 ) -> Choice:
-    """Finds the layers to leave float.
+    """Finds the layers that must stay in float.
 
-    Each layer is quantised alone to measure its effect. Then the shortest list of the most
-    sensitive layers that holds the budget is searched for, and each layer of that list is tried
-    in int8 once more. Nothing is random: the same files and images give the same choice.
+    Each layer is quantised alone to measure its sensitivity. Then the shortest list of the most
+    sensitive layers is searched for that keeps the file within the budget, and each layer of the
+    list is tried in int8 again. The search is deterministic.
 
     Args:
-        converter: of the model, made for "int8" with calibration images.
-        images: as the file takes them (n, height, width, 3), to measure on; a few are enough.
-        holds: whether a file is within the budget.
-        say: is called with each line of progress.
+        converter: the converter of the model, made for "int8" with calibration images.
+        images: a few inputs of the file (n, height, width, 3), to measure sensitivity on.
+        within_budget: whether a file is within the budget.
+        say: called with each line of progress.
 
     Raises:
-        RefusedError: even the float file does not hold the budget.
+        RefusedError: a file with all layers in float is over the budget too.
     """
-    if holds(converter(BASE)):
+    if within_budget(converter(BASE)):
         return Choice((), {})
     content = converter.float_file(BASE)
     layers = quantizable_layers(content)
-    if not holds(converter(BASE, layers)):
-        raise RefusedError("no choice of int8 layers holds the budget, nor does none at all.")
+    if not within_budget(converter(BASE, layers)):
+        raise RefusedError("the file is over its budget even with all layers in float.")
     expected = Runner(content).predict(images)
     sensitivity = {}
     for i, layer in enumerate(layers):
@@ -75,21 +75,21 @@ def choose_float_layers(
         if (i + 1) % 10 == 0 or i + 1 == len(layers):
             say(f"sensitivity of {i + 1} of {len(layers)} layers")
     ranked = sorted(layers, key=lambda layer: (-sensitivity[layer], layers.index(layer)))
-    kept = _shortest(ranked, lambda names: holds(converter(BASE, names)), say)
+    kept = _shortest(ranked, lambda names: within_budget(converter(BASE, names)), say)
     return Choice(tuple(kept), {layer: sensitivity[layer] for layer in ranked})
 
 
 def read_recipe(path: str | os.PathLike, model: str) -> dict[str, Any]:
-    """A recipe.json that `auto` wrote for a model of that name.
+    """Reads a recipe.json that `auto` wrote for a model of that name.
 
     Raises:
-        UsageError: it is no such recipe.
+        UsageError: the file is not such a recipe.
     """
     recipe = _files.read_json(path, format=1, fields=RECIPE)
     names, sensitivity = recipe["float_layers"], recipe["sensitivity"]
     listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if recipe["base"] != BASE or not listed or not isinstance(sensitivity, dict):
-        raise UsageError(f"{path} is no recipe of {BASE} with layers left float.")
+        raise UsageError(f"{path} is not a recipe of float layers for {BASE}.")
     for layer, value in sensitivity.items():
         _checks.number(f"{path}: sensitivity of {layer}", value)
     if recipe["model"] != model:
@@ -98,16 +98,16 @@ def read_recipe(path: str | os.PathLike, model: str) -> dict[str, Any]:
 
 
 def _shortest(
-    ranked: list[str], holds: Callable[[list[str]], bool], say: Callable[[str], None]
+    ranked: list[str], within_budget: Callable[[list[str]], bool], say: Callable[[str], None]
 ) -> list[str]:
     low, high = 0, len(ranked)  # `low` layers are too few, `high` are enough
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(ranked[:middle]) else (middle, high)
-        say(f"between {low + 1} and {high} layers stay float")
+        low, high = (low, middle) if within_budget(ranked[:middle]) else (middle, high)
+        say(f"between {low + 1} and {high} layers stay in float")
     kept = ranked[:high]
-    for layer in reversed(kept[:-1]):  # without the last, the list is known to be too short
+    for layer in reversed(kept[:-1]):  # the last layer is known to be needed
         fewer = [other for other in kept if other != layer]
-        if holds(fewer):
+        if within_budget(fewer):
             kept = fewer
     return kept

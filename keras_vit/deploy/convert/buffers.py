@@ -1,8 +1,8 @@
-"""Where a `.tflite` file keeps its weights: inside the flatbuffer, or behind it.
+"""Moves the weights of a `.tflite` file from behind its flatbuffer into it.
 
 The converter and AI Edge Quantizer write large weights behind the flatbuffer and refer to them by
-offset, because a flatbuffer ends at 2 GB. TensorFlow 2.13, MediaPipe before 1.1 and the stock
-metadata writers do not know these offsets: they refuse the file or drop its weights.
+offset, because a flatbuffer cannot exceed 2 GB. TensorFlow 2.13, MediaPipe before 1.1 and the
+standard metadata writers do not support these offsets: they refuse the file or lose its weights.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-# Flatbuffers count bytes in 31 bits.
+# The largest flatbuffer: offsets have 31 bits.
 LARGEST = 2**31 - 1
-# Where constants must start, according to the schema (`force_align` of Buffer.data).
+# The alignment of constants that the schema requires (`force_align` of Buffer.data).
 _ALIGNMENT = 16
 
 
 def embed_weights(content: bytes | bytearray) -> bytearray:
-    """A copy of a file with its weights inside the flatbuffer; above 2 GB they stay behind it.
+    """A copy of a file with its weights inside the flatbuffer, unless it is larger than 2 GB.
 
     Args:
         content: a valid `.tflite` file, made by the converter or the quantizer.
@@ -39,7 +39,7 @@ def embed_weights(content: bytes | bytearray) -> bytearray:
 
 
 def has_weights_behind(content: Any) -> bool:
-    """Whether some weights of a file stand behind its flatbuffer."""
+    """Whether some weights of a file are behind its flatbuffer."""
     from ai_edge_litert import schema_py_generated as schema
 
     file = schema.Model.GetRootAs(content, 0)
@@ -47,7 +47,7 @@ def has_weights_behind(content: Any) -> bool:
 
 
 def _embedded_size(content: bytes) -> int:
-    """Bytes that are certainly enough: tables are packed anew and constants aligned."""
+    """An upper limit, in bytes, for the file with its tables repacked and constants aligned."""
     return len(content) + len(content) // 64 + 2**20
 
 
@@ -55,7 +55,7 @@ def _builder(size: int) -> Any:
     import flatbuffers
 
     class Builder(flatbuffers.Builder):
-        """Writes constants aligned, and without the copy that the library makes of each."""
+        """Aligns constants, and does not copy each of them as the library's builder does."""
 
         def CreateNumpyVector(self, x):
             constant = x.dtype == np.uint8
@@ -64,5 +64,5 @@ def _builder(size: int) -> Any:
             self.Bytes[self.head : self.head + x.nbytes] = memoryview(x).cast("B")
             return self.EndVector()
 
-    # In its full size at once: a builder that grows holds its content twice.
+    # Allocated in full size: a builder that grows holds its content twice.
     return Builder(size)

@@ -1,4 +1,4 @@
-"""Graphs to `.tflite` files: one float32 file of each graph, then each precision from it."""
+"""Converts graphs to `.tflite` files: first to float32, and from that to each precision."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from keras_vit.deploy.resolve import Resolved, resolve
 
 
 class Converter:
-    """Makes the files of one model, and keeps what they share: float files and measured ranges.
+    """Makes the files of one model, and caches their float files and measured ranges.
 
-    Once it is made, neither this object nor its caller needs the model any longer: its graphs are
-    on disk, and are converted when their first file is asked for.
+    The constructor writes the model's graphs to disk, where each is converted when it is first
+    needed. The model itself is not needed afterwards.
 
     Args:
-        model: a Keras model, or what `resolve` says of it.
-        precisions: the names in `PRECISIONS` that will be asked for.
-        options: a `GraphOptions`: what the file takes and gives, and the rewrites.
-        calibration: images as the file takes them (n, height, width, 3), for precisions with
-            measured ranges, and to balance outlier channels in all quantised ones.
-        min_runtime: the oldest runtime that must run the files; None for any. Precisions that
-            have a form for older runtimes take it.
+        model: a Keras model, or the result of `resolve`.
+        precisions: names in `PRECISIONS` of the files to make later.
+        options: a `GraphOptions`: the input and output of the file, and the rewrites.
+        calibration: inputs of the file (n, height, width, 3), for precisions with measured ranges
+            and to balance outlier channels in all quantised files.
+        min_runtime: the oldest runtime that must run the files; None for any. Some precisions have
+            another form for older runtimes.
         reference: see `write_graphs`.
 
     Raises:
-        RefusedError: `min_runtime` runs no file of a precision.
-        UsageError: as `resolve`; or a precision needs images and there are none.
+        RefusedError: no file of a precision runs on `min_runtime`.
+        UsageError: as for `resolve`; or a precision needs images and there are none.
     """
 
     def __init__(
@@ -60,11 +60,13 @@ class Converter:
         from keras_vit.deploy.graph.inference import GraphOptions
 
         options = options or GraphOptions()
-        wanted = [for_runtime(precision_of(name), min_runtime) for name in precisions]
-        for precision in wanted:
+        resolved_precisions = [for_runtime(precision_of(name), min_runtime) for name in precisions]
+        for precision in resolved_precisions:
             check_calibration(precision, calibration)
         resolved = model if isinstance(model, Resolved) else resolve(model, options)
-        self.graphs: Graphs = write_graphs(resolved, wanted, options, calibration, reference)
+        self.graphs: Graphs = write_graphs(
+            resolved, resolved_precisions, options, calibration, reference
+        )
         self._min_runtime = min_runtime
         self._float_files: dict[Path, TFLiteFile] = {}
         self._ranges: dict[Rules, dict] = {}
@@ -74,10 +76,10 @@ class Converter:
 
         Args:
             quantize: one of the `precisions`; None for float32.
-            float_layers: names of `quantizable_layers` that stay float.
+            float_layers: names of `quantizable_layers` that stay in float.
 
         Raises:
-            UsageError: an unknown layer; images are needed and there are none.
+            UsageError: a layer is unknown, or images are needed and there are none.
         """
         precision = for_runtime(precision_of(quantize), self._min_runtime)
         content, rules = self.float_file(quantize), precision.rules
@@ -88,7 +90,7 @@ class Converter:
     def made(
         self, quantize: str | None = None, float_layers: Iterable[str] = (), recipe: Any = None
     ) -> MadeFile:
-        """The file of a precision, with what it was made from; `recipe` is for the record."""
+        """The file of a precision with a record of how it was made, which includes `recipe`."""
         precision, layers = precision_of(quantize), tuple(float_layers)
         calibration = None if precision.is_float else self.calibration
         content = self(quantize, layers)
@@ -97,7 +99,7 @@ class Converter:
         )
 
     def float_file(self, quantize: str | None = None) -> TFLiteFile:
-        """The float32 file that a precision starts from, with its weights behind the flatbuffer."""
+        """The float32 file that a precision is made from; weights are behind its flatbuffer."""
         graph = self.graphs.path(precision_of(quantize))
         if graph not in self._float_files:
             self._float_files[graph] = float_file(graph)
@@ -105,12 +107,12 @@ class Converter:
 
     @property
     def options(self) -> Any:
-        """What the files take and give."""
+        """The input and output of the files."""
         return self.graphs.options
 
     @property
     def calibration(self) -> np.ndarray | None:
-        """The images that measure ranges."""
+        """The images for measuring ranges."""
         return self.graphs.calibration
 
     @property
@@ -136,10 +138,10 @@ def float_file(graph: Path) -> TFLiteFile:
 
     converter = tf.lite.TFLiteConverter.from_saved_model(str(graph))
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    # Weights behind the flatbuffer: it may exceed 2 GB, and is not built twice.
+    # Writes weights behind the flatbuffer: files may exceed 2 GB, and use less memory.
     converter._experimental_use_buffer_offset = True
     release_memory()
-    with quiet(), deferred_interrupts() as check_interrupts:  # the converter would swallow them
+    with quiet(), deferred_interrupts() as check_interrupts:  # the converter would ignore them
         content = converter.convert()
         check_interrupts()
     del converter
@@ -148,7 +150,7 @@ def float_file(graph: Path) -> TFLiteFile:
 
 
 def release_memory() -> None:
-    """Gives what is no longer used back to the system, before work that needs the room."""
+    """Returns unused memory to the system, before work that needs a lot of it."""
     gc.collect()
-    with contextlib.suppress(AttributeError, OSError):  # glibc's, where there is one
+    with contextlib.suppress(AttributeError, OSError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)

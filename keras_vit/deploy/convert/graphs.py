@@ -1,6 +1,6 @@
-"""A resolved model to graphs on disk, which TFLite's converter reads.
+"""Writes the graphs of a resolved model to disk, where TFLite's converter reads them.
 
-They are on disk so that the model and its conversion need not be in memory together.
+This way the model and its conversion are not in memory at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from keras_vit.deploy.judge.reference import Reference
 from keras_vit.deploy.precisions import PRECISIONS, Precision
 from keras_vit.deploy.resolve import Resolved, arrays
 
-# Images that a rebuilt graph is compared on before it is converted.
+# Number of images to compare a rebuilt graph on before it is converted.
 _COMPARED = 4
 
 
@@ -30,11 +30,11 @@ class Graphs:
     """The graphs that the files of one export are converted from.
 
     Attributes:
-        folder: where they are; removed with this record.
-        options: what they take and give.
-        calibration: the images that balanced the outlier channels, and measure ranges.
-        rewritten: whether the model was rebuilt as a faster graph; otherwise they are Keras' own.
-        note: why not.
+        folder: the folder of the graphs; it is removed with this record.
+        options: the input and output of the graphs.
+        calibration: the images for balancing outlier channels and for measuring ranges.
+        rewritten: whether the model was rebuilt as a faster graph; otherwise it is Keras' graph.
+        note: why the model was not rebuilt; "" if it was.
     """
 
     folder: tempfile.TemporaryDirectory
@@ -44,7 +44,7 @@ class Graphs:
     note: str
 
     def path(self, precision: Precision) -> Path:
-        """The SavedModel that files of a precision start from."""
+        """The SavedModel that files of a precision are converted from."""
         balanced = self.rewritten and balances(precision, self.calibration)
         return Path(self.folder.name) / ("balanced" if balanced else "plain")
 
@@ -56,14 +56,14 @@ def write_graphs(
     calibration: np.ndarray | None = None,
     reference: Reference | None = None,
 ) -> Graphs:
-    """Writes the graphs that some precisions need.
+    """Writes the graphs that files of these precisions need.
 
     Args:
-        resolved: the model, which is not needed any longer afterwards.
-        precisions: those that will be made.
+        resolved: the model; it is not needed afterwards.
+        precisions: the precisions of the files.
         options: a `GraphOptions`.
-        calibration: images as the files take them, to balance outlier channels.
-        reference: Keras' scores of some images. Where a rebuilt graph gives others, the model
+        calibration: inputs of the files, for balancing outlier channels.
+        reference: Keras' scores for some images. If the scores of a rebuilt graph differ, the model
             was changed in a way that its layers do not show, and Keras' own graph is written.
     """
     folder, note = tempfile.TemporaryDirectory(), resolved.note
@@ -82,7 +82,7 @@ def write_graphs(
 
 
 def balances(precision: Precision, calibration: np.ndarray | None) -> bool:
-    """Whether outlier channels are balanced: for integers, by what images show of them."""
+    """Whether outlier channels are balanced: in integer files, if there are images to find them."""
     return calibration is not None and not precision.is_float
 
 
@@ -111,7 +111,7 @@ def _rebuilt(resolved: Resolved, options: Any, calibration: np.ndarray | None) -
 
 
 def _difference(module: Any, options: Any, reference: Reference | None) -> str:
-    """How a rebuilt graph's scores differ from Keras', in words; "" where they do not."""
+    """Describes how a rebuilt graph's scores differ from Keras'; "" if they do not."""
     if reference is None:
         return ""
     largest = 0.0
@@ -122,7 +122,7 @@ def _difference(module: Any, options: Any, reference: Reference | None) -> str:
     if largest <= PRECISIONS["none"].budget.difference * scale:
         return ""
     return (
-        "the graph that is rebuilt from its spec does not give its scores: they differ by "
+        "the graph that is rebuilt from its spec gives other scores: they differ by "
         f"{largest / scale:.1e} of their scale"
     )
 

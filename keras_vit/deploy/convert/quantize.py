@@ -1,7 +1,6 @@
-"""Precisions: which layers of a float32 file are quantised, and how.
+"""Quantises float32 files to a precision, with AI Edge Quantizer.
 
-The work is AI Edge Quantizer's. Everything starts from one float32 file, so that all precisions of
-a model differ in nothing else.
+All precisions of a model are made from one float32 file, so they differ in nothing else.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, TFLiteFi
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
 from keras_vit.deploy.precisions import BLOCK, PRODUCTS, Kind, Precision
 
-_MOST_STEPS = 2**30  # of a bias, half of what an int32 holds
+_MAX_STEPS = 2**30  # of a bias: half the range of int32
 
 
 def for_runtime(precision: Precision, minimum: str | None) -> Precision:
-    """The precision in the form that a runtime runs; None for the newest.
+    """The precision in the form for the oldest runtime that must run it.
 
     Args:
         precision: one of `PRECISIONS`.
-        minimum: "2.16.1" of TFLite, "LiteRT 2.1" of LiteRT.
+        minimum: "2.16.1" for TFLite, "LiteRT 2.1" for LiteRT; None for any runtime.
 
     Raises:
-        RefusedError: that runtime runs no file of this precision.
-        UsageError: `minimum` is no version.
+        RefusedError: no file of this precision runs on that runtime.
+        UsageError: `minimum` is not a version.
     """
     if minimum is None:
         return precision
     if precision.runtime is not None and not runs(precision.runtime, minimum):
         raise RefusedError(
             f"{precision.name} needs {named_runtime(precision.runtime)} or newer. Received: "
-            f"min_runtime={minimum}; export int8 or dynamic, or raise it."
+            f"min_runtime={minimum}; export int8 or dynamic, or raise min_runtime."
         )
     if precision.older is None or runs(precision.older.before, minimum):
         return precision
@@ -56,17 +55,17 @@ def quantized(
     float_layers: Iterable[str] = (),
     ranges: dict[str, Any] | None = None,
 ) -> TFLiteFile:
-    """Quantises a float32 `.tflite` file, puts its weights inside and states what it needs.
+    """Quantises a float32 `.tflite` file, embeds its weights and states the versions it needs.
 
     Args:
         content: the file, with a signature.
         precision: one of `PRECISIONS`.
         calibration: inputs of the file (n, height, width, 3), for precisions that need ranges.
-        float_layers: names in `quantizable_layers` that are left as they are.
-        ranges: of `measured_ranges`, instead of `calibration`.
+        float_layers: names in `quantizable_layers` that stay in float.
+        ranges: the result of `measured_ranges`, instead of `calibration`.
 
     Raises:
-        UsageError: ranges are needed and there are no images, or a layer has another name.
+        UsageError: ranges are needed and there are no images, or a layer is unknown.
     """
     graph, kept = read_graph(content), frozenset(float_layers)
     if kept:
@@ -86,10 +85,10 @@ def quantized(
 def measured_ranges(
     content: bytes, precision: Precision, calibration: np.ndarray | None
 ) -> dict[str, Any]:
-    """Least and largest value of each tensor over all images, by its name.
+    """The smallest and the largest value of each tensor over all images, by its name.
 
-    The extremes of all images, not the library's moving average, which forgets the first ones:
-    values outside the range are cut off.
+    The library's default is a moving average, which forgets the first images; the extremes are used
+    instead, because values outside the range are clipped.
     """
     check_calibration(precision, calibration)
     _library()
@@ -110,7 +109,7 @@ def measured_ranges(
         [name] = runner["inputs"]
         images = ({name: image[None]} for image in calibration)
         measured.calibrate({signature: list(images)}, manager)
-    # What the library quantises constants with must have their rank; profiling forgets it.
+    # The library requires ranges of the same rank as the tensors; profiling loses the rank.
     ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
     ranges = {
         name: {key: np.reshape(value, (1,) * ranks[name]) for key, value in found.items()}
@@ -120,20 +119,20 @@ def measured_ranges(
 
 
 def check_calibration(precision: Precision, calibration: np.ndarray | None) -> None:
-    """Raises a `UsageError` where ranges must be measured and there are no images."""
+    """Raises a `UsageError` if ranges must be measured and there are no images."""
     if precision.calibrated and (calibration is None or not len(calibration)):
         raise UsageError(
             f"{precision.name} needs images to measure ranges on: pass representative data, or "
-            "choose 'dynamic', which needs none."
+            "choose 'dynamic', which does not need any."
         )
 
 
 def check_layers(content: Model, names: Iterable[str]) -> None:
-    """Raises a `UsageError` where a name is of no layer with a kernel."""
+    """Raises a `UsageError` if there is no layer with a kernel of one of these names."""
     known = _layers(read_graph(content))
     for name in sorted(set(names) - known.keys()):
         raise UsageError(
-            f"the model has no layer {name!r} to keep float; {did_you_mean(name, known)}"
+            f"the model has no layer {name!r} to keep in float; {did_you_mean(name, known)}"
         )
 
 
@@ -145,29 +144,29 @@ def quantizable_layers(content: bytes) -> list[str]:
 def _kernel_ranges(
     graph: Graph, value: Callable[[int], np.ndarray], ranges: dict[str, Any]
 ) -> dict[str, Any]:
-    """Ranges of the kernels whose channels are too small for their biases.
+    """Ranges of kernels with channels whose weights are too small for their biases.
 
-    A bias is an int32 in steps of the scale of the input times that of its channel. Where weights
-    have died away, the bias would not fit and be cut off, to nothing where all are zero; there the
-    channel gets the scale that the bias needs.
+    A bias is stored as an int32 in steps of the input's scale times the channel's scale. If the
+    weights of a channel are almost zero, this step is too small and the bias would be clipped; such
+    a channel gets the scale that its bias needs.
     """
-    found = {}
+    kernel_ranges = {}
     for operator in graph.operators:
         if operator.name not in PRODUCTS or len(operator.inputs) < 3:
             continue
-        given, kernel, bias = operator.inputs[:3]
+        source, kernel, bias = operator.inputs[:3]
         tensors = graph.tensors
-        if bias is None or not tensors[kernel].constant or tensors[given].name not in ranges:
+        if bias is None or not tensors[kernel].constant or tensors[source].name not in ranges:
             continue
-        read = ranges[tensors[given].name]
-        step = float(np.max(read["max"]) - np.min(read["min"])) / 255
+        limits = ranges[tensors[source].name]
+        step = float(np.max(limits["max"]) - np.min(limits["min"])) / 255
         weights = value(kernel)
         largest = np.abs(weights).max(tuple(range(1, weights.ndim)), keepdims=True)
-        needed = np.abs(value(bias)).reshape(largest.shape) * 127 / (max(step, 1e-9) * _MOST_STEPS)
+        needed = np.abs(value(bias)).reshape(largest.shape) * 127 / (max(step, 1e-9) * _MAX_STEPS)
         if (needed > largest).any():
             largest = np.maximum(largest, needed).astype(np.float32)
-            found[tensors[kernel].name] = {"min": -largest, "max": largest}
-    return found
+            kernel_ranges[tensors[kernel].name] = {"min": -largest, "max": largest}
+    return kernel_ranges
 
 
 def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) -> list[dict]:
@@ -214,13 +213,13 @@ def _layers(graph: Graph) -> dict[str, list[Operator]]:
 
 
 def _scope(graph: Graph, operator: Operator) -> str:
-    # The library searches in the names of what an operator writes, each followed by ";".
+    # The library matches this against the names of an operator's outputs, each followed by ";".
     return f"^{re.escape(graph.written(operator)[0].name)};?$"
 
 
 @contextlib.contextmanager
 def _silent():
-    # The library prints, logs and draws bars.
+    # The library prints, logs and draws progress bars.
     sink = io.StringIO()
     redirected = contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink)
     with redirected[0], redirected[1], quiet(), warnings.catch_warnings():

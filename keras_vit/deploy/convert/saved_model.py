@@ -1,4 +1,4 @@
-"""A Keras model to a SavedModel, which TF Serving and TensorFlow.js run, and converters read."""
+"""Writes a Keras model as a SavedModel, for TF Serving, TensorFlow.js and converters."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _TOLERANCE = 1e-4
 
 
 def export_saved_model(model: Any, folder: str | os.PathLike) -> float:
-    """Writes a SavedModel of any batch size, reads it again and compares it before it has a name.
+    """Writes a SavedModel with a dynamic batch size, after it was loaded and compared with Keras.
 
-    Its one signature, "serving_default", takes "images" (batch, height, width, 3), preprocessed,
-    and gives "logits".
+    Its only signature, "serving_default", maps "images", preprocessed (batch, height, width, 3), to
+    "logits".
 
     Args:
-        model: a `keras.Model` of one float32 image input, on the TensorFlow backend.
-        folder: replaced whole.
+        model: a `keras.Model` with one float32 image input, on the TensorFlow backend.
+        folder: replaced as a whole.
 
     Returns:
         The largest difference from Keras on random images, as a fraction of the largest score.
 
     Raises:
-        RefusedError: that is more than 1e-4; nothing is written.
-        UsageError: the backend is not TensorFlow, or the input's size is unknown.
+        RefusedError: the difference is more than 1e-4; nothing is written.
+        UsageError: the backend is not TensorFlow, or the input size is unknown.
     """
     shape = input_shape(model)
     if backend() != "tensorflow":
@@ -49,8 +49,8 @@ def export_saved_model(model: Any, folder: str | os.PathLike) -> float:
     with _files.replacing_folder(folder) as temporary:
         write_saved_model(model, temporary, batch=None)
         served = tf.saved_model.load(str(temporary)).signatures["serving_default"]
-        found = served(images=tf.constant(images))["logits"].numpy()
-        difference = float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-6))
+        actual = served(images=tf.constant(images))["logits"].numpy()
+        difference = float(np.abs(actual - expected).max() / max(np.abs(expected).max(), 1e-6))
         if not difference <= _TOLERANCE:
             raise RefusedError(
                 f"the SavedModel differs from Keras by {difference:.1e} of the largest score, more "
@@ -60,7 +60,7 @@ def export_saved_model(model: Any, folder: str | os.PathLike) -> float:
 
 
 def write_saved_model(model: Any, folder: str | os.PathLike, batch: int | None) -> None:
-    """Writes a SavedModel without looking at it again: `export_saved_model` does.
+    """Writes a SavedModel without comparing it, unlike `export_saved_model`.
 
     Raises:
         OSError: the disk is full or the folder cannot be written.
@@ -80,8 +80,8 @@ def keras_module(
     Args:
         model: the Keras model.
         batch: a fixed number of images; None for any.
-        output: what it gives, by name; a softmax follows for "probabilities".
-        pixels: how uint8 images become the model's input; None where they are its input already.
+        output: name of the output; "probabilities" adds a softmax.
+        pixels: how uint8 images become the model's input; None if images are already inputs.
     """
     import tensorflow as tf
 
@@ -97,8 +97,8 @@ def keras_module(
 
     module = tf.Module()
     module.serve = serve
-    # Listed one by one: a Keras 3 model alone is saved without its variables, and so is a
-    # concrete function; either converts, silently, to a file without weights.
+    # A list of variables: a Keras 3 model or a concrete function would be saved without them and
+    # then converted to a file without weights, without an error.
     module.weights = [v if LEGACY else v.value for v in model.variables]
     return module
 
@@ -113,7 +113,7 @@ def save_module(module: Any, folder: str | os.PathLike, signatures: Any) -> None
 
     try:
         tf.saved_model.save(module, str(folder), signatures)
-    except tf.errors.OpError as error:  # TensorFlow's word for a full disk
-        # Names of graph nodes and temporary files, then the system's reason, then the operator.
+    except tf.errors.OpError as error:  # for example if the disk is full
+        # The message has graph nodes and temporary files, the system's reason, and the operator.
         reason = re.sub(r"\[Op:\w+\]", "", error.message.strip().splitlines()[0]).split(";")[-1]
         raise OSError(f"no SavedModel could be written: {reason.strip()}") from error

@@ -1,1 +1,1 @@
-"""What is computed: the inference graph, its exact rewrites, its outlier channels balanced."""
+"""The inference graph, its exact rewrites and the balancing of its outlier channels."""

@@ -1,8 +1,8 @@
-"""Outlier channels are scaled down before quantisation, without changing what is computed.
+"""Scales outlier channels down before quantisation, without changing the output of the model.
 
-A few channels of a trained ViT's residual stream are tens of times as large as the others
-(Dettmers et al. 2022, "LLM.int8()"; Sun et al. 2024, "Massive activations"). Values that share a
-scale with them, in a tensor of activations or a row of weights, lose precision.
+A few channels of a trained ViT's residual stream are tens of times larger than the others
+(Dettmers et al. 2022, "LLM.int8()"; Sun et al. 2024, "Massive activations"). Other values with the
+same scale, in a tensor of activations or a row of weights, lose precision.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from keras_vit.deploy.graph.rewrites import Parameters, stream_readers, stream_writers
 from keras_vit.specs import Spec, ViTSpec
 
-# Smoothing costs a multiplication. It is worth that if a row of a kernel is this much larger than
-# the others.
+# Smoothing costs a multiplication, so it is only applied if a row of a kernel is this much larger
+# than the others.
 _WORTH_SMOOTHING = 4.0
 
 
@@ -23,9 +23,9 @@ def balance(spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray]) -> None
     """Balances rewritten parameters in place, given the ranges of channels on real images.
 
     Args:
-        spec: of a ViT or hybrid.
-        p: its parameters after rewrites with which `balances` is true.
-        ranges: from `inference.channel_ranges`.
+        spec: spec of a ViT or a hybrid.
+        p: its parameters, after rewrites for which `balances` is true.
+        ranges: the result of `inference.channel_ranges`.
     """
     stream = np.max([ranges[f"encoderblock_{i}"] for i in range(spec.depth)], axis=0)
     scale = _powers_of_two(stream)

@@ -1,4 +1,4 @@
-"""The inference graph: from a spec and its weights to a TensorFlow function, exactly rewritten.
+"""The inference graph: a TensorFlow function for a spec and its weights, with exact rewrites.
 
 It is written for the CPU and GPU delegates of LiteRT: every shape is static, tensors have at most
 four dimensions, and only arithmetic broadcasts. Tokens have the shape (batch, tokens, hidden_dim).
@@ -77,18 +77,20 @@ def inference_module(
     The weights are variables, so that a model of more than 2 GB can be saved and converted.
 
     Args:
-        spec: of a ViT, a hybrid or a BiT.
-        parameters: its weights by the names of our layers. The dict is emptied, so that memory
-            holds the weights once.
+        spec: spec of a ViT, a hybrid or a BiT.
+        parameters: its weights by keras_vit's names. The dict is emptied, so that the weights are
+            in memory only once.
         image_size: height and width in pixels.
         preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
         options: the graph's input, output and rewrites.
         calibration: input images (n, height, width, 3), for a graph that will be quantised: its
             outlier channels are balanced (see `balance`) if `balances` allows it.
-        tail: a Keras model from the features to the output, which replaces our head.
+        tail: a Keras model from the features to the output, which replaces keras_vit's head.
     """
     if tail is None and options.output != "features" and "head/kernel" not in parameters:
-        raise UsageError(f"a model without a head gives features. Received: {options.output!r}.")
+        raise UsageError(
+            f"a model without a head only has output='features'. Received: {options.output!r}."
+        )
     if options.output == "features" or tail is not None:
         for part in ("kernel", "bias"):
             parameters.pop(f"head/{part}", None)
@@ -104,7 +106,7 @@ def inference_module(
     while parameters:
         name, array = parameters.popitem()
         weights[name] = tf.Variable(array, trainable=False, name=name)
-    # As attributes of the module, or they would not be saved.
+    # Only variables that are attributes of the module are saved.
     module.variables_of_graph = [*weights.values(), *_variables(tail)]
     shape = (options.batch, *image_size, 3)
 
@@ -120,7 +122,7 @@ def inference_module(
 
 
 def _variables(tail: Any) -> list[tf.Variable]:
-    # A variable of Keras 3 wraps one of TensorFlow; a variable of tf_keras is one.
+    # A variable of Keras 3 wraps a TensorFlow variable; a variable of tf_keras is one.
     return [] if tail is None else [v if LEGACY else v.value for v in tail.variables]
 
 
@@ -171,7 +173,7 @@ def channel_ranges(
 class _Graph:
     """One forward pass: the spec, the weights and the rewrites, shared by its parts."""
 
-    # For the poolings, which import no TensorFlow: its functions under the names of `keras.ops`.
+    # Poolings do not import TensorFlow; they use its functions under the names of `keras.ops`.
     ops = _legacy_ops
     scope = tf.name_scope
 
@@ -187,10 +189,10 @@ class _Graph:
         x = images if spec.stem is None else self.stem(images)
         x = self.embed(x)
         for i in range(spec.depth):
-            alone = i == spec.depth - 1 and pooling.reads_class_token_alone
-            alone = alone and "class_token_only" in self.rewrites
+            class_only = i == spec.depth - 1 and pooling.reads_class_token_alone
+            class_only = class_only and "class_token_only" in self.rewrites
             with tf.name_scope(f"encoderblock_{i}"):
-                x = self.block(f"encoderblock_{i}", x, alone)
+                x = self.block(f"encoderblock_{i}", x, class_only)
             self.taps[f"encoderblock_{i}"] = x
         x = self.norm("encoder_norm", x, "centre" in self.rewrites)
         with tf.name_scope("pooling"):
@@ -203,7 +205,7 @@ class _Graph:
     def embed(self, x):
         spec = self.spec
         with tf.name_scope("patch_encoder"):
-            # Within a patch, pixels come in raster order, channels last: the kernel's own order.
+            # The pixels of a patch are in raster order, channels last, as in the kernel.
             x = tf.cast(x, tf.float32)
             rows, columns = (side // spec.patch_size * spec.patch_size for side in x.shape[1:3])
             if (rows, columns) != (x.shape[1], x.shape[2]):
@@ -223,14 +225,14 @@ class _Graph:
             return tf.concat([token, x], axis=1)  # (batch, 1 + patches, hidden_dim)
 
     def for_each_image(self, constant, x):
-        """A constant (1, n, hidden_dim) as (batch, n, hidden_dim), of the same batch as `x`."""
+        """A constant (1, n, hidden_dim), repeated for the batch of `x`: (batch, n, hidden_dim)."""
         return constant if x.shape[0] == 1 else tf.tile(constant, (tf.shape(x)[0], 1, 1))
 
-    def block(self, name, x, alone):
-        """A transformer block; if `alone`, for the class token only: (batch, 1, hidden_dim)."""
+    def block(self, name, x, class_only):
+        """A transformer block; if `class_only`, for the class token: (batch, 1, hidden_dim)."""
         centred = "centre" in self.rewrites
         keys = self.norm(f"{name}/norm_attention", x, centred)
-        queries, x = (keys[:, :1], x[:, :1]) if alone else (keys, x)
+        queries, x = (keys[:, :1], x[:, :1]) if class_only else (keys, x)
         y = self.attention(f"{name}/attention", queries, keys)
         x = tf.add(x, y, name="attended")
         y = self.mlp(f"{name}/mlp", self.norm(f"{name}/norm_mlp", x, centred))
@@ -286,13 +288,13 @@ class _Graph:
         if not centred:
             x -= tf.reduce_mean(x, axis=-1, keepdims=True)
         unscaled = x * self.weights["stream/scale"] if scaled else x
-        # A product, because full integer files have no operator for squares.
+        # A product, because files in full integers cannot have an operator for squares.
         mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
-        # The residual stream is divided, but not the input of the pooling's own norms.
+        # The residual stream is divided, but the input of norms inside the pooling is not.
         divisor = 1.0 if name.startswith("pooling/") else self.divisor
         factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
         if f"{name}/smooth" in self.weights:
-            # Not multiplied with x: the converter would fold it into the kernels that read x.
+            # If it were multiplied with x, the converter would fold it into the kernels after x.
             factor *= self.weights[f"{name}/smooth"]
         x *= factor
         if f"{name}/gamma" in self.weights:

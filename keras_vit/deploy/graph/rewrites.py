@@ -1,9 +1,10 @@
 """The exact rewrites of the inference graph, as passes over a model's weights.
 
-Each pass changes the cost of a forward pass without dropout, but not its result. It takes the
-parameters of the pass before, by the names of our layers ("encoderblock_0/mlp/dense_0/kernel"), and
-replaces or removes some of them; `inference.py` computes with those that are left. Kernels are
-(inputs, outputs), convolutions (height, width, inputs, outputs). Sums are computed in float64.
+Each pass reduces the cost of a forward pass without dropout, but does not change its result. It
+takes the parameters of the previous pass, by keras_vit's names
+("encoderblock_0/mlp/dense_0/kernel"), and replaces or removes some of them; `inference.py` uses the
+remaining ones. Kernels are (inputs, outputs), convolutions (height, width, inputs, outputs). Sums
+are computed in float64.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 Parameters = dict[str, np.ndarray]
 _NORM_READERS = ("query", "key", "value")
 # A power of two, because dividing by it does not round. In half precision the square of a value
-# above 255 is infinite, and so is the sum of 768 squares with a root mean square above 9. Dividing
+# above 255 overflows, and so does the sum of 768 squares with a root mean square above 9. Dividing
 # by 16 raises these limits to 4,095 and 147.
 STREAM_DIVISOR = 16.0
 
@@ -54,10 +55,11 @@ def check_rewrites(names: Iterable[str]) -> frozenset[str]:
 
 
 def resolve_positions(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
-    """Replaces the weights of positions by what the graph adds to the tokens and in attention.
+    """Replaces the weights of positions by the constants that the graph adds.
 
     "patch_encoder/positions" (1, patches, hidden_dim) and "patch_encoder/class_position" (1, 1,
-    hidden_dim); in each block "attention/position_bias" (1, heads, tokens, tokens).
+    hidden_dim) are added to the tokens, "attention/position_bias" (1, heads, tokens, tokens) in
+    each block to the attention scores.
     """
     if isinstance(spec, ResNetSpec):
         return
@@ -77,7 +79,7 @@ def resolve_positions(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
 
 
 def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
-    """The parameters that are added to the residual stream, which is their last axis."""
+    """The parameters whose results are added to the residual stream; their last axis is its."""
     layers = ["patch_encoder/projection"]
     for block in _blocks(spec):
         layers += [f"{block}/attention/out", f"{block}/mlp/dense_1"]
@@ -89,7 +91,7 @@ def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
 def stream_readers(spec: ViTSpec, p: Parameters) -> dict[str, list[str]]:
     """The norms that read the residual stream, each with the Dense layers that read that norm.
 
-    No Dense layers where anything else reads the norm too.
+    The list is empty if other layers read the norm too.
     """
     readers = {}
     for block in _blocks(spec):
@@ -118,7 +120,7 @@ def _attention_biases(spec: Spec, p: Parameters, _: Preprocessing) -> None:
         scale = np.float32(spec.head_dim**-0.5)
         for part in ("kernel", "bias"):
             p[f"{name}/query/{part}"] = p[f"{name}/query/{part}"] * scale
-        # Softmax ignores what is added to all keys, and its rows sum to 1.
+        # A bias added to all keys does not change the softmax, whose rows sum to 1.
         del p[f"{name}/key/bias"]
         shift = _wide(p.pop(f"{name}/value/bias")) @ _wide(p[f"{name}/out/kernel"])
         p[f"{name}/out/bias"] = _narrow(p[f"{name}/out/bias"] + shift)
@@ -166,8 +168,8 @@ def _scale_stream(spec: Spec, p: Parameters, _: Preprocessing) -> None:
         p[name] = p[name] / np.float32(STREAM_DIVISOR)
 
 
-# Each pass by name. The order matters: the shifts of norms become biases before biases are moved,
-# and the stream is centred after everything that writes to it is final.
+# The passes by name. Their order matters: the shifts of norms become biases before biases are
+# moved, and the stream is centred after the parameters that write to it have their final values.
 PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
     "fold_norms": _fold_norms,
     "attention_biases": _attention_biases,
@@ -178,22 +180,23 @@ PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
     "scaled_stream": _scale_stream,
 }
 REWRITES = {
-    "fold_norms": "LayerNorm's scale and shift go into the Dense layers that read it",
-    "attention_biases": "1/sqrt(head_dim) goes into the query, the key's bias is dropped, the "
-    "value's moves through the output projection",
-    "centre": "what writes to the residual stream is centred, so that no norm computes a mean",
-    "constants": "class token and its position, patch positions and the patch bias, the pooling's "
-    "probe and its key: one constant each",
-    "uint8_input": "mean and scale of uint8 pixels go into the patch projection",
+    "fold_norms": "LayerNorm's scale and shift are folded into the Dense layers that read it",
+    "attention_biases": "1/sqrt(head_dim) is folded into the query, the key's bias is removed, the "
+    "value's bias is moved through the output projection",
+    "centre": "layers that write to the residual stream are centred, so that no norm computes a "
+    "mean",
+    "constants": "constants are folded: class token and its position, patch positions and patch "
+    "bias, the pooling's probe and its key",
+    "uint8_input": "mean and scale of uint8 pixels are folded into the patch projection",
     "standardised_kernels": "StdConv kernels are standardised once",
-    "class_token_only": "the last block computes queries, output and MLP of the class token alone",
+    "class_token_only": "the last block computes queries, output and MLP only for the class token",
     "scaled_stream": f"the residual stream is divided by {STREAM_DIVISOR:g}, which is exact, so "
     "that its squares fit into half precision",
 }
 
 
 def folds_uint8(spec: Spec) -> bool:
-    """Whether pixel scaling folds into the first kernel, which padding would make wrong."""
+    """Whether pixel scaling can be folded into the first kernel: only if that does not pad."""
     return isinstance(spec, ViTSpec) and spec.stem is None
 
 

@@ -1,7 +1,7 @@
-"""How much of a `.tflite` file XNNPACK takes: in how many partitions, and what it leaves out.
+"""Which operators of a `.tflite` file XNNPACK runs, and in how many partitions.
 
-XNNPACK is LiteRT's fast path on CPUs. What it does not take runs in TFLite's own kernels; where
-that stands between operators that it takes, the graph falls into parts.
+XNNPACK is LiteRT's fast path on CPUs. TFLite's own kernels run the operators that it leaves out; if
+these are between operators that XNNPACK runs, the graph is split into partitions.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from keras_vit.deploy.runner import Runner
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """An operator that XNNPACK does not take.
+    """An operator that XNNPACK does not run.
 
     Attributes:
         operator: "CAST".
-        layer: it came from; "" where the file does not tell.
-        reason: why; "" if unknown.
-        splits: whether it stands between operators that are taken.
+        layer: the layer that it belongs to; "" if the file does not name one.
+        reason: why XNNPACK leaves it out; "" if unknown.
+        splits: whether it is between operators that XNNPACK runs.
     """
 
     operator: str
@@ -36,13 +36,13 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True)
 class Delegation:
-    """What XNNPACK takes of a graph.
+    """Which operators of a graph XNNPACK runs.
 
     Attributes:
-        nodes: operators in the graph.
-        delegated: those that it takes.
-        partitions: the parts in which they run: 1 is best, 0 means that it takes none.
-        undelegated: the others, in the order of execution.
+        nodes: number of operators in the graph.
+        delegated: number of operators that XNNPACK runs.
+        partitions: number of partitions in which it runs them; 1 is best, 0 means none.
+        undelegated: the other operators, in the order of execution.
     """
 
     nodes: int
@@ -52,7 +52,7 @@ class Delegation:
 
 
 def delegation(model: Model | Graph, runner: Runner) -> Delegation:
-    """Asks the runtime what XNNPACK took of a file.
+    """Finds out from the runtime which operators of a file XNNPACK runs.
 
     Args:
         model: the file, its content or its graph.
@@ -62,51 +62,51 @@ def delegation(model: Model | Graph, runner: Runner) -> Delegation:
         UsageError: as `flatbuffer.read_graph`.
     """
     graph = as_graph(model)
-    # Behind the file's operators, which all stay in the list, stands a node for each partition.
+    # The list holds all operators of the file, then a node for each partition.
     nodes = runner.interpreter._get_ops_details()[len(graph.operators) :]
-    taken = {i for node in nodes for i in _members(graph, node["inputs"], node["outputs"])}
-    between = _after(graph, taken) & _before(graph, taken)
+    delegated = {i for node in nodes for i in _members(graph, node["inputs"], node["outputs"])}
+    between = _after(graph, delegated) & _before(graph, delegated)
     return Delegation(
         nodes=len(graph.operators),
-        delegated=len(taken),
+        delegated=len(delegated),
         partitions=len(nodes),
         undelegated=tuple(
             LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in between)
             for op in graph.operators
-            if op.index not in taken
+            if op.index not in delegated
         ),
     )
 
 
 def _members(graph: Graph, inputs: list[int], outputs: list[int]) -> set[int]:
-    """The operators of a partition: all that its outputs need, up to its inputs."""
-    found, tensors, known = set(), list(outputs), set(inputs)
+    """The operators of a partition: those between its inputs and its outputs."""
+    members, tensors, known = set(), list(outputs), set(inputs)
     while tensors:
         producer = graph.producers.get(tensors.pop())
-        if producer is not None and producer.index not in found:
-            found.add(producer.index)
+        if producer is not None and producer.index not in members:
+            members.add(producer.index)
             tensors += [i for i in producer.inputs if i is not None and i not in known]
-    return found
+    return members
 
 
-def _after(graph: Graph, taken: set[int]) -> set[int]:
-    """Operators that need a result of `taken`, directly or not."""
-    found: set[int] = set()
+def _after(graph: Graph, delegated: set[int]) -> set[int]:
+    """Operators that depend on a result of `delegated`, directly or indirectly."""
+    after: set[int] = set()
     for operator in graph.operators:
         sources = {graph.producers[i].index for i in operator.inputs if i in graph.producers}
-        if sources & (taken | found):
-            found.add(operator.index)
-    return found
+        if sources & (delegated | after):
+            after.add(operator.index)
+    return after
 
 
-def _before(graph: Graph, taken: set[int]) -> set[int]:
-    """Operators whose result `taken` needs, directly or not."""
-    found: set[int] = set()
+def _before(graph: Graph, delegated: set[int]) -> set[int]:
+    """Operators on whose results `delegated` depends, directly or indirectly."""
+    before: set[int] = set()
     for operator in reversed(graph.operators):
         readers = {reader.index for i in operator.outputs for reader in graph.consumers[i]}
-        if readers & (taken | found):
-            found.add(operator.index)
-    return found
+        if readers & (delegated | before):
+            before.add(operator.index)
+    return before
 
 
 def _reason(graph: Graph, operator: Operator) -> str:
@@ -114,20 +114,20 @@ def _reason(graph: Graph, operator: Operator) -> str:
     read, written = graph.read(operator), graph.written(operator)
     dtypes = {tensor.dtype for tensor in read + written if not tensor.constant}
     rank = max(len(tensor.shape) for tensor in read + written)
-    if operator.name not in _TAKEN:
-        return "XNNPACK has no such operator"
+    if operator.name not in _SUPPORTED:
+        return "XNNPACK does not have this operator"
     if any(-1 in tensor.shape for tensor in read + written):
-        return "a size is known at run time only"
+        return "a size is known only at run time"
     if dtypes - _DTYPES:
         return f"it computes in {', '.join(sorted(dtypes - _DTYPES))}"
     if rank > _MOST_DIMENSIONS:
-        return f"{rank} dimensions; at most {_MOST_DIMENSIONS} are taken"
+        return f"{rank} dimensions; at most {_MOST_DIMENSIONS} are supported"
     if "int8" in dtypes and (reason := _int8_reason(operator, read, written[0])):
         return reason
     if any(operator.options.get(mask) for mask in _MASKS):
         return "it drops or adds a dimension; slice [:1] and reshape instead"
     if operator.name == "CONCATENATION" and len(read) > _MOST_JOINED:
-        return f"it joins {len(read)} tensors; at most {_MOST_JOINED} are taken"
+        return f"it joins {len(read)} tensors; at most {_MOST_JOINED} are supported"
     if operator.name in _CONSTANT_ARGUMENTS and not all(tensor.constant for tensor in read[1:]):
         return "its arguments are computed; they must be constants"
     return ""
@@ -135,13 +135,13 @@ def _reason(graph: Graph, operator: Operator) -> str:
 
 def _int8_reason(operator: Operator, read: list[Tensor], written: Tensor) -> str:
     if operator.name in _FLOAT_ONLY:
-        return "XNNPACK has it in float32 alone"
+        return "XNNPACK has it only in float32"
     if operator.name == "BATCH_MATMUL" and read[1].zero_point:
         return "the zero point of its second operand is not 0"
     least, most = _RATIOS.get(operator.name, (0.0, math.inf))
     ratios = [tensor.scale / (written.scale or 1.0) for tensor in read]
     if not all(least <= ratio < most for ratio in ratios):
-        return "the scales of what it reads and writes differ too much"
+        return "the scales of its inputs and its output differ too much"
     return ""
 
 
@@ -153,11 +153,11 @@ LOGISTIC MAXIMUM MAX_POOL_2D MEAN MINIMUM MUL NEG PAD PRELU QUANTIZE REDUCE_MAX 
 RELU6 RELU_N1_TO_1 RESHAPE RESIZE_BILINEAR ROUND RSQRT SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SQRT
 SQUARE SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TRANSPOSE TRANSPOSE_CONV
 """
-_TAKEN = set(_NAMES.split())
+_SUPPORTED = set(_NAMES.split())
 _FLOAT_ONLY = {"SOFTMAX", "GELU", "RSQRT", "SQUARED_DIFFERENCE"}
 _CONSTANT_ARGUMENTS = {"PAD", "RESHAPE", "SLICE", "STRIDED_SLICE", "TRANSPOSE"}
 _MASKS = ("shrinkAxisMask", "newAxisMask", "ellipsisMask")
 _DTYPES = {"float32", "float16", "int8"}
 _MOST_DIMENSIONS, _MOST_JOINED = 6, 5
-# What the scale of an int8 operand may be, by that of the result.
+# Allowed ratios of the scale of an int8 operand to that of the result.
 _RATIOS = {"ADD": (2**-10, 2**8), "SUB": (2**-10, 2**8), "MEAN": (2**-8, 2**8)}

@@ -1,7 +1,6 @@
-"""The content of a `.tflite` file: its operators, tensors and shapes, and their layers.
+"""Reads a `.tflite` file: its operators, tensors, shapes and layers, but not its weights.
 
-Read from the file alone. The weights are left where they are: inside the flatbuffer or, in a file
-of more than 2 GB, behind it.
+The weights are inside the flatbuffer or, in a file of more than 2 GB, behind it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.convert.buffers import has_weights_behind
 
 Model = bytes | bytearray | str | os.PathLike
-# Operators whose further inputs are weights, named after their layers.
+# Operators whose inputs after the first are weights, named after their layers.
 _WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"}
 _NUMPY = {"float32": "<f4", "float16": "<f2", "int32": "<i4"}
-# Numbers of the schema: the fields that are texts, and a kind of quantisation.
+# Numbers from the schema: fields that hold text, and the type of blockwise quantisation.
 _TENSOR_NAME, _CUSTOM_CODE, _METADATA_NAME, _BLOCKWISE = 10, 6, 4, 2
-# More entries of a list or bytes of a name than this only a damaged file claims.
+# A file is damaged if a list claims more entries, or a name more bytes, than this.
 _MOST = 1 << 16
-# TensorFlow's own scopes: they start with a capital (Gelu, BiasAdd, Tensordot), but for two.
+# TensorFlow's own scopes: they start with a capital (Gelu, BiasAdd, Tensordot), except two.
 _NO_LAYER = re.compile(r"[A-Z].*|(moments|einsum)(_\d+)?")
 
 
@@ -39,14 +38,14 @@ class Tensor:
     """A tensor of a graph.
 
     Attributes:
-        name: as the converter wrote it: TensorFlow's scopes, several joined by ";".
+        name: name given by the converter: TensorFlow's scopes, several joined by ";".
         dtype: "float32", "int8", "int4" ...
-        shape: -1 where a size is known at run time only.
-        constant: whether its values stand in the file.
-        value: of a constant with one element.
-        scales: how many scales it is quantised with: 0, one, or one for each channel.
-        scale, zero_point: of a tensor with one scale.
-        blocks: whether it is quantised in blocks, whose scales are a tensor of their own.
+        shape: the shape; -1 for a size that is known only at run time.
+        constant: whether the file holds its values.
+        value: the value of a constant with one element.
+        scales: number of scales it is quantised with: 0, one, or one for each channel.
+        scale, zero_point: the quantisation of a tensor with one scale.
+        blocks: whether it is quantised in blocks, with the scales in a separate tensor.
     """
 
     name: str
@@ -61,7 +60,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of elements; negative where it is known at run time only."""
+        """The number of elements; -1 if it is known only at run time."""
         return -1 if -1 in self.shape else math.prod(self.shape)
 
 
@@ -70,12 +69,12 @@ class Operator:
     """An operator of a graph.
 
     Attributes:
-        index: its place in the order of execution.
-        name: TFLite's: "FULLY_CONNECTED".
-        version: of the operator, as the file states it. Tools that rewrite files leave it behind:
+        index: its position in the order of execution.
+        name: TFLite's name, such as "FULLY_CONNECTED".
+        version: the version that the file states. Tools that rewrite files do not always update it:
             see `runtimes.needed_version`.
-        inputs, outputs: its tensors; None for an optional input that is left out.
-        options: its attributes, by the names of TFLite's schema.
+        inputs, outputs: indices of its tensors; None for an optional input that is left out.
+        options: its attributes, by their names in TFLite's schema.
     """
 
     index: int
@@ -93,8 +92,8 @@ class Graph:
     Attributes:
         tensors, operators: all of them.
         inputs, outputs: indices of tensors.
-        stated_runtime: the oldest runtime according to the converter; None if it says nothing.
-        weights_behind: whether weights stand behind the flatbuffer, see `buffers`.
+        stated_runtime: the oldest runtime that the converter stated; None if there is none.
+        weights_behind: whether weights are stored behind the flatbuffer, see `buffers`.
     """
 
     tensors: tuple[Tensor, ...]
@@ -120,22 +119,22 @@ class Graph:
     @functools.cached_property
     def consumers(self) -> dict[int, list[Operator]]:
         """The operators that read each tensor."""
-        found: dict[int, list[Operator]] = {i: [] for i in range(len(self.tensors))}
+        readers: dict[int, list[Operator]] = {i: [] for i in range(len(self.tensors))}
         for operator in self.operators:
             for i in set(operator.inputs) - {None}:
-                found[i].append(operator)
-        return found
+                readers[i].append(operator)
+        return readers
 
     def layer(self, operator: Operator) -> str:
-        """The layer that an operator came from, such as "encoderblock_3/attention/query".
+        """The layer of an operator, such as "encoderblock_3/attention/query".
 
-        Read from the scopes in the names of what it writes, or of its weights; "" where neither has
-        any. Of several operators that were fused, the innermost layer.
+        It is read from the scopes in the names of the operator's outputs, or of its weights; ""
+        if they have no scopes. For fused operators it is the innermost layer.
         """
         weights = self.read(operator)[1:] if operator.name in _WEIGHTED else []
         for tensors in (self.written(operator), weights):
             names = {name for tensor in tensors for name in tensor.name.split(";")}
-            # "transpose/perm" beside "transpose" is what that operation reads; it is no layer.
+            # "transpose/perm" next to "transpose" is an input of that operation, not a layer.
             names = [name for name in names if not names.intersection(_parents(name))]
             scopes = sorted(_scope(name) for name in names)
             deepest = max(scopes, key=lambda scope: scope.count("/") + bool(scope), default="")
@@ -145,16 +144,16 @@ class Graph:
 
 
 class TFLiteFile(bytes):
-    """The content of a `.tflite` file, whose graph is read once however many ask for it."""
+    """The content of a `.tflite` file, with its graph, which is read only once."""
 
     @functools.cached_property
     def graph(self) -> Graph:
-        """The graph; raises as `read_graph`."""
+        """The graph; raises the errors of `read_graph`."""
         return _read_graph(self)
 
     @classmethod
     def with_graph(cls, content: bytes | bytearray, graph: Graph) -> TFLiteFile:
-        """A file whose graph is known already."""
+        """A file whose graph is already known."""
         file = cls(content)
         vars(file)["graph"] = graph
         return file
@@ -167,8 +166,8 @@ def read_graph(model: Model) -> Graph:
         model: the file, which is mapped and not loaded, or its content.
 
     Raises:
-        UsageError: it is not a TFLite model, has several graphs, or needs operators that are not
-            TFLite's own.
+        UsageError: it is not a TFLite model, has several graphs, or has operators that TFLite
+            does not have.
     """
     return model.graph if isinstance(model, TFLiteFile) else _read_graph(model)
 
@@ -205,7 +204,7 @@ def _read_graph(model: Model) -> Graph:
         operator for operator in found.operators if operator.name not in _builtins().values()
     ]
     if foreign:
-        places = sorted({f"{op.name} ({found.layer(op) or 'no layer told'})" for op in foreign})
+        places = sorted({f"{op.name} ({found.layer(op) or 'unknown layer'})" for op in foreign})
         raise UsageError(
             f"{name} needs operators that are not TFLite's own: {', '.join(places)}; write those "
             "layers with operations that TFLite has."
@@ -214,7 +213,7 @@ def _read_graph(model: Model) -> Graph:
 
 
 def operators(model: Model | Graph) -> dict[str, int]:
-    """How often each operator stands in a file, by name.
+    """The number of operators of each name in a file.
 
     Raises:
         UsageError: as `read_graph`.
@@ -224,35 +223,35 @@ def operators(model: Model | Graph) -> dict[str, int]:
 
 
 def check_static(model: Model | Graph) -> None:
-    """Checks that every size is in the file: delegates take no others.
+    """Checks that all sizes are fixed, because delegates refuse dynamic ones.
 
     Raises:
-        RefusedError: a tensor has a size that is known at run time only.
+        RefusedError: the size of a tensor is known only at run time.
     """
     graph = as_graph(model)
     dynamic = [tensor for tensor in graph.tensors if -1 in tensor.shape]
     if dynamic:
         first = dynamic[0]
         raise RefusedError(
-            f"{len(dynamic)} tensors have sizes that are known at run time only, the first "
-            f"{first.name} {list(first.shape)}; delegates leave them out. Fix the batch."
+            f"{len(dynamic)} tensors have sizes that are known only at run time, the first "
+            f"{first.name} {list(first.shape)}; delegates do not run them. Fix the batch size."
         )
 
 
 def as_graph(model: Model | Graph) -> Graph:
-    """A graph that has been read already, or the one of a file."""
+    """The graph of a file; a graph is returned as it is."""
     return model if isinstance(model, Graph) else read_graph(model)
 
 
 def code_name(code: Any) -> tuple[str, int]:
-    """The name and version in a schema's `OperatorCode`; of a custom operator, its own name."""
-    # Codes above 127 stand in the newer of two fields; older files fill only the older.
+    """The name (for a custom operator, its own name) and the version in an `OperatorCode`."""
+    # Codes above 127 are in the newer of two fields; old files only have the older one.
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
     return _text(code, _CUSTOM_CODE) or _builtins()[number], code.Version()
 
 
 def _content(model: Model) -> tuple[Any, str]:
-    """What can be indexed as the file's bytes, and its name for errors."""
+    """The file's bytes, or a memory map of them, and a name for error messages."""
     if isinstance(model, (bytes, bytearray)):
         content, name = model, "the model"
     else:
@@ -264,7 +263,7 @@ def _content(model: Model) -> tuple[Any, str]:
             empty = path.stat().st_size == 0
             content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if content[4:8] != b"TFL3":
-        raise UsageError(f"{name} is not a TFLite model: it does not bear the mark TFL3.")
+        raise UsageError(f"{name} is not a TFLite model: bytes 4 to 8 are not TFL3.")
     return content, name
 
 
@@ -277,11 +276,11 @@ def _items(table: Any, name: str) -> list[Any]:
 
 
 def _text(table: Any, field: int) -> str:
-    """A text of a table, "" where it has none."""
+    """A text of a table; "" if it is missing."""
     place = table._tab.Offset(field)
     if not place:
         return ""
-    length = table._tab.VectorLen(place)  # the schema's own methods copy first
+    length = table._tab.VectorLen(place)  # checked first: the schema's own methods copy the text
     if length > _MOST:
         raise ValueError(f"it claims a text of {length} bytes")
     return table._tab.String(place + table._tab.Pos).decode()
@@ -327,7 +326,7 @@ def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
 
 
 def _first(buffer: Any, content: Any, dtype: str) -> float:
-    # A buffer behind the flatbuffer is given by its offset in the file.
+    # For a buffer behind the flatbuffer, the flatbuffer stores its offset in the file.
     inside = buffer.Size() == 0
     raw, start = (buffer.DataAsNumpy(), 0) if inside else (content, buffer.Offset())
     return np.frombuffer(raw, dtype, 1, start)[0].item()
@@ -356,7 +355,7 @@ def _stated_runtime(file: Any) -> str | None:
 
 
 def _scope(name: str) -> str:
-    """The layer in "encoderblock_3/mlp/Gelu/mul_3": an operation's name is no part of it."""
+    """The layer in "encoderblock_3/mlp/Gelu/mul_3", without the names of operations."""
     parts = name.split("/")[:-1]
     while parts and _NO_LAYER.fullmatch(parts[-1]):
         parts.pop()

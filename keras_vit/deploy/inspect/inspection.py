@@ -1,4 +1,4 @@
-"""What a `.tflite` file is, in one record: for a bundle's model.json and for reports."""
+"""All findings about a `.tflite` file in one record, for model.json and reports."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from keras_vit.deploy.runner import Runner
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """What a file is, as its content and the runtime say.
+    """Facts about a file, from its content and from the runtime.
 
     Attributes:
-        operators: how often each stands in it.
-        versions: the highest version of each that it needs.
-        runtime: the oldest runtime that runs it: "2.9.0", "LiteRT 2.1.0", or "unknown".
-        nodes, delegated, partitions: of the graph, and what XNNPACK takes of it; see `Delegation`.
-        undelegated: the operators that it leaves out.
-        gpu: what GPU delegates do not take, get wrong or do badly.
+        operators: the number of operators of each name.
+        versions: the highest version needed of each operator.
+        runtime: the oldest runtime that runs the file: "2.9.0", "LiteRT 2.1.0", or "unknown".
+        nodes, delegated, partitions, undelegated: see `Delegation`.
+        gpu: problems with GPU delegates.
     """
 
     operators: dict[str, int]
@@ -41,12 +40,12 @@ class Inspection:
 
 
 def inspect_file(model: Model, threads: int = 2, runner: Runner | None = None) -> Inspection:
-    """Reads a file and asks the runtime what it does with it.
+    """Inspects a file and how the runtime runs it.
 
     Args:
         model: the file or its content.
-        threads: of the interpreter.
-        runner: the same file, if it has been loaded already.
+        threads: number of threads of the interpreter.
+        runner: the same file, if it is already loaded.
 
     Raises:
         UsageError: it is not a TFLite model, or needs operators that are not TFLite's own.

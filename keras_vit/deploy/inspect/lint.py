@@ -1,10 +1,10 @@
-"""What GPU delegates do not take of a `.tflite` file, get wrong, or do badly.
+"""What GPU delegates refuse in a `.tflite` file, compute wrongly or compute slowly.
 
-No GPU is asked: the rules come from the delegates' sources and their known faults. There are two.
-TFLite's (`org.tensorflow:tensorflow-lite-gpu`, and LiteRT 1.x) is open source; by default it runs
-the largest part of a graph that it takes and leaves the rest to the CPU. LiteRT 2.x has another,
-which takes more operators, but a file whole or not at all. Faults reported of its OpenCL backend
-do not show in its WebGPU backend of 2.3.0.
+No GPU is used: the rules come from the source code and the known bugs of two delegates. TFLite's
+(`org.tensorflow:tensorflow-lite-gpu`, and LiteRT 1.x) is open source; by default it runs the
+largest part of a graph that it supports and leaves the rest to the CPU. LiteRT 2.x has another
+one, which supports more operators but runs a file whole or not at all. Bugs reported for its OpenCL
+backend do not occur in the WebGPU backend of 2.3.0.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Delegate = Literal["TFLite", "LiteRT"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something in a file that a GPU delegate does not do, or not well.
+    """A problem of a file with GPU delegates.
 
     Attributes:
-        rule: its name in `RULES`.
+        rule: the name of the broken rule in `RULES`.
         operator: "BROADCAST_TO".
-        layers: where it stands; "" where the file does not tell.
-        reason: what is wrong with it and, where there is one, the way out.
-        effect: "refused": not taken; "wrong": taken, with wrong results; "imprecise" in half
-            precision, the default of delegates; or "slow".
+        layers: the layers of the operator; "" where the file does not name one.
+        reason: what is wrong with it and, if known, how to avoid that.
+        effect: "refused": not run on the GPU; "wrong": run, with wrong results; "imprecise": in
+            half precision, the default of delegates; "slow".
         delegates: "TFLite" (and LiteRT 1.x), "LiteRT" (2.x), or both.
     """
 
@@ -52,36 +52,30 @@ class Finding:
 
 
 def lint(model: Model | Graph) -> tuple[Finding, ...]:
-    """All findings in a file, by the order of `RULES`; the same one in several layers is one.
+    """All findings in a file, in the order of `RULES`; one finding covers all layers that have it.
 
     Raises:
         UsageError: as `flatbuffer.read_graph`.
     """
     graph = _unpacked_constants(as_graph(model))
-    layers: dict[tuple[str, str, str], list[str]] = {}
+    layers: dict[tuple[Rule, str, str], list[str]] = {}
     for rule in RULES:
         for operator in graph.operators:
             if reason := rule.check(graph, operator):
-                found = layers.setdefault((rule.name, operator.name, reason), [])
+                found = layers.setdefault((rule, operator.name, reason), [])
                 found.append(graph.layer(operator))
-    rules = {rule.name: rule for rule in RULES}
     return tuple(
         Finding(
-            name,
-            operator,
-            tuple(dict.fromkeys(at)),
-            reason,
-            rules[name].effect,
-            rules[name].delegates,
+            rule.name, operator, tuple(dict.fromkeys(found)), reason, rule.effect, rule.delegates
         )
-        for (name, operator, reason), at in layers.items()
+        for (rule, operator, reason), found in layers.items()
     )
 
 
 class Rule(NamedTuple):
-    """A rule: what it looks for, what comes of it, where, and how that is known.
+    """A rule, the effect of breaking it, the delegates that it is for, and its source.
 
-    `check` gives the reason why an operator breaks it, or "".
+    `check` returns the reason why an operator breaks the rule, or "".
     """
 
     name: str
@@ -92,7 +86,7 @@ class Rule(NamedTuple):
 
 
 def _unpacked_constants(graph: Graph) -> Graph:
-    """The graph in which weights that a DEQUANTIZE makes float32 are constants again."""
+    """Marks the outputs of DEQUANTIZE operators that read constant weights as constants too."""
     tensors = list(graph.tensors)
     for operator in graph.operators:
         source = graph.read(operator)[0] if operator.name == "DEQUANTIZE" else None
@@ -103,17 +97,17 @@ def _unpacked_constants(graph: Graph) -> Graph:
 
 
 def _operator(graph: Graph, operator: Operator) -> str:
-    return "" if operator.name in _OPERATORS else "GPU delegates have no such operator"
+    return "" if operator.name in _OPERATORS else "GPU delegates do not have this operator"
 
 
 def _rank(graph: Graph, operator: Operator) -> str:
     rank = max((len(tensor.shape) for tensor in _tensors(graph, operator)), default=0)
-    return f"{rank} dimensions; at most 4 are taken" if rank > 4 else ""
+    return f"{rank} dimensions; at most 4 are supported" if rank > 4 else ""
 
 
 def _size(graph: Graph, operator: Operator) -> str:
     dynamic = any(-1 in tensor.shape for tensor in _tensors(graph, operator))
-    return "a size is known at run time only; fix the batch" if dynamic else ""
+    return "a size is known only at run time; fix the batch size" if dynamic else ""
 
 
 def _type(graph: Graph, operator: Operator) -> str:
@@ -122,35 +116,35 @@ def _type(graph: Graph, operator: Operator) -> str:
 
 
 def _integers(graph: Graph, operator: Operator) -> str:
-    found = any(tensor.dtype == "int32" for tensor in _moving(graph, operator))
-    taken = operator.name in ("CAST", "GATHER", "ONE_HOT")
-    return "the GPU does not compute in int32" if found and not taken else ""
+    has_int32 = any(tensor.dtype == "int32" for tensor in _moving(graph, operator))
+    supported = operator.name in ("CAST", "GATHER", "ONE_HOT")
+    return "the GPU does not compute in int32" if has_int32 and not supported else ""
 
 
 def _cast(graph: Graph, operator: Operator) -> str:
     if operator.name != "CAST" or graph.read(operator)[0].dtype != "uint8":
         return ""
-    return "uint8 is cast on the CPU; give float32 images"
+    return "uint8 is cast on the CPU; export with float32 input"
 
 
 def _version(graph: Graph, operator: Operator) -> str:
-    most = _VERSIONS.get(operator.name, operator.version)
-    if operator.version <= most:
+    newest = _VERSIONS.get(operator.name, operator.version)
+    if operator.version <= newest:
         return ""
-    return f"version {operator.version}; at most {most} is taken"
+    return f"version {operator.version}; at most {newest} is supported"
 
 
 def _mask(graph: Graph, operator: Operator) -> str:
     masks = ("shrinkAxisMask", "newAxisMask", "ellipsisMask")
-    found = operator.name == "STRIDED_SLICE" and any(operator.options.get(m) for m in masks)
-    return "it drops or adds a dimension; slice [:1] and reshape instead" if found else ""
+    masked = operator.name == "STRIDED_SLICE" and any(operator.options.get(m) for m in masks)
+    return "it drops or adds a dimension; slice [:1] and reshape instead" if masked else ""
 
 
 def _mixed_ranks(graph: Graph, operator: Operator) -> str:
     shapes = [tensor.shape for tensor in _moving(graph, operator)[:-1]]
     if operator.name not in ("ADD", "MUL") or len({len(shape) for shape in shapes}) < 2:
         return ""
-    return f"some delegates line up {_listed(shapes)} wrongly; give both as many dimensions"
+    return f"some delegates broadcast {_listed(shapes)} wrongly; give both the same rank"
 
 
 def _constant_rank(graph: Graph, operator: Operator) -> str:
@@ -163,12 +157,12 @@ def _constant_rank(graph: Graph, operator: Operator) -> str:
     same = len(longer) == len(shorter)
     if same or ((len(longer), len(shorter)) == (4, 3) and longer[0] == 1):
         return ""
-    return f"{_listed(shapes)} are not lined up; give the constant as many dimensions"
+    return f"{_listed(shapes)} are not broadcast; give both the same rank"
 
 
 def _constant_first(graph: Graph, operator: Operator) -> str:
-    found = operator.name == "BATCH_MATMUL" and graph.read(operator)[0].constant
-    return "its first operand is constant; let it be the second, transposed" if found else ""
+    constant = operator.name == "BATCH_MATMUL" and graph.read(operator)[0].constant
+    return "its first operand is constant; transpose and swap both operands" if constant else ""
 
 
 def _constant_second(graph: Graph, operator: Operator) -> str:
@@ -183,71 +177,72 @@ def _constant_second(graph: Graph, operator: Operator) -> str:
 
 
 def _transposed(graph: Graph, operator: Operator) -> str:
-    found = operator.options.get("adjX") or operator.options.get("adjY")
-    if operator.name != "BATCH_MATMUL" or not found:
+    transposes = operator.options.get("adjX") or operator.options.get("adjY")
+    if operator.name != "BATCH_MATMUL" or not transposes:
         return ""
-    return "some delegates overlook that it transposes an operand; transpose it before"
+    return "some delegates ignore that it transposes an operand; use a separate TRANSPOSE"
 
 
 def _returned(graph: Graph, operator: Operator) -> str:
-    both = any(i in graph.outputs and graph.consumers[i] for i in operator.outputs)
-    reason = "its result is returned and also read on, which some delegates mix up; return a copy"
-    return reason if both else ""
+    if not any(i in graph.outputs and graph.consumers[i] for i in operator.outputs):
+        return ""
+    return "some delegates give wrong outputs that other operators also read; return a copy"
 
 
 def _int4(graph: Graph, operator: Operator) -> str:
-    found = any(tensor.dtype == "int4" and not tensor.blocks for tensor in graph.read(operator))
-    return "int4 weights are not read" if found else ""
+    has_int4 = any(tensor.dtype == "int4" and not tensor.blocks for tensor in graph.read(operator))
+    return "int4 weights are not supported" if has_int4 else ""
 
 
 def _blocks(graph: Graph, operator: Operator) -> str:
-    found = any(tensor.blocks for tensor in graph.read(operator))
-    return "weights quantised in blocks are not read; the process may die" if found else ""
+    if not any(tensor.blocks for tensor in graph.read(operator)):
+        return ""
+    return "weights with a scale for each block are not supported; the process may crash"
 
 
 def _unpacked(graph: Graph, operator: Operator) -> str:
     read = graph.read(operator)
-    found = operator.name == "DEQUANTIZE" and read[0].constant and read[0].dtype == "int8"
-    return "int8 weights that are made float first are not read" if found else ""
+    unpacks = operator.name == "DEQUANTIZE" and read[0].constant and read[0].dtype == "int8"
+    return "int8 weights that are dequantised first are not supported" if unpacks else ""
 
 
 def _squares(graph: Graph, operator: Operator) -> str:
     if operator.name not in ("MEAN", "SUM") or not _squared(graph, operator.inputs[0]):
         return ""
     count = graph.read(operator)[0].size // max(graph.written(operator)[0].size, 1)
-    limit = math.sqrt(_HALF_MOST / max(count, 1))
+    limit = math.sqrt(_HALF_MAX / max(count, 1))
     return (
-        f"the sum of {count} squares passes what half precision holds where their root mean "
-        f"square is over {limit:.1f}; scale before squaring"
+        f"the sum of {count} squares overflows half precision if their root mean square is over "
+        f"{limit:.1f}; scale before squaring"
     )
 
 
 def _epsilon(graph: Graph, operator: Operator) -> str:
     if operator.name != "ADD":
         return ""
-    small = [t.value for t in graph.read(operator) if t.value and abs(t.value) < _HALF_LEAST]
-    return f"{small[0]:.0e} is below what half precision holds exactly" if small else ""
+    small = [t.value for t in graph.read(operator) if t.value and abs(t.value) < _HALF_MIN]
+    return f"{small[0]:.0e} is too small for the full accuracy of half precision" if small else ""
 
 
 def _batch(graph: Graph, operator: Operator) -> str:
     inputs = [graph.tensors[i].shape for i in operator.inputs if i in graph.inputs]
     batches = [shape[0] for shape in inputs if len(shape) > 2 and shape[0] > 1]
-    return f"a batch of {batches[0]}; delegates are made for one image" if batches else ""
+    return f"a batch of {batches[0]}; delegates are optimised for one image" if batches else ""
 
 
 def _heads(graph: Graph, operator: Operator) -> str:
     if operator.name != "BATCH_MATMUL" or len(graph.written(operator)[0].shape) != 4:
         return ""
     first, second = graph.read(operator)[:2]
-    inner = first.shape[-2] if operator.options.get("adjX") else first.shape[-1]
-    outer = second.shape[-2] if operator.options.get("adjY") else second.shape[-1]
-    values = inner if operator.options.get("adjY") else outer
-    return f"heads of {values} values; 32 or more are advised" if 0 < values < 32 else ""
+    contracted = first.shape[-2] if operator.options.get("adjX") else first.shape[-1]
+    columns = second.shape[-2] if operator.options.get("adjY") else second.shape[-1]
+    size = contracted if operator.options.get("adjY") else columns
+    return f"heads of {size} channels; 32 or more are faster" if 0 < size < 32 else ""
 
 
 def _rounded(graph: Graph, operator: Operator) -> str:
-    found = operator.name == "QUANTIZE" and graph.written(operator)[0].dtype == "int8"
-    return "the GPU computes in float and rounds to int8 between: no gain" if found else ""
+    quantizes = operator.name == "QUANTIZE" and graph.written(operator)[0].dtype == "int8"
+    return "the GPU computes in float and rounds to int8 in between: no gain" if quantizes else ""
 
 
 def _tensors(graph: Graph, operator: Operator) -> list[Tensor]:
@@ -299,7 +294,7 @@ RULES = (
     Rule("rounded", _rounded, "slow", _BOTH, f"{_BUILDER}: QUANTIZE"),
 )
 
-# What both delegates have, of what our graphs and similar ones contain.
+# Operators of keras_vit's graphs and similar ones that both delegates support.
 _NAMES = """
 ABS ADD AVERAGE_POOL_2D BATCH_MATMUL CAST CONCATENATION CONV_2D COS CUMSUM DEPTHWISE_CONV_2D
 DEPTH_TO_SPACE DEQUANTIZE DIV ELU EXP FLOOR FULLY_CONNECTED GATHER GELU HARD_SWISH LEAKY_RELU LOG
@@ -309,7 +304,7 @@ SIGN SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SPLIT_V SQRT SQUARE SQUARED_DIFFEREN
 SUB SUM TANH TILE TOPK_V2 TRANSPOSE TRANSPOSE_CONV UNPACK
 """
 _OPERATORS = set(_NAMES.split())
-# The newest version of each operator that TFLite's delegate takes.
+# The newest version of each operator that TFLite's delegate supports.
 _VERSIONS = {
     **dict.fromkeys(["ADD", "CONCATENATION", "DIV", "GELU", "MAXIMUM", "MAX_POOL_2D"], 2),
     **dict.fromkeys(["MINIMUM", "PAD", "PADV2", "POW", "QUANTIZE", "RELU", "RSQRT", "SLICE"], 2),
@@ -322,5 +317,5 @@ _VERSIONS = {
     "FULLY_CONNECTED": 9,
 }
 _TYPES = {"float32", "float16", "int8", "int32", "uint8", "bool"}
-# The largest number of half precision, and the smallest that it holds with all its digits.
-_HALF_MOST, _HALF_LEAST = 65504, 2**-14
+# The largest value of half precision, and the smallest one of full accuracy (normal).
+_HALF_MAX, _HALF_MIN = 65504, 2**-14

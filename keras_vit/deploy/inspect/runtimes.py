@@ -1,13 +1,13 @@
-"""Which runtime a `.tflite` file needs, found from what its operators read.
+"""Which runtime a `.tflite` file needs, derived from the operands of its operators.
 
-What the file says of itself cannot be trusted: a quantizer that replaces operands leaves the
-operators' versions and the converter's `min_runtime_version` as they were. A Dense layer of float32
-activations and int8 weights with a scale for each channel then claims version 5, and TFLite 2.14
-runs it without a word and wrongly, with the first channel's scale for all.
+The versions stated in the file cannot be trusted: a quantizer that replaces operands does not
+update the operators' versions and the converter's `min_runtime_version`. A Dense layer with float32
+activations and int8 weights with a scale for each channel then states version 5, and TFLite 2.14
+silently computes wrong results: it uses the first channel's scale for all.
 
-Sources: TensorFlow's `lite/tools/versioning/op_version.cc`, which version of an operator takes
-which operands, and `runtime_version.cc` beside it, which runtime came with that version (both also
-in LiteRT, under `tflite/tools/versioning/`). What they leave out was measured.
+Sources: TensorFlow's `lite/tools/versioning/op_version.cc` (the version of an operator that
+supports given operands) and `runtime_version.cc` (the first runtime with that version); both are
+also in LiteRT, under `tflite/tools/versioning/`. What they leave out was measured.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ from keras_vit.deploy.inspect.flatbuffer import (
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """What one kind of operator asks of the runtime.
+    """The requirement of one kind of operator on the runtime.
 
     Attributes:
         operator: "FULLY_CONNECTED".
-        version: of the operator.
-        operands: what makes it need that, in words; "" where the version says it all.
-        runtime: the oldest that has it: TFLite's number ("2.17.0") or, of what came later,
-            LiteRT's own ("LiteRT 2.1.0"); None where it is not known.
-        layers: where it stands.
-
-    Weights behind the flatbuffer are a need too, of no operator: its version is None.
+        version: the operator's version; None for weights behind the flatbuffer, which are a
+            requirement without an operator.
+        operands: a description of the operands that cause it; "" if the version is enough.
+        runtime: the oldest runtime that meets it: a version of TFLite ("2.17.0") or a later one of
+            LiteRT ("LiteRT 2.1.0"); None if unknown.
+        layers: the layers of the operators.
     """
 
     operator: str
@@ -56,7 +55,7 @@ class Need:
 
 
 def needs(model: Model | Graph) -> list[Need]:
-    """What a file asks of the runtime, the most demanding first and the unknown before all.
+    """The requirements of a file: unknown runtimes first, then from the newest to the oldest.
 
     Raises:
         UsageError: as `flatbuffer.read_graph`.
@@ -66,27 +65,28 @@ def needs(model: Model | Graph) -> list[Need]:
     for operator in graph.operators:
         key = (operator.name, needed_version(graph, operator), _operands(graph, operator))
         layers.setdefault(key, []).append(graph.layer(operator))
-    found = [
-        Need(name, version, operands, _runtime(name, version, operands), tuple(dict.fromkeys(at)))
-        for (name, version, operands), at in layers.items()
+    requirements = [
+        Need(*key, _runtime(*key), tuple(dict.fromkeys(names))) for key, names in layers.items()
     ]
     if graph.weights_behind:
-        found.append(Need("weights behind the flatbuffer", None, "", _BEHIND_RUNTIME, ()))
+        requirements.append(Need("weights behind the flatbuffer", None, "", _BEHIND_RUNTIME, ()))
     newest = (9,)
-    return sorted(found, key=lambda n: _order(n.runtime) if n.runtime else newest, reverse=True)
+    return sorted(
+        requirements, key=lambda n: _order(n.runtime) if n.runtime else newest, reverse=True
+    )
 
 
 def versions(model: Model | Graph) -> dict[str, int]:
     """The highest version of each operator that a file needs."""
-    found: dict[str, int] = {}
+    highest: dict[str, int] = {}
     for need in needs(model):
         if need.version is not None:
-            found[need.operator] = max(need.version, found.get(need.operator, 0))
-    return dict(sorted(found.items()))
+            highest[need.operator] = max(need.version, highest.get(need.operator, 0))
+    return dict(sorted(highest.items()))
 
 
 def runtime_floor(model: Model | Graph) -> str:
-    """The oldest runtime that runs a file: "2.9.0", "LiteRT 2.1.0"; "unknown" if none is known."""
+    """The oldest runtime that runs a file: "2.9.0", "LiteRT 2.1.0" or "unknown"."""
     return next((need.runtime for need in needs(model)), None) or "unknown"
 
 
@@ -98,14 +98,14 @@ def check_runtime(model: Model | Graph, minimum: str) -> None:
         minimum: "2.16.1" of TFLite, "LiteRT 2.1" of LiteRT.
 
     Raises:
-        RefusedError: an operator needs a newer one, or one that is not known.
-        UsageError: `minimum` is no version.
+        RefusedError: an operator needs a newer runtime, or it is unknown which one it needs.
+        UsageError: `minimum` is not a version.
     """
     check_version(minimum)
     for need in needs(model):
         if need.runtime is None:
             raise RefusedError(
-                f"which runtime runs {need} is not known. Received: min_runtime={minimum}; check "
+                f"the oldest runtime for {need} is unknown. Received: min_runtime={minimum}; test "
                 "the file on that runtime, or export another precision."
             )
         if not runs(need.runtime, minimum):
@@ -118,23 +118,23 @@ def check_runtime(model: Model | Graph, minimum: str) -> None:
 
 
 def runs(needed: str, runtime: str) -> bool:
-    """Whether `runtime` runs what came with the runtime `needed`; see `LITERT_AGE`.
+    """Whether `runtime` has everything that the runtime `needed` has; see `LITERT_AGE`.
 
     Raises:
-        UsageError: `runtime` is no version.
+        UsageError: `runtime` is not a version.
     """
     check_version(runtime)
-    least, given = _order(needed), _order(runtime)
-    if least[0] == given[0]:
-        return given >= least
-    if least[0]:  # LiteRT's own: no TFLite has it
+    required, actual = _order(needed), _order(runtime)
+    if required[0] == actual[0]:
+        return actual >= required
+    if required[0]:  # no TFLite has the operators that only LiteRT has
         return False
-    age = max((tflite for litert, tflite in LITERT_AGE.items() if litert <= given[1:]), default=())
-    return age >= least[1:]
+    age = max((tflite for litert, tflite in LITERT_AGE.items() if litert <= actual[1:]), default=())
+    return age >= required[1:]
 
 
 def check_version(runtime: str) -> None:
-    """Raises a `UsageError` where `runtime` is no version such as "2.16.1" or "LiteRT 2.1"."""
+    """Raises a `UsageError` if `runtime` is not a version such as "2.16.1" or "LiteRT 2.1"."""
     if _order(runtime) is None:
         raise UsageError(
             "min_runtime must be a version of TFLite such as 2.16.1, or of LiteRT such as "
@@ -143,31 +143,31 @@ def check_version(runtime: str) -> None:
 
 
 def needed_version(graph: Graph, operator: Operator) -> int:
-    """The version of an operator that takes its operands; at least the one that it states."""
+    """The version of an operator that supports its operands; at least the one that it states."""
     tensors = graph.read(operator)
     if not tensors:
         return operator.version
     first, rank = tensors[0], max(len(tensor.shape) for tensor in tensors)
-    found = [operator.version, _BY_DTYPE.get(operator.name, {}).get(first.dtype, 1)]
-    found += [v for least, v in _BY_RANK.get(operator.name, {}).items() if rank >= least]
+    needed = [operator.version, _BY_DTYPE.get(operator.name, {}).get(first.dtype, 1)]
+    needed += [v for lowest, v in _BY_RANK.get(operator.name, {}).items() if rank >= lowest]
     if operator.name in _PRODUCTS:
         weights = tensors[1]
         for (left, right, channels), version in _PRODUCTS[operator.name].items():
             if (first.dtype, weights.dtype) == (left, right) and channels <= (weights.scales > 1):
-                found.append(version)
+                needed.append(version)
     if operator.name == "DEQUANTIZE" and first.dtype == "int8" and first.scales > 1:
-        found.append(5)
-    return max(found)
+        needed.append(5)
+    return max(needed)
 
 
 def state_versions(content: bytearray) -> Graph:
-    """Writes into a file, in place, the versions and the runtime that it needs.
+    """Writes the versions and the runtime that a file needs into the file, in place.
 
-    An older runtime then refuses the file, which it would have run wrongly. Versions stand only
-    where the file has room for them: an operator of version 1 has none.
+    Older runtimes then refuse the file instead of running it wrongly. Operators of version 1 are
+    left alone: the file has no field for their version.
 
     Returns:
-        The file's graph, as it is then.
+        The file's graph with the new versions.
 
     Raises:
         UsageError: as `flatbuffer.read_graph`.
@@ -195,14 +195,14 @@ def state_versions(content: bytearray) -> Graph:
             written[:] = list(floor.encode().ljust(len(written), b"\0"))
             runtime = floor
     operators = tuple(
-        dataclasses.replace(found, version=stated.get((found.name, found.version), found.version))
-        for found in graph.operators
+        dataclasses.replace(op, version=stated.get((op.name, op.version), op.version))
+        for op in graph.operators
     )
     return dataclasses.replace(graph, operators=operators, stated_runtime=runtime)
 
 
 def _operands(graph: Graph, operator: Operator) -> str:
-    """The operands that decide about the runtime, in words; "" for all others."""
+    """A description of operands that need a newer runtime; "" for all others."""
     if operator.name == "GELU" and graph.read(operator)[0].dtype == "int16":
         return "int16"
     if operator.name not in _PRODUCTS:
@@ -222,18 +222,19 @@ def _runtime(name: str, version: int, operands: str) -> str | None:
         return _MEASURED[name, operands]
     if operands not in ("", _PER_CHANNEL):
         return None
-    found = _RUNTIMES.get(name, [])
-    if version > len(found) or found[version - 1] == "-":
+    runtimes = _RUNTIMES.get(name, [])
+    if version > len(runtimes) or runtimes[version - 1] == "-":
         return None
-    return found[version - 1] if found[version - 1].count(".") == 2 else f"{found[version - 1]}.0"
+    runtime = runtimes[version - 1]
+    return runtime if runtime.count(".") == 2 else f"{runtime}.0"
 
 
 def _order(runtime: str) -> tuple[int, ...] | None:
-    """What versions are compared by; None for what is none."""
-    found = re.fullmatch(r"(litert[ -]?)?(\d+)\.(\d+)(?:\.(\d+))?", runtime.strip().lower())
-    if found is None:
+    """A sort key of versions; None if `runtime` is not a version."""
+    match = re.fullmatch(r"(litert[ -]?)?(\d+)\.(\d+)(?:\.(\d+))?", runtime.strip().lower())
+    if match is None:
         return None
-    return (bool(found[1]), int(found[2]), int(found[3]), int(found[4] or 0))
+    return (bool(match[1]), int(match[2]), int(match[3]), int(match[4] or 0))
 
 
 def named_runtime(runtime: str) -> str:
@@ -241,18 +242,18 @@ def named_runtime(runtime: str) -> str:
     return runtime if runtime.startswith("LiteRT") else f"TFLite {runtime}"
 
 
-# From which LiteRT on: up to which TFLite its operators go. LiteRT 1.0 came between TFLite 2.17 and
-# 2.18; it has FULLY_CONNECTED 12 and lacks CAST 7, which 1.1.2 has (tried on both).
+# LiteRT: the TFLite whose operators it has. LiteRT 1.0 was released between TFLite 2.17 and 2.18;
+# it has FULLY_CONNECTED 12 but not CAST 7, which 1.1.2 has (tried on both).
 LITERT_AGE = {(1, 0, 0): (2, 17, 0), (1, 1, 0): (2, 18, 0)}
 # TensorFlow 2.13.1 refuses weights behind the flatbuffer, tflite-runtime 2.14.0 reads them (tried
 # on both, also with 2.3 GB of them).
 _BEHIND_RUNTIME = "2.14.0"
 
-# Where `OperatorCode.version` stands in its table's list of fields (schema.fbs: the third field).
+# The offset of `OperatorCode.version` in the table's list of fields (schema.fbs: the third field).
 _VERSION_FIELD = 8
 
 _INT8, _INT8_INT16 = {"int8": 2}, {"int8": 2, "int16": 3}
-# operator: type of its first operand: version. From op_version.cc.
+# {operator: {type of its first operand: version}}, from op_version.cc.
 _BY_DTYPE = {
     **dict.fromkeys(["GELU", "SPACE_TO_DEPTH", "SQUARED_DIFFERENCE", "SUM"], _INT8),
     **dict.fromkeys(["PACK", "PAD", "PADV2", "REDUCE_MAX", "RELU", "RSQRT"], _INT8_INT16),
@@ -273,14 +274,14 @@ _BY_DTYPE = {
     "TILE": {"int8": 3},
     "TRANSPOSE": {"int8": 2, "bool": 3, "int16": 5, "int4": 7},
 }
-# operator: from this rank on: version.
+# {operator: {lowest rank: version}}
 _BY_RANK = {
     "PAD": {5: 4},
     "SLICE": {5: 5},
     "STRIDED_SLICE": {5: 4},
     "TRANSPOSE": {5: 4, 6: 6},
 }
-# operator: type of activations, of weights, whether weights have a scale for each channel: version.
+# {operator: {(type of activations, type of weights, one scale for each channel): version}}
 _PRODUCTS = {
     "FULLY_CONNECTED": {
         ("float32", "int8", False): 3,
@@ -300,10 +301,10 @@ _PRODUCTS = {
 }
 _PER_CHANNEL = "float32 by int8 with a scale for each channel"
 _BLOCKS = "{} weights with a scale for each block"
-# What those tables do not tell, run on the runtimes themselves: TFLite 2.12.0 to 2.16.1 and LiteRT
-# 1.0.1 to 2.3.0. 2.12.0 refuses float32 by int4. Blocks give wrong scores on 2.16.1, on LiteRT
-# 1.2.0 and, under XNNPACK, on 1.4.0 and 2.0.3; 2.14.0 dies of them.
-# int16 GELU fails to run up to LiteRT 1.2.0 and runs on 1.3.0, whichever version it states.
+# Not in those tables but measured on TFLite 2.12.0 to 2.16.1 and LiteRT 1.0.1 to 2.3.0. TFLite
+# 2.12.0 refuses float32 by int4. Blocks crash 2.14.0 and give wrong scores on 2.16.1, on LiteRT
+# 1.2.0 and, with XNNPACK, on 1.4.0 and 2.0.3. int16 GELU fails up to LiteRT 1.2.0 and runs on
+# 1.3.0, whatever version it states.
 _MEASURED = {
     ("GELU", "int16"): "LiteRT 1.3.0",
     ("FULLY_CONNECTED", "float32 by int4"): "2.14.0",
@@ -314,9 +315,9 @@ _REMEDIES = {
     _BLOCKS.format("int4"): "give int4 weights a scale for each channel, export int8, or ",
 }
 
-# operator: the runtime that came with its version 1, 2, 3 ... ("-" for one that was withdrawn), for
-# the operators of our graphs and of what converters make of similar ones. From runtime_version.cc,
-# but for CAST 7, which that file gives to 2.17 and LiteRT 1.0.1 does not have.
+# The first runtime with version 1, 2, 3 ... of each operator ("-": withdrawn), for operators of
+# keras_vit's graphs and similar ones. From runtime_version.cc, except for CAST 7: that file says
+# 2.17, but LiteRT 1.0.1 does not have it.
 _TABLE = """
 ADD                 1.5 1.14 2.4 2.6 2.13
 AVERAGE_POOL_2D     1.5 1.14 2.3
@@ -365,4 +366,4 @@ TANH                1.14 1.14 2.3
 TILE                1.10.1 2.2 2.8
 TRANSPOSE           1.6 1.14 1.15 2.3 2.4 2.12 2.14.4
 """
-_RUNTIMES = {name: found for name, *found in map(str.split, _TABLE.strip().splitlines())}
+_RUNTIMES = {name: runtimes for name, *runtimes in map(str.split, _TABLE.strip().splitlines())}

@@ -1,7 +1,8 @@
-"""Runs a `.tflite` file in half precision: a program of its own, started by `half_precision.py`.
+"""Runs a `.tflite` file in half precision: a separate program, started by `half_precision.py`.
 
-It reads model.tflite and inputs.npy (n, height, width, 3) in the folder that it is given and writes
-scores.npy. LiteRT logs until the process ends, and a delegate that fails may end it.
+Its argument is a folder: it reads model.tflite and inputs.npy (n, height, width, 3) and writes
+scores.npy there. It is a separate process because LiteRT logs until the process ends and a failing
+delegate may end the process.
 """
 
 import sys
@@ -18,13 +19,13 @@ FORCE_FP16 = 4
 def main(folder: Path, threads: int) -> None:
     options = Options(cpu_options=CpuOptions(num_threads=threads, xnnpack_flags=FORCE_FP16))
     model = CompiledModel.from_file(str(folder / "model.tflite"), options=options)
-    given, found = model.create_input_buffers(0), model.create_output_buffers(0)
-    shape = found[0].get_tensor_details()["shape"]
+    inputs, outputs = model.create_input_buffers(0), model.create_output_buffers(0)
+    shape = outputs[0].get_tensor_details()["shape"]
     scores = []
     for image in np.load(folder / "inputs.npy", mmap_mode="r"):
-        given[0].write(np.ascontiguousarray(image[None]))
-        model.run_by_index(0, given, found)
-        scores.append(found[0].read(int(np.prod(shape)), np.float32).reshape(shape))
+        inputs[0].write(np.ascontiguousarray(image[None]))
+        model.run_by_index(0, inputs, outputs)
+        scores.append(outputs[0].read(int(np.prod(shape)), np.float32).reshape(shape))
     np.save(folder / "scores.npy", np.concatenate(scores))
 
 

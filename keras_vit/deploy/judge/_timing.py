@@ -1,7 +1,7 @@
-"""Loads and times `.tflite` files: a program of its own, which `measure.py` starts.
+"""Loads and times `.tflite` files: a separate program, which `measure.py` starts.
 
-It imports nothing but NumPy and LiteRT, so that the memory of this library does not count. It is
-asked in JSON on its command line and answers in JSON.
+It imports only NumPy and LiteRT, so that the memory of this library is not measured. It takes a
+function's name and arguments as JSON on its command line and prints the result as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 
 def loading(file: str, threads: int) -> dict[str, float | int | None]:
-    """Loads a file and runs it once: the seconds to load, the most memory before and in all."""
+    """Loads a file and runs it once: seconds to load, peak memory before loading and at the end."""
     before = _peak_bytes()
     start = time.perf_counter()
     interpreter = _loaded(file, threads)
@@ -29,8 +29,7 @@ def loading(file: str, threads: int) -> dict[str, float | int | None]:
 def latencies(files: list[str], threads: int, rounds: int, budget_s: float) -> list[list[float]]:
     """The milliseconds of each run of each file; runs are interleaved so that drift cancels.
 
-    One run warms up and does not count; after three rounds, no further one starts beyond the
-    budget.
+    The warm-up run is not included. After three rounds, no new round starts beyond the budget.
     """
     runs = [_run(_loaded(file, threads)) for file in files]
     repeats = [min(max(round(_TURN_MS / _milliseconds(run)), 1), _MOST_REPEATS) for run in runs]
@@ -45,8 +44,8 @@ def latencies(files: list[str], threads: int, rounds: int, budget_s: float) -> l
     return times
 
 
-# Small files run some times in a row, and the first does not count: threads that wait for work, of
-# the file before or of this one, are a matter of tenths of a millisecond.
+# Small files run several times in a row, and the first run is not counted: waking this file's
+# threads, and those of the file before, takes tenths of a millisecond.
 _TURN_MS, _MOST_REPEATS, _FEWEST_ROUNDS = 20.0, 10, 3
 
 
@@ -63,7 +62,7 @@ def _loaded(file: str, threads: int) -> Interpreter:
 
 
 def _run(interpreter: Interpreter) -> Callable[[], None]:
-    """A function that puts an image in, computes, and takes the scores out."""
+    """A function that sets the input, runs the model and reads the scores."""
     inputs = [(entry["index"], _noise(entry)) for entry in interpreter.get_input_details()]
     outputs = [entry["index"] for entry in interpreter.get_output_details()]
 
@@ -86,7 +85,7 @@ def _noise(entry: dict) -> np.ndarray:
 
 
 def _peak_bytes() -> int | None:
-    # Not getrusage: its maximum begins with that of the process that started this one.
+    # Not getrusage: its maximum starts at that of the parent process.
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -95,5 +94,6 @@ def _peak_bytes() -> int | None:
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    print(json.dumps({"loading": loading, "latencies": latencies}[asked.pop("what")](**asked)))
+    call = json.loads(sys.argv[1])
+    function = {"loading": loading, "latencies": latencies}[call.pop("function")]
+    print(json.dumps(function(**call)))

@@ -1,4 +1,4 @@
-"""Where in a model an exported file begins to differ: layer by layer against the float32 file."""
+"""Finds the layer where an exported file begins to differ from the float32 file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_vit._quiet import quiet
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.runner import as_input, interpreter_class
 
-# What the graph calls the ends of its blocks and units.
+# Names of the tensors at the end of blocks and units in the graph.
 _BLOCK_END = re.compile(r"(encoderblock_\d+|block\d+_unit\d+)/output")
 _PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
 
@@ -20,19 +20,20 @@ _PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
 def layer_differences(
     reference: bytes, content: bytes, inputs: np.ndarray
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """How far the outputs of blocks, and of layers with a kernel, are from the float32 file's.
+    """How much the outputs of blocks and of layers with a kernel differ from the float32 file's.
 
     Args:
         reference: the float32 file that `content` was quantised from.
         content: a file of any precision.
-        inputs: images as both take them (n, height, width, 3).
+        inputs: inputs of both files (n, height, width, 3).
 
     Returns:
-        Of blocks, {"encoderblock_0": 0.004, ...}, and of layers, {"encoderblock_0/mlp/dense_0":
-        0.003, ...}, in the order of execution: the norm of the difference over the norm, the
-        largest of all images. Only what is in both files is compared.
+        The differences of blocks, {"encoderblock_0": 0.004, ...}, and of layers,
+        {"encoderblock_0/mlp/dense_0": 0.003, ...}, in the order of execution. Each is the norm of
+        the difference divided by the norm of the reference, the largest of all images. Outputs that
+        only one file has are left out.
     """
-    expected, actual = _Watched(reference), _Watched(content)
+    expected, actual = _Intermediates(reference), _Intermediates(content)
     shared = [name for name in expected.places if name in actual.places]
     largest = dict.fromkeys(shared, 0.0)
     for image in inputs:
@@ -46,12 +47,12 @@ def layer_differences(
 
 
 def first_difference(differences: dict[str, float], fraction: float = 0.1) -> str | None:
-    """The first whose output differs by more than `fraction`; None if none does."""
+    """The first name with a difference larger than `fraction`; None if there is none."""
     return next((name for name, value in differences.items() if value > fraction), None)
 
 
-class _Watched:
-    """A file that is run with all its intermediates kept."""
+class _Intermediates:
+    """Runs a file and returns the intermediate outputs of its blocks and layers."""
 
     def __init__(self, content: bytes):
         graph = read_graph(content)
@@ -65,7 +66,7 @@ class _Watched:
                 elif operator.name in _PRODUCTS:
                     self.places.setdefault(graph.layer(operator), index)
         with warnings.catch_warnings(), quiet():
-            warnings.simplefilter("ignore")  # that keeping all tensors is for debugging: it is
+            warnings.simplefilter("ignore")  # it says that keeping all tensors is for debugging
             self.interpreter = interpreter_class()(
                 model_content=content, num_threads=2, experimental_preserve_all_tensors=True
             )
@@ -73,8 +74,8 @@ class _Watched:
         self.details = {d["index"]: d for d in self.interpreter.get_tensor_details()}
 
     def __call__(self, image: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
-        given = self.interpreter.get_input_details()[0]
-        self.interpreter.set_tensor(given["index"], as_input(image[None], given))
+        details = self.interpreter.get_input_details()[0]
+        self.interpreter.set_tensor(details["index"], as_input(image[None], details))
         self.interpreter.invoke()
         return {name: self._value(self.details[self.places[name]]) for name in names}
 

@@ -1,4 +1,4 @@
-"""Which images calibrate, choose and judge: others each time, each spread over all there are."""
+"""Splits images into those for calibration, for choosing layers and for comparison."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import numpy as np
 
 
 def spread(count: int, total: int, targets: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
-    """Positions of `count` out of `total` images (all of them, if there are fewer), in order.
+    """Sorted positions of `count` out of `total` images, or of all if there are fewer.
 
-    `total` is cut into `count` equal parts and one image is drawn from each: data sorted by class
-    gives every class its part, and data that repeats its classes in turn does so too, where every
-    tenth image might always be of the same class. The same arguments give the same positions.
+    The images are cut into `count` equal parts and one is drawn at random from each, so that all
+    classes are covered if the data is sorted by class. A random draw also covers data that repeats
+    its classes in turn, where every tenth image may always have the same class. The result is
+    reproducible.
 
     Args:
-        count: how many.
-        total: out of how many.
-        targets: their classes (total,), where they are known: they are then sorted by them first.
-        seed: of the draw.
+        count: number of images to choose.
+        total: number of images there are.
+        targets: their classes (total,) if known; the images are then sorted by class first.
+        seed: seed of the draw.
     """
     count = min(count, total)
     order = np.arange(total) if targets is None else np.argsort(targets, kind="stable")
@@ -36,8 +37,8 @@ def divided(
 def coarse_noise(count: int, shape: tuple[int, int, int]) -> np.ndarray:
     """Seeded images (count, *shape) in [0, 1) of 4 x 4 random colours.
 
-    Noise of single pixels averages out in the patches, so that all images are nearly the same to a
-    model; coarse noise differs as much as pictures do.
+    Pixel noise averages out within patches, so a model sees nearly the same image every time.
+    Images of coarse noise differ as much as pictures do.
     """
     height, width, channels = shape
     cells = np.random.default_rng(0).random((count, 4, 4, channels))

@@ -1,4 +1,4 @@
-"""A file that was made, and the same file once it has been run and compared with Keras."""
+"""Records of a converted file, before and after it is run and compared with Keras."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class MadeFile:
     """A file of one precision, and what it was made from.
 
     Attributes:
-        precision: which decides the budget.
-        content: of model.tflite.
-        options: a `GraphOptions`: what it takes and gives.
+        precision: the precision, which sets the budget.
+        content: the content of model.tflite.
+        options: a `GraphOptions`: the file's input and output.
         rewritten: whether the model was rebuilt as a faster graph.
-        float_layers: layers that stayed float in a quantised file.
+        float_layers: layers that stayed in float in a quantised file.
         calibration: the images that ranges were measured on; None if there were none.
-        recipe: what `auto` chose, as recipe.json has it; None for other precisions.
+        recipe: the layers that `auto` chose, as in recipe.json; None for other precisions.
     """
 
     precision: Precision
@@ -43,17 +43,17 @@ class MadeFile:
 
 @dataclasses.dataclass(frozen=True)
 class JudgedFile:
-    """A file that has been run, compared and looked into. It may still be refused: see `check`.
+    """A file that has been run, compared and inspected. `check` may still refuse it.
 
     Attributes:
         made: the file.
         verdict: how it compares with Keras.
-        images_from: where the compared images come from, in words.
-        inspection: what it needs and what the runtime does with it.
-        half: what a float file gives in half precision; None for other files.
-        tolerance: how far the scores of quantised files may be apart on different runtimes, see
+        images_from: a description of the compared images.
+        inspection: what the file needs from the runtime and how the runtime runs it.
+        half: the result of a float file in half precision; None for other files.
+        tolerance: how much the scores of a quantised file may differ between runtimes, see
             `runtime_tolerance`.
-        differences: of each block from the float file, see `layer_differences`.
+        differences: the difference of each block from the float file, see `layer_differences`.
     """
 
     made: MadeFile
@@ -66,12 +66,12 @@ class JudgedFile:
 
     @property
     def content(self) -> TFLiteFile:
-        """Of model.tflite."""
+        """The content of model.tflite."""
         return self.made.content
 
 
 def judge_file(made: MadeFile, reference: Reference) -> JudgedFile:
-    """Runs a file over images, compares its scores with Keras' and looks into it."""
+    """Runs a file on images, compares its scores with Keras' and inspects it."""
     runner, content = Runner(made.content), made.content
     half, tolerance = None, 0.0
     features = made.options.output == "features"
@@ -92,7 +92,7 @@ def judge_file(made: MadeFile, reference: Reference) -> JudgedFile:
 
 
 def compared(made: MadeFile, reference: Reference, runner: Runner | None = None) -> Verdict:
-    """The comparison alone; `runner` is the same file, if it has been loaded already."""
+    """Only the comparison with Keras; `runner` is the same file if it is already loaded."""
     scores = (runner or Runner(made.content)).predict(reference.inputs)
     features = made.options.output == "features"
     verdict = compare(made.precision.name, reference.expected, scores, reference.targets, features)
@@ -102,16 +102,16 @@ def compared(made: MadeFile, reference: Reference, runner: Runner | None = None)
 def check(
     judged: JudgedFile, max_drop: float | None = None, min_runtime: str | None = None
 ) -> None:
-    """Refuses a file that must not get its name.
+    """Refuses a file that must not be written.
 
     Args:
         judged: the file.
-        max_drop: points of accuracy that a quantised file may lose, where labels are known; None:
-            0.5, of int4 1.5.
+        max_drop: points of accuracy that a quantised file may lose if labels are known; None for
+            the default, 0.5 (int4: 1.5).
         min_runtime: the oldest runtime that must run it: "2.16.1", "LiteRT 2.1".
 
     Raises:
-        RefusedError: a budget is exceeded, or the runtime will not run it.
+        RefusedError: a budget is exceeded, or the runtime cannot run the file.
     """
     check_static(judged.content)
     if min_runtime is not None:

@@ -1,7 +1,7 @@
-"""Float files in half precision, as Android apps switch it on for the CPU.
+"""Runs float files in half precision, which Android apps can allow on the CPU.
 
 `Interpreter.Options.setAllowFp16PrecisionForFp32(true)` lets XNNPACK compute float32 and float16
-files in half precision. On x86 processors without such instructions XNNPACK emulates it.
+files in half precision. XNNPACK emulates it on x86 processors without half-precision instructions.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from keras_vit._errors import RefusedError
 from keras_vit.deploy.judge.parity import ParityError, Verdict, compare
 from keras_vit.deploy.precisions import Budget
 
-# A way to run a float file, not a precision. Measured as the budgets in `precisions`:
-# D: 100%, 0.0010, 0.0004. R: 100%, 0.0010, 0.0015.
+# The budget was measured like those in `precisions`: D: 100%, 0.0010, 0.0004. R: 100%, 0.0010,
+# 0.0015.
 BUDGET = Budget(0.99, 2e-2, 1e-2, None)
 
 
 @dataclasses.dataclass(frozen=True)
 class HalfPrecision:
-    """What a float file gives in half precision. It is reported and refuses no file.
+    """The result of a float file in half precision. It is reported, and no file is refused for it.
 
     Attributes:
-        problem: why half precision must not be allowed for this file; "" where it may.
-        verdict: the comparison with Keras; None where the file does not run or gives NaN.
+        problem: why half precision must not be allowed for this file; "" if it may be.
+        verdict: the comparison with Keras; None if the file does not run or returns NaN.
     """
 
     problem: str
@@ -55,7 +55,7 @@ def judge_half_precision(
     Args:
         content: the file.
         precision: its name.
-        inputs: images as it takes them (n, height, width, 3).
+        inputs: inputs of the file (n, height, width, 3).
         expected: Keras' scores for them.
         targets, features: as in `parity.compare`.
     """
@@ -64,7 +64,7 @@ def judge_half_precision(
     except RefusedError as error:
         return HalfPrecision(str(error))
     if not np.isfinite(scores).all():
-        return HalfPrecision("some scores are not finite: values exceed what half precision holds")
+        return HalfPrecision("some scores are not finite: values overflow half precision")
     verdict = dataclasses.replace(
         compare(precision, expected, scores, targets, features), precision="half precision"
     )
@@ -76,16 +76,16 @@ def judge_half_precision(
 
 
 def predict_in_half_precision(content: bytes, inputs: np.ndarray, threads: int = 2) -> np.ndarray:
-    """Scores (n, ...) that a file gives for inputs (n, height, width, 3), in half precision.
+    """A file's scores (n, ...) for inputs (n, height, width, 3), in half precision.
 
     Raises:
-        RefusedError: LiteRT does not run it so.
+        RefusedError: LiteRT does not run the file in half precision.
     """
     program = Path(__file__).with_name("_half_precision.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "model.tflite").write_bytes(content)
         np.save(Path(folder, "inputs.npy"), inputs)
-        # Its text, because a script's own folder would come first on its path.
+        # Run as text: the folder of a script would come first on its sys.path.
         done = subprocess.run(
             [sys.executable, "-c", program, folder, str(threads)],
             capture_output=True,

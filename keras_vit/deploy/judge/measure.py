@@ -1,4 +1,4 @@
-"""What `.tflite` files cost where they run: size, time and memory, measured by LiteRT."""
+"""Measures the size, the latency, the load time and the memory of `.tflite` files with LiteRT."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MOST_ROUNDS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Latency:
-    """The time of one image: to put it in, to compute, to take the scores out.
+    """The time that one image takes, from setting the input to reading the scores.
 
     Attributes:
-        threads: of the interpreter.
+        threads: number of threads of the interpreter.
         median_ms, p90_ms: median and 90th percentile of the runs, in milliseconds.
-        runs: how many, after one to warm up.
+        runs: number of timed runs, after a warm-up run.
     """
 
     threads: int
@@ -44,17 +44,18 @@ class Latency:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What a file costs.
+    """Size, load time, memory and latency of a file.
 
     Attributes:
-        bytes: its size.
+        bytes: size of the file.
         compressed_bytes: its size in a zip file or an APK (zlib, level 6).
-        load_s: seconds to make an interpreter and allocate its tensors, once, in a process of its
-            own; the file has been read before, so that the disk does not count.
-        before_bytes: the most memory that process held before, with Python, NumPy and LiteRT.
-        peak_bytes: the most that it held in all, after one image; pages of the file that are
-            mapped into memory count. None, both, where the system is not Linux.
-        latency: for each number of threads, in the order that was asked for.
+        load_s: seconds to create an interpreter and allocate its tensors, measured once in a
+            process of its own. The file has been read before, so reading the disk is not included.
+        before_bytes: peak memory of that process before loading, with Python, NumPy and LiteRT;
+            None on other systems than Linux.
+        peak_bytes: its peak memory after one image, with the pages of the file that are mapped
+            into memory; None on other systems than Linux.
+        latency: one entry for each number of threads, in the order of the argument `threads`.
     """
 
     bytes: int
@@ -66,7 +67,7 @@ class Measured:
 
     @property
     def own_bytes(self) -> int | None:
-        """What the file itself added to the peak."""
+        """The peak memory without that of Python, NumPy and LiteRT."""
         return None if self.peak_bytes is None else self.peak_bytes - self.before_bytes
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class Measured:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Measured:
-        """The inverse of `to_dict`; KeyError or TypeError for what is not of it."""
+        """The inverse of `to_dict`; raises KeyError or TypeError for other values."""
         latency = tuple(Latency(**entry) for entry in values["latency"])
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{**{name: values[name] for name in names}, "latency": latency})
@@ -85,17 +86,17 @@ class Measured:
 def measure(
     files: dict[str, Path | bytes], threads: Sequence[int] = (1, 2), budget_s: float = 20.0
 ) -> dict[str, Measured]:
-    """Measures files, each alone for its memory and all in turn for their latency.
+    """Measures the memory of each file in its own process, and the latency of all interleaved.
 
     Args:
         files: names and `.tflite` files or their contents.
-        threads: the numbers of threads to time them with; memory is measured with the largest.
-        budget_s: about how many seconds are spent on latency, shared by the numbers of threads.
-            Each file is run at least three times with each, whatever that takes.
+        threads: the numbers of threads to measure latency with; the largest one is used for memory.
+        budget_s: about how many seconds to spend on latency, divided among the numbers of threads.
+            Each file runs at least three times with each of them, even if this takes longer.
 
     Raises:
-        UsageError: a file is absent or LiteRT cannot run it.
-        ChildProcessError: a process that measures was killed.
+        UsageError: a file is missing or LiteRT cannot run it.
+        ChildProcessError: a measuring process was killed.
     """
     _check(files, threads)
     with _on_disk(files) as paths:
@@ -120,13 +121,13 @@ def measure(
 def latencies(
     models: dict[str, Path | bytes], threads: int = 2, rounds: int = 30, budget_s: float = 10.0
 ) -> dict[str, float]:
-    """The median time of one image through each file, in milliseconds.
+    """The median latency of one image for each file, in milliseconds.
 
     Args:
         models: names and `.tflite` files or their contents.
-        threads: of each interpreter.
-        rounds: how often each is run, after one run to warm up; at least three times.
-        budget_s: stop after this time.
+        threads: number of threads of each interpreter.
+        rounds: number of runs of each file after a warm-up run, at least three.
+        budget_s: seconds after which no new round of runs starts.
 
     Raises:
         UsageError, ChildProcessError: as `measure`.
@@ -138,21 +139,21 @@ def latencies(
 
 
 def machine() -> str:
-    """This machine in words: processor, architecture, how many CPUs, its int8 instructions."""
+    """A description of this machine: processor, architecture, number of CPUs, int8 instructions."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    known = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    facts = {name.strip(): value.strip() for name, value in known.items()}
-    flags = {*facts.get("flags", "").split(), *facts.get("Features", "").split()}
-    named = facts.get("model name") or platform.processor()
-    cores = f"{os.cpu_count()} CPUs"
-    words = [named, platform.machine(), cores, *(flag for flag in _INT8_FLAGS if flag in flags)]
-    return ", ".join(dict.fromkeys(filter(None, words)))
+    lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    fields = {name.strip(): value.strip() for name, value in lines.items()}
+    flags = {*fields.get("flags", "").split(), *fields.get("Features", "").split()}
+    processor = fields.get("model name") or platform.processor()
+    int8_flags = [flag for flag in _INT8_FLAGS if flag in flags]
+    parts = [processor, platform.machine(), f"{os.cpu_count()} CPUs", *int8_flags]
+    return ", ".join(dict.fromkeys(filter(None, parts)))
 
 
-# Instructions that multiply int8 and add up; without them int8 is hardly faster than float32.
+# Instructions for int8 dot products; without them int8 is hardly faster than float32.
 _INT8_FLAGS = ("avx_vnni", "avx512_vnni", "asimddp", "i8mm")
 
 
@@ -189,7 +190,7 @@ def _compressed(path: Path) -> int:
 
 
 def _times(paths: dict[str, Path], threads: int, rounds: int, budget_s: float) -> dict:
-    found = _program(
+    runs = _program(
         paths,
         "latencies",
         files=[str(path) for path in paths.values()],
@@ -199,18 +200,18 @@ def _times(paths: dict[str, Path], threads: int, rounds: int, budget_s: float) -
     )
     return {
         name: Latency(threads, *np.percentile(times, [50, 90]).tolist(), len(times))
-        for name, times in zip(paths, found, strict=True)
+        for name, times in zip(paths, runs, strict=True)
     }
 
 
-def _program(names: Sequence[str], what: str, **asked: Any) -> Any:
-    """Has `_timing.py` do something in a process of its own; returns its answer."""
+def _program(names: Sequence[str], function: str, **arguments: Any) -> Any:
+    """Calls a function of `_timing.py` in a process of its own and returns its result."""
     source = Path(__file__).with_name("_timing.py").read_text(encoding="utf-8")
-    question = json.dumps({"what": what, **asked})
-    # Its text, from an empty folder: a script's folder would come first on its path.
+    call = json.dumps({"function": function, **arguments})
+    # Run as text in an empty folder: the folder of a script would come first on its sys.path.
     with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(
-            [sys.executable, "-c", source, question],
+            [sys.executable, "-c", source, call],
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -222,6 +223,6 @@ def _program(names: Sequence[str], what: str, **asked: Any) -> Any:
             "is there enough memory?"
         )
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise UsageError(f"LiteRT cannot run {', '.join(names)}: {said[-1] if said else '?'}")
+        log = done.stderr.strip().splitlines()
+        raise UsageError(f"LiteRT cannot run {', '.join(names)}: {log[-1] if log else '?'}")
     return json.loads(done.stdout)

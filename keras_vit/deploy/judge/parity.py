@@ -1,4 +1,4 @@
-"""Whether an exported file gives the Keras model's scores: measured on images, within a budget."""
+"""Compares the scores of an exported file with the Keras model's, and judges them by a budget."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.judge import significance
 from keras_vit.deploy.precisions import DEFAULT_DROP, Budget, precision_named
 
-# Of the images to which Keras gives a class, the smallest fraction to which the file gives it too;
-# refused where chance does not explain less. Least of D's classes: 97% in every precision, 92% in
-# int4. Below a half, a file misses the class more often than not.
+# For each class: of the images that Keras assigns to it, the fraction that the file must assign to
+# it too. Below a half, the file misses the class more often than not. A file is refused only if
+# chance does not explain a smaller fraction. The smallest of D's classes: 97%, in int4 92%.
 CLASS_AGREEMENT = 0.5
-# Two classes whose scores are closer than this fraction of the scale are a tie, which either may
-# win. Float32 sums in another order differ by 2e-6 of the scale at most (C and D above).
+# Scores of two classes that differ by less than this fraction of the scale are a tie. The order of
+# summation in float32 changes scores by at most 2e-6 of the scale (C and D in `precisions`).
 _TIE = 1e-5
-# Scores that vary from image to image by less than this fraction of their scale say nothing of the
-# images: it is what the order of summation changes.
+# Scores that vary between images by less than this fraction of their scale do not depend on the
+# images: the order of summation changes them as much.
 _SAME = 1e-5
 
 
@@ -35,27 +35,27 @@ class Verdict:
 
     Attributes:
         precision: the name of a `Precision`, or "half precision".
-        images: how many.
-        agreement: fraction of the comparisons in which both name the same class; None for features.
+        images: number of images.
+        agreement: fraction of the comparisons in which both predict the same class; None for
+            features.
         max_difference: largest |difference| of any score.
-        scale: half of the distance between the Keras model's smallest and largest score.
-        cosine: smallest cosine of the two score vectors of a comparison; 0 where only one of them
-            is zero or one is not finite. None where Keras' are all zero.
+        scale: half of the difference between the Keras model's largest and smallest score.
+        cosine: smallest cosine of the two score vectors of a comparison; 0 if only one of them is
+            zero or if one is not finite. None if all of Keras' scores are zero.
         error: root mean square difference of the scores, as a fraction of the standard deviation of
             Keras' scores over the images (of one image: over its scores).
-        comparisons: how many score vectors were compared: one for each image or, where every token
-            has scores, one for each token. None: as many as images.
-        accuracy, keras_accuracy: of both, where labels are known.
+        comparisons: number of compared score vectors: one for each image or, if every token has
+            scores, one for each token. None: the number of images.
+        accuracy, keras_accuracy: accuracies of the file and of Keras; None without labels.
         majority: fraction of the images that belong to the most frequent class.
         lost, gained: images that only Keras, or only the file, got right.
-        keras_classes, file_classes: how many different classes Keras and the file name; None for
-            features.
-        weakest_class: of the classes that Keras names, the one that the file most clearly fails to
-            name: {"class", "comparisons", "agreed"}; None for features.
-        informed: whether Keras' accuracy is better than always naming the most frequent class, by
-            more than chance explains. Elsewhere accuracy does not count: a file that has learnt
-            nothing could not lose any.
-        rewritten: whether the graph was rewritten for speed, rather than converted as it is.
+        keras_classes, file_classes: how many different classes Keras and the file predict; None
+            for features.
+        weakest_class: the class of Keras' predictions on which the file agrees least clearly:
+            {"class", "comparisons", "agreed"}; None for features.
+        informed: whether Keras is more accurate than always predicting the most frequent class, by
+            more than chance explains. Otherwise accuracy is not used: there is none to lose.
+        rewritten: whether the graph was rewritten for speed; otherwise it was converted as it is.
     """
 
     precision: str
@@ -79,21 +79,21 @@ class Verdict:
 
     @property
     def drop(self) -> float | None:
-        """Accuracy lost, in points of a hundred; None where no labels are known."""
+        """Accuracy lost, in percentage points; None without labels."""
         return None if self.accuracy is None else 100 * (self.keras_accuracy - self.accuracy)
 
     @property
     def largest_drop(self) -> float | None:
-        """Points of accuracy: a larger drop is excluded, with a confidence of 95%."""
+        """The images exclude a larger drop than this, in points, with a confidence of 95%."""
         if self.lost is None:
             return None
         return 100 * significance.largest_loss(self.lost, self.gained, self.images)
 
     def images_needed(self, max_drop: float | None = None) -> int | None:
-        """How many images it takes to exclude a drop of more than `max_drop` points.
+        """How many images are needed to exclude a drop of more than `max_drop` points.
 
-        That is for a file that loses nothing and changes as many answers as this one. None where
-        no labels are known or none may be lost.
+        This assumes a file that loses nothing and changes as many predictions as this one. None
+        without labels or if no loss is allowed.
         """
         if self.lost is None:
             return None
@@ -101,7 +101,7 @@ class Verdict:
         return significance.images_needed(changed, min(self.allowed_drop(max_drop) / 100, 0.99))
 
     def allowed_drop(self, max_drop: float | None = None) -> float:
-        """Points of accuracy that may be lost: `max_drop`, or by default what the budget says."""
+        """Points of accuracy that may be lost: `max_drop`, or the budget's if it is None."""
         if max_drop is not None:
             not_negative("max_drop", max_drop)
             return max_drop
@@ -109,18 +109,19 @@ class Verdict:
         return DEFAULT_DROP if drop is None else drop
 
     def check(self, max_drop: float | None = None, budget: Budget | None = None) -> None:
-        """Raises `ParityError` where a budget is exceeded.
+        """Raises `ParityError` if a budget is exceeded.
 
-        Every file must name Keras' class as often and come as near to its scores as its budget
-        says. It must also name each class that Keras names in at least half of its images: a file
-        that always gives one answer is refused, however rare the other classes are.
-        Where labels are known and Keras' accuracy counts (see `informed`), a quantised file must
-        not be proven to lose more than `max_drop` points of accuracy; as many disagreements more
-        are allowed then. Proven is what chance explains in fewer than 5 of 100 cases.
+        The budget limits disagreements with Keras' classes and differences from its scores. For
+        each class that Keras predicts, the file must also agree on at least half of the images: a
+        file that always predicts one class is refused, even if the other classes are rare.
+        If labels are known and accuracy is used (see `informed`), a quantised file is also refused
+        if the images prove that it loses more than `max_drop` points; in return, `max_drop` percent
+        more disagreements are allowed. Proven means: chance explains it in fewer than 5 of 100
+        cases.
 
         Args:
-            max_drop: points of accuracy; None: 0.5, for int4 1.5.
-            budget: None for that of the precision.
+            max_drop: points of accuracy; None for the default, 0.5 (int4: 1.5).
+            budget: None for the budget of the precision.
         """
         _check_scale(self.scale)
         if not np.isfinite(self.max_difference):
@@ -134,41 +135,41 @@ class Verdict:
         self._check_scores(budget)
 
     def check_drop(self, max_drop: float) -> None:
-        """Raises `ParityError` where a loss of more than `max_drop` points is proven."""
+        """Raises `ParityError` if the images prove a loss of more than `max_drop` points."""
         if significance.is_proven(self.lost, self.gained, self.images, max_drop / 100):
             raise ParityError(
                 f"the {self.precision} file may lose {max_drop:g} points of accuracy. Received: "
                 f"{self.drop:.2f} ({self.keras_accuracy:.2%} to {self.accuracy:.2%}); of "
-                f"{self.images:,} images {self.lost:,} are right in Keras alone and "
-                f"{self.gained:,} in the file alone, which proves a larger loss than allowed "
+                f"{self.images:,} images only Keras is right on {self.lost:,} and only the file on "
+                f"{self.gained:,}, which proves a larger loss than allowed "
                 f"({significance.CONFIDENCE:.0%} confidence)."
             )
 
     def notes(self, max_drop: float | None = None) -> list[str]:
-        """What the accuracy proves and what it leaves open, in sentences."""
+        """Sentences that say which loss of accuracy the images exclude."""
         if self.accuracy is None:
             return []
         if not self.informed:
             return [
-                f"not counted, because Keras is right on {self.keras_accuracy:.2%} of "
-                f"{self.images:,} images and the most frequent class alone is {self.majority:.2%} "
-                "of them; agreement and scores decide"
+                f"not used, because Keras is right on {self.keras_accuracy:.2%} of "
+                f"{self.images:,} images and {self.majority:.2%} of them belong to the most "
+                "frequent class; agreement and scores are used instead"
             ]
-        open_ = (
+        excluded = (
             f"a drop of up to {self.largest_drop:.2f} points cannot be excluded on "
             f"{self.images:,} images ({significance.CONFIDENCE:.0%} confidence)"
         )
         needed, allowed = self.images_needed(max_drop), self.allowed_drop(max_drop)
         exact = precision_named(self.precision).budget.drop is None
         if exact or self.largest_drop <= allowed or needed is None or needed <= self.images:
-            return [open_]
+            return [excluded]
         return [
-            f"{open_}: too few to exclude more than {allowed:g}, which takes about {needed:,} even "
-            "if nothing is lost"
+            f"{excluded}: too few to exclude more than {allowed:g}, which takes about {needed:,} "
+            "even if nothing is lost"
         ]
 
     def to_dict(self, max_drop: float | None = None) -> dict[str, Any]:
-        """The fields and what follows from them, as plain JSON values."""
+        """The fields and the properties that are derived from them, as plain JSON values."""
         return dataclasses.asdict(self) | {
             "drop": self.drop,
             "largest_drop": self.largest_drop,
@@ -178,7 +179,7 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Verdict:
-        """The inverse of `to_dict`; KeyError where a field is missing."""
+        """The inverse of `to_dict`; raises KeyError if a field is missing."""
         return cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
 
     def _check_agreement(self, agreement: float) -> None:
@@ -186,7 +187,7 @@ class Verdict:
             return
         count = self.comparisons or self.images
         differing = round((1 - self.agreement) * count)
-        # On few images a near tie or two may fall the other way: refuse what chance cannot explain.
+        # On few images, one or two near ties may be decided differently by chance.
         chance = significance.at_least(differing, count, 1 - agreement)
         if chance >= 1 - significance.CONFIDENCE:
             return
@@ -201,16 +202,16 @@ class Verdict:
             return
         if self.file_classes == 1 < self.keras_classes:
             raise ParityError(
-                f"the {self.precision} file gives the same answer for all {self.images:,} images, "
-                f"where Keras names {self.keras_classes} classes."
+                f"the {self.precision} file predicts the same class for all {self.images:,} "
+                f"images, while Keras predicts {self.keras_classes} classes."
             )
         count, agreed = self.weakest_class["comparisons"], self.weakest_class["agreed"]
         chance = significance.at_least(count - agreed, count, 1 - CLASS_AGREEMENT)
         if chance < 1 - significance.CONFIDENCE:
             raise ParityError(
-                f"the {self.precision} file must name each class as Keras does in at least "
-                f"{CLASS_AGREEMENT:.0%} of the cases. Received: {agreed} of {count} for class "
-                f"{self.weakest_class['class']}."
+                f"the {self.precision} file must agree with Keras on at least "
+                f"{CLASS_AGREEMENT:.0%} of the images of each class. Received: {agreed} of {count} "
+                f"for class {self.weakest_class['class']}."
             )
 
     def _check_scores(self, budget: Budget) -> None:
@@ -218,21 +219,21 @@ class Verdict:
             raise ParityError(_ALL_SAME)
         if not self.error <= budget.error:
             raise ParityError(
-                f"the {self.precision} file's scores must follow Keras' from image to image, with "
-                f"an error of at most {budget.error:g} of their standard deviation over "
-                f"{self.images:,} images. Received: {self.error:.3g} (the same scores for all "
-                "images have 1)."
+                f"the scores of the {self.precision} file must vary between images as Keras' do, "
+                f"with an error of at most {budget.error:g} of their standard deviation over "
+                f"{self.images:,} images. Received: {self.error:.3g} (1 means the same scores for "
+                "all images)."
             )
         if not self.max_difference <= budget.difference * self.scale:
             raise ParityError(
-                f"the {self.precision} file's scores may differ from Keras' by "
+                f"the scores of the {self.precision} file may differ from Keras' by at most "
                 f"{budget.difference * self.scale:.3g}, {budget.difference:g} of their scale. "
                 f"Received: {self.max_difference:.3g}."
             )
 
 
 def check_reference(scores: np.ndarray) -> None:
-    """Refuses Keras' scores (n, ..., classes) where comparing with them would prove nothing.
+    """Refuses Keras' scores (n, ..., classes) if a comparison with them would prove nothing.
 
     Raises:
         ParityError: they are not finite, or the same for all images.
@@ -253,12 +254,12 @@ def compare(
     """Compares scores (n, ..., classes) of a file with those of its model.
 
     Args:
-        precision: of the file: the name of a `Precision`.
+        precision: precision of the file: the name of a `Precision`.
         reference: the Keras model's scores.
-        candidate: the file's, for the same inputs.
-        targets: the true classes (n,), where they are known. Where each token has scores, they are
-            not used: they are classes of images.
-        features: whether these are not scores of classes, so that there are none to agree on.
+        candidate: the file's scores for the same inputs.
+        targets: the true classes (n,); None if unknown. They are not used if each token has scores,
+            because they are classes of images.
+        features: whether the arrays are features instead of scores of classes.
 
     Raises:
         UsageError: the precision is unknown, the shapes differ, or a target is not a class.
@@ -299,7 +300,7 @@ def _scale(scores: np.ndarray) -> float:
 
 
 def _variation(rows: np.ndarray) -> float:
-    """The standard deviation of scores over the images; of one image, over its scores."""
+    """The standard deviation of scores over the images; for one image, over its scores."""
     return float(np.sqrt(rows.var(axis=0, ddof=1).mean())) if len(rows) > 1 else float(rows.std())
 
 
@@ -312,7 +313,7 @@ def _error(expected: np.ndarray, actual: np.ndarray, scale: float) -> float:
 
 def _cosine(expected: np.ndarray, actual: np.ndarray) -> float | None:
     lengths = [np.linalg.norm(rows, axis=-1) for rows in (expected, actual)]
-    both_zero = (lengths[0] == 0) & (lengths[1] == 0)  # equal, but without a direction
+    both_zero = (lengths[0] == 0) & (lengths[1] == 0)  # equal, but without a defined cosine
     norms = lengths[0] * lengths[1]
     directed = np.isfinite(norms) & (norms > 0)
     dots = (expected * actual).sum(-1)
@@ -361,7 +362,7 @@ def _accuracies(expected: np.ndarray, actual: np.ndarray, targets: np.ndarray) -
         )
     if not 0 <= targets.min() <= targets.max() < classes:
         raise UsageError(
-            f"labels must lie in 0 to {classes - 1}. Received: {targets.min()} to {targets.max()}."
+            f"labels must be 0 to {classes - 1}. Received: {targets.min()} to {targets.max()}."
         )
     keras, file = (rows.argmax(-1) == targets for rows in (expected, actual))
     majority = float(np.bincount(targets).max() / count)

@@ -1,4 +1,4 @@
-"""The scores of the Keras model itself, which files are compared with."""
+"""The scores of the Keras model, which exported files are compared with."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from keras_vit.deploy.resolve import Resolved, resolve
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Images and Keras' scores of them.
+    """Images and the scores that Keras gives them.
 
     Attributes:
-        inputs: images as a file takes them (n, height, width, 3).
+        inputs: inputs of a file (n, height, width, 3).
         expected: Keras' scores (n, ..., classes).
-        targets: the true classes (n,), where they are known.
-        images_from: where the images come from, in words.
+        targets: the true classes (n,); None if unknown.
+        images_from: a description of the images.
     """
 
     inputs: np.ndarray
@@ -39,15 +39,15 @@ def reference_of(
     targets: np.ndarray | None,
     images_from: str,
 ) -> Reference:
-    """Asks a Keras model for its scores.
+    """Computes the reference scores of a Keras model.
 
     Args:
         resolved: the model.
-        options: a `GraphOptions`: what the files take and give.
+        options: a `GraphOptions`: the input and output of the files.
         inputs, targets, images_from: see `Reference`.
 
     Raises:
-        ParityError: the scores prove nothing.
+        ParityError: a comparison with these scores would prove nothing.
     """
     expected = expected_scores(resolved, inputs, options.output)
     check_reference(expected)
@@ -58,9 +58,9 @@ def expected_scores(model: Any, inputs: np.ndarray, output: str = "logits") -> n
     """The Keras model's scores for the inputs of a file (n, height, width, 3).
 
     Args:
-        model: a Keras model, or what `resolve` says of it.
+        model: a Keras model, or the result of `resolve`.
         inputs: preprocessed float32 images, or uint8 pixels.
-        output: what the file gives; see `GraphOptions`.
+        output: the output of the file; see `GraphOptions`.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
@@ -78,7 +78,7 @@ def expected_scores(model: Any, inputs: np.ndarray, output: str = "logits") -> n
 def predict(model: Any, inputs: np.ndarray, batch_size: int = 32) -> np.ndarray:
     """The Keras model's scores for preprocessed inputs, in batches.
 
-    They are computed on the CPU in float32, also where there is a GPU: see `full_precision`.
+    They are computed on the CPU in float32, even if there is a GPU: see `full_precision`.
     """
     batches = [inputs[i : i + batch_size] for i in range(0, len(inputs), batch_size)]
     with full_precision():
@@ -87,10 +87,10 @@ def predict(model: Any, inputs: np.ndarray, batch_size: int = 32) -> np.ndarray:
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Within it Keras computes on the CPU, in whole float32.
+    """A context in which Keras computes on the CPU, in full float32.
 
-    By default GPUs multiply float32 matrices in TF32, with 10 bits of mantissa. Such errors of 1e-3
-    would be blamed on the file.
+    By default GPUs multiply float32 matrices in TF32, with a mantissa of 10 bits. Its errors, about
+    1e-3, would be attributed to the file.
     """
     with contextlib.ExitStack() as entered:
         if backend() == "tensorflow":

@@ -1,27 +1,27 @@
-"""What counts on a limited number of images prove, and what they leave open."""
+"""Statistics: which losses of accuracy a limited number of images proves or excludes."""
 
 from __future__ import annotations
 
 import math
 from statistics import NormalDist
 
-# One-sided, of every claim: a file is refused where it is proven to be over its budget, and is
-# called good only up to what the images exclude. 95% is the convention.
+# One-sided, for every claim: a file is refused only if the images prove that it is over its budget,
+# and a loss counts as excluded only if they prove that. 95% is the convention.
 CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf(CONFIDENCE)  # 1.645
 
 
 def at_least(successes: int, trials: int, probability: float) -> float:
-    """The probability of that many successes or more, of a binomial distribution."""
+    """The probability of `successes` or more in `trials` of a binomial distribution."""
     if successes <= 0:
         return 1.0
     if probability <= 0 or successes > trials:
         return 0.0
     if probability >= 1:
         return 1.0
-    yes, no, whole = math.log(probability), math.log1p(-probability), math.lgamma(trials + 1)
+    yes, no, factorial = math.log(probability), math.log1p(-probability), math.lgamma(trials + 1)
     logs = (
-        whole - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * yes + (trials - k) * no
+        factorial - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * yes + (trials - k) * no
         for k in range(successes, trials + 1)
     )
     return min(1.0, math.fsum(map(math.exp, logs)))
@@ -30,8 +30,8 @@ def at_least(successes: int, trials: int, probability: float) -> float:
 def loss_score(lost: int, gained: int, images: int, loss: float) -> float:
     """Tango's score for the hypothesis that a file's accuracy is lower by `loss`.
 
-    Both models answer the same images, so only those count that one of them got right. The score
-    is standard normal where the hypothesis is true, and large where the loss is larger.
+    Both models classify the same images, so only images count that exactly one of them got right.
+    The score is standard normal if the hypothesis is true, and large if the true loss is larger.
 
     Source: Tango, "Equivalence test and confidence interval for the difference in proportions for
     the paired-sample design", Statistics in Medicine 17 (1998); recommended for small counts by
@@ -40,7 +40,7 @@ def loss_score(lost: int, gained: int, images: int, loss: float) -> float:
     Args:
         lost: images that only the reference got right.
         gained: images that only the file got right.
-        images: all that were compared.
+        images: number of compared images.
         loss: the difference of the accuracies, in [0, 1].
     """
     deviation = _deviation(lost / images, gained / images, loss) * math.sqrt(images)
@@ -66,14 +66,14 @@ def largest_loss(lost: int, gained: int, images: int) -> float:
 
 
 def images_needed(changed: float, loss: float) -> int | None:
-    """How many images it takes to exclude a loss for a file that loses nothing.
+    """How many images are needed to exclude a loss, for a file that loses nothing.
 
     Args:
-        changed: fraction of images that only one of the two got right.
+        changed: fraction of images that only one of the two models got right.
         loss: the loss to exclude, in [0, 1].
 
     Returns:
-        None where no number is enough, because a loss of 0 cannot be excluded.
+        The number; None for a loss of 0, which cannot be excluded.
     """
     if loss <= 0:
         return None
@@ -81,7 +81,7 @@ def images_needed(changed: float, loss: float) -> int | None:
 
 
 def _deviation(lost: float, gained: float, loss: float) -> float:
-    """Of the score's numerator for one image, under the hypothesis: Tango's equation for q21."""
+    """Standard deviation of the score's numerator for one image; q21 is as in Tango's paper."""
     linear = (2 - lost + gained) * loss - lost - gained
     constant = -gained * loss * (1 - loss)
     q21 = (math.sqrt(max(linear**2 - 8 * constant, 0.0)) - linear) / 4

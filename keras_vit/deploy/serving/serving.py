@@ -1,6 +1,6 @@
-"""A ViT or BiT to a SavedModel that serves: images or picture files in, labels and scores out.
+"""Exports a ViT or BiT as a SavedModel for servers: from images or picture files to labels.
 
-TensorFlow alone loads and runs it, without this library, Keras or Pillow.
+It needs only TensorFlow, not this library, Keras or Pillow.
 """
 
 from __future__ import annotations
@@ -45,39 +45,40 @@ def export_serving(
     top_k: int = 5,
     images_from: str = "random images",
 ) -> dict[str, Any]:
-    """Writes a SavedModel, loads it again and compares it with Keras before it gets its name.
+    """Writes a SavedModel, after it was loaded again and compared with Keras.
 
     Signatures, for any number of images:
         "serving_default": "images", uint8 RGB (n, height, width, 3) of the model's size.
-        "bytes": "image_bytes", strings (n,), whole JPEG or PNG files of any size and mode, which
-            are decoded, turned as their EXIF says, cropped and resized inside, as the model's
-            `preprocessing` says.
+        "bytes": "image_bytes", strings (n,), complete JPEG or PNG files of any size and mode. They
+            are decoded, rotated according to EXIF, and cropped and resized according to the model's
+            `preprocessing`.
 
-    Both give "logits" and "probabilities" (n, classes), and of the `top_k` most probable classes
-    "scores" (their probabilities), "classes" (their indices) and "labels" (strings), (n, k) each.
-    Of a model with pooling "none" it is so for each token: (n, tokens, classes), (n, tokens, k).
-    A model without classes gives "features".
+    Both return "logits" and "probabilities" (n, classes), and for the `top_k` most probable classes
+    "scores" (their probabilities), "classes" (their indices) and "labels" (strings), each (n, k).
+    A model with pooling "none" returns these for each token: (n, tokens, classes), (n, tokens, k).
+    A model without classes returns "features".
 
-    "bytes" also gives "valid", bool (n,): false for a file that is no whole JPEG or PNG. The other
-    files of the request are classified; of that one all floats are NaN, classes -1 and labels "".
+    "bytes" also returns "valid", bool (n,): false for a file that is not a complete JPEG or PNG.
+    Its floats are NaN, its classes -1 and its labels ""; the other files are still classified.
 
-    What the model is stands in `assets.extra`: model.json and labels.txt. A model without labels
-    has ImageNet-1k's if it has 1000 classes, otherwise the classes' numbers.
+    The model is described in `assets.extra`: model.json and labels.txt. A model without labels uses
+    those of ImageNet-1k if it has 1000 classes, otherwise the classes' numbers.
 
     Args:
         model: a `keras_vit` model, on any backend.
-        folder: replaced whole; a server of versions wants a number as its name, as in "flowers/1".
-        images: uint8 RGB of any size, to compare on; they are read once. Default: random images, a
-            weaker check.
-        top_k: how many classes; no more than there are.
-        images_from: what `images` are, in words.
+        folder: replaced as a whole; TensorFlow Serving expects a version number as its name, as in
+            "flowers/1".
+        images: uint8 RGB of any size, to compare on; they are read once. Default: random images,
+            which are a weaker check.
+        top_k: the number of classes to name, at most all classes.
+        images_from: a description of `images`.
 
     Returns:
-        What model.json says; under "parity", how it compares with Keras.
+        The content of model.json, with the comparison with Keras under "parity".
 
     Raises:
-        RefusedError: it differs from Keras by more than the order of summation explains, or the
-            pixels inside are not Pillow's; nothing is written.
+        RefusedError: the scores differ from Keras' by more than the order of summation explains, or
+            its pixels from Pillow's; nothing is written.
         UsageError: the model is not one of `keras_vit`, or the folder holds something else.
         OSError: the disk is full or the folder cannot be written.
     """
@@ -109,10 +110,10 @@ def export_serving(
 
 
 def serving_module(resolved: Resolved, options: GraphOptions, top_k: int) -> tf.Module:
-    """What is saved: `classify(images)`, `read(image_bytes)` and `classify_pictures(image_bytes)`.
+    """The saved module: `classify(images)`, `read(image_bytes)`, `classify_pictures(image_bytes)`.
 
-    See `export_serving`; `read` gives what the pictures become, uint8 (n, height, width, 3), and
-    which are valid, bool (n,).
+    See `export_serving`; `read` returns the preprocessed pictures, uint8 (n, height, width, 3), and
+    which of them are valid, bool (n,).
     """
     module = graph_module(resolved, options)
     labels = _labels(resolved) if options.output == "logits" else ()
@@ -122,13 +123,13 @@ def serving_module(resolved: Resolved, options: GraphOptions, top_k: int) -> tf.
 
     @tf.function(input_signature=[pixels], autograph=False)
     def classify(images):
-        # A loaded signature takes other sizes too, and would see several images in a larger one.
+        # A loaded signature accepts other sizes too and would split a larger image into several.
         size = tf.shape(images)[1:]
-        wanted = f"images must be uint8 (n, {height}, {width}, 3)"
-        with tf.control_dependencies([tf.debugging.assert_equal(size, pixels.shape[1:], wanted)]):
+        message = f"images must be uint8 (n, {height}, {width}, 3)"
+        with tf.control_dependencies([tf.debugging.assert_equal(size, pixels.shape[1:], message)]):
             images = tf.ensure_shape(tf.identity(images), pixels.shape)
-        found = module.serve(images)
-        return {**found, **_best(found["logits"], labels, top_k)} if labels else found
+        outputs = module.serve(images)
+        return {**outputs, **_best(outputs["logits"], labels, top_k)} if labels else outputs
 
     @tf.function(input_signature=[files], autograph=False)
     def read(image_bytes):
@@ -137,8 +138,8 @@ def serving_module(resolved: Resolved, options: GraphOptions, top_k: int) -> tf.
     @tf.function(input_signature=[files], autograph=False)
     def classify_pictures(image_bytes):
         images, valid = read(image_bytes)
-        found = {name: _masked(values, valid) for name, values in classify(images).items()}
-        return {**found, "valid": valid}
+        outputs = {name: _masked(values, valid) for name, values in classify(images).items()}
+        return {**outputs, "valid": valid}
 
     module.classify, module.read, module.classify_pictures = classify, read, classify_pictures
     return module
@@ -150,7 +151,7 @@ def _options(model: ImageModel) -> GraphOptions:
 
 
 def _write(resolved: Resolved, options: GraphOptions, folder: Path, top_k: int) -> dict[str, Any]:
-    """Writes the SavedModel; returns its signatures. What it held in memory goes with it."""
+    """Writes the SavedModel and returns its signatures; its memory is freed afterwards."""
     module = serving_module(resolved, options, top_k)
     signatures = {
         "serving_default": module.classify.get_concrete_function(),
@@ -172,9 +173,9 @@ def _best(logits: tf.Tensor, labels: tuple[str, ...], top_k: int) -> dict[str, t
 
 
 def _masked(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    nothing = "" if values.dtype == tf.string else -1 if values.dtype.is_integer else np.nan
+    missing = "" if values.dtype == tf.string else -1 if values.dtype.is_integer else np.nan
     valid = tf.reshape(valid, [-1] + [1] * (values.shape.rank - 1))  # (n, 1, ...)
-    return tf.where(valid, values, tf.constant(nothing, values.dtype))
+    return tf.where(valid, values, tf.constant(missing, values.dtype))
 
 
 def _labels(resolved: Resolved) -> tuple[str, ...]:
@@ -188,15 +189,15 @@ def _labels(resolved: Resolved) -> tuple[str, ...]:
 def _parity(
     expected: np.ndarray, served: Any, resized: np.ndarray, pictures: list, output: str
 ) -> dict[str, Any]:
-    """How the loaded SavedModel compares with Keras and Pillow; raises `RefusedError`."""
-    found = _run(served.signatures["serving_default"], images=resized)[output]
-    verdict = compare(_FLOAT32, expected, found)
+    """Compares the loaded SavedModel with Keras and Pillow; raises `RefusedError`."""
+    actual = _run(served.signatures["serving_default"], images=resized)[output]
+    verdict = compare(_FLOAT32, expected, actual)
     verdict.check()
     read, _ = _run(served.read, image_bytes=pictures)
     difference = np.abs(read.astype(int) - resized[: len(read)])
     if difference.max():
         raise RefusedError(
-            "the pixels that the SavedModel makes of PNG files must be Pillow's. Received: a "
+            "the pixels that the SavedModel reads from PNG files must equal Pillow's. Received: a "
             f"difference of {difference.max()} of 255; nothing was written."
         )
     again = _run(served.signatures["serving_default"], images=read)[output]
@@ -206,15 +207,17 @@ def _parity(
 
 
 def _run(function: Any, **inputs: Any) -> Any:
-    """Calls a loaded function batch by batch; NumPy arrays out, in a dict if it gives one."""
+    """Calls a loaded function batch by batch; returns NumPy arrays in the function's structure."""
     ((name, values),) = inputs.items()
     batches = [values[i : i + _BATCH] for i in range(0, len(values), _BATCH)]
     with full_precision():
-        found = [function(**{name: tf.constant(batch)}) for batch in batches]
-    return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *found)
+        outputs = [function(**{name: tf.constant(batch)}) for batch in batches]
+    return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *outputs)
 
 
-def _samples(images: Iterable[np.ndarray], how: Preprocessing) -> tuple[np.ndarray, list[bytes]]:
+def _samples(
+    images: Iterable[np.ndarray], preprocessing: Preprocessing
+) -> tuple[np.ndarray, list[bytes]]:
     """All images in the model's size, uint8, and the first of them as PNG files."""
     resized, pictures = [], []
     for image in images:
@@ -224,7 +227,7 @@ def _samples(images: Iterable[np.ndarray], how: Preprocessing) -> tuple[np.ndarr
                 f"Received: {image.dtype} {image.shape}."
             )
         picture = Image.fromarray(image)
-        resized.append(np.asarray(resize(picture, how)))
+        resized.append(np.asarray(resize(picture, preprocessing)))
         if len(pictures) < _PICTURES:
             file = io.BytesIO()
             picture.save(file, "PNG", compress_level=1)

@@ -1,4 +1,4 @@
-"""The bundle: what it says of itself is true, and it is whole or absent."""
+"""Bundles: their description is true, and they are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_hash_of_the_weights_is_that_of_names_shapes_and_values(small_spec):
     assert deploy.weights_sha256(model) != found
 
 
-def test_golden_file_tells_a_runner_that_it_is_right(bundle, sample):
+def test_golden_file_matches_the_output_of_a_correct_runner(bundle, sample):
     write, folder = bundle
     write()
     _, golden = deploy.read_bundle(folder)
@@ -111,27 +111,27 @@ def test_golden_file_tells_a_runner_that_it_is_right(bundle, sample):
 
 
 def resized(image):
-    """As another runner would: bilinear, the width first."""
+    """Resizes as another runner would: bilinear, the width first."""
     image, method = Image.fromarray(image), Image.Resampling.BILINEAR
     image = image.resize((24, image.height), method).resize((24, 16), method)
     return np.asarray(image, np.float64)
 
 
-def test_bundle_tells_each_channels_mean_and_scale(bundle):
+def test_bundle_records_mean_and_scale_of_each_channel(bundle):
     write, folder = bundle
     mean, scale = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
     write(preprocessing=keras_vit.Preprocessing(16, 24, mean=mean, scale=scale))
     description, golden = deploy.read_bundle(folder)
-    told = description["input"]
-    assert (told["mean"], told["scale"]) == (list(mean), list(scale))
-    # As another runner would: from model.json and the image alone.
-    expected = (resized(golden["image"]) - told["mean"]) / told["scale"]
+    tensor_info = description["input"]
+    assert (tensor_info["mean"], tensor_info["scale"]) == (list(mean), list(scale))
+    # As another runner would do it, from model.json and the image only.
+    expected = (resized(golden["image"]) - tensor_info["mean"]) / tensor_info["scale"]
     np.testing.assert_allclose(golden["tensor"], expected, atol=1e-6)
     scores = Runner(folder / "model.tflite")(golden["tensor"][None])[0]
     np.testing.assert_allclose(scores, golden["scores"], atol=1e-5)
 
 
-def test_a_bundle_of_pixels_needs_no_mean_and_no_scale(bundle, sample):
+def test_a_bundle_with_pixel_input_has_neutral_mean_and_scale(bundle, sample):
     write, folder = bundle
     options = GraphOptions("uint8", "probabilities")
     made = deploy.Converter(sample.model, ["none"], options).made()
@@ -139,20 +139,20 @@ def test_a_bundle_of_pixels_needs_no_mean_and_no_scale(bundle, sample):
     expected = deploy.expected_scores(sample.model, given, "probabilities")
     write(deploy.judge_file(made, deploy.Reference(given, expected)))
     description, golden = deploy.read_bundle(folder)
-    told = description["input"]
-    assert (told["dtype"], told["mean"], told["scale"]) == ("uint8", 0.0, 1.0)
+    tensor_info = description["input"]
+    assert (tensor_info["dtype"], tensor_info["mean"], tensor_info["scale"]) == ("uint8", 0.0, 1.0)
     assert description["output"]["kind"] == "probabilities"
     assert golden["tensor"].dtype == np.uint8
     np.testing.assert_array_equal(golden["tensor"], resized(golden["image"]))
-    # A runner that subtracts the mean and divides by the scale all the same does no harm.
-    tensor = (golden["tensor"].astype(np.float32) - told["mean"]) / told["scale"]
+    # A runner that still applies mean and scale changes nothing.
+    tensor = (golden["tensor"].astype(np.float32) - tensor_info["mean"]) / tensor_info["scale"]
     scores = Runner(folder / "model.tflite")(tensor[None])[0]
     np.testing.assert_array_equal(scores, golden["scores"])
     [expected] = deploy.expected_scores(sample.model, golden["tensor"][None], "probabilities")
     np.testing.assert_allclose(golden["scores"], expected, atol=1e-5)
 
 
-def test_a_bundle_of_integers_says_how_they_are_scaled(bundle, sample):
+def test_an_integer_bundle_records_scales_and_zero_points(bundle, sample):
     write, folder = bundle
     exported = sample.exported("int8-full")
     made = dataclasses.replace(
@@ -166,11 +166,11 @@ def test_a_bundle_of_integers_says_how_they_are_scaled(bundle, sample):
     assert description["precision"] == "int8-full"
     assert description["float_layers"] == ["head"]
     assert json.loads((folder / "recipe.json").read_text()) == {"format": 1}
-    # As another runner would, from model.json alone.
-    told = [description[side] for side in ("input", "output")]
-    assert [side["dtype"] for side in told] == ["int8", "int8"]
+    # As another runner would do it, from model.json only.
+    sides = [description[side] for side in ("input", "output")]
+    assert [side["dtype"] for side in sides] == ["int8", "int8"]
     (scale, zero), (step, middle) = (
-        (side["quantization"]["scale"], side["quantization"]["zero_point"]) for side in told
+        (side["quantization"]["scale"], side["quantization"]["zero_point"]) for side in sides
     )
     runner = Runner(folder / "model.tflite")
     integers = np.clip(np.rint(golden["tensor"] / scale + zero), -128, 127).astype(np.int8)
@@ -195,10 +195,10 @@ def test_a_bundle_over_budget_leaves_the_old_one(bundle, sample):
     assert deploy.read_bundle(folder)[0]["sha256"] == before
 
 
-def test_a_strangers_folder_is_not_replaced(bundle):
+def test_a_folder_that_is_not_a_bundle_is_not_replaced(bundle):
     write, folder = bundle
     folder.mkdir()
-    (folder / "thesis.txt").write_text("years of work")
+    (folder / "thesis.txt").write_text("a text")
     with pytest.raises(UsageError, match="is not empty and holds no bundle"):
         write()
     assert (folder / "thesis.txt").exists()
@@ -237,18 +237,18 @@ def test_a_kill_at_any_moment_leaves_the_old_bundle_or_the_new_one(bundle, sampl
     for _ in range(20):
         before = written.stat().st_mtime_ns
         process = multiprocessing.get_context("fork").Process(
-            target=_write_for_ever, args=(write, versions)
+            target=_write_forever, args=(write, versions)
         )
         process.start()
         deadline = time.monotonic() + 20
         while written.stat().st_mtime_ns == before and time.monotonic() < deadline:
-            time.sleep(0.001)  # until it has written one
+            time.sleep(0.001)  # until the first bundle is written
         time.sleep(generator.uniform(0, 0.05))
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         assert process.exitcode == -signal.SIGKILL
         assert written.stat().st_mtime_ns != before
-        description, golden = deploy.read_bundle(folder)  # which checks that the files fit
+        description, golden = deploy.read_bundle(folder)  # checks that the files belong together
         assert description["sha256"] in known
         content = (folder / "model.tflite").read_bytes()
         assert len(content) == description["bytes"]
@@ -258,7 +258,7 @@ def test_a_kill_at_any_moment_leaves_the_old_bundle_or_the_new_one(bundle, sampl
         ]
 
 
-def _write_for_ever(write, versions):
+def _write_forever(write, versions):
     while True:
         for exported in versions:
             write(exported=exported)
@@ -267,7 +267,7 @@ def _write_for_ever(write, versions):
 @pytest.mark.parametrize(
     "change", [{"dtype": "object"}, {"shape": [10**12]}, {"base64": "*"}, {"shape": "4"}]
 )
-def test_a_golden_file_that_contradicts_itself_is_refused(bundle, change):
+def test_an_inconsistent_golden_file_is_refused(bundle, change):
     write, folder = bundle
     write()
     golden = json.loads((folder / "golden.json").read_text())
@@ -277,7 +277,7 @@ def test_a_golden_file_that_contradicts_itself_is_refused(bundle, change):
         deploy.read_bundle(folder)
 
 
-def test_golden_arrays_are_little_endian_bytes_of_any_language(bundle):
+def test_golden_arrays_are_little_endian_bytes(bundle):
     write, folder = bundle
     write()
     entry = json.loads((folder / "golden.json").read_text())["scores"]
@@ -296,7 +296,7 @@ def test_reading_refuses_a_tampered_or_newer_bundle(bundle):
     with pytest.raises(UsageError, match=r"is not the file that model.json describes"):
         deploy.read_bundle(folder)
     (folder / "model.tflite").unlink()
-    with pytest.raises(UsageError, match=r"model.tflite missing"):
+    with pytest.raises(UsageError, match=r"model.tflite is missing"):
         deploy.read_bundle(folder)
     description = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps(description | {"format": 2}))

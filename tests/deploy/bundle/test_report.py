@@ -1,4 +1,4 @@
-"""One table for all files, a picture and a card: what was measured, and nothing that was not."""
+"""The report: a table of all files, a plot and a model card, with measured values only."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def rows_of(folder):
     return {row["name"]: row for row in rows}
 
 
-def test_a_row_says_what_a_file_is_worth_and_costs():
+def test_a_row_shows_accuracy_and_cost_of_a_file():
     header, rows = table({"int8": description("int8")}, {"int8": measured()})
     assert dict(zip(header[:8], rows[0], strict=False)) == {
         "file": "int8",
@@ -114,14 +114,14 @@ def test_columns_without_any_value_are_left_out():
     assert rows[1][header.index("accuracy")] == "99.16%"
 
 
-def test_a_gain_is_no_drop_below_zero_by_rounding():
+def test_a_tiny_gain_is_shown_as_zero_not_minus_zero():
     header, rows = table({"a": description(accuracy=0.99442, keras_accuracy=0.9944)}, {})
     assert rows[0][header.index("drop")] == "0.00"
 
 
 @pytest.fixture(scope="module")
 def written(graph_file, tmp_path_factory):
-    """The report of two real files: a folder, what was said and what was measured of them."""
+    """The report of two real files: its folder, their descriptions and their measurements."""
     folder = tmp_path_factory.mktemp("export")
     files = {"float32": graph_file(SPEC), "int8": graph_file(SPEC, input="uint8")}
     descriptions = {}
@@ -138,7 +138,7 @@ def written(graph_file, tmp_path_factory):
     return folder, descriptions, found
 
 
-def test_the_report_is_a_table_a_card_and_a_picture(written):
+def test_the_report_is_a_table_a_card_and_a_plot(written):
     folder, descriptions, found = written
     files = {path.name for path in folder.iterdir()}
     assert files == {"float32", "int8", "table.json", "card.md", "plot.png"}
@@ -164,7 +164,7 @@ def test_the_page_of_a_run_shows_the_table(written):
     assert "<td>float32</td><td>-</td>" in text
 
 
-def test_the_card_says_what_the_files_are_and_where_they_end(written):
+def test_the_card_describes_the_files_and_their_limits(written):
     folder, descriptions, found = written
     text = (folder / "card.md").read_text()
     for name, row in zip(descriptions, table(descriptions, found)[1], strict=True):
@@ -172,13 +172,15 @@ def test_the_card_says_what_the_files_are_and_where_they_end(written):
         assert f"sha256 `{descriptions[name]['sha256']}`" in text
     nodes = [d["delegation"]["nodes"] for d in descriptions.values()]
     assert "# `ViT-Pico_4` for LiteRT" in text
-    assert "float32, `(pixel - 127.5) / 127.5`; the whole of it, resized (bilinear)" in text
+    assert "float32, `(pixel - 127.5) / 127.5`; whole image, resized (bilinear)" in text
     assert "- Classes, 10: `0`, `1`, `2`" in text
-    assert "- Compared on: `held-out images of digits`, 359 of them" in text
+    assert "- Compared on: 359 images (`held-out images of digits`)" in text
+    by_xnnpack = "- Run by XNNPACK on CPUs"
+    assert f"{by_xnnpack} (`float32`): all {nodes[0]} operators, in 1 partition\n" in text
     assert (
-        f"- On CPUs XNNPACK (`float32`): takes all {nodes[0]} operators, in 1 partition\n" in text
-    )
-    assert f"takes {nodes[1] - 1} of {nodes[1]} operators, in 1 partition; not:\n  - `CAST`" in text
+        f"{by_xnnpack} (`int8`): {nodes[1] - 1} of {nodes[1]} operators, in 1 partition; all but:\n"
+        "  - `CAST`"
+    ) in text
     first, *_ = descriptions["int8"]["gpu"]
     assert f"{first['effect']} (" in text
     assert f"`{first['operator']}` in `{first['layers'][0]}`: {first['reason']}" in text
@@ -187,7 +189,7 @@ def test_the_card_says_what_the_files_are_and_where_they_end(written):
 
 
 def proven(name, count, images=359, **changes):
-    """A description of a file that is wrong where Keras is right on so many images."""
+    """A description of a file that is wrong on `count` images where Keras is right."""
     targets = np.arange(images) % 10
     expected = np.eye(10)[targets] + np.arange(images)[:, None] / images
     found = expected.copy()
@@ -197,7 +199,7 @@ def proven(name, count, images=359, **changes):
     return made | {"parity": {"images_from": "images of digits", **verdict.to_dict()}}
 
 
-def test_the_card_and_the_command_say_what_the_images_prove():
+def test_the_card_and_the_notes_say_which_drop_the_images_exclude():
     made = {"int8": proven("int8", 1), "dynamic": proven("dynamic", 1), "auto": proven("auto", 0)}
     lines = notes(made)
     assert len(lines) == 2
@@ -214,28 +216,28 @@ def test_the_card_and_the_command_say_what_the_images_prove():
     assert "- drop, 95%: a larger drop than this is excluded with a confidence of 95%" in text
 
 
-def test_accuracy_that_does_not_count_is_not_what_the_card_and_the_picture_show():
+def test_accuracy_no_better_than_the_majority_class_is_not_plotted():
     scores = np.random.default_rng(0).normal(0, 1, (50, 2))
     verdict = compare("int8", scores, scores, np.zeros(50, int))
     made = {"int8": description("int8")}
     made["int8"]["parity"] = {"images_from": "x", **verdict.to_dict()}
     [line] = notes(made)
-    assert line.startswith("Accuracy: not counted, because Keras is right on ")
+    assert line.startswith("Accuracy: not used, because Keras is right on ")
     assert f"- {line}\n" in card_of(made, {})
     assert draw(made, {}).axes[0].get_ylabel() == "agreement, %"
 
 
-def test_tokens_are_told_from_images():
+def test_the_card_counts_images_and_tokens():
     text = card_of({"int8": description("int8", images=3, comparisons=60)}, {})
-    assert "`held-out images of digits`, 3 of them, 60 tokens in all\n" in text
+    assert "3 images (`held-out images of digits`) with 60 tokens in total\n" in text
 
 
-def test_the_card_says_what_auto_chose_on():
+def test_the_card_names_the_images_on_which_auto_chose_layers():
     text = card_of({"auto": description("auto", chosen_on="24 other images of digits")}, {})
-    assert "float as its budget needs, chosen on `24 other images of digits`" in text
+    assert "in float as its budget needs, chosen on `24 other images of digits`" in text
 
 
-def test_the_card_tells_how_each_was_made():
+def test_the_card_says_how_each_file_was_made():
     made = {
         "float32": description(),
         "int8": description(
@@ -246,7 +248,8 @@ def test_the_card_tells_how_each_was_made():
         ),
     }
     text = card_of(made, {})
-    assert "left float: `encoderblock_0/mlp/dense_0`, `head`; the graph was converted as it" in text
+    layers = "float layers: `encoderblock_0/mlp/dense_0`, `head`"
+    assert f"{layers}; the graph was converted as it is" in text
     assert f"- Calibrated on (`int8`): 32 images, sha256 `{'ab' * 32}`" in text
     assert "- Calibrated on (`float32`): no images" in text
 
@@ -266,7 +269,7 @@ def test_the_card_says_what_was_not_measured():
         "- Not measured: latency, load time and memory of `a`; accuracy; real images (noise was "
         "compared); phones"
     ) in text
-    assert "- Labels: none, so accuracy is not known" in text
+    assert "- Labels: none, so accuracy is unknown" in text
 
 
 HOSTILE = [
@@ -302,10 +305,10 @@ def test_names_of_folders_are_never_markup():
     kinds = {child.type for child in inline} | {token.type for token in tokens}
     assert not kinds & {"link_open", "html_inline", "html_block", "em_open", "strong_open"}
     assert [child.attrs["src"] for child in inline if child.type == "image"] == ["plot.png"]
-    told = {child.content for child in inline if child.type == "code_inline"}
+    spans = {child.content for child in inline if child.type == "code_inline"}
     lines = ["".join(c if c.isprintable() else " " for c in name) for name in HOSTILE]
     shown = [" ".join(line.split()) or "?" for line in lines]
-    assert set(shown) <= told
+    assert spans.issuperset(shown)
     opened = [i for i, token in enumerate(tokens) if token.type == "tr_open"][1:]
     assert [[c.content for c in tokens[i + 2].children] for i in opened] == [[n] for n in shown]
     assert [t.tag for t in tokens if t.type == "heading_open"] == ["h1"] + ["h2"] * 5
@@ -320,7 +323,7 @@ def test_code_spans_survive_backticks():
     ]
 
 
-def test_files_of_an_earlier_call_stay_with_what_was_measured_then(tmp_path):
+def test_files_of_an_earlier_call_keep_their_measurements(tmp_path):
     first = {"int8": description("int8"), "float32": description()}
     for name, made in first.items():
         bundle(tmp_path / name, made)
@@ -335,8 +338,8 @@ def test_files_of_an_earlier_call_stay_with_what_was_measured_then(tmp_path):
     ]
     assert rows["float32"]["bytes"] == MIB
     text = (tmp_path / "card.md").read_text()
-    assert "- Measured in an earlier call, not in turn with the others: `int8`." in text
-    # Another file of that name since then has no figures; a bundle that is gone has no row.
+    assert "- Measured in an earlier call, not interleaved with others: `int8`." in text
+    # A file that was replaced since then has no measurements; a deleted bundle has no row.
     (tmp_path / "int8" / "model.json").write_text(json.dumps(description("int8", sha256="other")))
     write_report(tmp_path, second, {"float32": measured()})
     assert (rows_of(tmp_path)["int8"]["latency_ms"], rows_of(tmp_path)["int8"]["measured"]) == (
@@ -358,7 +361,7 @@ def test_files_of_an_earlier_call_stay_with_what_was_measured_then(tmp_path):
         (".float32.half", {}),
     ],
 )
-def test_bundles_of_something_else_are_left_out(tmp_path, name, changes):
+def test_bundles_of_another_model_are_left_out(tmp_path, name, changes):
     bundle(tmp_path / "float32", description())
     bundle(tmp_path / name, description("int8", **changes))
     write_report(tmp_path, {"float32": description()}, {"float32": measured()})
@@ -376,7 +379,7 @@ def test_bundles_of_something_else_are_left_out(tmp_path, name, changes):
         '{"format": 1, "rows": ["int8"]}',
     ],
 )
-def test_a_table_of_another_version_is_replaced(tmp_path, old):
+def test_an_unreadable_table_is_replaced(tmp_path, old):
     bundle(tmp_path / "int8", description("int8"))
     (tmp_path / "table.json").write_text(old)
     write_report(tmp_path, {"float32": description()}, {"float32": measured()})
@@ -409,9 +412,9 @@ NAMES = (
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_no_name_in_the_picture_covers_another_or_a_point(seed):
+def test_no_name_in_the_plot_covers_another_or_a_point(seed):
     generator = np.random.default_rng(seed)
-    # Nearly the same sizes, times and accuracies, or the very same.
+    # Sizes, times and accuracies are equal or nearly equal.
     accuracies = generator.choice([0.9944, 0.9944, 0.9916], len(NAMES))
     sizes = generator.choice([86, 86.5, 88, 330, 165], len(NAMES)) * MIB
     descriptions = {
@@ -436,7 +439,7 @@ def test_no_name_in_the_picture_covers_another_or_a_point(seed):
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_the_picture_shows_agreement_where_there_are_no_labels():
+def test_the_plot_shows_agreement_without_labels():
     unknown = {"accuracy": None, "keras_accuracy": None}
     descriptions = {name: description(name, **unknown) for name in "ab"}
     figure = draw(descriptions, {})
@@ -446,7 +449,7 @@ def test_the_picture_shows_agreement_where_there_are_no_labels():
     assert [len(axis.texts) for axis in labelled.axes] == [1, 1]
 
 
-def test_the_same_figures_give_the_same_picture_without_a_warning(recwarn):
+def test_plots_are_reproducible_and_give_no_warning(recwarn):
     pictures = [plot({"菊": description()}, {"菊": measured()}) for _ in range(2)]
     assert pictures[0] == pictures[1]
     assert Image.open(io.BytesIO(pictures[0])).format == "PNG"

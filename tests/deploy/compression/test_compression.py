@@ -1,4 +1,4 @@
-"""Compression: grids are those of the files, kernels are read back, wishes are checked."""
+"""Compression: rounding equals that of the files, kernels are read back, settings are checked."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_kernel_is_rounded_as_the_file_rounds_it(model, inputs, quantize):
         assert np.abs(rounded - kernel).max() > 1e-4  # there was something to round
 
 
-def test_rounding_on_the_way_to_a_factor_is_rounding_of_the_product(rng):
+def test_rounding_with_a_factor_rounds_the_product(rng):
     kernel, grid = rng.normal(0, 1, (64, 6)).astype(np.float32), kernel_grid("int4", 64)
     product = np.asarray(round_kernel(kernel * np.float32(0.3), grid))
     np.testing.assert_allclose(round_kernel(kernel, grid, 0.3) * 0.3, product, rtol=1e-6)
@@ -95,7 +95,7 @@ def test_activations_are_rounded_as_the_runtime_rounds_them(rng, quantize):
     assert np.abs(exact - found).max() > 1e-2
 
 
-def test_a_range_is_of_256_steps_and_zero_is_one(rng):
+def test_a_range_has_256_steps_and_includes_zero(rng):
     x = rng.normal(0, 1, 1000).astype(np.float32)
     steps = np.asarray(round_to_range(x, -0.3, 1.0)) / (1.3 / 255)
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-4)
@@ -165,7 +165,7 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
     ],
 )
 @pytest.mark.once
-def test_wishes_that_cannot_be_met_are_refused(fields, message):
+def test_invalid_settings_are_refused(fields, message):
     with pytest.raises(UsageError) as error:
         Compression(**fields)
     assert message in str(error.value)
@@ -185,7 +185,7 @@ def test_a_bit_is_refused():
         (True, ImportError, r"pip install 'keras_vit\[compress\]'"),
     ],
 )
-def test_what_is_missing_is_said(monkeypatch, legacy, error, message):
+def test_missing_packages_are_named(monkeypatch, legacy, error, message):
     name = "keras_vit.deploy.compression._tfmot"
     monkeypatch.setattr("keras_vit._keras.LEGACY", legacy)
     monkeypatch.setitem(sys.modules, "tensorflow_model_optimization", None)

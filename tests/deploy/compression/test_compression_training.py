@@ -1,4 +1,4 @@
-"""Compression trains what the file computes, and leaves what was asked for."""
+"""Compression trains with the rounding of the file, and gives the requested zeros and values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def kernels(model):
     return {path: weights for path, weights in found.items() if path.endswith("/kernel")}
 
 
-def test_pruning_leaves_as_many_zeros_as_asked_for(train, images):
+def test_pruning_gives_the_requested_fraction_of_zeros(train, images):
     wrapped, made = train("prune", sparsity=0.75)
     np.testing.assert_allclose(
         deploy.predict(made.model, images), deploy.predict(wrapped, images), atol=1e-5
@@ -80,7 +80,7 @@ def test_a_pattern_leaves_two_of_four_inputs(train):
         assert (np.count_nonzero(fours, axis=1) == 2).all(), path
 
 
-def test_clustering_leaves_so_many_values_and_the_zeros_also_in_the_file(train, images):
+def test_clustering_gives_the_requested_values_and_keeps_zeros_in_the_file(train, images):
     wrapped, made = train("prune+cluster", clusters=5)
     np.testing.assert_allclose(
         deploy.predict(made.model, images), deploy.predict(wrapped, images), atol=1e-5
@@ -102,7 +102,7 @@ def test_the_file_computes_what_was_trained(train, images):
         assert (kernel == 0).mean() >= 0.5 - 1e-3
     found = deploy.Runner(content).predict(images)
     trained, float_scores = (deploy.predict(m, images) for m in (wrapped, made.model))
-    # Now and then the last digit decides which way a number is rounded.
+    # Occasionally the last digit decides how a number is rounded.
     assert np.median(np.abs(found - trained)) < 0.1 * np.median(np.abs(found - float_scores))
 
 
@@ -164,11 +164,11 @@ def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
     np.testing.assert_array_equal(deploy.predict(back, images), expected)
 
 
-def test_fine_tuning_repeats_to_the_last_digit_and_tells_its_progress():
-    told = []
+def test_fine_tuning_is_reproducible_and_reports_its_progress():
+    reports = []
     tune = FineTuning(
         *(digits(), np.arange(200), keras_vit.Preprocessing(16, 16), 12, 8, 1e-3, "shift"),
-        report=lambda *figures: told.append(figures),
+        report=lambda *figures: reports.append(figures),
     )
     layers = keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)
     model = keras.Sequential(layers)
@@ -179,8 +179,8 @@ def test_fine_tuning_repeats_to_the_last_digit_and_tells_its_progress():
         found.append(model.get_weights()[0])
     np.testing.assert_array_equal(*found)
     assert np.abs(found[0] - start[0]).max() > 1e-3
-    assert [step for step, _, _ in told] == 2 * [2, 4, 6, 8, 10, 12]
-    assert told[:6] == told[6:]
+    assert [step for step, _, _ in reports] == 2 * [2, 4, 6, 8, 10, 12]
+    assert reports[:6] == reports[6:]
 
 
 def test_divergence_stops(model):
@@ -207,7 +207,7 @@ def never():
     raise AssertionError("something was trained")
 
 
-def test_what_diverges_or_costs_too_much_is_not_written(trained_run, tmp_path):
+def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run, tmp_path):
     calls = []
 
     def diverge_once():
@@ -230,7 +230,7 @@ def test_what_diverges_or_costs_too_much_is_not_written(trained_run, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_what_cannot_be_written_is_refused_before_training(trained_run, tmp_path):
+def test_folders_that_cannot_be_written_are_refused_before_training(trained_run, tmp_path):
     given, wanted = subject.of_run(trained_run.path), [Compression("prune")]
     foreign = tmp_path / "foreign" / "prune-float32" / "letters"
     foreign.mkdir(parents=True)
@@ -238,7 +238,7 @@ def test_what_cannot_be_written_is_refused_before_training(trained_run, tmp_path
     for folder, those, message in (
         ("foreign", wanted, "holds no bundle; choose another folder"),
         ("file", wanted, "is a file; choose another folder"),
-        ("new", [*wanted, Compression("prune", sparsity=0.7)], "a name of its own"),
+        ("new", [*wanted, Compression("prune", sparsity=0.7)], "needs a different name"),
     ):
         with pytest.raises(UsageError, match=message):
             compression.compress_bundles(given, those, Training(never), tmp_path / folder)
@@ -254,7 +254,7 @@ def test_without_accuracy_nothing_is_trained(trained_run, tmp_path, randomised, 
     else:
         spec = dataclasses.replace(given.model.spec, pooling="none")
         given.model = randomised(keras_vit.ViT(spec, 10, 16))
-    with pytest.raises(UsageError, match="the cost of compression is a loss of accuracy"):
+    with pytest.raises(UsageError, match="compression is judged by its loss of accuracy"):
         compression.compress_bundles(
             given, [Compression("prune")], Training(never), tmp_path, images=20
         )

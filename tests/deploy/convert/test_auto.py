@@ -28,7 +28,7 @@ def float_layers(content) -> set[str]:
 
 
 def accurate(sample):
-    """A budget: whether a file's scores point where Keras' do."""
+    """A budget: a function that says whether a file's cosine with Keras is large enough."""
 
     def holds(content):
         found = Runner(content).predict(sample.images)
@@ -38,7 +38,7 @@ def accurate(sample):
 
 
 class Counting:
-    """A converter that counts the files it is asked for."""
+    """A converter that counts the files that it makes."""
 
     def __init__(self, converter):
         self.converter, self.count = converter, 0
@@ -51,14 +51,14 @@ class Counting:
         return getattr(self.converter, name)
 
 
-def test_no_layer_stays_float_where_int8_is_enough(sample):
+def test_no_layer_stays_float_if_int8_is_within_the_budget(sample):
     converter = Counting(sample.converter)
     found = choose_float_layers(converter, sample.images[:2], accurate(sample))
     assert (found.float_layers, found.sensitivity) == ((), {})
     assert converter.count == 1
 
 
-def test_the_spoiled_layer_is_found_the_same_each_time(sensitive):
+def test_the_sensitive_layer_is_found_reproducibly(sensitive):
     said = []
     arguments = (sensitive.converter, sensitive.images[:2], accurate(sensitive))
     assert not accurate(sensitive)(sensitive.file("int8"))
@@ -77,7 +77,7 @@ def test_the_spoiled_layer_is_found_the_same_each_time(sensitive):
     assert sensitive.converter("int8", found.float_layers) == content
 
 
-def test_the_list_is_the_shortest_that_holds(sensitive):
+def test_the_list_is_the_shortest_within_the_budget(sensitive):
     needed = {"encoderblock_0/attention/query", SPOILED}
     found = choose_float_layers(
         sensitive.converter, sensitive.images[:1], lambda content: needed <= float_layers(content)
@@ -86,14 +86,14 @@ def test_the_list_is_the_shortest_that_holds(sensitive):
     assert found.float_layers[0] == SPOILED  # the most sensitive first
 
 
-def test_a_budget_that_float_layers_do_not_hold_is_refused_before_any_is_measured(sensitive):
+def test_a_budget_that_float_layers_exceed_is_refused_before_measuring(sensitive):
     converter = Counting(sensitive.converter)
-    with pytest.raises(RefusedError, match="no choice of int8 layers holds the budget, nor does"):
+    with pytest.raises(RefusedError, match="over its budget even with all layers in float"):
         choose_float_layers(converter, sensitive.images[:1], lambda content: False)
     assert converter.count == 2
 
 
-def test_sensitivity_is_the_share_of_the_scores_that_a_layer_alone_spoils(sensitive):
+def test_sensitivity_is_the_error_of_quantising_one_layer_alone(sensitive):
     found = choose_float_layers(
         sensitive.converter, sensitive.images[:2], accurate(sensitive)
     ).sensitivity

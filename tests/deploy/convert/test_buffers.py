@@ -1,4 +1,4 @@
-"""Weights lie inside the flatbuffer, where every client reads them, up to 2 GB."""
+"""Up to 2 GB, weights are inside the flatbuffer, where every client can read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_precision_has_its_weights_inside_the_flatbuffer(sample, name):
     assert not read_graph(content).weights_behind
 
 
-def test_embedded_weights_are_the_same_and_start_where_the_schema_wants(sample):
+def test_embedded_weights_are_equal_and_aligned(sample):
     behind = sample.converter.float_file("none")
     assert has_weights_behind(behind)
     inside = embed_weights(behind)

@@ -1,4 +1,4 @@
-"""Keras models to `.tflite` files: ours rewritten, with other layers after them too, others not."""
+"""Keras models to `.tflite` files: keras_vit models are rewritten, other models are not."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from keras_vit.deploy.resolve import backbone, input_shape
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
 
-def judged(model, given, quantize=None, **options):
-    """The file of a model, run and looked into."""
+def judged(model, inputs, quantize=None, **options):
+    """The file of a model, after it was run and inspected."""
     options = GraphOptions(**options)
-    expected = deploy.expected_scores(model, given, options.output)
-    made = deploy.Converter(model, [quantize], options, given).made(quantize)
-    return deploy.judge_file(made, deploy.Reference(given, expected))
+    expected = deploy.expected_scores(model, inputs, options.output)
+    made = deploy.Converter(model, [quantize], options, inputs).made(quantize)
+    return deploy.judge_file(made, deploy.Reference(inputs, expected))
 
 
 ARCHITECTURES = {
@@ -50,22 +50,22 @@ COSINES = {"dynamic": 0.99, "int8": 0.97, "int8-full": 0.95, "int16x8": 0.99, "i
 )
 def test_every_architecture_converts_to_every_precision(kind, trained_like, pictures):
     build = keras_vit.BiT if kind == "bit" else keras_vit.ViT
-    # The hybrid's strides divide neither side, nor its patches what the stem gives.
+    # The hybrid's strides do not divide the image, nor its patches the output of the stem.
     size = {"bit": (32, 64), "hybrid": (33, 62)}.get(kind, (16, 24))
     model = trained_like(build(ARCHITECTURES[kind], 10, size))
     images = pictures(32, size)
-    given, expected = images[:4], np.asarray(model(images[:4], training=False))
+    inputs, expected = images[:4], np.asarray(model(images[:4], training=False))
     names = [*COSINES, *(["none"] if kind != "none" else [])]
     weights = 4 * model.count_params()
     converter = deploy.Converter(model, names, None, images[4:])
-    reference = deploy.Reference(given, expected)
+    reference = deploy.Reference(inputs, expected)
     floats = [converter.float_file("int8"), *(converter(n) for n in names if n == "none")]
     for content in floats:
         made = deploy.MadeFile(deploy.PRECISIONS["none"], content, converter.options)
         found = deploy.judge_file(made, reference)
         deploy.check(found)
         assert found.verdict.max_difference < 1e-5 * found.verdict.scale
-        # Kernels are standardised once, at conversion: none is kept twice.
+        # Kernels are standardised at conversion, and only the result is stored.
         assert len(content) < 1.05 * weights + 100_000
         assert (found.inspection.partitions, found.inspection.undelegated) == (1, ())
     for name, cosine in COSINES.items():
@@ -79,7 +79,7 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
 
 
 @pytest.mark.once
-def test_pixels_go_in_as_they_are(trained_like, rng):
+def test_a_file_with_pixel_input_scales_them_itself(trained_like, rng):
     how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24), preprocessing=how))
     pixels = rng.integers(0, 256, (4, 16, 24, 3), np.uint8)
@@ -92,12 +92,12 @@ def test_pixels_go_in_as_they_are(trained_like, rng):
 
 
 @pytest.mark.once
-def test_the_graph_is_what_it_must_be_and_no_more(sample):
-    graph = read_graph(sample.file("none"))  # which refuses Flex and other custom operators
+def test_the_graph_has_no_more_operators_than_needed(sample):
+    graph = read_graph(sample.file("none"))  # it refuses Flex and other custom operators
     count = operators(graph)
     # Patches, two blocks, the head.
     assert count["FULLY_CONNECTED"] == 1 + 6 + 6 + 1
-    # The scores and mixtures of both blocks.
+    # The attention scores and weighted values of both blocks.
     assert count["BATCH_MATMUL"] == 2 + 2
     assert (count["SOFTMAX"], count["GELU"], count["RSQRT"]) == (2, 2, 5)
     assert (count["CONCATENATION"], count["STRIDED_SLICE"]) == (1, 2)
@@ -119,9 +119,9 @@ def sequential(*layers):
     return keras.Sequential([keras.Input((16, 24, 3)), headless(), *layers])
 
 
-def functional(forward, ours=None):
-    images, ours = keras.Input((16, 24, 3)), ours or headless()
-    return keras.Model(images, forward(ours, images))
+def functional(forward, vit=None):
+    images, vit = keras.Input((16, 24, 3)), vit or headless()
+    return keras.Model(images, forward(vit, images))
 
 
 def dense(units=5, **options):
@@ -129,33 +129,33 @@ def dense(units=5, **options):
 
 
 def shared():
-    """A model whose backbone another model has called since."""
-    ours = headless()
-    model = functional(lambda ours, x: dense()(ours(x)), ours)
-    model.other = functional(lambda ours, x: dense(2)(ours(x)), ours)
+    """A model whose backbone was also called by another model."""
+    vit = headless()
+    model = functional(lambda vit, x: dense()(vit(x)), vit)
+    model.other = functional(lambda vit, x: dense(2)(vit(x)), vit)
     return model
 
 
 def another_head():
-    """A model made of the layers of one of ours that nobody holds any longer, and of another."""
-    ours = keras_vit.ViT(SPEC, 7, (16, 24))
-    return keras.Model(ours.input, dense(3)(ours.features))
+    """A model made of the layers of a keras_vit model that was deleted, and of another head."""
+    vit = keras_vit.ViT(SPEC, 7, (16, 24))
+    return keras.Model(vit.input, dense(3)(vit.features))
 
 
 def first_block():
-    ours = headless()
-    tokens = ours.get_layer("encoderblock_0").output
-    return keras.Model(ours.input, dense()(keras.layers.GlobalAveragePooling1D()(tokens)))
+    vit = headless()
+    tokens = vit.get_layer("encoderblock_0").output
+    return keras.Model(vit.input, dense()(keras.layers.GlobalAveragePooling1D()(tokens)))
 
 
 def features_of_a_headed_model():
-    ours = keras_vit.ViT(SPEC, 7, (16, 24))
-    return keras.Model(ours.input, ours.features)
+    vit = keras_vit.ViT(SPEC, 7, (16, 24))
+    return keras.Model(vit.input, vit.features)
 
 
-def concatenated(ours, images):
+def concatenated(vit, images):
     colour = keras.layers.GlobalAveragePooling2D()(images)
-    return dense()(keras.layers.Concatenate()([ours(images), colour]))
+    return dense()(keras.layers.Concatenate()([vit(images), colour]))
 
 
 OURS = {
@@ -164,15 +164,15 @@ OURS = {
     "normalised": lambda: sequential(
         keras.layers.BatchNormalization(), keras.layers.Dropout(0.5), dense()
     ),
-    "functional": lambda: functional(lambda ours, x: dense(activation="softmax")(ours(x))),
+    "functional": lambda: functional(lambda vit, x: dense(activation="softmax")(vit(x))),
     "shared": shared,
     "another head": another_head,
 }
 OTHERS = {
     "first block": first_block,
     "features": features_of_a_headed_model,
-    "scaled images": lambda: functional(lambda ours, x: dense()(ours(x / 2.0))),
-    "called twice": lambda: functional(lambda ours, x: dense()(ours(x) + ours(x))),
+    "scaled images": lambda: functional(lambda vit, x: dense()(vit(x / 2.0))),
+    "called twice": lambda: functional(lambda vit, x: dense()(vit(x) + vit(x))),
     "images read again": lambda: functional(concatenated),
     "something before": lambda: keras.Sequential(
         [keras.layers.Rescaling(0.5), headless(), dense()]
@@ -182,33 +182,33 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_our_model_is_found_under_other_layers(kind, rng):
+def test_a_keras_vit_model_is_found_under_other_layers(kind, rng):
     model = OURS[kind]()
     gc.collect()
     images = rng.uniform(-1, 1, (3, 16, 24, 3)).astype(np.float32)
     expected = np.asarray(model(images, training=False))
-    ours, tail = backbone(model)
-    assert isinstance(ours, keras_vit.ViT)
-    features = ours.intermediates("pre_logits")(images, training=False)["pre_logits"]
+    vit, tail = backbone(model)
+    assert isinstance(vit, keras_vit.ViT)
+    features = vit.intermediates("pre_logits")(images, training=False)["pre_logits"]
     found = np.asarray(tail(features, training=False))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_what_does_more_than_follow_our_model_is_no_model_of_ours(kind):
+def test_layers_that_do_more_than_follow_the_vit_prevent_the_rewrite(kind):
     model = OTHERS[kind]()
     model(np.zeros((1, 16, 24, 3), np.float32))
     assert backbone(model) is None
 
 
-def test_a_headless_model_alone_gives_features_however_it_is_wrapped(rng):
+def test_a_wrapped_model_without_a_head_gives_features(rng):
     images = rng.uniform(-1, 1, (3, 16, 24, 3)).astype(np.float32)
-    for model in (sequential(), functional(lambda ours, x: ours(x))):
-        ours, tail = backbone(model)
+    for model in (sequential(), functional(lambda vit, x: vit(x))):
+        vit, tail = backbone(model)
         assert tail is None
         found = judged(model, images, output="features")
         deploy.check(found)
-        expected = np.asarray(ours(images))
+        expected = np.asarray(vit(images))
         scores = deploy.Runner(found.content).predict(images)
         np.testing.assert_allclose(scores, expected, atol=1e-4)
 
@@ -234,12 +234,12 @@ def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, 
         path = tmp_path / "model.tflite"
         verdict = keras_vit.export_tflite(model, path, representative_data=images, **options)
         assert verdict.rewritten
-        given = pixels if options else images
-        differences = np.abs(deploy.Runner(path).predict(given) - expected)
+        inputs = pixels if options else images
+        differences = np.abs(deploy.Runner(path).predict(inputs) - expected)
         # In int8, scores beyond what the calibration images reach are cut off.
         assert np.quantile(differences, 0.97) < tolerance * np.abs(expected).max()
     count = operators(path.read_bytes())
-    assert count["RSQRT"] == 3  # LayerNorm as we write it, not as Keras does
+    assert count["RSQRT"] == 3  # LayerNorm as keras_vit's graph writes it, not as Keras does
     assert "SQUARED_DIFFERENCE" not in count
 
 
@@ -270,11 +270,11 @@ def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(rng, tmp_
     [
         ("functional", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
         ("functional", {"output": "features"}, "output='features' needs a keras_vit model"),
-        ("first block", {"input": "uint8"}, "input='uint8' needs a keras_vit model .* 'float32'"),
+        ("first block", {"input": "uint8"}, "input='uint8' needs a keras_vit model .*'float32'"),
         ("first block", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
     ],
 )
-def test_layers_of_others_give_what_they_give(kind, options, message, tmp_path):
+def test_other_layers_do_not_support_options(kind, options, message, tmp_path):
     model = (OURS | OTHERS)[kind]()
     with pytest.raises(UsageError, match=message):
         keras_vit.export_tflite(model, tmp_path / "model.tflite", **options)
@@ -286,17 +286,17 @@ class Subclassed(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.ours = headless()
+        self.vit = headless()
 
     def call(self, images, training=False):
-        return self.ours(images, training=training)
+        return self.vit(images, training=training)
 
 
 def test_models_of_several_outputs_unknown_size_or_no_graph_are_refused(tmp_path):
     subclassed = Subclassed()
     subclassed(np.zeros((1, 16, 24, 3), np.float32))
     free = keras.Input((None, None, 3))
-    several = functional(lambda ours, x: [(y := ours(x)), dense()(y)])
+    several = functional(lambda vit, x: [(y := vit(x)), dense()(y)])
     unsized = keras.Model(free, keras.layers.GlobalAveragePooling2D()(free))
     for model in (subclassed, several, unsized):
         with pytest.raises(UsageError, match="one image input .* of known size and one output"):
@@ -304,7 +304,7 @@ def test_models_of_several_outputs_unknown_size_or_no_graph_are_refused(tmp_path
     assert input_shape(headless()) == (1, 16, 24, 3)
 
 
-def test_mixed_precision_is_refused_with_the_way_out(tmp_path):
+def test_mixed_precision_is_refused_with_a_remedy(tmp_path):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         mixed = keras_vit.ViT(SPEC, 5, (16, 24))
@@ -314,7 +314,7 @@ def test_mixed_precision_is_refused_with_the_way_out(tmp_path):
         keras_vit.export_tflite(mixed, tmp_path / "m.tflite")
 
 
-def test_the_converter_needs_the_model_no_longer_once_it_is_made(trained_like, rng):
+def test_the_converter_does_not_keep_the_model(trained_like, rng):
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
     images = rng.uniform(-1, 1, (4, 16, 24, 3)).astype(np.float32)
     expected = np.asarray(model(images))
@@ -326,7 +326,7 @@ def test_the_converter_needs_the_model_no_longer_once_it_is_made(trained_like, r
 
 
 @pytest.mark.once
-def test_ctrl_c_that_the_converter_swallows_is_not_lost(sample, monkeypatch):
+def test_ctrl_c_during_conversion_is_not_lost(sample, monkeypatch):
     import tensorflow as tf
 
     opened = tf.lite.TFLiteConverter.from_saved_model
@@ -344,7 +344,7 @@ def test_ctrl_c_that_the_converter_swallows_is_not_lost(sample, monkeypatch):
         return converter
 
     monkeypatch.setattr(tf.lite.TFLiteConverter, "from_saved_model", from_saved_model)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in a background suite
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
             deploy.to_tflite(sample.model)

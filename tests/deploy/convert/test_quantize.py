@@ -1,4 +1,4 @@
-"""Precisions: what each leaves float, what it costs, what it needs."""
+"""Precisions: which operators stay in float, accuracy, size and runtime of the files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from keras_vit.deploy.inspect.runtimes import needed_version, runtime_floor
 
 pytestmark = pytest.mark.once
 
-# precision: the least cosine with Keras' logits, the largest share of the float32 file's bytes, the
-# oldest runtime.
+# precision: the smallest cosine with Keras' logits, the largest fraction of the float32 file's
+# size, the oldest runtime.
 EXPECTED = {
     "none": (0.9999999, 1.0, "2.9.0"),
     "float16": (0.999999, 0.6, "2.9.0"),
@@ -28,12 +28,12 @@ EXPECTED = {
     "int4": (0.88, 0.2, "LiteRT 2.1.0"),
     "auto": (0.997, 0.35, "2.9.0"),
 }
-# What a vision transformer does not bear in int8.
+# Operators that cost a vision transformer too much accuracy in int8.
 DELICATE = {"SOFTMAX", "GELU", "RSQRT", "MEAN", "MUL", "ADD", "BATCH_MATMUL"}
 
 
 def dtypes(graph, operator):
-    """Of the values that an operator reads and writes, without its weights and arguments."""
+    """The types of an operator's inputs and outputs, without its weights and arguments."""
     tensors = [t for t in graph.read(operator) if not t.constant] + graph.written(operator)
     return {tensor.dtype for tensor in tensors}
 
@@ -53,15 +53,15 @@ def test_every_precision_is_expected_here():
 
 
 @pytest.mark.parametrize("quantize", PRECISIONS)
-def test_each_precision_is_as_accurate_and_as_small_as_it_should(sample, quantize):
-    cosine, share, runtime = EXPECTED[quantize]
+def test_each_precision_is_accurate_and_small(sample, quantize):
+    cosine, fraction, runtime = EXPECTED[quantize]
     found = sample.exported(quantize)
     assert found.verdict.cosine > cosine
-    assert len(found.content) <= share * len(sample.file("none"))
+    assert len(found.content) <= fraction * len(sample.file("none"))
     assert found.inspection.runtime == runtime
 
 
-def test_int8_leaves_float_what_hurts_and_is_one_partition(sample):
+def test_int8_keeps_sensitive_operators_in_float_and_is_one_partition(sample):
     graph = read_graph(sample.file("int8"))
     for operator in graph.operators:
         if operator.name in DELICATE:
@@ -74,7 +74,7 @@ def test_int8_leaves_float_what_hurts_and_is_one_partition(sample):
     assert {graph.tensors[i].dtype for i in graph.inputs + graph.outputs} == {"float32"}
 
 
-def test_dynamic_quantises_weights_alone_and_activations_while_it_runs(sample):
+def test_dynamic_quantises_only_weights_and_activations_at_run_time(sample):
     graph = read_graph(sample.file("dynamic"))
     for operator in graph.operators:
         assert dtypes(graph, operator) <= {"float32"}, operator
@@ -95,13 +95,13 @@ def test_dynamic_for_an_older_runtime_has_one_scale_for_each_kernel(sample):
     found = Runner(content).predict(sample.images)
     verdict = deploy.compare("dynamic", sample.expected, found)
     assert verdict.cosine > 0.995
-    # The newest runtimes get the better form, and what came later is refused before it is made.
+    # The newest runtimes get the better form; precisions that are too new are refused first.
     assert for_runtime(PRECISIONS["dynamic"], "2.17") == PRECISIONS["dynamic"]
     with pytest.raises(RefusedError, match="int4 needs LiteRT 2.1.0 or newer. Received: min_runt"):
         deploy.Converter(sample.model, ["int4"], min_runtime="LiteRT 1.4")
 
 
-def test_int8_full_has_no_float_and_the_runner_hides_it(sample):
+def test_int8_full_has_no_float_and_the_runner_converts(sample):
     content = sample.file("int8-full")
     graph = read_graph(content)
     for operator in graph.operators:
@@ -112,14 +112,14 @@ def test_int8_full_has_no_float_and_the_runner_hides_it(sample):
     assert scores.dtype == np.float32
     step = runner.output["quantization"][0]
     np.testing.assert_allclose(scores / step, np.rint(scores / step), atol=1e-3)
-    # Values beyond the measured range are cut off and do not wrap around.
+    # Values beyond the measured range are clipped and do not wrap around.
     far = runner(10 * np.sign(sample.images[:1]))
     scale, zero = runner.input["quantization"]
     limits = scale * (np.array([-128, 127]) - zero)
     np.testing.assert_array_equal(far, runner(np.clip(10 * np.sign(sample.images[:1]), *limits)))
 
 
-def test_int16x8_computes_in_int16_but_for_what_it_cannot(sample):
+def test_int16x8_computes_in_int16_with_few_exceptions(sample):
     graph = read_graph(sample.file("int16x8"))
     left = {"RSQRT", "SPACE_TO_DEPTH", "QUANTIZE", "DEQUANTIZE"}
     for operator in graph.operators:
@@ -129,7 +129,7 @@ def test_int16x8_computes_in_int16_but_for_what_it_cannot(sample):
     assert set(kernels(sample.file("int16x8")).values()) == {"int8"}
 
 
-def test_int4_is_blockwise_where_32_divides_the_inputs_and_int8_elsewhere(sample):
+def test_int4_is_blockwise_if_32_divides_the_inputs_and_int8_otherwise(sample):
     found = kernels(sample.file("int4"))
     eight = {layer for layer, dtype in found.items() if dtype == "int8"}
     assert eight == {"encoderblock_0/mlp/dense_1", "encoderblock_1/mlp/dense_1"}  # 80 inputs
@@ -142,7 +142,7 @@ def test_int4_is_blockwise_where_32_divides_the_inputs_and_int8_elsewhere(sample
 
 
 @pytest.mark.parametrize("quantize", ["int8", "int4"])
-def test_each_weight_is_the_nearest_of_its_scale(sample, quantize):
+def test_each_weight_is_rounded_to_the_nearest_step(sample, quantize):
     content = sample.file(quantize)
     exact = {k.layer: k.values for k in stored_kernels(sample.converter.float_file(quantize))}
     for kernel in stored_kernels(content):
@@ -153,14 +153,14 @@ def test_each_weight_is_the_nearest_of_its_scale(sample, quantize):
 
 
 @pytest.mark.parametrize("quantize", ["dynamic", "int8", "int8-full", "int16x8", "int4"])
-def test_layers_named_stay_float(sample, quantize):
+def test_float_layers_stay_in_float(sample, quantize):
     kept = ("encoderblock_0/mlp/dense_0", "head")
     found = kernels(sample.file(quantize, *kept))
     assert {layer for layer, dtype in found.items() if dtype == "float32"} == set(kept)
     assert set(found) == set(deploy.quantizable_layers(sample.converter.float_file(quantize)))
 
 
-def test_quantizable_layers_are_all_with_a_kernel_by_their_names(sample):
+def test_quantizable_layers_are_all_layers_with_a_kernel(sample):
     layers = deploy.quantizable_layers(sample.file("none"))
     assert layers[0] == "patch_encoder/projection"
     assert layers[-1] == "head"
@@ -173,7 +173,7 @@ def test_unknown_precisions_and_layers_are_refused_with_the_nearest_name(sample)
     with pytest.raises(UsageError, match="unknown quantize='ternary'; choose one of none, float16"):
         deploy.to_tflite(sample.model, "ternary")
     message = (
-        r"no layer 'encoderblock_0/mlp/dense0' to keep float; did you mean "
+        r"no layer 'encoderblock_0/mlp/dense0' to keep in float; did you mean "
         r"encoderblock_0/mlp/dense_0"
     )
     for quantize in ("int8", "none"):
@@ -198,7 +198,7 @@ def test_dynamic_and_int4_need_no_images(sample):
         assert deploy.compare(quantize, sample.expected, found).cosine > least
 
 
-def test_ranges_are_the_extremes_of_all_images_and_not_of_the_last(sample):
+def test_ranges_are_the_extremes_of_all_images(sample):
     images = sample.images[:5] * np.array([3, 1, 0.1, 0.1, 0.1], np.float32)[:, None, None, None]
     precision, content = precision_of("int8"), sample.converter.float_file("int8")
     together = measured_ranges(content, precision, images)
@@ -207,12 +207,12 @@ def test_ranges_are_the_extremes_of_all_images_and_not_of_the_last(sample):
     for name, found in together.items():
         assert found["min"] == min(ranges[name]["min"] for ranges in alone), name
         assert found["max"] == max(ranges[name]["max"] for ranges in alone), name
-    # What the first Dense layer reads are the pixels.
+    # The first Dense layer reads the pixels.
     assert images.max() in {found["max"].item() for found in together.values()}
 
 
 @pytest.mark.parametrize("quantize", PRECISIONS)
-def test_the_file_says_which_versions_it_needs(sample, quantize):
+def test_the_file_states_the_versions_that_it_needs(sample, quantize):
     graph = read_graph(sample.file(quantize))
     for operator in graph.operators:
         stated = operator.version
@@ -226,7 +226,7 @@ def test_the_file_says_which_versions_it_needs(sample, quantize):
 
 @pytest.mark.parametrize("quantize", ["int8", pytest.param("int8-full", marks=pytest.mark.slow)])
 def test_the_bias_of_a_neuron_without_weights_is_kept(sample, quantize):
-    # In steps of a scale that fits its weights it would be far too many.
+    # With a scale that fits the weights, the bias would need far too many steps.
     model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
     model.set_weights(sample.model.get_weights())
     dense = model.get_layer("encoderblock_1").mlp.dense_0

@@ -1,4 +1,4 @@
-"""Outlier channels, as trained vision transformers have them, under quantisation."""
+"""Quantisation of models with outlier channels, which trained vision transformers have."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=192, depth=4, num_heads=6, mlp
 
 @pytest.fixture(scope="module")
 def stressed(trained_like, pictures):
-    """Models with five channels of the residual stream 30 to 100 times as large as the others,
-    which the norms either divide by as much (they then read what they read before) or do not."""
+    """Models with five outlier channels in the residual stream, 30 to 100 times larger than others.
+
+    The norms either compensate for them, so that their outputs stay the same, or do not.
+    """
 
     def make(compensated):
         model = trained_like(keras_vit.ViT(SPEC, 20, (32, 32)))
@@ -60,7 +62,7 @@ def test_int8_keeps_its_accuracy_because_outlier_channels_are_balanced(
         assert cosine(model, images, "int8-full") < 0.93
 
 
-def test_balancing_needs_norms_without_mean_and_shift():
+def test_balancing_requires_norms_without_mean_and_shift():
     fit = frozenset(REWRITES)
     assert balances(SPEC, fit)
     for names in (fit - {"centre"}, fit - {"fold_norms"}):
@@ -69,7 +71,7 @@ def test_balancing_needs_norms_without_mean_and_shift():
 
 
 @pytest.mark.parametrize("left_out", ["centre", "fold_norms", "attention_biases", "constants"])
-def test_calibrated_graphs_are_right_without_any_one_rewrite(stressed, left_out):
+def test_calibrated_graphs_are_correct_without_any_one_rewrite(stressed, left_out):
     model, images = stressed(compensated=False)
     module = graph.inference_module(
         SPEC,

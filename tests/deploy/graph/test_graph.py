@@ -1,4 +1,4 @@
-"""The inference graph: what each rewrite removes, and that none changes the outputs."""
+"""The inference graph: each rewrite removes operators, and none changes the outputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ARCHITECTURES = {
 
 @pytest.fixture
 def build(randomised):
-    """Builds a model with weights that hide nothing, and pixels for it: (model, pixels)."""
+    """Builds a model with random weights, none of them zero, and pixels: (model, pixels)."""
 
     def built(spec, image_size=(16, 24), num_classes=5):
         kind = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
@@ -59,7 +59,7 @@ def architecture(build, request):
 
 @pytest.fixture
 def eager():
-    """Runs graphs without tracing them, so that hundreds are quick."""
+    """Runs graphs without tracing, which is faster for hundreds of graphs."""
     import tensorflow as tf
 
     tf.config.run_functions_eagerly(True)
@@ -147,7 +147,7 @@ def test_probabilities_and_features_equal_keras(architecture, eager):
 
 
 @pytest.mark.parametrize("architecture", ["token", "map", "stages", "bit"], indirect=True)
-def test_a_traced_graph_takes_any_batch_unless_it_is_fixed(architecture):
+def test_a_traced_graph_accepts_any_batch_unless_it_is_fixed(architecture):
     model, pixels = architecture
     images = inputs_of(model, pixels)
     expected = np.asarray(model(images, training=False))
@@ -170,7 +170,7 @@ def test_balancing_does_not_change_the_outputs(architecture, rng):
     for spread in (0.0, 3.0):
         parameters = parameters_of(model)
         for name in [n for n in parameters if n.endswith(("query/kernel", "dense_0/kernel"))]:
-            parameters[name][5] *= 50 * spread + 1  # a row that is worth smoothing
+            parameters[name][5] *= 50 * spread + 1  # a large row, so that smoothing is applied
         resolve_positions(spec, parameters, spec.grid(model.image_size))
         rewrite(spec, parameters, model.preprocessing, ALL, uint8=False)
         before = forward(spec, parameters, images, model.preprocessing, options).numpy()
@@ -279,7 +279,7 @@ def test_pixels_are_scaled_inside_the_first_kernel(token, build):
     assert counted(graph)["Sub"] == 0
     _, other = graph_of(token, input="uint8", rewrites=ALL - {"uint8_input"})
     assert {"Sub", "Mul"} <= on_pixels(other)
-    # Padding of zeros is grey after scaling and black before.
+    # Zero padding means grey after scaling, but black before it.
     stem, _ = build(ARCHITECTURES["stem"], (64, 96))
     assert {"Sub", "Mul"} <= on_pixels(graph_of(stem, input="uint8")[1])
 
@@ -305,11 +305,11 @@ def test_the_last_block_computes_only_the_class_token(build):
     )
     tokens, width, mlp = 97, 48, 112
     assert whole == tokens * (4 * width**2 + 2 * width * mlp) + 2 * tokens**2 * width
-    one = 2 * width**2 + 2 * width * mlp  # query and output, MLP: of one token
+    one = 2 * width**2 + 2 * width * mlp  # query, output and MLP for one token
     assert alone == 2 * tokens * width**2 + 2 * tokens * width + one
 
 
-def test_only_what_writes_to_the_stream_is_divided_for_half_precision(token):
+def test_only_writers_of_the_stream_are_divided_for_half_precision(token):
     names, _ = graph_of(token)
     assert names == graph_of(token, rewrites=ALL - {"scaled_stream"})[0]
     divided, whole = (
@@ -323,7 +323,7 @@ def test_only_what_writes_to_the_stream_is_divided_for_half_precision(token):
 
 def test_every_rewrite_changes_a_graph(build):
     models = {name: build(ARCHITECTURES[name], (64, 96))[0] for name in ("token", "stages")}
-    for name in ALL - {"scaled_stream"}:  # which changes weights alone
+    for name in ALL - {"scaled_stream"}:  # it changes only weights
         model = models["stages" if name == "standardised_kernels" else "token"]
         found = [
             (names, counted(graph), products(graph))
@@ -360,5 +360,5 @@ def test_a_model_without_a_head_gives_only_features(build, eager):
     model, pixels = build(TOKEN, num_classes=0)
     expected = np.asarray(model(inputs_of(model, pixels), training=False))
     assert_equals_keras(model, pixels, expected, output="features")
-    with pytest.raises(UsageError, match="without a head gives features. Received: 'logits'"):
+    with pytest.raises(UsageError, match="only has output='features'. Received: 'logits'"):
         module_of(model)

@@ -1,4 +1,4 @@
-"""What XNNPACK takes of a file, and what it leaves out, is asked of the runtime itself."""
+"""Which operators XNNPACK runs and which it leaves out, according to the runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)
 TOKENS = (1, 8, 16)
 
 
-def asked(content):
+def delegation_of(content):
     return delegation(content, Runner(content))
 
 
@@ -32,27 +32,27 @@ def asked(content):
     [{}, {"pooling": "map", "position_embedding": "relative"}],
     ids=["token", "map, relative"],
 )
-def test_our_graph_is_one_partition(graph_file, change):
-    found = asked(graph_file(dataclasses.replace(SPEC, depth=1, **change)))
+def test_a_vit_is_one_partition(graph_file, change):
+    found = delegation_of(graph_file(dataclasses.replace(SPEC, depth=1, **change)))
     assert (found.partitions, found.undelegated) == (1, ())
     assert found.delegated == found.nodes > 30
 
 
-def test_pixels_are_cast_outside_the_one_partition(graph_file):
-    found = asked(graph_file(dataclasses.replace(SPEC, depth=1), input="uint8"))
+def test_pixels_are_cast_outside_the_partition(graph_file):
+    found = delegation_of(graph_file(dataclasses.replace(SPEC, depth=1), input="uint8"))
     (cast,) = found.undelegated
     assert (cast.operator, cast.splits, found.partitions) == ("CAST", False, 1)
     assert found.delegated == found.nodes - 1
 
 
-def test_a_batch_of_any_size_breaks_keras_graph_into_many_parts(randomised):
+def test_a_dynamic_batch_splits_keras_graph_into_many_partitions(randomised):
     from keras_vit.deploy.convert.saved_model import write_saved_model
 
     model = randomised(keras_vit.ViT(SPEC, 5, (16, 24)))
     with tempfile.TemporaryDirectory() as folder:
         write_saved_model(model, folder, batch=None)
         content = tf.lite.TFLiteConverter.from_saved_model(folder).convert()
-    found = asked(content)
+    found = delegation_of(content)
     assert found.partitions > 5
     assert found.delegated + len(found.undelegated) == found.nodes
     assert {"SHAPE", "PACK"} <= {left_out.operator for left_out in found.undelegated}
@@ -61,7 +61,7 @@ def test_a_batch_of_any_size_breaks_keras_graph_into_many_parts(randomised):
     assert "encoderblock_1" in layers
 
 
-# What XNNPACK leaves out, each for another reason, by the layers of `splitting`.
+# Operators that XNNPACK leaves out for different reasons, by the layers of `split`.
 ODD = {
     "gather": lambda x: tf.gather(x, [7, 6, 5, 4, 3, 2, 1, 0], axis=1),
     "integers": lambda x: tf.cast(tf.cast(x, tf.int32) * 2, tf.float32),
@@ -69,9 +69,9 @@ ODD = {
     "shrink": lambda x: x[:, 0],
 }
 REASONS = {
-    "gather": ("GATHER", "XNNPACK has no such operator"),
+    "gather": ("GATHER", "XNNPACK does not have this operator"),
     "integers": ("MUL", "it computes in int32"),
-    "join": ("CONCATENATION", "it joins 6 tensors; at most 5 are taken"),
+    "join": ("CONCATENATION", "it joins 6 tensors; at most 5 are supported"),
     "shrink": ("STRIDED_SLICE", "it drops or adds a dimension; slice [:1] and reshape instead"),
 }
 
@@ -92,8 +92,8 @@ def split(converted):
 
 
 @pytest.mark.parametrize("layer", ODD)
-def test_what_splits_a_graph_is_named_with_its_layer_and_why(split, layer):
-    found = asked(split)
+def test_operators_that_split_a_graph_are_named_with_layer_and_reason(split, layer):
+    found = delegation_of(split)
     assert found.partitions == len(ODD) + 1
     operator, reason = REASONS[layer]
     culprit = next(left_out for left_out in found.undelegated if left_out.operator == operator)
@@ -101,21 +101,21 @@ def test_what_splits_a_graph_is_named_with_its_layer_and_why(split, layer):
     assert str(culprit) == f"{operator} ({layer}): {reason}"
 
 
-def test_what_stands_at_an_end_splits_nothing(converted):
-    found = asked(converted(lambda x: {"y": tf.argmax(tf.matmul(x, KERNEL), -1)}, TOKENS))
+def test_an_operator_at_either_end_splits_nothing(converted):
+    found = delegation_of(converted(lambda x: {"y": tf.argmax(tf.matmul(x, KERNEL), -1)}, TOKENS))
     assert [(left_out.operator, left_out.splits) for left_out in found.undelegated] == [
         ("ARG_MAX", False)
     ]
     assert (found.nodes, found.delegated, found.partitions) == (2, 1, 1)
 
 
-def test_int8_softmax_and_products_of_two_activations_are_told(converted):
+def test_int8_softmax_and_products_of_two_activations_are_left_out(converted):
     def attention(x):
         scores = tf.matmul(tf.matmul(x, KERNEL), x, transpose_b=True)
         return {"y": tf.matmul(tf.nn.softmax(scores), tf.nn.relu(x))}
 
     generator = np.random.default_rng(0)
-    found = asked(
+    found = delegation_of(
         converted(
             attention,
             TOKENS,
@@ -126,11 +126,11 @@ def test_int8_softmax_and_products_of_two_activations_are_told(converted):
         )
     )
     reasons = {left_out.operator: left_out.reason for left_out in found.undelegated}
-    assert reasons["SOFTMAX"] == "XNNPACK has it in float32 alone"
+    assert reasons["SOFTMAX"] == "XNNPACK has it only in float32"
     assert reasons["BATCH_MATMUL"] == "the zero point of its second operand is not 0"
 
 
-def test_the_record_of_a_file_is_plain_json(split, tmp_path):
+def test_the_inspection_of_a_file_is_plain_json(split, tmp_path):
     (tmp_path / "m.tflite").write_bytes(split)
     found = inspect_file(split)
     assert found == inspect_file(tmp_path / "m.tflite") == inspect_file(bytearray(split))
@@ -143,7 +143,7 @@ def test_the_record_of_a_file_is_plain_json(split, tmp_path):
     assert record["undelegated"][0] == {
         "operator": "GATHER",
         "layer": "gather",
-        "reason": "XNNPACK has no such operator",
+        "reason": "XNNPACK does not have this operator",
         "splits": True,
     }
     assert read_graph(split).stated_runtime == record["runtime"]

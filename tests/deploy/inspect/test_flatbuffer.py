@@ -1,4 +1,4 @@
-"""Files are read as they are: operators, shapes and layers, without the weights."""
+"""Reading operators, shapes and layers of files, without the weights."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def heavy(converted):
     return converted(lambda x: {"y": tf.matmul(x, kernel)}, (1, 1024))
 
 
-def test_operators_are_counted_and_bear_their_layers_names(vit):
+def test_operators_are_counted_and_named_after_their_layers(vit):
     graph = read_graph(vit)
     assert operators(vit) == operators(graph)
     assert (operators(vit)["SOFTMAX"], operators(vit)["GELU"]) == (2, 2)
@@ -53,7 +53,7 @@ def test_operators_are_counted_and_bear_their_layers_names(vit):
     assert graph.layer(gelu) == "encoderblock_0/mlp"
 
 
-def test_tensors_have_their_sizes_types_and_constants(converted):
+def test_tensors_have_sizes_types_and_constants(converted):
     def normed(x):
         y = tf.matmul(x, KERNEL)
         return {"y": y * tf.math.rsqrt(tf.reduce_mean(y * y, -1, keepdims=True) + 1e-6)}
@@ -87,13 +87,13 @@ def test_tensors_have_their_sizes_types_and_constants(converted):
         ("StatefulPartitionedCall:0", ""),
     ],
 )
-def test_an_operation_is_no_part_of_its_layers_name(name, layer):
+def test_layer_names_exclude_operations(name, layer):
     written = Tensor(name, "float32", (1,), constant=False)
     operator = Operator(0, "ADD", 1, (), (0,), {})
     assert Graph((written,), (operator,), (), (0,), None).layer(operator) == layer
 
 
-def test_weights_stay_in_the_file(heavy, tmp_path):
+def test_weights_are_not_loaded(heavy, tmp_path):
     (tmp_path / "m.tflite").write_bytes(heavy)
     read_graph(tmp_path / "m.tflite")
     tracemalloc.start()
@@ -116,15 +116,15 @@ def test_weights_behind_the_flatbuffer_are_found(converted):
     assert sum(tensor.constant for tensor in inside.tensors) == 2
 
 
-def test_sizes_known_at_run_time_are_refused(converted, vit):
+def test_dynamic_sizes_are_refused(converted, vit):
     check_static(vit)
     dynamic = converted(lambda x: {"y": tf.matmul(x, KERNEL)}, (None, 8, 16))
     assert read_graph(dynamic).tensors[0].size == -1
-    with pytest.raises(RefusedError, match=r"at run time only.*\[-1, 8, 16\].*Fix the batch"):
+    with pytest.raises(RefusedError, match=r"only at run time.*\[-1, 8, 16\].*Fix the batch"):
         check_static(dynamic)
 
 
-def test_operators_of_others_are_refused_with_their_layer(converted):
+def test_foreign_operators_are_refused_with_their_layer(converted):
     def flexible(x):
         with tf.name_scope("encoderblock_3/mlp"):
             return {"y": tf.cast(tf.cast(x, tf.float64) * 2, tf.float32)}
@@ -143,13 +143,13 @@ def test_several_graphs_are_refused(converted):
         read_graph(converted(looping, (1, 4)))
 
 
-def test_what_is_no_model_is_told_so(vit, tmp_path):
+def test_files_that_are_not_models_are_refused(vit, tmp_path):
     with pytest.raises(UsageError, match="there is no such file"):
         read_graph(tmp_path / "absent.tflite")
     (tmp_path / "empty.tflite").touch()
     with pytest.raises(UsageError, match="empty.tflite is not a TFLite model"):
         read_graph(tmp_path / "empty.tflite")
-    with pytest.raises(UsageError, match="does not bear the mark TFL3"):
+    with pytest.raises(UsageError, match="bytes 4 to 8 are not TFL3"):
         read_graph(b"PK\x03\x04" + bytes(100))
 
 
@@ -169,12 +169,12 @@ def test_a_damaged_file_is_read_or_refused(vit):
             refused += 1
         else:
             for operator in graph.operators:
-                graph.layer(operator)  # looks at its tensors, which are there
+                graph.layer(operator)  # must not fail: it reads the operator's tensors
     assert 200 < refused < 390
 
 
 def without_weights(content):
-    """The places of a file where no weights stand."""
+    """The positions of all bytes of a file that are not weights."""
     file = schema.Model.GetRootAs(content, 0)
     free = np.ones(len(content), bool)
     start = np.frombuffer(content, np.uint8).ctypes.data
@@ -198,8 +198,8 @@ def without_weights(content):
     ],
     ids=["codes", "metadata", "tensors", "operators", "inputs", "shape", "name"],
 )
-def test_what_a_damaged_file_claims_to_hold_is_not_read(heavy, holder, field):
-    content = bytearray(heavy) + bytes(5_000_000)  # so that it could be read
+def test_absurd_lengths_in_a_damaged_file_are_refused(heavy, holder, field):
+    content = bytearray(heavy) + bytes(5_000_000)  # enough bytes for the claimed length
     file = schema.Model.GetRootAs(content, 0)
     graph = file.Subgraphs(0)
     holders = {"graph": graph, "operator": graph.Operators(0), "tensor": graph.Tensors(0)}

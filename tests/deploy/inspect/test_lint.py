@@ -1,4 +1,4 @@
-"""What GPU delegates would not do with a file: each rule finds a layer that breaks it."""
+"""Problems with GPU delegates: each rule finds a layer that breaks it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ BREAKERS = {
 
 @pytest.fixture(scope="module")
 def broken(converted):
-    """All of `LAYERS` behind one Dense layer."""
+    """The findings in a model with all of `LAYERS` after one Dense layer."""
 
     def whole(x):
         x = tf.matmul(x, KERNEL)
@@ -107,14 +107,14 @@ def broken(converted):
         for layer in LAYERS:
             with tf.name_scope(layer.__name__):
                 y = layer(x)
-            outputs[layer.__name__] = tf.nn.softmax(y)  # what is returned has lost its layer's name
+            outputs[layer.__name__] = tf.nn.softmax(y)  # an output loses its layer's name
         return outputs
 
     return lint(converted(whole, TOKENS))
 
 
 @pytest.mark.parametrize("rule", BREAKERS)
-def test_each_rule_finds_what_breaks_it_and_where(broken, rule):
+def test_each_rule_finds_the_operator_and_the_layer(broken, rule):
     found = [f for f in broken if f.rule == rule and rule.replace(" ", "_") in f.layers]
     assert [f.operator for f in found if f.operator == BREAKERS[rule]] == [BREAKERS[rule]]
     assert found[0].reason
@@ -138,11 +138,11 @@ def rules_of(content):
     return {finding.rule for finding in lint(content)}
 
 
-def test_a_file_that_gpus_take_has_no_findings(converted):
+def test_a_file_that_gpus_support_has_no_findings(converted):
     assert lint(converted(clean, TOKENS)) == ()
 
 
-def test_sizes_batches_and_types_are_looked_at(converted):
+def test_sizes_batches_and_types_are_checked(converted):
     assert rules_of(converted(clean, (4, 8, 32))) == {"batch"}
     assert rules_of(converted(clean, (None, 8, 32))) == {"size"}
     cast = lint(converted(lambda x: clean(tf.cast(x, tf.float32)), TOKENS, dtype=tf.uint8))
@@ -151,7 +151,7 @@ def test_sizes_batches_and_types_are_looked_at(converted):
     assert [(f.rule, f.operator) for f in wide] == [("type", "CAST")]
 
 
-def test_weights_in_half_precision_are_constants_all_the_same(converted, broken):
+def test_weights_in_half_precision_count_as_constants(converted, broken):
     def whole(x):
         x = tf.matmul(x, KERNEL)
         with tf.name_scope("constant_second"):
@@ -166,7 +166,7 @@ def test_weights_in_half_precision_are_constants_all_the_same(converted, broken)
 
 
 @pytest.mark.filterwarnings("ignore:Warning. Enabling `experimental_preserve_all_tensors`")
-def test_quantised_weights_and_activations_are_looked_at(converted):
+def test_quantised_weights_and_activations_are_checked(converted):
     from ai_edge_quantizer import quantizer
     from ai_edge_quantizer.qtyping import QuantGranularity, TFLOperationName
 
@@ -200,7 +200,7 @@ def test_every_rule_has_a_test_and_a_source():
     assert all(rule.source and rule.delegates for rule in RULES)
 
 
-def test_a_finding_of_many_layers_is_one(graph_file):
+def test_one_finding_covers_many_layers(graph_file):
     spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
     found = lint(graph_file(spec))
     epsilons = [finding for finding in found if finding.rule == "epsilon"]

@@ -1,4 +1,4 @@
-"""The runtime that a file needs is told from its operands, whatever the file says of itself."""
+"""The runtime that a file needs is derived from its operands, not from its stated versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dense_file(converted):
 
 @pytest.fixture(scope="module")
 def quantised(dense_file):
-    """Rewrites the Dense layer as AI Edge Quantizer does; weights of 4 bits may be in blocks."""
+    """Quantises the Dense layer with AI Edge Quantizer; 4-bit weights may be in blocks."""
     from ai_edge_quantizer import quantizer
     from ai_edge_quantizer.qtyping import QuantGranularity, TFLOperationName
 
@@ -74,14 +74,12 @@ def convolved(x):
     ],
     ids=["dense", "dynamic range", "rank 6 and GELU", "convolution", "broadcast"],
 )
-def test_the_floor_is_what_the_converter_says_of_its_own_files(
-    converted, function, shape, settings
-):
+def test_the_floor_equals_the_converters_for_its_own_files(converted, function, shape, settings):
     content = converted(function, *[shape], **settings)
     assert runtime_floor(content) == read_graph(content).stated_runtime
 
 
-def test_versions_left_behind_by_a_quantizer_are_told_from_the_operands(quantised):
+def test_outdated_versions_of_a_quantizer_are_derived_from_the_operands(quantised):
     content = quantised(8)
     graph = read_graph(content)
     assert [op.version for op in graph.operators if op.name == "FULLY_CONNECTED"] == [5]
@@ -108,7 +106,7 @@ def test_stated_versions_let_old_runtimes_refuse_a_file_and_change_no_score(quan
     np.testing.assert_array_equal(Runner(bytes(content)).predict(IMAGES[:, 0]), before)
 
 
-def test_int4_weights_need_what_was_measured(quantised):
+def test_int4_weights_need_the_measured_runtime(quantised):
     channels, blocks = quantised(4), quantised(4, "BLOCKWISE_32")
     assert runtime_floor(channels) == "2.14.0"
     check_runtime(channels, "2.16.1")
@@ -134,28 +132,28 @@ def test_int4_weights_need_what_was_measured(quantised):
         ("2.14.0", "2.13.1", False),
     ],
 )
-def test_litert_1_0_stands_where_it_came_and_not_after_all_of_tflite(needed, runtime, expected):
+def test_litert_1_0_is_older_than_tflite_2_18(needed, runtime, expected):
     assert runs(needed, runtime) is expected
 
 
-def test_what_no_table_knows_is_unknown_and_refused(dense_file):
+def test_an_unknown_version_is_refused(dense_file):
     graph = read_graph(dense_file)
     newer = [dataclasses.replace(operator, version=99) for operator in graph.operators]
     graph = dataclasses.replace(graph, operators=tuple(newer))
     assert runtime_floor(graph) == "unknown"
     with pytest.raises(
-        RefusedError, match=r"which runtime runs FULLY_CONNECTED version 99.*not known"
+        RefusedError, match=r"oldest runtime for FULLY_CONNECTED version 99.*is unknown"
     ):
         check_runtime(graph, "2.21.0")
 
 
 @pytest.mark.parametrize("minimum", ["", "latest", "2", "2.x", "PyTorch 2.1"])
-def test_a_minimum_that_is_no_version_is_refused(dense_file, minimum):
+def test_a_minimum_that_is_not_a_version_is_refused(dense_file, minimum):
     with pytest.raises(UsageError, match="must be a version of TFLite such as 2.16.1"):
         check_runtime(dense_file, minimum)
 
 
-def test_the_most_demanding_operator_comes_first(converted):
+def test_the_operator_that_needs_the_newest_runtime_is_first(converted):
     def mixed(x):
         return {"y": tf.matmul(tf.nn.gelu(tf.nn.softmax(x)), KERNEL)}
 
@@ -164,7 +162,7 @@ def test_the_most_demanding_operator_comes_first(converted):
     assert {need.operator for need in found} == {"GELU", "SOFTMAX", "FULLY_CONNECTED"}
 
 
-def test_later_versions_of_an_operator_came_with_later_runtimes():
+def test_later_versions_of_an_operator_need_later_runtimes():
     from keras_vit.deploy.inspect.runtimes import _RUNTIMES
 
     for name, row in _RUNTIMES.items():

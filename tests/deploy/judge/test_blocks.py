@@ -1,4 +1,4 @@
-"""Where a file begins to differ."""
+"""Finding the layer where a file begins to differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 SPOILED = "encoderblock_1/mlp/dense_1"
 
 
-def test_the_layer_that_int8_spoils_is_the_first_to_differ(sample, sensitive):
+def test_the_sensitive_layer_is_the_first_to_differ_in_int8(sample, sensitive):
     few = sample.images[:4]
     (blocks, layers), (bad_blocks, bad_layers) = (
         layer_differences(s.converter.float_file("int8"), s.file("int8"), few)
@@ -29,7 +29,7 @@ def test_the_layer_that_int8_spoils_is_the_first_to_differ(sample, sensitive):
     assert first_difference(bad_layers) == SPOILED
 
 
-def test_the_first_is_told_by_order_and_not_by_size():
+def test_the_first_difference_is_first_in_order_not_in_size():
     differences = {"encoderblock_0": 0.01, "encoderblock_1": 0.2, "encoderblock_2": 0.9}
     assert first_difference(differences) == "encoderblock_1"
     assert first_difference(differences, fraction=0.5) == "encoderblock_2"
@@ -43,13 +43,13 @@ def test_difference_is_the_largest_of_all_images(sample):
     assert together == {name: max(found[name] for found in alone) for name in together}
 
 
-def test_difference_is_the_share_of_the_norm(sample):
-    # Of the last layer, whose output is the file's.
+def test_difference_is_a_fraction_of_the_norm(sample):
+    # For the last layer, whose output is the output of the file.
     contents = sample.converter.float_file("int8"), sample.file("int8")
     expected, found = (Runner(content).predict(sample.images[:1]) for content in contents)
     _, layers = layer_differences(*contents, sample.images[:1])
-    share = np.linalg.norm(found - expected) / np.linalg.norm(expected)
-    assert layers["head"] == pytest.approx(share, rel=0.05)
+    fraction = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+    assert layers["head"] == pytest.approx(fraction, rel=0.05)
 
 
 def test_units_of_a_hybrid_are_blocks_and_a_file_equals_itself(graph_file, pictures):
@@ -61,9 +61,9 @@ def test_units_of_a_hybrid_are_blocks_and_a_file_equals_itself(graph_file, pictu
     assert set(layers.values()) == {0.0}
 
 
-def test_files_of_integers_throughout_are_compared_by_what_they_stand_for(sample):
+def test_integer_outputs_are_dequantised_before_they_are_compared(sample):
     reference = sample.converter.float_file("int8-full")
     blocks, layers = layer_differences(reference, sample.file("int8-full"), sample.images[:1])
     assert list(blocks) == ["encoderblock_0", "encoderblock_1"]
-    assert 0 < layers["patch_encoder/projection"] < 0.05  # nothing has been lost before it
+    assert 0 < layers["patch_encoder/projection"] < 0.05  # the first layer, nothing is lost before
     assert all(0.01 < value < 0.6 for value in blocks.values())

@@ -1,4 +1,4 @@
-"""Images that calibrate, choose and judge: spread over all classes, and none twice."""
+"""Splitting images: they cover all classes, and no image is chosen twice."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_known_classes_are_all_covered_in_their_proportions(classes):
 
 @pytest.mark.parametrize("classes", [SORTED, IN_TURN])
 def test_unknown_classes_are_covered_too(classes):
-    # Every thirtieth image in turn would be of one class.
+    # Taking every thirtieth image would give a single class.
     assert len(set(classes[spread(30, 300)])) >= 8
     assert len(set(classes[spread(100, 300)])) == 10
 
 
-def test_none_is_chosen_twice_and_the_same_each_time():
+def test_no_image_is_chosen_twice_and_the_choice_is_reproducible():
     for count, total in ((1, 1), (3, 7), (7, 7), (9, 7), (0, 7), (5, 0)):
         chosen = spread(count, total)
         assert len(set(chosen.tolist())) == len(chosen) == min(count, total)
@@ -36,13 +36,13 @@ def test_none_is_chosen_twice_and_the_same_each_time():
     assert (spread(100, 300, seed=1) != spread(100, 300)).any()
 
 
-def test_all_others_are_left():
+def test_divided_returns_all_other_images():
     chosen, others = divided(32, 300, SORTED)
     assert len(chosen) == 32
     assert sorted([*chosen, *others]) == list(range(300))
 
 
-def test_coarse_noise_is_made_of_blocks_that_differ_from_image_to_image():
+def test_coarse_noise_is_made_of_blocks_and_differs_between_images():
     noise = coarse_noise(16, (16, 24, 3))
     assert noise.shape == (16, 16, 24, 3)
     assert (noise[:, :4, :6] == noise[:, :1, :1]).all()

@@ -1,4 +1,4 @@
-"""Float files where half precision is allowed, as Android apps switch it on."""
+"""Float files in half precision, which Android apps can allow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
     "pooling",
     ["map", *(pytest.param(name, marks=pytest.mark.slow) for name in ("token", "gap", "none"))],
 )
-def test_half_precision_takes_every_pooling(graph_file, pooling):
+def test_every_pooling_runs_in_half_precision(graph_file, pooling):
     spec = keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling=pooling)
     content = graph_file(spec)
     images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 24, 3)).astype(np.float32)
@@ -43,7 +43,8 @@ def test_half_precision_takes_every_pooling(graph_file, pooling):
 
 
 def test_squares_of_a_large_stream_fit_into_half_precision(trained_like, pictures):
-    # XNNPACK of today sums squares in float32; older ones and GPUs do not. So values are looked at.
+    # Today's XNNPACK sums squares in float32, but older versions and GPUs do not, so the values
+    # themselves are checked.
     model, image = _with_large_stream(trained_like), pictures(1, (16, 24))
     undivided = GraphOptions(rewrites=frozenset(REWRITES) - {"scaled_stream"})
     largest = {
@@ -57,7 +58,7 @@ def test_squares_of_a_large_stream_fit_into_half_precision(trained_like, picture
 def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(converted, sample):
     import tensorflow as tf
 
-    kernel = np.ones((3, 16, 8), np.float32)  # which XNNPACK refuses in half precision
+    kernel = np.ones((3, 16, 8), np.float32)  # XNNPACK refuses it in half precision
 
     def product(x):
         return {"y": tf.matmul(tf.tile(x, (1, 3, 1, 1)), kernel)}
@@ -75,7 +76,7 @@ def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(
 
 
 def _with_large_stream(trained_like):
-    """A model whose residual stream has a values of some hundreds, as trained ones may have."""
+    """A model with values of several hundred in the residual stream, as trained ones may have."""
     model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
     encoder = model.get_layer("patch_encoder")
     for variable in (encoder.projection.kernel, encoder.positions, encoder.class_token):

@@ -1,4 +1,4 @@
-"""The tolerance of golden cases holds on kernels that round otherwise than XNNPACK."""
+"""The tolerance in golden.json covers kernels that round differently from XNNPACK."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 def test_reference_kernels_stay_within_the_tolerance(sample, name):
     content = sample.file(name)
     runner = Runner(content)
-    # As in golden.json, where differences of a thousandth of the scores always pass.
+    # As in golden.json, which always allows a thousandth of the scores.
     tolerance = max(
         runtime_tolerance(content, sample.images, runner), 1e-3 * np.ptp(sample.expected) / 2
     )

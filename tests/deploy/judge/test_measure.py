@@ -1,4 +1,4 @@
-"""What a file costs is measured by the runtime, in processes that hold nothing else."""
+"""Size, latency and memory of files, measured by the runtime in separate processes."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ def test_size_time_and_memory_of_each_file(content, graph_file, tmp_path, monkey
 
 
 @pytest.mark.parametrize("dtype", [tf.uint8, tf.int8, tf.int16], ids=lambda dtype: dtype.name)
-def test_a_file_gets_what_it_takes(converted, dtype):
+def test_files_with_integer_inputs_are_timed(converted, dtype):
     file = converted(lambda x: {"y": tf.cast(x, tf.float32) * 2}, (1, 4, 4, 3), dtype=dtype)
     found = latencies({dtype.name: file}, threads=1, rounds=3)
     assert 0 < found[dtype.name] < 1000
 
 
 @pytest.mark.slow
-def test_memory_is_the_files_and_nobody_elses(converted):
+def test_memory_excludes_that_of_the_calling_process(converted):
     kernel = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)  # 16 MiB
     files = {
         "large": converted(lambda x: {"y": tf.matmul(x, kernel)}, (1, 2048)),
         "small": converted(lambda x: {"y": tf.matmul(x, kernel[:8, :8])}, (1, 8)),
     }
-    ours = np.ones(50 * MIB)  # 400 MiB
+    ballast = np.ones(50 * MIB)  # 400 MiB
     found = measure(files, threads=[1], budget_s=0)
-    del ours
+    del ballast
     assert 16 * MIB < found["large"].own_bytes < 64 * MIB
     assert found["small"].own_bytes < 8 * MIB
     assert max(measured.before_bytes for measured in found.values()) < 100 * MIB
 
 
-def test_files_take_turns_within_the_budget(monkeypatch):
+def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
     timing = importlib.import_module("keras_vit.deploy.judge._timing")
     order = []
 
@@ -92,7 +92,7 @@ def test_files_take_turns_within_the_budget(monkeypatch):
     warm_up, turns = order[:2], [order[i] for i in range(2, len(order)) if order[i] != order[i - 1]]
     assert warm_up == ["slow", "quick"]
     assert turns == ["slow", "quick"] * 3
-    # The first of a few quick runs in a row does not count.
+    # The first of several quick runs in a row is not counted.
     assert [len(taken) for taken in times] == [3, order.count("quick") - 1 - 3]
     assert min(times[0]) >= 20 > 2 <= min(times[1])
     order.clear()
@@ -100,20 +100,20 @@ def test_files_take_turns_within_the_budget(monkeypatch):
     assert order == ["slow"] * 6
 
 
-def test_the_measuring_process_holds_litert_and_numpy_alone(content, tmp_path):
+def test_the_measuring_process_imports_only_litert_and_numpy(content, tmp_path):
     (tmp_path / "m.tflite").write_bytes(content)
     timing = importlib.import_module("keras_vit.deploy.judge._timing")
     source = Path(timing.__file__).read_text() + "\n    print(json.dumps(sorted(sys.modules)))\n"
-    question = {"what": "loading", "file": str(tmp_path / "m.tflite"), "threads": 1}
+    call = {"function": "loading", "file": str(tmp_path / "m.tflite"), "threads": 1}
     done = subprocess.run(
-        [sys.executable, "-c", source, json.dumps(question)], capture_output=True, check=True
+        [sys.executable, "-c", source, json.dumps(call)], capture_output=True, check=True
     )
     loaded = {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
     assert {"numpy", "ai_edge_litert"} <= loaded
     assert not loaded & {"keras_vit", "keras", "tf_keras", "tensorflow", "PIL", "matplotlib"}
 
 
-def test_modules_of_the_users_folder_are_not_taken_for_ours(content, tmp_path, monkeypatch):
+def test_modules_in_the_users_folder_are_not_imported(content, tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("raise SystemExit('not this one')")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.tflite").write_bytes(content)
@@ -130,12 +130,12 @@ def test_modules_of_the_users_folder_are_not_taken_for_ours(content, tmp_path, m
         ({}, [1], "there is nothing to measure"),
     ],
 )
-def test_what_cannot_be_measured_is_said(files, threads, message):
+def test_files_that_cannot_be_measured_are_refused(files, threads, message):
     with pytest.raises(UsageError, match=message):
         measure(files, threads)
 
 
-def test_a_killed_process_is_told(content, tmp_path, monkeypatch):
+def test_a_killed_process_is_reported(content, tmp_path, monkeypatch):
     killed = tmp_path / "python"
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
@@ -146,6 +146,6 @@ def test_a_killed_process_is_told(content, tmp_path, monkeypatch):
         measure({"m": content})
 
 
-def test_the_machine_is_told_in_words():
+def test_the_machine_is_described_in_one_line():
     assert " CPUs" in machine()
     assert "\n" not in machine()

@@ -1,4 +1,4 @@
-"""The judge: what passes, what is refused, and how much of it the images prove."""
+"""Judging files: which ones pass, which are refused, and what the images prove."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUANTISED = [name for name in PRECISIONS if BUDGETS[name].drop is not None]
 
 
 def scores_for(named, classes=10, seed=0):
-    """Scores that differ from image to image, the largest of each row at a class."""
+    """Scores that vary between images; the largest of each row is that of its predicted class."""
     named = np.asarray(named)
     scores = np.random.default_rng(seed).uniform(-2, 2, (len(named), classes))
     scores[np.arange(len(named)), named] = 3 + np.random.default_rng(seed).random(len(named))
@@ -32,7 +32,7 @@ def scores_for(named, classes=10, seed=0):
 
 
 def flipped(scores, rows, classes):
-    """The same scores, but for near ties that fall the other way: both models', to compare."""
+    """A reference with near ties in some rows, and a candidate that decides them differently."""
     reference, candidate = scores.copy(), scores.copy()
     best = scores[rows].max(axis=-1)
     reference[rows, classes] = best - 0.01
@@ -65,23 +65,23 @@ def test_a_constant_file_is_refused_on_imbalanced_labels(precision, right):
     for max_drop in (None, 10.0, 100.0):
         with pytest.raises(ParityError):
             found.check(max_drop)
-    with pytest.raises(ParityError):  # without labels as well
+    with pytest.raises(ParityError):  # without labels too
         compare(precision, reference, constant).check()
 
 
 @pytest.mark.parametrize("count", [2, 3, 10])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_no_constant_file_comes_near_enough_on_few_images_either(precision, count):
-    reference = scores_for(np.zeros(count, int))  # Keras names one class for all, and so does it
+def test_a_constant_file_is_refused_on_few_images_too(precision, count):
+    reference = scores_for(np.zeros(count, int))  # Keras and the file predict one class for all
     mean = np.repeat(reference.mean(axis=0)[None], count, axis=0)
-    with pytest.raises(ParityError, match="must follow Keras' from image to image"):
+    with pytest.raises(ParityError, match="must vary between images as Keras' do"):
         compare(precision, reference, mean).check()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_shuffled_file_is_refused(precision, rng):
-    for classes, share in ((10, 0.1), (2, 0.95)):
-        targets = (rng.random(300) > share) * rng.integers(1, classes, 300)
+    for classes, fraction in ((10, 0.1), (2, 0.95)):
+        targets = (rng.random(300) > fraction) * rng.integers(1, classes, 300)
         reference = scores_for(targets, classes)
         shuffled = rng.permutation(reference)
         for labels in (targets, None):
@@ -90,7 +90,7 @@ def test_a_shuffled_file_is_refused(precision, rng):
 
 
 def lost(precision, count, images, gained=0):
-    """Of a verdict: so many of the images are right in Keras alone, so many in the file alone."""
+    """A verdict: Keras alone is right on `count` images and the file alone on `gained`."""
     targets = np.arange(images) % 10
     named = targets.copy()
     named[count : count + gained] += 1
@@ -106,7 +106,7 @@ def test_one_flip_among_a_hundred_is_no_proof_and_ten_are():
         with pytest.raises(ParityError, match="may lose"):
             lost("int8", 10, 100).check(max_drop)
     lost("int8", 10, 100).check(max_drop=10.0)
-    # As many for the better as for the worse prove nothing, and so does a gain.
+    # Equal numbers of losses and gains prove nothing, nor do gains.
     lost("int8-full", 4, 100, gained=4).check()
     lost("int8", 0, 100, gained=4).check()
 
@@ -116,14 +116,14 @@ def test_the_message_says_how_many_images_the_claim_rests_on():
         lost("int8", 10, 200, gained=1).check()
     assert str(refused.value) == (
         "the int8 file may lose 0.5 points of accuracy. Received: 4.50 (99.50% to 95.00%); of 200 "
-        "images 10 are right in Keras alone and 1 in the file alone, which proves a larger loss "
-        "than allowed (95% confidence)."
+        "images only Keras is right on 10 and only the file on 1, which proves a larger loss than "
+        "allowed (95% confidence)."
     )
 
 
-def test_more_images_prove_what_few_do_not():
+def test_more_images_prove_a_smaller_loss():
     lost("int8", 2, 100).check()
-    with pytest.raises(ParityError, match="of 1,000 images 20 are right in Keras alone"):
+    with pytest.raises(ParityError, match="of 1,000 images only Keras is right on 20"):
         lost("int8", 20, 1000).check()
 
 
@@ -137,7 +137,7 @@ def test_int4_may_lose_more_and_floats_are_judged_by_their_scores():
         lost("float32", 1, 1000).check(max_drop=100.0)
 
 
-# precision: the least agreement, the largest difference and error that pass.
+# precision: the smallest agreement and the largest difference and error that pass.
 LIMITS = {
     "float32": (1.0, 1e-4, 1e-3),
     "float16": (0.99, 2e-2, 1e-2),
@@ -152,7 +152,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("precision", LIMITS)
-def test_a_file_passes_up_to_its_limits_and_no_further(precision):
+def test_a_file_passes_at_its_limits_and_fails_beyond(precision):
     agreement, difference, error = LIMITS[precision]
     scale = 7.0
     limit = {
@@ -172,7 +172,7 @@ def test_a_file_passes_up_to_its_limits_and_no_further(precision):
             dataclasses.replace(at_limit, **change).check(budget=budget)
 
 
-def test_what_the_images_leave_open_is_said():
+def test_notes_say_which_drop_the_images_cannot_exclude():
     [few] = lost("int8", 1, 100).notes()
     assert few.startswith("a drop of up to 4.36 points cannot be excluded on 100 images (95% conf")
     assert few.endswith(
@@ -187,28 +187,28 @@ def test_what_the_images_leave_open_is_said():
     assert compare("int8", SCORES, SCORES).notes() == []
 
 
-def informed(right, count, classes, share=None):
-    """Whether accuracy counts where so many images are right; `share` of the first class."""
+def informed(right, count, classes, fraction=None):
+    """Whether accuracy is used with `right` correct images; `fraction` are of the first class."""
     targets = np.arange(count) % classes
-    if share is not None:
-        targets = (np.arange(count) >= share * count).astype(int)
+    if fraction is not None:
+        targets = (np.arange(count) >= fraction * count).astype(int)
     generator = np.random.default_rng(0)
     correct = generator.permutation(np.arange(count) < right)
     scores = scores_for(np.where(correct, targets, (targets + 1) % classes), classes)
     return compare("int8", scores, scores, targets).informed
 
 
-def test_accuracy_counts_where_keras_beats_the_most_frequent_class_by_more_than_chance():
+def test_accuracy_is_used_if_keras_clearly_beats_the_most_frequent_class():
     assert [informed(right, 100, 10) for right in (0, 10, 15, 16, 90)] == [0, 0, 0, 1, 1]
-    # The most frequent class is 90 of 100: chance reaches 95 in 6 of 100 draws.
+    # The most frequent class has 90 of 100 images: chance reaches 95 in 6 of 100 draws.
     assert [informed(right, 100, 2, 0.9) for right in (50, 90, 94, 95, 96)] == [0, 0, 0, 0, 1]
     assert [informed(right, 1000, 2, 0.9) for right in (900, 910, 920)] == [0, 0, 1]
-    assert not informed(100, 100, 2, 1.0)  # one class alone can be named without looking
+    assert not informed(100, 100, 2, 1.0)  # with only one class, every model is right
     assert not informed(2, 2, 2)
     assert not informed(1, 1, 3)
 
 
-def test_where_accuracy_does_not_count_agreement_and_scores_decide():
+def test_without_informative_accuracy_agreement_and_scores_decide():
     targets = np.zeros(100, int)
     targets[:10] = 1
     reference = scores_for(np.roll(targets, 5), 2)
@@ -218,8 +218,8 @@ def test_where_accuracy_does_not_count_agreement_and_scores_decide():
     assert found.drop == pytest.approx(20)
     assert not found.informed
     assert found.notes() == [
-        "not counted, because Keras is right on 90.00% of 100 images and the most frequent class "
-        "alone is 90.00% of them; agreement and scores decide"
+        "not used, because Keras is right on 90.00% of 100 images and 90.00% of them belong to the "
+        "most frequent class; agreement and scores are used instead"
     ]
     message = "the int8 file must agree with Keras on 95.0% of 100 images. Received: 80.0%"
     with pytest.raises(ParityError, match=message):
@@ -227,7 +227,7 @@ def test_where_accuracy_does_not_count_agreement_and_scores_decide():
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_floors_hold_for_every_precision_with_and_without_labels(precision, rng):
+def test_budgets_apply_to_every_precision_with_and_without_labels(precision, rng):
     targets = rng.integers(0, 10, 500)
     reference, budget = scores_for(targets), BUDGETS[precision]
     variation = math.sqrt(reference.var(axis=0, ddof=1).mean())
@@ -239,19 +239,19 @@ def test_the_floors_hold_for_every_precision_with_and_without_labels(precision, 
         assert verdict.agreement == 1
         if precision in QUANTISED:
             dataclasses.replace(verdict, max_difference=0.0).check()
-        with pytest.raises(ParityError, match="must follow Keras' from image to image, with an er"):
+        with pytest.raises(ParityError, match="must vary between images as Keras' do, with an err"):
             compare(precision, reference, reference + 1.1 * budget.error * noise, labels).check()
         # One image that is grossly wrong.
         wrong = reference.copy()
         wrong[7, targets[7]] += 1.01 * budget.difference * verdict.scale
         with pytest.raises(
-            ParityError, match=r"scores may differ from Keras' by .* of their scale"
+            ParityError, match=r"may differ from Keras' by at most .* of their scale"
         ):
             compare(precision, reference, wrong, labels).check()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_agreement_is_refused_where_chance_does_not_explain_it(precision):
+def test_low_agreement_is_refused_unless_chance_explains_it(precision):
     images, allowed = 1000, 1 - BUDGETS[precision].agreement
     expected = round(allowed * images)
     # Within the budget, and beyond by more than three standard deviations.
@@ -284,8 +284,8 @@ def test_one_near_tie_in_a_few_images_is_forgiven_but_not_in_float32():
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("images", "labelled"), [(20, True), (20, False), (2000, True)])
-def test_one_answer_is_refused_although_its_scores_follow_keras(precision, images, labelled):
-    # Keras is nearly undecided wherever it names the rare class; the file decides the other way.
+def test_one_answer_is_refused_although_its_scores_are_near(precision, images, labelled):
+    # Keras is nearly undecided where it predicts the rare class; the file decides differently.
     generator = np.random.default_rng(0)
     named = (np.arange(images) % 10 == 0).astype(int)
     reference = generator.normal(0, 1, (images, 2))
@@ -299,7 +299,7 @@ def test_one_answer_is_refused_although_its_scores_follow_keras(precision, image
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_scores_must_be_near_where_any_loss_of_accuracy_is_allowed(precision):
+def test_scores_must_be_near_even_if_any_loss_of_accuracy_is_allowed(precision):
     named = np.arange(100) % 10
     reference = scores_for(named)
     good = compare(precision, reference, reference, named)
@@ -308,21 +308,21 @@ def test_scores_must_be_near_where_any_loss_of_accuracy_is_allowed(precision):
     for change, message in (
         (
             {"max_difference": 1.01 * budget.difference * good.scale},
-            "scores may differ from Keras'",
+            "may differ from Keras' by at most",
         ),
-        ({"error": 1.01 * budget.error}, "scores must follow Keras'"),
+        ({"error": 1.01 * budget.error}, "must vary between images as Keras' do"),
     ):
         with pytest.raises(ParityError, match=message):
             dataclasses.replace(good, **change).check(max_drop=100)
 
 
-def test_a_class_that_the_file_no_longer_names_is_refused_among_others():
+def test_a_file_that_misses_one_class_of_many_is_refused():
     named = np.arange(1000) % 100  # ten images of each class
     reference = scores_for(named, 100)
     rows = np.flatnonzero(named == 7)
     lost = compare("int8", *flipped(reference, rows, np.full(len(rows), 8)))
     assert lost.weakest_class == {"class": 7, "comparisons": 10, "agreed": 0}
-    with pytest.raises(ParityError, match="at least 50% of the cases. Received: 0 of 10 for cla"):
+    with pytest.raises(ParityError, match="50% of the images of each class. Received: 0 of 10 for"):
         dataclasses.replace(lost, max_difference=0.0, error=0.0).check()
     half = compare("int8", *flipped(reference, rows[:5], np.full(5, 8)))
     dataclasses.replace(half, max_difference=0.0, error=0.0).check()
@@ -335,7 +335,7 @@ def test_ties_count_as_agreement():
     assert compare("float32", zeros + 1, zeros + 1 + noise).agreement == 1
 
 
-def test_tokens_are_counted_where_every_token_has_scores():
+def test_tokens_are_counted_if_every_token_has_scores():
     named = np.arange(60) % 10
     rows = np.arange(9)
     reference, candidate = flipped(scores_for(named), rows, (named[rows] + 1) % 10)
@@ -346,7 +346,7 @@ def test_tokens_are_counted_where_every_token_has_scores():
     message = "agree with Keras on 95.0% of 60 tokens of 3 images. Received: 85.0%"
     with pytest.raises(ParityError, match=message):
         found.check()
-    # One token of sixty: of three images it would be none.
+    # One token of sixty is less than one of three images.
     with pytest.raises(ParityError, match="100.0% of 60 tokens of 3 images. Received: 98.3%"):
         one = flipped(scores_for(named), rows[:1], (named[:1] + 1) % 10)
         compare("float32", *(x.reshape(tokens) for x in one)).check()
@@ -356,7 +356,7 @@ def test_zero_scores_have_no_cosine_of_one():
     reference = np.array([[1.0, 2.0], [2.0, 1.0]])
     assert compare("int8", reference, np.zeros((2, 2))).cosine == 0
     assert compare("int8", np.array([[0.0, 0.0], [2.0, 1.0]]), reference).cosine == 0
-    # Both zero are equal, but have no direction: the other images tell.
+    # Two zero vectors are equal but have no cosine, so only the other images count.
     both = np.array([[0.0, 0.0], [2.0, 1.0]])
     assert compare("int8", both, both).cosine == pytest.approx(1)
     assert compare("int8", np.zeros((2, 2)), np.zeros((2, 2))).cosine is None
@@ -373,7 +373,7 @@ def test_scores_that_are_not_finite_are_refused(bad):
         compare("int8", SCORES, found, np.array([2, 0])).check(max_drop=100)
 
 
-def test_scores_of_keras_that_prove_nothing_are_blamed_on_keras(rng):
+def test_useless_scores_of_keras_are_refused(rng):
     with pytest.raises(ParityError, match="Keras' own scores are not finite"):
         compare("float32", SCORES * np.nan, SCORES).check()
     # They differ between classes, but are the same for all images.
@@ -381,7 +381,7 @@ def test_scores_of_keras_that_prove_nothing_are_blamed_on_keras(rng):
     for act in (lambda: check_reference(same), compare("float32", same, same).check):
         with pytest.raises(ParityError, match="Keras' scores are the same for all images"):
             act()
-    compare("float32", SCORES[:1], SCORES[:1]).check()  # one image differs from no other
+    compare("float32", SCORES[:1], SCORES[:1]).check()  # one image cannot vary
 
 
 @pytest.mark.parametrize(
@@ -391,20 +391,20 @@ def test_scores_of_keras_that_prove_nothing_are_blamed_on_keras(rng):
         (("int8", SCORES, SCORES[:1]), "Received: reference (2, 3), candidate (1, 3)"),
         (("int8", SCORES[0], SCORES[0]), "expected scores (n, ..., classes) of the same inputs"),
         (("int8", SCORES, SCORES, np.arange(3)), "expected 2 labels, integers. Received: int64"),
-        (("int8", SCORES, SCORES, np.array([0, 3])), "labels must lie in 0 to 2. Received: 0 to 3"),
+        (("int8", SCORES, SCORES, np.array([0, 3])), "labels must be 0 to 2. Received: 0 to 3"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(arguments, message):
+def test_scores_that_cannot_be_compared_are_refused(arguments, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         compare(*arguments)
 
 
-def test_the_public_way_takes_names():
+def test_compare_takes_the_name_of_a_precision():
     verdict = deploy.compare("int8", reference=SCORES, candidate=SCORES, targets=np.array([2, 0]))
     verdict.check(max_drop=0.5)
 
 
-def test_a_verdict_is_plain_json_and_comes_back():
+def test_a_verdict_survives_json():
     verdict = lost("int4", 1, 100)
     values = json.loads(json.dumps(verdict.to_dict()))
     assert Verdict.from_dict(values) == verdict

@@ -1,4 +1,4 @@
-"""Keras' own scores are those of a CPU in full float32, whatever else the machine has."""
+"""The reference scores of Keras are computed on the CPU in full float32, even if there is a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keras_vit.deploy.judge.reference import predict
 
 
 class Devices:
-    """A model that notes where each product was computed."""
+    """A model that records the device of each product."""
 
     def __init__(self):
         self.found = []
@@ -29,8 +29,8 @@ class Devices:
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_tensorflow_computes_on_the_cpu_though_another_device_is_first():
-    # A second CPU stands for the GPU: what is not placed otherwise is computed there.
+def test_tensorflow_computes_on_the_cpu_although_another_device_is_the_default():
+    # A second CPU plays the GPU: it is the default device.
     script = f"""
 import tensorflow as tf
 cpus = tf.config.list_physical_devices("CPU")
@@ -53,7 +53,7 @@ print(*devices.found)
     assert second.endswith("CPU:0")
 
 
-def test_scores_are_those_of_the_model():
+def test_batched_scores_equal_those_of_the_model():
     inputs = keras.Input((4,))
     model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
     images = np.random.default_rng(0).normal(0, 1, (70, 4)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What counts prove: tails, Tango's interval for paired outcomes, how many images it takes."""
+"""Statistics: binomial tails, Tango's interval for paired outcomes, numbers of images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 
 
 def counted(successes, trials, probability):
-    """The tail, by counting every outcome."""
+    """The tail, computed from every outcome."""
     return sum(
         probability ** sum(outcome) * (1 - probability) ** (trials - sum(outcome))
         for outcome in itertools.product((0, 1), repeat=trials)
@@ -29,7 +29,7 @@ def counted(successes, trials, probability):
 
 
 @pytest.mark.parametrize("probability", [0.03, 0.5, 0.9])
-def test_the_tail_is_that_of_all_outcomes(probability):
+def test_the_tail_equals_the_sum_over_all_outcomes(probability):
     for successes in range(9):
         expected = counted(successes, 8, probability)
         assert at_least(successes, 8, probability) == pytest.approx(expected, rel=1e-9)
@@ -42,7 +42,7 @@ def test_the_tail_at_the_ends():
 
 
 def likeliest(lost, gained, images, loss):
-    """The score by brute force: the likeliest probabilities under the hypothesis, on a grid."""
+    """The score, with the most likely probabilities under the hypothesis found on a grid."""
     q21 = np.linspace(1e-9, (1 - loss) / 2, 2_000_001)[1:-1]
     q12, rest = q21 + loss, 1 - 2 * q21 - loss
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -56,19 +56,19 @@ def likeliest(lost, gained, images, loss):
     ("lost", "gained", "images", "loss"),
     [(10, 3, 100, 0.005), (4, 2, 359, 0.015), (30, 12, 500, 0.1), (1, 1, 50, 0.3)],
 )
-def test_the_score_is_that_of_the_likeliest_probabilities(lost, gained, images, loss):
+def test_the_score_uses_the_most_likely_probabilities(lost, gained, images, loss):
     expected = likeliest(lost, gained, images, loss)
     assert loss_score(lost, gained, images, loss) == pytest.approx(expected, rel=1e-3)
 
 
-def test_the_interval_is_the_published_one():
+def test_the_interval_equals_the_published_one():
     # Fagerland, Lydersen, Laake (2014), airway hyper-responsiveness before and after transplants:
     # 1 and 7 of 21 changed; Tango's interval at 95%, two-sided: -0.517 to -0.026.
     for end, score in ((-0.517, 1.96), (-0.026, -1.96)):
         assert loss_score(1, 7, 21, end) == pytest.approx(score, abs=0.01)
 
 
-def test_without_a_loss_to_exclude_the_score_is_mcnemars():
+def test_for_a_loss_of_zero_the_score_is_mcnemars():
     assert loss_score(10, 4, 100, 0.0) == pytest.approx(6 / math.sqrt(14))
     assert loss_score(0, 0, 100, 0.0) == 0
 
@@ -80,16 +80,16 @@ def test_without_a_loss_to_exclude_the_score_is_mcnemars():
         *((10, 10, 100, False), (0, 10, 100, False), (1, 0, 1, False), (20, 0, 5000, False)),
     ],
 )
-def test_a_flip_proves_no_loss_of_half_a_point_and_ten_do(lost, gained, images, proven):
+def test_one_lost_image_does_not_prove_half_a_point_and_ten_do(lost, gained, images, proven):
     assert is_proven(lost, gained, images, 0.005) is proven
 
 
-def test_no_loss_is_larger_than_everything():
+def test_a_loss_of_more_than_everything_is_never_proven():
     assert not is_proven(100, 0, 100, 1.0)
 
 
 @pytest.mark.parametrize(("lost", "gained", "images"), [(0, 0, 100), (4, 2, 359), (16, 8, 2499)])
-def test_the_largest_loss_is_where_the_score_falls_below_the_confidence(lost, gained, images):
+def test_at_the_largest_loss_the_score_reaches_the_confidence(lost, gained, images):
     found = largest_loss(lost, gained, images)
     assert loss_score(lost, gained, images, found) == pytest.approx(-1.645, abs=2e-3)
     assert found > (lost - gained) / images
@@ -101,7 +101,7 @@ def test_one_image_excludes_nothing():
 
 
 @pytest.mark.parametrize(("changed", "loss"), [(0.0, 0.005), (0.01, 0.005), (0.05, 0.015)])
-def test_as_many_images_as_needed_exclude_the_loss(changed, loss):
+def test_the_number_of_images_needed_excludes_the_loss(changed, loss):
     needed = images_needed(changed, loss)
     for images, excluded in ((needed + 1, True), (0.95 * needed, False)):
         flips = changed / 2 * images
@@ -109,7 +109,7 @@ def test_as_many_images_as_needed_exclude_the_loss(changed, loss):
     assert images_needed(changed, 0.0) is None
 
 
-def test_equal_files_are_proven_worse_in_less_than_five_of_a_hundred_draws():
+def test_false_proofs_occur_in_less_than_five_percent_of_draws():
     generator = np.random.default_rng(0)
     for images, rate in ((100, 0.02), (500, 0.01), (500, 0.1)):
         draws = generator.multinomial(images, [rate, rate, 1 - 2 * rate], 4000)

@@ -267,12 +267,12 @@ def heavier(resolved):
         (
             "graph_module",
             lambda right, resolved, options: right(heavier(resolved), options),
-            "the float32 file's scores must follow",
+            "the scores of the float32 file must vary between images as Keras' do",
         ),
         (
             "read_valid_pictures",
             lambda right, x, how: right(x, dataclasses.replace(how, interpolation="nearest")),
-            "must be Pillow's. Received: a difference of",
+            "must equal Pillow's. Received: a difference of",
         ),
     ],
 )
