@@ -261,7 +261,7 @@ def test_without_locks_files_are_written_and_nothing_is_swept(tmp_path, monkeypa
         ('{"format": 2}', "expected format 1. Received: 2; upgrade keras_vit"),
         ("{}", "expected format 1. Received: None"),
         ("[1]", "expected format 1. Received: None"),
-        ('{"format": 1, "spec": {}}', r"a\.json lacks labels; write it anew"),
+        ('{"format": 1, "spec": {}}', r"a\.json lacks labels; write it again"),
     ],
 )
 def test_foreign_json_is_refused(tmp_path, content, message):

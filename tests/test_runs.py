@@ -24,7 +24,7 @@ def run(trained_run, tmp_path):
 )
 def test_a_missing_file_is_named(run, name):
     (run / name).unlink()
-    with pytest.raises(UsageError, match=f"not a whole run folder: {name} missing"):
+    with pytest.raises(UsageError, match=f"not a complete run folder: {name} missing"):
         runs.open_run(run)
 
 
@@ -90,7 +90,7 @@ def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
     assert run.recipe["data"] == str(image_folder)
     assert run.source().name == "pictures"
     moved = image_folder.rename(image_folder.with_name("moved"))
-    with pytest.raises(UsageError, match=f"{image_folder} held the pictures of .* is gone; pass"):
+    with pytest.raises(UsageError, match=f"{image_folder}, the folder with the pictures of .*, is gone; pass"):
         run.source()
     assert run.source(moved).locator == str(moved)
 
@@ -122,7 +122,7 @@ def test_leftovers_of_killed_processes_are_not_taken_for_runs(run, tmp_path):
 def test_where_there_is_no_run_the_error_says_so(tmp_path):
     with pytest.raises(UsageError, match="no run under .*; train a model first"):
         runs.newest_run(tmp_path / "runs")
-    with pytest.raises(UsageError, match="expected a run folder; there is none"):
+    with pytest.raises(UsageError, match="expected a run folder; there is no such folder"):
         runs.open_run(tmp_path / "none")
 
 
@@ -156,8 +156,8 @@ def test_a_place_for_a_run_is_checked_before_anything_is_written(run, tmp_path):
     (tmp_path / "thesis" / "a.txt").write_text("years of work")
     data = tmp_path / "data"
     for out, message in (
-        (run, "holds a run already"),
-        (tmp_path / "thesis", "is not empty and holds no run"),
+        (run, "is a run already"),
+        (tmp_path / "thesis", "is not empty and is not a run"),
         (tmp_path / "file", "file is a file"),
         (tmp_path / "file" / "below" / "run", "file is a file"),
         (data / "run", "lies inside the data"),

@@ -376,14 +376,14 @@ def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model
         )
 
     create("run")
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="is a run already"):
         create("run")
     (tmp_path / "run" / "metrics.jsonl").write_text("{}\n")
     create("run", overwrite=True)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="is not empty and holds no run"):
+    with pytest.raises(UsageError, match="is not empty and is not a run"):
         create("mine", overwrite=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file"):
