@@ -90,7 +90,7 @@ def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
     assert run.recipe["data"] == str(image_folder)
     assert run.source().name == "pictures"
     moved = image_folder.rename(image_folder.with_name("moved"))
-    with pytest.raises(UsageError, match=f"{image_folder}, the folder with the pictures of .*, is gone; pass"):
+    with pytest.raises(UsageError, match=f"{image_folder}, the folder .*, is gone; pass"):
         run.source()
     assert run.source(moved).locator == str(moved)
 
