@@ -1,4 +1,4 @@
-"""A learned bias for each head and each offset between two patches (BEiT, Bao et al. 2022; Swin)."""
+"""A learned bias for each head and offset between two patches (BEiT, Bao et al. 2022; Swin)."""
 
 from __future__ import annotations
 
