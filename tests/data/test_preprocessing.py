@@ -221,7 +221,7 @@ def test_a_torn_file_is_refused_by_name_also_as_a_pillow_image(tmp_path, rng):
     path.write_bytes(path.read_bytes()[:-2000])
     with pytest.raises(UsageError, match=r"torn.png: (truncated|broken) PNG\.$"):
         preprocess(path, HOW)
-    with pytest.raises(UsageError, match="expected a whole Pillow image. Received: .*truncated"):
+    with pytest.raises(UsageError, match="expected a complete Pillow image. Received: .*truncated"):
         preprocess(Image.open(path), HOW)
 
 
