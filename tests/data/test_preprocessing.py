@@ -192,7 +192,10 @@ def test_takes_tensors_of_any_library(rng):
         (np.zeros((60, 28, 28), np.uint8), r"a batch of grey images needs them too"),
         (np.zeros((4, 0, 3), np.uint8), r"expected an image with pixels. .* \(4, 0, 3\)"),
         (np.zeros((1, 1, 4, 4, 3), np.uint8), r"\(1, 1, 4, 4, 3\)"),
-        ([np.zeros((1, 4, 4, 3), np.uint8)], r"a list holds single images. .* \(1, 4, 4, 3\)"),
+        (
+            [np.zeros((1, 4, 4, 3), np.uint8)],
+            r"expected a list of single images. .* \(1, 4, 4, 3\)",
+        ),
         ({"images": 3}, "a list of these. Received: dict"),
         (b"\xff\xd8\xff", "Received: bytes"),
         (7, "Received: int"),

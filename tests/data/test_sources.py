@@ -181,7 +181,9 @@ def test_a_class_may_be_called_train(image_folder):
 
 
 def test_a_folder_one_level_too_low_is_refused(image_folder):
-    too_low = f"one level too low, it directly contains 6 pictures; pass {image_folder} if its 2 sub"
+    too_low = (
+        f"one level too low, it directly contains 6 pictures; pass {image_folder} if its 2 sub"
+    )
     for names in ([], ["more"], ["more", "raw"]):
         for name in names:
             (image_folder / "red" / name).mkdir(exist_ok=True)
@@ -235,7 +237,8 @@ def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
     (line,) = str(raised.value).splitlines()
     assert line == (
         f"{image_folder}: control characters or bytes that are not UTF-8 in the name of "
-        "'two\\nlines'; no readable picture in a, b, c and 3 more, add pictures or remove the folder."
+        "'two\\nlines'; no readable picture in a, b, c and 3 more, add pictures or remove the "
+        "folder."
     )
     for name in "abc":
         (image_folder / name).rmdir()

@@ -297,7 +297,7 @@ def test_black_floats_are_black():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (tf.TensorSpec(None, tf.uint8), "Received: uint8 <unknown>; set_shape says"),
+        (tf.TensorSpec(None, tf.uint8), "Received: uint8 <unknown>; if dimensions"),
         (tf.TensorSpec((None, None, None), tf.uint8), r"Received: uint8 \(None, None, None\)"),
         (tf.TensorSpec((3, 20, 30), tf.uint8), r"Received: uint8 \(3, 20, 30\)"),
         (tf.TensorSpec((20, 30, 3), tf.bool), "Received: bool"),

@@ -174,7 +174,7 @@ def test_an_address_is_downloaded_once(tiny, tmp_path, monkeypatch):
     [
         ("nowhere.npz", "nowhere.npz: expected a .npz file of weights; there is no such file"),
         ("nowhere.safetensors", "there is no such file"),
-        ("imagenet22k", r"'imagenet22k' is no file, and no published weights"),
+        ("imagenet22k", r"'imagenet22k' is neither a file nor published weights"),
     ],
 )
 def test_weights_that_do_not_exist_are_named(weights, message):

@@ -341,7 +341,7 @@ def test_a_warning_of_strong_imbalance_says_what_to_do():
         ({}, {"dropout": 0.1}, None),
         ({"model_name": "BiT-R50x1"}, {"dropout": 0.1}, "dropout"),
         ({"weights": "none.npz"}, {}, "none.npz: expected a .npz file"),
-        ({"weights": "imagenet22k"}, {}, "'imagenet22k' is no file, and no published weights"),
+        ({"weights": "imagenet22k"}, {}, "'imagenet22k' is neither a file nor published weights"),
         ({"weights": "vit_token.weights.npz"}, {}, "this file is another architecture"),
         ({"out": "file"}, {}, "is a file"),
         ({"out": "data/run"}, {}, "lies inside the data"),

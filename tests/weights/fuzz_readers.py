@@ -32,8 +32,8 @@ SEEDS = (
     "hf_classifier.safetensors", "hf_base.safetensors",
 )  # fmt: skip
 PHRASES = (
-    "cannot be read", "is not a whole", "is not a numpy array", "two arrays of the name",
-    "does not fit the model", "needs ", "NaN or infinite", "must hold floats",
+    "cannot be read", "is not a complete", "is not a numpy array", "two arrays with the name",
+    "does not fit the model", "needs ", "NaN or infinite", "must contain floats",
     "in no layout known", "no architecture known", "are the same weight", "several models",
     "not valid JSON", "expected a JSON object", "must have one dimension", "claims to unpack",
     "pass preprocessing",

@@ -173,8 +173,8 @@ def test_other_names_are_not_taken_for_augregs(name):
             "several directories; choose one of imagenet21k/ViT-B_16, "
             "imagenet21k\\+imagenet2012/ViT-B_16, sam/ViT-B_16\\.$",
         ),
-        ("ViT-B_16", S16, "is of ViT-S_16. Received: model='ViT-B_16'"),
-        ("ViT-B_16", "BiT-M-R50x1.npz", "is of BiT-R50x1. Received: model='ViT-B_16'"),
+        ("ViT-B_16", S16, "is for ViT-S_16. Received: model='ViT-B_16'"),
+        ("ViT-B_16", "BiT-M-R50x1.npz", "is for BiT-R50x1. Received: model='ViT-B_16'"),
         ("ViT-B_16", f"{B16}--mnist-steps_10k-lr_0.003-res_384", "there are no weights"),
     ],
 )

@@ -81,7 +81,7 @@ def test_transformers_round_trip_is_bit_equal(classes, randomised, tmp_path):
     ],
 )
 def test_a_layout_without_a_place_for_a_weight_is_refused(layout, name, tmp_path):
-    with pytest.raises(keras_vit.UsageError, match=r"layout has no place for|save this|save a "):
+    with pytest.raises(keras_vit.UsageError, match=r"cannot store|save this|save a "):
         keras_vit.save_weights(build(SPECS[name]), tmp_path / "model.safetensors", layout)
     assert not list(tmp_path.iterdir())
 
