@@ -34,7 +34,7 @@ SEEDS = (
 PHRASES = (
     "cannot be read", "is not a complete", "is not a numpy array", "two arrays with the name",
     "does not fit the model", "needs ", "NaN or infinite", "must contain floats",
-    "in no layout known", "no architecture known", "are the same weight", "several models",
+    "has an unknown layout", "has an unknown architecture", "are the same weight", "several models",
     "not valid JSON", "expected a JSON object", "must have one dimension", "claims to unpack",
     "pass preprocessing",
 )  # fmt: skip
