@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 PROGRAMS = {
-    page: found
+    page: actual
     for page in PAGES
-    if (found := re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+    if (actual := re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
 }
 
 

@@ -71,22 +71,22 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomi
     np.savez(tmp_path / "data.npz", images=images, targets=targets)
     _run_under_jax(tmp_path, _PROGRAM, ",".join(_INTERMEDIATES), *_KINDS)
     for kind, model in models.items():
-        found = np.load(tmp_path / f"{kind}.out.npz")
+        actual = np.load(tmp_path / f"{kind}.out.npz")
         for name, expected in model.intermediates(*_INTERMEDIATES)(images).items():
             np.testing.assert_allclose(
-                found[name], np.asarray(expected), atol=2e-5, rtol=0, err_msg=f"{kind}: {name}"
+                actual[name], np.asarray(expected), atol=2e-5, rtol=0, err_msg=f"{kind}: {name}"
             )
-    model, found = models["learned"], np.load(tmp_path / "out.npz")
+    model, actual = models["learned"], np.load(tmp_path / "out.npz")
     model.compile(
         optimizer=keras.optimizers.SGD(0.1),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     history = model.fit(images, targets, epochs=3, batch_size=8, shuffle=False, verbose=0).history
-    np.testing.assert_allclose(found["losses"], history["loss"], rtol=1e-4)
+    np.testing.assert_allclose(actual["losses"], history["loss"], rtol=1e-4)
     exported = Runner(tmp_path / "model.tflite").predict(images)
-    np.testing.assert_allclose(exported, found["trained"], atol=2e-5)
+    np.testing.assert_allclose(exported, actual["trained"], atol=2e-5)
     assert "only a keras_vit model itself is exported. Received: KERAS_BACKEND=jax" in str(
-        found["message"]
+        actual["message"]
     )
     assert not (tmp_path / "never.tflite").exists()
 

@@ -42,7 +42,7 @@ def test_an_interrupt_shows_nothing(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_the_level_that_the_user_set_holds(capfd, monkeypatch):
+def test_the_users_log_level_is_respected(capfd, monkeypatch):
     monkeypatch.setenv(LEVEL, "0")
     with quiet():
         os.write(2, b"wanted\n")

@@ -58,20 +58,22 @@ def test_intermediate_outputs_equal_the_reference(reference):
     fixture, model, expected = reference
     keys = INTERMEDIATES[fixture]
     names = {name for name, _ in keys.values()}
-    found = model.intermediates("encoded", *names)(expected["images"])
-    np.testing.assert_allclose(np.asarray(found["encoded"]), expected["encoded"], atol=5e-5, rtol=0)
+    outputs = model.intermediates("encoded", *names)(expected["images"])
+    np.testing.assert_allclose(
+        np.asarray(outputs["encoded"]), expected["encoded"], atol=5e-5, rtol=0
+    )
     for key, (name, step) in keys.items():
-        ours = np.asarray(found[name])[:, ::step, ::step]
+        actual = np.asarray(outputs[name])[:, ::step, ::step]
         # BiT's residual stream is not normalised: its values reach 80.
         tolerance = 5e-5 if fixture != "bit" else 5e-6 * np.abs(expected[key]).max()
-        np.testing.assert_allclose(ours, expected[key], atol=tolerance, rtol=0, err_msg=key)
+        np.testing.assert_allclose(actual, expected[key], atol=tolerance, rtol=0, err_msg=key)
 
 
 @pytest.mark.parametrize("reference", ["hybrid_stem", "hybrid_stages"], indirect=True)
 def test_patch_embeddings_equal_the_reference(reference):
     _, model, expected = reference
-    found = model.intermediates("patch_embeddings")(expected["images"])["patch_embeddings"]
-    grid = np.asarray(found).reshape(expected["embedded"].shape)
+    outputs = model.intermediates("patch_embeddings")(expected["images"])["patch_embeddings"]
+    grid = np.asarray(outputs).reshape(expected["embedded"].shape)
     np.testing.assert_allclose(grid, expected["embedded"], atol=2e-5, rtol=0)
 
 
@@ -80,7 +82,7 @@ def test_saved_weights_have_the_official_names_and_shapes(reference, fixtures, t
     _, model, _ = reference
     keras_vit.save_weights(model, tmp_path / "again.npz")
     expected = np.load(fixtures / "hybrid_stem.weights.npz")
-    found = np.load(tmp_path / "again.npz")
-    assert sorted(found.files) == sorted(expected.files)
+    outputs = np.load(tmp_path / "again.npz")
+    assert sorted(outputs.files) == sorted(expected.files)
     for key in expected.files:
-        np.testing.assert_array_equal(found[key], expected[key], strict=True)
+        np.testing.assert_array_equal(outputs[key], expected[key], strict=True)

@@ -33,13 +33,13 @@ def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token
     assert relative_entries(Tokens((2, 3), True)) == 18
 
 
-def test_waves_are_those_of_big_vision(fixtures):
+def test_sines_and_cosines_equal_big_vision(fixtures):
     expected = np.load(fixtures / "sincos2d.npz")
     for key in expected.files:
         rows, columns, width = map(int, key.split("x"))
-        found = sincos_2d((rows, columns), width)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, expected[key], atol=1e-6, err_msg=key)
+        actual = sincos_2d((rows, columns), width)
+        assert actual.dtype == np.float64
+        np.testing.assert_allclose(actual, expected[key], atol=1e-6, err_msg=key)
 
 
 WITH_WEIGHTS = [n for n, k in POSITION_EMBEDDINGS.items() if k.weights or k.attention_weights]

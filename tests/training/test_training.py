@@ -64,8 +64,8 @@ def test_a_percentage_needs_a_total():
 
 def test_schedule_warms_up_linearly_then_falls_as_a_cosine():
     rate = schedule(0.4, total_steps=110, warmup_steps=10)
-    found = [float(rate(step)) for step in (0, 5, 10, 60, 110)]
-    assert found == pytest.approx([0, 0.2, 0.4, 0.2, 0], abs=1e-6)
+    actual = [float(rate(step)) for step in (0, 5, 10, 60, 110)]
+    assert actual == pytest.approx([0, 0.2, 0.4, 0.2, 0], abs=1e-6)
     assert float(schedule(0.4, 100, 0)(0)) == pytest.approx(0.4)
 
 
@@ -150,7 +150,7 @@ def test_a_recipe_is_added_by_a_row(monkeypatch):
     assert default_recipe("digits") == "digits"
 
 
-def test_every_recipe_trains_a_model_of_the_table():
+def test_every_recipe_has_a_known_model():
     assert [keras_vit.specs.find_variant(preset.model) for preset in PRESETS.values()] == [
         "ViT-Pico_4",
         "ViT-Ti_16",
@@ -234,7 +234,7 @@ def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypa
     assert ("attention on" in page.read_text()) == (kind == "hybrid")
 
 
-def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_model):
+def test_compiled_training_equals_uncompiled_training(image_folder, tmp_path, tiny_model):
     losses = []
     for jit in (True, False):
         recipe = dataclasses.replace(TINY, jit=jit, duration="13 steps", augment="none")
@@ -276,14 +276,14 @@ def imbalanced(counts, colours=((200, 30, 30), (30, 200, 30), (30, 30, 200))):
     )
 
 
-def test_balanced_weights_are_scikit_learns():
+def test_balanced_weights_equal_those_of_scikit_learn():
     from sklearn.utils.class_weight import compute_class_weight
 
     targets = np.repeat([0, 1, 2], [30, 5, 1])
-    found = training.balanced_weights(targets, 3)
+    actual = training.balanced_weights(targets, 3)
     expected = compute_class_weight("balanced", classes=np.arange(3), y=targets)
-    np.testing.assert_allclose([found[i] for i in range(3)], expected)
-    assert np.mean([found[target] for target in targets]) == pytest.approx(1)
+    np.testing.assert_allclose([actual[i] for i in range(3)], expected)
+    assert np.mean([actual[target] for target in targets]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("none", marks=pytest.mark.slow), "balanced"])
@@ -322,7 +322,7 @@ def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
     assert recalls == {"none": 0.0, "balanced": 1.0}
 
 
-def test_a_warning_of_strong_imbalance_says_what_to_do():
+def test_the_warning_of_strong_imbalance_has_advice():
     warning = training.imbalance_warning(("common", "rare"), (1200, 120))
     assert "common has 1,200 images, rare 120" in warning
     assert warning.endswith("train with balanced class weights.")
@@ -409,7 +409,7 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
 
 
 @pytest.mark.once
-def test_the_recipes_distortion_and_seed_feed_the_loop(
+def test_augmentation_and_seed_of_the_recipe_reach_the_loop(
     image_folder, tmp_path, tiny_model, monkeypatch
 ):
     seen = {}
@@ -460,7 +460,7 @@ def test_a_run_that_diverges_is_refused_and_keeps_finite_weights(
     assert all(np.isfinite(weights[key]).all() for key in weights.files)
 
 
-def test_a_picture_that_goes_away_is_named(image_folder, tmp_path, tiny_model):
+def test_a_picture_deleted_during_training_is_named(image_folder, tmp_path, tiny_model):
     source = open_source(image_folder)
     for file in (image_folder / "red").iterdir():
         file.unlink()
@@ -506,7 +506,7 @@ def test_training_runs_outside_the_main_thread(image_folder, tmp_path, tiny_mode
         assert pool.submit(train, *arguments).result().metrics()
 
 
-def test_metrics_survive_a_torn_last_line(trained_run, tmp_path):
+def test_metrics_ignore_an_incomplete_last_line(trained_run, tmp_path):
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"epoch": 1}) + '\n{"epoch": 2, "lo')
     torn = dataclasses.replace(trained_run, path=tmp_path)
     assert torn.metrics() == [{"epoch": 1}]

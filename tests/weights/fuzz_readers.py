@@ -211,8 +211,8 @@ def _renumbered(text: bytes, generator: random.Random) -> bytes:
     numbers = list(re.finditer(rb"\d+", text))
     if not numbers:
         return text
-    found = generator.choice(numbers)
-    return text[: found.start()] + str(generator.choice(NUMBERS)).encode() + text[found.end() :]
+    actual = generator.choice(numbers)
+    return text[: actual.start()] + str(generator.choice(NUMBERS)).encode() + text[actual.end() :]
 
 
 def _renamed(name: str, generator: random.Random) -> str:

@@ -147,14 +147,14 @@ def test_best_hybrid(index):
         (("S/16", "imagenet2012", 224, "test"), "by must be .* Received: by='test'"),
     ],
 )
-def test_what_the_index_lacks(index, arguments, message):
+def test_errors_for_rows_that_the_index_does_not_have(index, arguments, message):
     with pytest.raises(UsageError, match=message) as error:
         best(read_index(index()), *arguments)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "", HYBRID])
-def test_a_row_cannot_name_just_any_file(index, name):
+def test_a_row_with_an_invalid_file_name_is_refused(index, name):
     row = dataclasses.replace(read_index(index())[0], adapt_filename=name)
     with pytest.raises(UsageError, match="the index names a file that is not for ViT-S_16"):
         best([row], "S/16")

@@ -73,7 +73,7 @@ def test_files_of_another_kind_are_refused(tmp_path, content):
     assert "is not a complete .npz or .safetensors file" in refused(tmp_path / "bad.npz")
 
 
-def test_a_zip_that_is_none_is_refused(tmp_path):
+def test_an_invalid_zip_is_refused(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 not a zip")
     assert "is not a complete .npz file" in refused(tmp_path / "bad.npz")
 
@@ -89,7 +89,7 @@ def test_a_pickle_is_named_and_never_read(tmp_path, protocol):
     assert not (tmp_path / "executed").exists()
 
 
-def test_files_of_other_programs_are_told_apart(model, tmp_path):
+def test_files_of_other_programs_are_named(model, tmp_path):
     model.save(tmp_path / "model.keras")
     assert "is a whole Keras model; keras.models.load_model" in refused(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
@@ -125,7 +125,7 @@ def test_a_scalar_head_is_refused(saved, rewrite):
 
 
 @pytest.mark.parametrize("shape", [(10**12,), (1, 1, 10**12), (2**40, 2**40), (-1, 48)])
-def test_a_header_that_lies_about_its_size_costs_no_memory(model, saved, shape):
+def test_a_header_with_a_wrong_size_needs_no_memory(model, saved, shape):
     replace(saved, "cls.npy", npy(shape))
     assert "cls cannot be read: its header claims" in refused(saved, model)
 
@@ -170,16 +170,16 @@ def test_two_members_of_one_name_are_refused(saved):
     assert "two arrays with the name cls" in refused(saved)
 
 
-def test_members_that_are_no_arrays_are_refused(saved):
+def test_members_that_are_not_arrays_are_refused(saved):
     replace(saved, "README", b"text")
     assert "README is not a numpy array" in refused(saved)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+@pytest.mark.parametrize("fraction", [0.01, 0.5, 0.99])
 @pytest.mark.parametrize("kind", ["saved", "tensors"])
-def test_truncated_files_are_refused(request, model, kind, share):
+def test_truncated_files_are_refused(request, model, kind, fraction):
     path = request.getfixturevalue(kind)
-    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * fraction)])
     assert "is not a complete" in refused(path, model)
 
 
@@ -208,7 +208,7 @@ def test_encrypted_members_are_refused(saved):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("kind", ["saved", "tensors"])
-def test_values_that_are_no_numbers_are_counted_and_refused(request, model, kind, value):
+def test_nan_and_infinite_values_are_counted_and_refused(request, model, kind, value):
     path = request.getfixturevalue(kind)
     before = model.get_weights()
     model.get_layer("head").bias.assign(np.full(5, value))
@@ -249,24 +249,24 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_safetensors_with_a_lying_header_are_refused(model, tensors, name):
+def test_safetensors_with_a_wrong_header_are_refused(model, tensors, name):
     lie(tensors, LIES[name])
     assert "is not a complete .safetensors file" in refused(tensors, model)
 
 
 @pytest.mark.parametrize("length", [10**12, 2**63, 5])
-def test_safetensors_with_a_lying_header_length_are_refused(model, tensors, length):
+def test_safetensors_with_a_wrong_header_length_are_refused(model, tensors, length):
     lie(tensors, lambda header: None, length)
     assert "is not a complete .safetensors file" in refused(tensors, model)
 
 
-def test_types_that_are_no_floats_are_refused(model, tensors):
+def test_types_other_than_floats_are_refused(model, tensors):
     # As many bytes as before, so that the header is consistent.
     lie(tensors, lambda h: h["cls_token"].update(dtype="I32"))
     assert "cls_token must contain floats. Received: I32" in refused(tensors, model)
 
 
-def test_what_another_program_left_in_the_metadata_is_not_believed(model, saved, tensors):
+def test_metadata_of_other_programs_is_ignored(model, saved, tensors):
     keras_vit.load_weights(model, saved)
     for comment in (b"built by a script", b"[1]", b'{"format": 1}', b'{"format": 9, "spec": 3}'):
         with zipfile.ZipFile(saved, "a") as archive:
@@ -288,9 +288,11 @@ def refused_spec(path):
 def claim(path, **changes):
     """The archive at `path` with what it says of itself changed."""
     with zipfile.ZipFile(path, "a") as archive:
-        told = json.loads(archive.comment)
+        metadata = json.loads(archive.comment)
         spec = changes.pop("spec", {})
-        archive.comment = json.dumps(told | changes | {"spec": told["spec"] | spec}).encode()
+        archive.comment = json.dumps(
+            metadata | changes | {"spec": metadata["spec"] | spec}
+        ).encode()
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ def claim(path, **changes):
         {"num_classes": 10**9},
     ],
 )
-def test_claims_that_the_weights_do_not_bear_out_build_nothing(saved, claims):
+def test_metadata_that_contradicts_the_weights_is_refused(saved, claims):
     claim(saved, **claims)
     tracemalloc.start()
     # What cannot hurt may be passed over; what must not come is memory or another exception.
@@ -322,15 +324,15 @@ def test_claims_that_the_weights_do_not_bear_out_build_nothing(saved, claims):
     assert peak < 50 << 20
 
 
-def test_a_vit_that_says_it_is_a_bit_is_refused(saved):
+def test_a_vit_with_the_metadata_of_a_bit_is_refused(saved):
     with zipfile.ZipFile(saved, "a") as archive:
-        told = json.loads(archive.comment) | {"spec": {"layers": [3, 4, 6, 3], "width": 1}}
-        archive.comment = json.dumps(told).encode()
+        metadata = json.loads(archive.comment) | {"spec": {"layers": [3, 4, 6, 3], "width": 1}}
+        archive.comment = json.dumps(metadata).encode()
     with pytest.raises(keras_vit.UsageError, match="the spec in its metadata contradicts"):
         keras_vit.model_from_weights(saved)
 
 
-def test_images_without_end_that_only_a_config_claims_are_refused(tmp_path, small_spec):
+def test_an_implausible_image_size_in_a_config_is_refused(tmp_path, small_spec):
     spec = dataclasses.replace(small_spec, position_embedding="sincos2d")
     keras_vit.save_weights(keras_vit.ViT(spec, 5, 16), tmp_path / "sincos.npz")
     claim(tmp_path / "sincos.npz", image_size=[8 * 10**4, 8 * 10**4])
@@ -338,14 +340,14 @@ def test_images_without_end_that_only_a_config_claims_are_refused(tmp_path, smal
         keras_vit.model_from_weights(tmp_path / "sincos.npz")
 
 
-def test_arrays_of_no_bytes_are_refused(saved, tensors, model, rewrite):
+def test_empty_arrays_are_refused(saved, tensors, model, rewrite):
     rewrite(saved, lambda arrays: arrays.update({"embedding/kernel": np.zeros((8, 8, 0, 10**6))}))
     assert "embedding/kernel is empty" in refused(saved, model)
     lie(tensors, lambda h: h.update(extra={"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}))
     assert "extra is empty" in refused(tensors, model)
 
 
-def test_thousands_of_scanned_layers_under_strange_names_cost_nothing(tmp_path, saved):
+def test_unknown_keys_with_thousands_of_scanned_layers_are_cheap(tmp_path, saved):
     arrays = dict(np.load(saved))
     layers = {f"Transformer/encoderblock/a{i}/b": np.zeros((1000, 1), "f") for i in range(2000)}
     np.savez(tmp_path / "scan.npz", **arrays, **layers)
@@ -362,7 +364,7 @@ def test_endless_metadata_is_not_read(tensors):
     assert "its header claims" in refused(tensors)
 
 
-def test_weights_of_other_axes_or_without_a_block_are_no_architecture(fixtures, tmp_path):
+def test_weights_with_wrong_axes_or_a_missing_block_have_no_architecture(fixtures, tmp_path):
     arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
     flat = arrays | {"embedding/kernel": np.zeros(5, np.float32)}
     bare = {key: array for key, array in arrays.items() if "encoderblock" not in key}
@@ -372,7 +374,7 @@ def test_weights_of_other_axes_or_without_a_block_are_no_architecture(fixtures, 
         assert "a weight that determines it is missing or has another shape" in line
 
 
-def test_a_config_that_is_no_json_is_named(tmp_path, fixtures):
+def test_a_config_that_is_not_json_is_named(tmp_path, fixtures):
     (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
     for content in (b"{", b"\xff", b"[" * 100_000):
         (tmp_path / "config.json").write_bytes(content)
