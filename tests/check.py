@@ -1,4 +1,4 @@
-"""The part of `make check` that is not pytest's: python tests/check.py [name ...]
+"""The checks of `make check` that are not run by pytest: python tests/check.py [name ...]
 
 Each check runs programs as a user does and raises an error where something does not hold. The
 others still run; the exit code is 1 if any failed.
@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RUN = "runs/demo"
 PRECISIONS = ("none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4", "auto")
-# By file: the points of accuracy that may be lost, and the fraction of the compressed float32 file
-# that may be left.
+# For each file: the largest accepted loss of accuracy in points, and the largest accepted size as a
+# fraction of the compressed float32 file.
 COMPRESSED = {
     "qat-int4": (0.7, 0.25),
     "prune-float32": (1.0, 0.65),
@@ -57,7 +57,7 @@ def demo() -> None:
 
 
 def exports() -> None:
-    """Every precision of the demo's run holds its budget; otherwise the command ends with 3."""
+    """Every precision of the demo's run stays within its budget; otherwise the exit code is 3."""
     out = f"{RUN}/every"
     _python("export/to_tflite.py", "--run", RUN, "--out", out, "--quantize", *PRECISIONS)
     table = _table("every")
@@ -65,7 +65,7 @@ def exports() -> None:
 
 
 def compression() -> None:
-    """Compressed files of the demo's run are as small and as accurate as the README says."""
+    """Compressed files of the demo's run are as small and as accurate as the README states."""
     _python("export/compress.py", "--run", RUN, "--method", "qat", "prune", "cluster")
     rows = {row["name"]: row for row in _table("compressed")["rows"]}
     for name, (points, fraction) in COMPRESSED.items():
@@ -77,17 +77,17 @@ def compression() -> None:
 
 
 def kills() -> None:
-    """Exports that are killed leave whole bundles."""
+    """Exports that are killed leave complete bundles."""
     _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "20")
 
 
 def interrupts() -> None:
-    """Ctrl-C at any moment is one line."""
+    """Ctrl-C at any moment prints one line."""
     _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "0.5")
 
 
 def fuzz() -> None:
-    """Damaged files of weights end in one line, in bounded memory."""
+    """Reading damaged files of weights ends with one line and needs little memory."""
     _python("tests/weights/fuzz_readers.py", "--seconds", "120")
 
 
@@ -97,7 +97,7 @@ def wheel() -> None:
 
 
 def runtimes() -> None:
-    """Older TFLite runtimes run the demo's files. They have wheels up to Python 3.11."""
+    """Older TFLite runtimes run the demo's files. These runtimes need Python 3.11 or older."""
     if sys.version_info >= (3, 12):
         print("left out: it needs Python 3.11 or older; see benchmarks/runtimes.py --python")
         return

@@ -1,4 +1,4 @@
-"""Files are whole or absent, whatever happens while they are written."""
+"""Files are complete or absent, even if the writer fails or is killed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
     }
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name, write in writers.items():
-        # Files of at most so many bytes, as a full disk: the process stays alive and can report.
+        # A limit on the size of files acts like a full disk, and the process can still report it.
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
         try:
             with pytest.raises(OSError, match="could not be written") as caught:
@@ -209,7 +209,7 @@ def test_a_writer_killed_at_any_moment_leaves_one_complete_version(tmp_path, rng
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_the_next_write_deletes_only_what_a_killed_writer_left(tmp_path, kind):
-    (tmp_path / ".written[1].settings").mkdir()  # somebody else's
+    (tmp_path / ".written[1].settings").mkdir()  # of another program
     (tmp_path / ".written1.abcdefgh.unfinished").mkdir()  # of another path
     before = names(tmp_path)
     writer = start_half_way(kind, tmp_path / "written[1]")

@@ -1,4 +1,4 @@
-"""Imports go down the levels, never up, never in a circle; an import is quick and silent."""
+"""Imports only go down the levels, without circles; importing is quick and silent."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_imports_go_down():
             there = room(name)
             if there in (None, here) or "keras_vit." not in name:
                 continue
-            # Public names of keras_vit itself would hide where they come from.
+            # Importing from keras_vit itself would hide the module that defines a name.
             assert there in rooms, f"{module} imports {name}"
             level, target = LEVELS.get(here, 0), LEVELS.get(there, 0)
             siblings = level == target == 3
@@ -94,7 +94,7 @@ def test_there_is_no_circle():
         assert module not in path, " -> ".join([*path, module])
         if module not in done:
             for name in edges[module]:
-                # A package's __init__ may import its own modules, and they each other.
+                # Modules of one package may import each other, and its __init__ may import them.
                 if not module.startswith(f"{name}."):
                     visit(name, [*path, module])
             done.add(module)
@@ -132,7 +132,7 @@ def test_importing_loads_nothing_heavy_beyond_keras():
         "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
-    environment["KERAS_BACKEND"] = "jax"  # where TensorFlow would show as an import of ours
+    environment["KERAS_BACKEND"] = "jax"  # then only keras_vit itself could import TensorFlow
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )

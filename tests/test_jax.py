@@ -1,4 +1,4 @@
-"""The same source on Keras' jax backend, in a process of its own."""
+"""The library on Keras' jax backend, in a separate process."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_jax_reads_every_layout_to_the_references_outputs(tmp_path):
     for row in rows:
         name, *_, logits, encoded = row.split()
         assert logits == "-" or float(logits) <= 2e-5, row
-        # BiT's final norm divides what reaches 80 by as little as its epsilon lets it.
+        # BiT's final norm divides values of up to 80 by very small deviations.
         assert encoded == "-" or float(encoded) <= (1e-4 if name == "bit" else 5e-5), row
 
 
@@ -110,7 +110,7 @@ def _run_under_jax(folder, program: str | Path, *arguments) -> str:
     code = [program] if isinstance(program, Path) else ["-c", program]
     result = subprocess.run(
         [sys.executable, *code, *map(str, arguments)],
-        # Small models once: compiling them well takes longer than running them.
+        # Small models run only once, so optimising them takes longer than running them.
         env={**environment, "KERAS_BACKEND": "jax", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
         cwd=folder,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Names: ImageNet-1k's in the order of the logits, and predictions in words."""
+"""Class names: those of ImageNet-1k in the order of the logits, and decoded predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of native libraries are held back, whatever the threads, and shown after a failure."""
+"""Messages of native libraries are hidden, in all threads, and printed after a failure."""
 
 from __future__ import annotations
 

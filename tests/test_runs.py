@@ -52,7 +52,7 @@ def test_an_unknown_field_in_the_spec_is_refused(run):
 
 @pytest.fixture
 def imaginary(monkeypatch):
-    """A source that is one function and one row."""
+    """A source that consists of one function and one row."""
 
     def stripes():
         return Source(

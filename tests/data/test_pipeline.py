@@ -1,4 +1,4 @@
-"""The pipeline: its order is a function of the seed and the step, and of nothing else."""
+"""The pipeline: its order depends only on the seed and the step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREPROCESSING = Preprocessing(4, 4, mean=0.0, scale=1.0)
 
 @pytest.fixture
 def numbered():
-    """Ten images, each of one grey that is its index."""
+    """Ten images; all pixels of an image are its index."""
     return Source(
         name="numbered",
         labels=("even", "odd"),

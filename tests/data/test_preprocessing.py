@@ -106,7 +106,7 @@ PREPROCESSING = Preprocessing(
 
 @pytest.fixture
 def files(tmp_path, rng):
-    """Pictures of several formats and sizes, one of them turned by the camera."""
+    """Pictures of several formats and sizes, one of them with EXIF rotation."""
     exif = Image.Exif()
     exif[0x0112] = 6
     paths = [tmp_path / name for name in ("a.jpg", "b.png", "c.webp", "d.gif", "e.bmp", "f.tif")]
@@ -158,7 +158,7 @@ def test_numbers_of_any_type_are_rounded_levels(rng):
 
 
 class TorchTensor:
-    """What `preprocess` uses of torch.Tensor: one on a GPU, with gradients, has no `__array__`."""
+    """Behaves like a torch.Tensor on a GPU with gradients, which has no `__array__`."""
 
     def __init__(self, values):
         self.values = values

@@ -1,4 +1,4 @@
-"""Sources: the digits, and folders of whatever cameras and scrapers leave behind."""
+"""Sources: the digits, and folders of pictures with all kinds of broken and unexpected files."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_single_class_is_refused(image_folder):
 
 
 def moved(folder, *places):
-    """Copies of a folder in the places under a new root."""
+    """Copies a folder to several places under a new root."""
     root = folder.parent / "root"
     for place in places:
         shutil.copytree(folder, root / place)

@@ -1,4 +1,4 @@
-"""The split: stratified, stable, the same everywhere."""
+"""The split is stratified, stable, and the same on every machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_fifth_of_every_class_is_held_out():
 
 
 def test_the_rule_is_fixed():
-    # Anyone's run holds out these; a change here makes published figures incomparable.
+    # Every run holds out these images. After a change, published accuracies cannot be compared.
     assert split_source(digits()).held_out[:6].tolist() == [4, 27, 34, 52, 59, 61]
 
 

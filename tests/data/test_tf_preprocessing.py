@@ -1,4 +1,4 @@
-"""Decoding and resizing inside a TensorFlow graph: Pillow's pixels, to the last digit."""
+"""Decoding and resizing inside a TensorFlow graph gives exactly the same pixels as Pillow."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def deep(image):
     return Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257 - 100)
 
 
-# name: the picture that is saved under it, and how.
+# File name: the picture that is saved there, and the options of `save`.
 FILES = {
     "plain.jpg": (lambda x: x, {}),
     "fine.jpg": (lambda x: x, {"quality": 97, "subsampling": 0}),
@@ -132,7 +132,7 @@ def test_a_cameras_rotation_is_applied(decode, photographs, tmp_path, order):
     picture = Image.fromarray(photographs[0][:40, :56])
     for orientation in range(10):
         file = tmp_path / f"{orientation}.jpg"
-        # After other segments, one of which looks like it.
+        # After other segments, one of which looks like EXIF.
         picture.save(
             file, exif=exif(orientation, order), icc_profile=bytes(70_000), comment=exif(3)
         )

@@ -1,4 +1,4 @@
-"""Evaluation: figures by hand, rollout by hand, a page that says what the figures say."""
+"""Evaluation: metrics and rollout equal values computed by hand, and the page shows them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_rollout_equals_values_computed_by_hand():
     first[1] = [0, 0, 1]
     second[0] = [0, 1, 0]
     weights = np.stack([first, second])[:, None, None]
-    # Half of each layer is the residual: the class token reads patch 1, itself half patch 2.
+    # Half of each layer is the residual. The class token reads patch 1, which is half patch 2.
     np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 1]])
     weights[0, 0, 0, 1] = [0, 1, 0]  # no longer
     np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 0]])

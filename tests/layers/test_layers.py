@@ -1,4 +1,4 @@
-"""Every layer through one harness, then what each does on its own."""
+"""Tests of all layers with one harness, then of each layer."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_layers_of_every_kind_train_under_xla_for_several_steps_at_once(rng):
     after = [weight for layer in layers for weight in layer.get_weights()]
     moved = [np.abs(a - b).max() for a, b in zip(after, before, strict=True)]
     assert np.isfinite(moved).all()
-    # Behind the scale of zero of a fresh residual unit nothing moves yet.
+    # In a new residual unit, weights before the scale of zero have no gradient yet.
     assert np.mean(np.array(moved) > 0) > 0.8
 
 
@@ -305,7 +305,7 @@ def test_grid_positions_need_the_grid(kind):
 
 
 def test_group_norm_keeps_float32_statistics_in_half_precision(rng):
-    # Around 30000, half precision overflows in the squares, and bfloat16 loses the deviations.
+    # Squares of values around 30000 overflow in float16, and bfloat16 rounds the deviations away.
     x = (30_000 + 256 * rng.integers(-8, 9, size=(2, 8, 8, 8))).astype(np.float32)
     expected = np.asarray(layers.GroupNorm(4)(x))
     for dtype in ("mixed_float16", "mixed_bfloat16"):
@@ -348,7 +348,7 @@ def test_standardised_convolution_adds_epsilon_outside_or_inside_the_root(rng, o
 
 
 def test_kernels_are_standardised_in_float32_under_mixed_precision(rng):
-    # The mean is much larger than the deviations, which rounding to bfloat16 first would erase.
+    # The mean is much larger than the deviations, so rounding to bfloat16 first would lose them.
     kernel = (100 + rng.normal(size=(1, 1, 64, 5))).astype(np.float32)
     x = np.eye(64, dtype=np.float32).reshape(64, 1, 1, 64)
     actual = []

@@ -1,4 +1,4 @@
-"""Models from files, addresses and the catalogue: the file says what it can, the caller more."""
+"""Models from files, URLs and the catalogue, with settings from the file and from the caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture
 def tiny(tmp_path):
-    """A file of ViT-Ti/16 at 32 pixels, 7 classes, as published: no comment, zero head aside."""
+    """A file of ViT-Ti/16 for 32 pixels and 7 classes, without metadata, like published files."""
     spec = dataclasses.replace(VARIANTS["ViT-Ti_16"], representation_dim=24)
     model = keras_vit.ViT(spec, 7, 32)
     model.get_layer("head").bias.assign(np.arange(7.0))

@@ -1,4 +1,4 @@
-"""Hybrids and BiT: equal to the reference implementations, stage by stage."""
+"""Hybrids and BiT equal the reference implementations in every stage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec
 
-# The intermediate outputs that the fixtures hold, and which rows and columns of them.
+# The intermediate outputs in the fixtures, and the step between their rows and columns.
 INTERMEDIATES = {
     "hybrid_stem": {"gn_root_out": ("gn_root", 4)},
     "hybrid_stages": {
@@ -30,7 +30,7 @@ INTERMEDIATES = {
 
 @pytest.fixture(params=INTERMEDIATES)
 def reference(request, fixtures, seeded_weights):
-    """(fixture's name, our model with its weights, the expected arrays)."""
+    """(name of the fixture, keras_vit model with its weights, expected arrays)."""
     expected = np.load(fixtures / f"{request.param}.io.npz")
     size = expected["images"].shape[1:3]
     classes = expected["logits"].shape[1]
@@ -64,7 +64,7 @@ def test_intermediate_outputs_equal_the_reference(reference):
     )
     for key, (name, step) in keys.items():
         actual = np.asarray(outputs[name])[:, ::step, ::step]
-        # BiT's residual stream is not normalised: its values reach 80.
+        # BiT's residual stream is not normalised, and its values reach 80.
         tolerance = 5e-5 if fixture != "bit" else 5e-6 * np.abs(expected[key]).max()
         np.testing.assert_allclose(actual, expected[key], atol=tolerance, rtol=0, err_msg=key)
 

@@ -1,4 +1,4 @@
-"""Hybrids and BiT as Keras models: their intermediate outputs, policies, learning, saving."""
+"""Hybrids and BiT as Keras models: intermediate outputs, policies, training, saving."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_every_weight_learns(build, images):
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         run_eagerly=True,  # tests/training traces them
     )
-    # Head and last scales start at zero, so the first steps change nothing else.
+    # The head and the last scales start at zero, so the first steps change only these.
     model.fit(images, np.array([0, 2]), epochs=4, verbose=0)
     still = [
         v.name
@@ -151,7 +151,7 @@ ODD = {
 
 @pytest.fixture(params=ODD)
 def odd(request, randomised):
-    """A hybrid of a fractional width, at a size that its strides do not divide."""
+    """A hybrid with a fractional width, for a size that its strides do not divide."""
     stem, patch, size, grid = ODD[request.param]
     model = randomised(keras_vit.ViT(ViTSpec(patch, 48, 1, 3, 96, stem=stem), 5, size))
     assert model.grid == grid

@@ -1,4 +1,4 @@
-"""What saving and loading must keep: policy, trainability, the optimiser, and so the losses."""
+"""Saving and loading keeps the policy, frozen layers, the optimiser, and therefore the losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specs: what is refused, and what round-trips."""
+"""Specs: invalid fields are refused, and valid ones round-trip."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_grid_counts_the_stems_stride(small_spec):
     spec = dataclasses.replace(small_spec, patch_size=2, stem=ResNetStem((1, 1)))
     assert spec.stride == 16
     assert spec.grid((32, 64)) == (2, 4)
-    # 5 x 9 positions of the stem; the patches cut off what is left.
+    # The stem has 5 x 9 positions; those that do not fill a patch are cut off.
     assert spec.grid((40, 70)) == (2, 4)
     assert spec.grid(9) == (1, 1)
     message = r"at least 9 \(patch_size=2, stem 8\). Received: 8 x 32"

@@ -18,7 +18,7 @@ from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.weights import parameter_count
 
 # At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, and timm's
-# `resnetv2_*_bit` for BiT. Pico is ours: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137
+# `resnetv2_*_bit` for BiT. Pico by hand: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137
 # (positions) + 4 blocks + norm + head.
 PARAMETERS = {
     "ViT-Pico_4": 402_984,
@@ -59,7 +59,7 @@ PRETRAINED = {
 
 @contextlib.contextmanager
 def unallocated():
-    """Models built in here have shapes but no memory."""
+    """Models built in this context have shapes but need no memory."""
     if LEGACY:
         import tensorflow as tf
 
@@ -70,7 +70,7 @@ def unallocated():
 
         with StatelessScope(initialize_variables=False):
             yield
-        # Keras would fill them all, gigabytes of them, the next time that any model is built.
+        # Otherwise Keras would allocate them, gigabytes, when the next model is built.
         keras.utils.clear_session()
 
 

@@ -1,4 +1,4 @@
-"""ViT models: equal to the reference; every pooling, position embedding and policy; saving."""
+"""ViT models: parity with the reference; poolings, position embeddings and policies; saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables over a grid, resampled for another grid."""
+"""The resampling of tables to another grid."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rows_and_columns_are_resampled_independently():
 
 @pytest.mark.parametrize(("old", "new"), [(28, 14), (16, 30), (14, 24), (49, 7), (3, 1), (1, 4)])
 def test_the_last_row_is_kept_for_every_size(old, new):
-    # scipy.ndimage.zoom gives zeros there for some of these sizes because of rounding.
+    # Because of rounding, scipy.ndimage.zoom returns zeros there for some of these sizes.
     matrix = align_corners_matrix(old, new)
     np.testing.assert_allclose(matrix.sum(axis=1), 1)
     last = np.zeros(old)

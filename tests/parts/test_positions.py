@@ -1,4 +1,4 @@
-"""The kinds of position embeddings, as numbers and as records."""
+"""The kinds of position embeddings: their values and their records."""
 
 from __future__ import annotations
 

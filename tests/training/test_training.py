@@ -265,7 +265,7 @@ def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
 
 
 def imbalanced(counts, colours=((200, 30, 30), (30, 200, 30), (30, 30, 200))):
-    """Images of one colour a class, in memory: `counts[i]` of class i."""
+    """Images in memory: `counts[i]` images of class i, all of one colour."""
     targets = np.repeat(np.arange(len(counts)), counts)
     return Source(
         name="colours",
@@ -288,7 +288,7 @@ def test_balanced_weights_equal_those_of_scikit_learn():
 
 @pytest.mark.parametrize("kind", [pytest.param("none", marks=pytest.mark.slow), "balanced"])
 def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model, tmp_path, kind):
-    # The head begins at zero: without its weight each image's loss is log(classes), exactly.
+    # The head starts at zero, so without class weights the loss of each image is log(classes).
     source = imbalanced((20, 5, 2))
     recipe = dataclasses.replace(
         TINY, duration="1 step", warmup="0 steps", learning_rate=0.0, batch_size=8,
@@ -310,7 +310,7 @@ def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model
 @pytest.mark.once
 @pytest.mark.slow
 def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
-    # Two colours so near each other that a short training answers the frequent class alone.
+    # The two colours are so similar that a short training predicts only the frequent class.
     source = imbalanced((60, 5), colours=((120, 120, 120), (130, 120, 120)))
     recalls = {}
     for kind in ("none", "balanced"):
@@ -471,7 +471,7 @@ def test_a_picture_deleted_during_training_is_named(image_folder, tmp_path, tiny
 
 @pytest.fixture
 def _interruptible():
-    # A suite in the background inherits an ignored SIGINT.
+    # A test suite that runs in the background inherits an ignored SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -489,7 +489,7 @@ def test_an_ignored_interrupt_stays_ignored():
 def test_an_interrupt_waits_for_a_safe_point():
     with deferred_interrupts() as check:
         check()
-        with contextlib.suppress(BaseException):  # as code does that calls Python back
+        with contextlib.suppress(BaseException):  # like code that calls Python and drops errors
             os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             check()
@@ -523,6 +523,7 @@ def test_training_ends_with_the_execution_that_reaches_the_steps(per_execution):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse", steps_per_execution=per_execution)
     examples = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
-    # 8 steps an epoch: the tenth is in the middle of the second, and 4 does not divide it.
+    # With 8 steps in an epoch, step 10 is in the middle of the second epoch, and 4 does not divide
+    # it.
     model.fit(*examples, batch_size=1, epochs=9, callbacks=[StopAfter(10)], verbose=0)
     assert int(model.optimizer.iterations) == {1: 10, 4: 12}[per_execution]

@@ -126,7 +126,7 @@ def _damaged(content: bytes, generator: random.Random) -> bytes:
 
 
 def _scrambled(content: bytes, generator: random.Random, times: int = 4) -> bytes:
-    """Bytes flipped, lost, repeated or cut off, anywhere."""
+    """Flips, deletes, repeats or truncates bytes anywhere."""
     data = bytearray(content)
     for _ in range(generator.randint(1, times)):
         if not data:
@@ -147,7 +147,7 @@ def _scrambled(content: bytes, generator: random.Random, times: int = 4) -> byte
 
 
 def _damaged_zip(content: bytes, generator: random.Random) -> bytes:
-    """Members changed, renamed, added or lost; the checksums are right."""
+    """Changes, renames, adds or deletes members; the checksums are valid."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
         comment = archive.comment
@@ -178,14 +178,14 @@ def _damaged_zip(content: bytes, generator: random.Random) -> bytes:
 
 
 def _claims(comment: bytes, generator: random.Random) -> bytes:
-    """What the archive says of itself: made up, or its numbers changed."""
+    """Replaces the metadata of the archive, or changes numbers in it."""
     if not comment:
         return generator.randbytes(8)
     return (_scrambled if generator.random() < 0.3 else _renumbered)(comment, generator)
 
 
 def _damaged_safetensors(content: bytes, generator: random.Random) -> bytes:
-    """The header's text or numbers changed; its length is right, mostly."""
+    """Changes text or numbers of the header; its length is usually right."""
     size = struct.unpack("<Q", content[:8])[0]
     text, data = content[8 : 8 + size], content[8 + size :]
     kind = generator.randrange(5)

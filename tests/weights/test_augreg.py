@@ -1,4 +1,4 @@
-"""AugReg's index: real columns, real names; strict where it must be, lenient where it can."""
+"""AugReg's index, with the columns and names of the real file."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_absent_or_binary_file_is_refused(tmp_path):
 def test_best_s16_for_imagenet_at_224(index):
     rows = read_index(index())
     entry = best(rows, "S/16", "imagenet2012", image_size=224)
-    # By validation: the file with the best test accuracy is another one.
+    # The best file by validation accuracy; another file has the best test accuracy.
     assert entry.name == f"augreg/{NONE}--imagenet2012-steps_20k-lr_0.03-res_224"
     assert entry.url.endswith(f"/vit_models/augreg/{entry.name.partition('/')[2]}.npz")
     assert (entry.model, entry.image_size, entry.num_classes) == ("ViT-S_16", 224, 1000)

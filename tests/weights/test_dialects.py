@@ -1,4 +1,4 @@
-"""Every layout of published weights, read to the reference's outputs."""
+"""Models from every layout of published weights equal the reference."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def scanned(arrays):
 
 
 def big_vision_positions(arrays):
-    # What fix_old_checkpoints of big_vision makes from older files.
+    # The keys that big_vision's fix_old_checkpoints converts older files to.
     table = arrays.pop("Transformer/posembed_input/pos_embedding")
     arrays["cls"] = arrays["cls"] + table[:, :1]
     arrays["pos_embedding"] = table[:, 1:]
@@ -320,7 +320,7 @@ def test_gelu_epsilon_heads_labels_and_preprocessing_come_from_the_config(fixtur
 
 
 def test_timms_average_pooling_with_a_class_token_is_refused(fixtures, tmp_path):
-    # The keys are the same as with the pooling of the class token.
+    # The keys are the same as those of a model that pools by the class token.
     content = (fixtures / "timm_token.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(content)
     config = json.loads((fixtures / "timm_token.config.json").read_text())

@@ -1,4 +1,4 @@
-"""Downloads from a real web server that breaks off, stalls and sends wrong data."""
+"""Downloads from a real web server that closes connections, stalls and sends wrong data."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def md5(content):
 
 @dataclasses.dataclass
 class Answer:
-    """What the server does with one request."""
+    """The server's response to one request."""
 
     content: bytes = CONTENT
     status: int | None = None
-    headers: dict = dataclasses.field(default_factory=dict)  # None leaves one out
+    headers: dict = dataclasses.field(default_factory=dict)  # headers that are None are not sent
     ranges: bool = True
     chunked: bool = False
     send: int | None = None  # bytes of the body, then the connection closes
-    stall: bool = False  # or falls silent
+    stall: bool = False  # instead of closing, sends nothing more
     pace: float = 0.0  # seconds between pieces of 10,000 bytes
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """A server on loopback. It gives its answers in turn, the last one again and again."""
+    """A server on loopback. It sends its answers in turn, and then repeats the last one."""
 
     daemon_threads = True
 
@@ -72,7 +72,7 @@ class Site(http.server.ThreadingHTTPServer):
         return f"127.0.0.1_{self.server_port}"
 
     def handle_error(self, *_):
-        """A client that was killed is no error here."""
+        """Ignores errors of clients that were killed."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -144,7 +144,7 @@ def site(monkeypatch):
 
 @pytest.fixture
 def get(site, tmp_path):
-    """Fetches into the test's own cache, without long pauses."""
+    """Downloads into the test's own cache, without long pauses."""
 
     def call(path="models/a.npz", **options):
         return fetch(site.url(path), tmp_path, **{"backoff": 0.01, "timeout": 5.0, **options})
@@ -490,7 +490,7 @@ def test_statuses_are_reported_and_only_some_are_retried(
 
 
 def check_advice(error, path):
-    """The message says where in the cache the file belongs, and that its path can be passed."""
+    """Checks that the message has the path in the cache, and says that a path can be passed."""
     message = one_line(error)
     assert f"put it into the cache as {path}, or pass its path as weights" in message
 
@@ -603,7 +603,7 @@ def test_a_url_that_cannot_be_a_path_is_refused(url):
 
 # ------------------------------------------------------------------------- real processes, killed
 
-# Without the package's own imports (Keras), which would take seconds a process.
+# It avoids the package's __init__, because importing Keras takes seconds in each process.
 _CHILD = """
 import json, sys, types
 root, url, cache, limit = json.loads(sys.argv[1])

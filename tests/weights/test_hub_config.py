@@ -1,4 +1,4 @@
-"""What a hub's config files say of preprocessing, against the steps of timm and transformers."""
+"""Preprocessing from config files, compared with the steps of timm and transformers."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def photograph():
 
 
 def resized(size, edge):
-    """Width and height with the short side at `edge`, in torchvision's whole numbers."""
+    """Width and height with the short side `edge`, rounded as in torchvision."""
     width, height = size
     return (edge, edge * height // width) if width < height else (edge * width // height, edge)
 
 
 def resize_then_cut(image, edge, size, resampling):
-    """The short side to `edge`, then the central `size`: timm, by way of torchvision."""
+    """Resizes the short side to `edge`, then crops the central `size`, like timm."""
     scaled = resized(image.size, edge)
     image = image.resize(scaled, resampling)
     left, top = (round((side - size) / 2) for side in scaled)

@@ -1,4 +1,4 @@
-"""Weights into a model: strict, whole, and with the likely cause where they do not fit."""
+"""Loading of weights into a model: everything must match, and errors name the likely cause."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_gelu_and_epsilon_stated_in_the_file_must_match_the_model(small_spec, fi
     for field, expected in (("gelu", "'erf', the model has 'tanh'"), ("layer_norm_eps", "1e-12")):
         other = dataclasses.replace(spec, **{field: getattr(small_spec, field)})
         model = keras_vit.ViT(other, 5, 16)
-        assert f"needs {field}={cause_part}" in cause(model, tmp_path / "erf.npz")
+        assert f"needs {field}={expected}" in cause(model, tmp_path / "erf.npz")
     transformers = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 2, 3, 96), 7, 32)
     assert "needs gelu='erf'" in cause(transformers, fixtures / "hf_classifier.safetensors")
     lonely = tmp_path / "timm.safetensors"  # timm computes so whatever lies beside the file

@@ -1,4 +1,4 @@
-"""Patch kernels for another patch size."""
+"""The resampling of patch kernels to another patch size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights out: the layouts of others, bit for bit, whole or not at all."""
+"""Saving of weights in all layouts: exact round trips, and files that are complete or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys with numbers in them."""
+"""Templates for keys with numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of weights that are broken or hostile: one line each, bounded memory, nothing executed."""
+"""Damaged and malicious files give one line of error, need little memory and execute nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tensors(model, tmp_path):
 
 
 def npy(shape, descr="<f4", content=b""):
-    """An array file with that header and that content, whether they agree or not."""
+    """An array file with this header and content, which need not match."""
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     return HEADER + struct.pack("<H", len(header)) + header + content
@@ -48,7 +48,7 @@ def replace(path, name, content, compress=zipfile.ZIP_STORED):
 
 
 def refused(path, model=None):
-    """The one line that reading `path` ends in; it must not take memory."""
+    """The one-line error of reading `path`; reading must not need much memory."""
     tracemalloc.start()
     try:
         with pytest.raises(keras_vit.UsageError) as caught:
@@ -286,7 +286,7 @@ def refused_spec(path):
 
 
 def claim(path, **changes):
-    """The archive at `path` with what it says of itself changed."""
+    """The archive at `path` with changed metadata."""
     with zipfile.ZipFile(path, "a") as archive:
         metadata = json.loads(archive.comment)
         spec = changes.pop("spec", {})
