@@ -191,7 +191,7 @@ def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool 
     existing = next(folder for folder in above if folder.exists())
     if not existing.is_dir():
         raise UsageError(f"{existing} is a file; choose another folder.")
-    # The run is written beside `path` and renamed.
+    # The run is first written to a folder next to `path`, then renamed.
     writable = existing.parent if existing == path.resolve() else existing
     if not os.access(writable, os.W_OK | os.X_OK):
         raise UsageError(f"{writable} cannot be written to; choose another folder.")

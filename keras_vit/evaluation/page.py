@@ -90,7 +90,7 @@ def wrong(count: int, pictures: list[tuple[bytes, str]]) -> str:
 
 
 def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
-    """Images beside their attention rollout."""
+    """Images next to their attention rollout."""
     figures = "".join(
         f"<figure><div>{_image(plain, 'png', text)}{_image(laid, 'png', f'attention on {text}')}"
         f"</div><figcaption>{escape(text)}</figcaption></figure>"

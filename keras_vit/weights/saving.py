@@ -100,12 +100,12 @@ def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: s
     metadata = {"format": "pt", METADATA: json.dumps(_metadata(model))}
     sidecars = timm_files(model) if layout == "timm" else transformers_files(model)
     stem = "" if path.stem == "model" else f"{path.stem}."
-    beside = {n: path.with_name(stem + n) for n in ("config.json", "preprocessor_config.json")}
-    for sidecar in beside.values():
+    paths = {n: path.with_name(stem + n) for n in ("config.json", "preprocessor_config.json")}
+    for sidecar in paths.values():
         _check_replaceable(sidecar)
     with _files.replacing(path) as temporary:
         safetensors.numpy.save_file(arrays, temporary, metadata)
-    for name, sidecar in beside.items():
+    for name, sidecar in paths.items():
         if name in sidecars:
             _files.write_json(sidecar, sidecars[name])
         else:

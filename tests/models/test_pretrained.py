@@ -24,8 +24,8 @@ def tiny(tmp_path):
     spec = dataclasses.replace(VARIANTS["ViT-Ti_16"], representation_dim=24)
     model = keras_vit.ViT(spec, 7, 32)
     model.get_layer("head").bias.assign(np.arange(7.0))
-    keras_vit.save_weights(model, tmp_path / "told.npz")
-    np.savez(tmp_path / "tiny.npz", **dict(np.load(tmp_path / "told.npz")))
+    keras_vit.save_weights(model, tmp_path / "saved.npz")
+    np.savez(tmp_path / "tiny.npz", **dict(np.load(tmp_path / "saved.npz")))
     return tmp_path / "tiny.npz"
 
 

@@ -19,9 +19,10 @@ pytestmark = pytest.mark.once
 
 def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token():
     index = relative_index(Tokens((2, 3), class_token=False))
-    # The offset from the first patch to the last is the largest; a patch and itself, the middle.
+    # The offset between the first patch and the last is the largest; that of a patch and itself is
+    # in the middle.
     assert (index[5, 0], index[5, 5], index[0, 5]) == (14, 7, 0)
-    # Neighbours to the right have the same offset everywhere; neighbours below have another.
+    # All right neighbours have the same offset; lower neighbours have another.
     assert index[0, 1] == index[1, 2] == index[4, 5] == 6
     assert index[0, 3] == index[2, 5] == 2
     assert sorted(set(index.ravel())) == list(range(15))

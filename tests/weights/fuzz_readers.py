@@ -1,8 +1,8 @@
 """Feeds damaged files of weights to the readers: python tests/weights/fuzz_readers.py --seconds 180
 
-Each input is a published layout with something changed: bytes, lengths, headers, names, values, the
-config beside it. The checksums of archives are made right again, so that what lies behind them is
-reached. Whatever happens must be success or a UsageError, in bounded memory.
+Each input is a file in a published layout with changed bytes, lengths, headers, names, values or
+config. The checksums of archives are corrected, so that the code after the checksum is tested too.
+Reading must succeed or raise a UsageError, and must not need much memory.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ def fuzz(seed: int, goes_on) -> tuple[int, Counter, float]:
     """Reads damaged files while `goes_on(inputs so far)`.
 
     Returns:
-        How many inputs there were, how they ended, and by how many MiB the peak memory grew.
+        The number of inputs, the counts of outcomes, and the growth of the peak memory in MiB.
     """
     generator, outcomes, inputs = random.Random(seed), Counter(), 0
     seeds = [(FIXTURES / name).read_bytes() for name in SEEDS]
     configs = [_config(name) for name in SEEDS]
     models = [keras_vit.model_from_weights(FIXTURES / name) for name in SEEDS]
-    with tempfile.TemporaryDirectory() as folder:  # files that say what they are
+    with tempfile.TemporaryDirectory() as folder:  # files with metadata
         for model in models[:4]:
-            keras_vit.save_weights(model, Path(folder) / "told.npz")
-            seeds.append((Path(folder) / "told.npz").read_bytes())
+            keras_vit.save_weights(model, Path(folder) / "saved.npz")
+            seeds.append((Path(folder) / "saved.npz").read_bytes())
             configs.append("{}")
             models.append(model)
     before = _peak()

@@ -176,9 +176,9 @@ def test_gelu_and_epsilon_stated_in_the_file_must_match_the_model(small_spec, fi
         assert f"needs {field}={expected}" in cause(model, tmp_path / "erf.npz")
     transformers = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 2, 3, 96), 7, 32)
     assert "needs gelu='erf'" in cause(transformers, fixtures / "hf_classifier.safetensors")
-    lonely = tmp_path / "timm.safetensors"  # timm computes so whatever lies beside the file
-    lonely.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
-    assert "needs gelu='erf'" in cause(transformers, lonely)
+    without_config = tmp_path / "timm.safetensors"  # timm's numerics are known without a config
+    without_config.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
+    assert "needs gelu='erf'" in cause(transformers, without_config)
 
 
 @pytest.mark.once
