@@ -85,19 +85,19 @@ def test_a_pickle_is_named_and_never_read(tmp_path, protocol):
             return (tmp_path.joinpath("executed").mkdir, ())
 
     (tmp_path / "weights.bin").write_bytes(pickle.dumps(Evil(), protocol))
-    assert "is a pickle (of PyTorch?), which could run code" in refused(tmp_path / "weights.bin")
+    assert "is a pickle (from PyTorch?), which could run code" in refused(tmp_path / "weights.bin")
     assert not (tmp_path / "executed").exists()
 
 
 def test_files_of_other_programs_are_named(model, tmp_path):
     model.save(tmp_path / "model.keras")
-    assert "is a whole Keras model; keras.models.load_model" in refused(tmp_path / "model.keras")
+    assert "is a complete Keras model; open it with" in refused(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
     assert "is an HDF5 file of Keras" in refused(tmp_path / "model.weights.h5")
     with zipfile.ZipFile(tmp_path / "model.pth", "w") as archive:  # as torch.save writes it
         archive.writestr("archive/data.pkl", pickle.dumps({}))
         archive.writestr("archive/data/0", bytes(12))
-    assert "is a pickle (of PyTorch?)" in refused(tmp_path / "model.pth")
+    assert "is a pickle (from PyTorch?)" in refused(tmp_path / "model.pth")
 
 
 @pytest.mark.parametrize("shape", [(1,), (1, 1, 48)])
