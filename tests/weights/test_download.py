@@ -435,7 +435,7 @@ def test_a_file_that_the_disk_cannot_hold_is_refused(site, get, tmp_path):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Answer(headers={"Content-Encoding": "gzip"}), "encoded .'gzip'."),
+        (Answer(headers={"Content-Encoding": "gzip"}), "encoded content .'gzip'."),
         (
             Answer(headers={"Content-Length": None, "x-goog-hash": None}),
             "neither length nor hash, so an incomplete file would not be noticed",
@@ -508,7 +508,7 @@ def test_an_unknown_host(site, tmp_path):
     with pytest.raises(UsageError, match=message) as error:
         fetch("https://nowhere.invalid/a.npz", tmp_path)
     check_advice(error, tmp_path / "nowhere.invalid" / "a.npz")
-    assert "KERAS_VIT_OFFLINE=1 uses the cache alone" in str(error.value)
+    assert "KERAS_VIT_OFFLINE=1 uses only the cache" in str(error.value)
 
 
 def test_a_server_without_tls(site, tmp_path):
