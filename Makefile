@@ -1,4 +1,4 @@
-# Every target sets up what it needs in a virtual environment of its own.
+# Every target first installs what it needs in the virtual environment $(VENV).
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
@@ -20,7 +20,7 @@ demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	@echo "bundle      $(CURDIR)/runs/demo/export/int8"
 	@echo "report      $(CURDIR)/runs/demo/report/index.html"
 	@echo
-	@echo "Next, on pictures of your own (a folder with one subfolder a class):"
+	@echo "Next, with your own pictures (a folder with one subfolder for each class):"
 	@echo "  $(BIN)/python train/fit.py --data flower_photos --model ViT_Ti16 --out runs/flowers"
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
 
@@ -33,17 +33,17 @@ check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, 
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "slow and not once"
 	$(BIN)/python tests/check.py
 
-lint: $(INSTALLED) ## ruff's checks and its format
+lint: $(INSTALLED) ## check the code and its format with ruff
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 
-format: $(INSTALLED) ## let ruff mend what it can
+format: $(INSTALLED) ## fix and format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One lock for Python 3.10 to 3.13. backports-strenum 1.3 refuses Python 3.11 and newer, which uv
-# does not see while it resolves for the oldest.
-lock: $(INSTALLED) ## resolve requirements.lock anew from setup.py
+# One lock file for Python 3.10 to 3.13. backports-strenum 1.3 cannot be installed on Python 3.11 and
+# newer, and uv does not notice this, because it resolves for Python 3.10.
+lock: $(INSTALLED) ## resolve requirements.lock again from setup.py
 	$(BIN)/pip install --quiet uv
 	echo 'backports-strenum<1.3' | $(BIN)/uv pip compile setup.py --extra all --universal \
 		--python-version 3.10 --constraint - --output-file requirements.lock --quiet --upgrade \

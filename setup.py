@@ -1,4 +1,4 @@
-"""Packaging. Floors live here; the versions that are tested are pinned in requirements.lock."""
+"""Packaging. Minimum versions are set here; requirements.lock pins the versions that are tested."""
 
 from pathlib import Path
 
@@ -21,8 +21,8 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     python_requires=">=3.10",
-    # Makes an editable install a plain path. Otherwise a script beside a clone called keras_vit
-    # would import the clone's folder as an empty package.
+    # Makes an editable install add a plain path. Otherwise a script next to a clone called
+    # keras_vit would import the clone's folder as an empty package.
     package_dir={"": "."},
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
     package_data={"keras_vit": ["imagenet2012*.txt"]},

@@ -12,12 +12,12 @@ from keras_vit.cli import is_command as _is_command
 __version__ = "0.1.0"
 
 if _is_command():
-    # Arguments are read before Keras is imported; until then Ctrl-C has nothing to save.
+    # Commands read their arguments before they import Keras; Ctrl-C may stop them at once.
     from keras_vit.cli._interrupts import exit_on_interrupt as _exit_on_interrupt
 
     _exit_on_interrupt()
 else:
-    # All of it: `keras.models.load_model` finds only classes that have been imported.
+    # Import everything: `keras.models.load_model` finds only classes that have been imported.
     from keras_vit._public import *  # noqa: F403
     from keras_vit._public import __all__ as _names
 
@@ -25,7 +25,7 @@ else:
 
 
 def __getattr__(name: str) -> _Any:
-    # Export needs TensorFlow and LiteRT, which a model on another backend does not.
+    # Export needs TensorFlow and LiteRT. Models on other backends must work without them.
     if name in ("deploy", "export_tflite"):
         deploy = _import_module("keras_vit.deploy")
         return deploy if name == "deploy" else deploy.export_tflite

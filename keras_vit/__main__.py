@@ -1,4 +1,4 @@
-"""`python -m keras_vit fit` is `keras-vit fit`."""
+"""`python -m keras_vit fit` does the same as `keras-vit fit`."""
 
 from keras_vit.cli import main
 

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: what was expected, what was received, what to do."""
+"""Errors that the user can fix. Each says what was expected, what was received, what to do."""
 
 from __future__ import annotations
 
@@ -8,49 +8,51 @@ from collections.abc import Iterable
 
 
 class UsageError(ValueError):
-    """A mistake in what was asked for (a name, a file, a size), not a fault of the library.
+    """A mistake of the user (a wrong name, file or size), not a bug in the library.
 
-    Commands print its one line and exit with 2; everywhere else it is a `ValueError`.
+    Commands print its message, one line, and exit with 2. In Python it is a `ValueError`.
     """
 
 
 class DiskFullError(OSError):
-    """A file that could not be written for want of room; the message is one line with its path."""
+    """The disk is full, so a file could not be written; the message is one line with its path."""
 
 
 class MissingPackageError(ImportError):
     """An optional package is not installed; the message is one line with the command to install it.
 
-    A package that is installed but fails to import is another matter, and a plain `ImportError`.
+    A package that is installed but fails to import raises its own `ImportError` instead.
     """
 
 
 class RefusedError(RuntimeError):
-    """A result that misses its budget. Commands print its one line and exit with 3."""
+    """A result misses its budget. Commands print the message, one line, and exit with 3."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion for a mistyped name: the nearest known ones, or all of them if none is near.
+    """A suggestion for a mistyped name: the most similar known names, or all if none is similar.
 
     >>> did_you_mean("ViT-B_61", ["ViT-B_16", "ViT-H_14"])
     'did you mean ViT-B_16?'
     """
     known = list(known)
-    near = _near(name, known)
-    return f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(known)}."
+    similar = _similar(name, known)
+    if similar:
+        return f"did you mean {' or '.join(similar)}?"
+    return f"choose one of {', '.join(known)}."
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a mistyped one is nearest to; None if none is near."""
-    return next(iter(_near(name, known)), None)
+    """The known name that is most similar to a mistyped one; None if none is similar."""
+    return next(iter(_similar(name, known)), None)
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
-    spelled = {squeeze(word): word for word in known}
-    near = difflib.get_close_matches(squeeze(name), spelled, n=3, cutoff=0.75)
-    return [spelled[word] for word in near]
+def _similar(name: str, known: Iterable[str]) -> list[str]:
+    squeezed = {squeeze(word): word for word in known}
+    matches = difflib.get_close_matches(squeeze(name), squeezed, n=3, cutoff=0.75)
+    return [squeezed[match] for match in matches]
 
 
 def squeeze(name: str) -> str:
-    """A name without case and punctuation: "ViT-B_16" and "vit-b/16" are both "vitb16"."""
+    """A name in lower case without punctuation: "ViT-B_16" and "vit-b/16" both give "vitb16"."""
     return re.sub(r"[^a-z0-9+]", "", name.lower())

@@ -23,8 +23,8 @@ _UNFINISHED = ".unfinished"
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path to write to; on a clean exit that file replaces `path`.
 
-    After an error it is deleted. A process killed at any moment leaves the old file or the new one,
-    and each is complete. Its temporary files are deleted when `path` is next written.
+    After an error it is deleted. A process that is killed leaves either the complete old file or
+    the complete new one. Its temporary files are deleted when `path` is next written.
     """
     path = Path(path)
     with naming_a_full_disk(path), _temporary_folder(path) as folder:
@@ -40,9 +40,9 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
 def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Yields an empty folder that replaces `path` on a clean exit; after an error it is deleted.
 
-    Where the system can swap two folders in one step (Linux), a process killed at any moment
-    leaves the old folder or the new one; elsewhere there is an instant with neither. Its temporary
-    files are deleted when `path` is next written.
+    Linux can swap two folders in one step, so a process that is killed leaves either the old
+    folder or the new one. On other systems there is a moment with neither. Temporary files of a
+    killed process are deleted when `path` is next written.
     """
     path = Path(path)
     with naming_a_full_disk(path), _temporary_folder(path) as folder:
@@ -71,10 +71,10 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 
 
 def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = ()) -> Any:
-    """Reads a JSON object whose "format" must be that number and which must have `fields`.
+    """Reads a JSON object. Its "format" must be `format`, and it must have `fields`.
 
     Raises:
-        UsageError: the file is absent, not JSON, of another format or without a field.
+        UsageError: the file is absent, not JSON, has another format or lacks a field.
     """
     path = Path(path)
     try:
@@ -83,23 +83,23 @@ def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = (
         raise UsageError(f"{path} does not exist.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise UsageError(f"{path} is not valid JSON: {error}.") from None
-    found = value.get("format") if isinstance(value, dict) else None
-    if found != format:
-        newer = isinstance(found, int) and found > format
-        remedy = "upgrade keras_vit to read it" if newer else "write it anew"
-        raise UsageError(f"{path}: expected format {format}. Received: {found!r}; {remedy}.")
+    actual = value.get("format") if isinstance(value, dict) else None
+    if actual != format:
+        newer = isinstance(actual, int) and actual > format
+        advice = "upgrade keras_vit to read it" if newer else "write it again"
+        raise UsageError(f"{path}: expected format {format}. Received: {actual!r}; {advice}.")
     missing = [field for field in fields if field not in value]
     if missing:
-        raise UsageError(f"{path} lacks {', '.join(missing)}; write it anew.")
+        raise UsageError(f"{path} lacks {', '.join(missing)}; write it again.")
     return value
 
 
 @contextlib.contextmanager
 def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
-    """Turns any error of a full disk into one line that names `path`.
+    """Turns every error that a full disk causes into one line that names `path`.
 
     Raises:
-        DiskFullError: the disk or the user's quota is full, or the file larger than is allowed.
+        DiskFullError: the disk or the user's quota is full, or the file is larger than allowed.
     """
     try:
         yield
@@ -115,10 +115,10 @@ def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
 def full_disk(error: BaseException | None) -> str | None:
     """The system's message if a full disk caused the error ("No space left on device"), else None.
 
-    A full quota and a file larger than allowed count too.
+    A full quota and a file larger than allowed count as a full disk too.
     """
-    # Zip archives raise errors of their own while they are closed on a full disk, and TensorFlow,
-    # HDF5 and safetensors give the system's error as text.
+    # zipfile raises other errors when it closes an archive on a full disk. TensorFlow, HDF5 and
+    # safetensors give the system's error only as text.
     while error is not None:
         for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             reason = os.strerror(number)
@@ -129,7 +129,7 @@ def full_disk(error: BaseException | None) -> str | None:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or a folder's list of names, is on the disk."""
+    """Waits until a file, or the list of names in a folder, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -139,21 +139,22 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def _temporary_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty hidden folder beside `path`, removed at the end.
+    """Yields an empty hidden folder next to `path`; it is removed at the end.
 
-    The writer holds a lock on it, which the system releases when the process ends. So a folder
-    without a lock was left by a killed process; such folders of the same path are removed first.
+    The writer locks the folder, and the system releases the lock when the process ends. A folder
+    without a lock was therefore left by a killed process. Such folders for the same path are
+    removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f".{glob.escape(path.name)}.????????{_UNFINISHED}"):
-        with _lock(left, wait=False) as locked:
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.????????{_UNFINISHED}"):
+        with _lock(leftover, wait=False) as locked:
             if locked:
-                shutil.rmtree(left, ignore_errors=True)
-    with contextlib.ExitStack() as held:
+                shutil.rmtree(leftover, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
         while True:
             folder = Path(tempfile.mkdtemp(_UNFINISHED, f".{path.name}.", path.parent))
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
-            held.enter_context(_lock(folder, wait=True))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.enter_context(_lock(folder, wait=True))
             if folder.exists():  # otherwise another writer removed it before it was locked
                 break
         yield folder
@@ -161,13 +162,13 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _lock(folder: Path, wait: bool) -> Iterator[bool]:
-    """Locks a folder; yields False if another process holds the lock or the system has none."""
-    with contextlib.ExitStack() as opened:
+    """Locks a folder; yields False if another process has the lock or the system has no locks."""
+    with contextlib.ExitStack() as stack:
         try:
             import fcntl
 
             descriptor = os.open(folder, os.O_RDONLY)
-            opened.callback(os.close, descriptor)
+            stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = True
         except (ImportError, OSError):
@@ -176,13 +177,14 @@ def _lock(folder: Path, wait: bool) -> Iterator[bool]:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swaps two paths in one step; False where the system or the file system cannot."""
-    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of renameat2(2)
+    """Swaps two paths in one step; False if the system or the file system cannot do this."""
+    at_fdcwd, rename_exchange = -100, 2  # constants of renameat2(2)
     try:
         renameat2 = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
         return False
-    return renameat2(here, os.fsencode(first), here, os.fsencode(second), swap) == 0
+    paths = (at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second))
+    return renameat2(*paths, rename_exchange) == 0
 
 
 def _umask() -> int:

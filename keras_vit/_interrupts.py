@@ -1,4 +1,4 @@
-"""Ctrl-C at a safe point: after what would swallow it, never inside."""
+"""Delays Ctrl-C until a point where the exception cannot get lost."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
-    """Yields a function that raises `KeyboardInterrupt` if Ctrl-C came since.
+    """Yields a function that raises `KeyboardInterrupt` if Ctrl-C has been pressed.
 
-    An exception raised wherever the signal happens to arrive can be lost: Keras and TensorFlow
-    call Python back from places that swallow it. A second Ctrl-C raises at once. Where the signal
-    is ignored, and outside the main thread, where Python allows no handlers, nothing changes.
+    Keras and TensorFlow call Python from places that discard exceptions, so an exception raised
+    where the signal arrives can be lost. A second Ctrl-C raises at once. Nothing changes where the
+    signal is ignored, or outside the main thread, where Python allows no signal handlers.
     """
-    came = False
+    interrupted = False
 
-    def note(number, frame):
-        nonlocal came
-        if came:
+    def handler(number, frame):
+        nonlocal interrupted
+        if interrupted:
             raise KeyboardInterrupt
-        came = True
+        interrupted = True
 
     def check():
-        if came:
+        if interrupted:
             raise KeyboardInterrupt
 
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as under nohup
     if ignored or threading.current_thread() is not threading.main_thread():
         yield check
         return
-    before = signal.signal(signal.SIGINT, note)
+    previous = signal.signal(signal.SIGINT, handler)
     try:
         yield check
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

@@ -1,7 +1,7 @@
-"""The one door to Keras.
+"""The only module that imports Keras.
 
-`keras` and `ops` are Keras 3 on whatever backend KERAS_BACKEND says; or, where
-TF_USE_LEGACY_KERAS=1 (TensorFlow's own switch), tf_keras with the few `ops` this library uses.
+`keras` and `ops` are those of Keras 3, on the backend that KERAS_BACKEND names. With
+TF_USE_LEGACY_KERAS=1, TensorFlow's own switch, they are tf_keras and the few `ops` in use here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXTRAS = {"tensorflow": "'keras_vit[tensorflow]'", "jax": "'keras_vit[jax]'"}
 
 
 def _no_backend(name: str) -> str:
-    """What to do where the backend that Keras is set to is not installed, in one line."""
+    """One line that says what to do if Keras' backend is not installed."""
     others = [other for other in _EXTRAS if other != name]
     ready = [other for other in others if is_installed(other)]
     if ready:
@@ -59,5 +59,5 @@ register = keras.saving.register_keras_serializable(package="keras_vit")
 
 
 def backend() -> str:
-    """The backend in use: "tensorflow" (always, under tf_keras), "jax" or "torch"."""
+    """The backend in use: "tensorflow" (always with tf_keras), "jax" or "torch"."""
     return "tensorflow" if LEGACY else keras.backend.backend()

@@ -1,6 +1,6 @@
 """Packages whose names are imported when they are first used.
 
-The commands read tables (recipes, precisions) for their help, which must not import Keras.
+The commands print tables (recipes, precisions) in their help, and the help must not import Keras.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def lazy_names(
 
     Args:
         package: its `__name__`.
-        modules: its public names, by the module within it that defines them.
+        modules: for each of its modules, the public names that the module defines.
     """
     homes = {name: module for module, names in modules.items() for name in names}
 

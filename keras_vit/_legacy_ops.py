@@ -1,4 +1,4 @@
-"""The part of `keras.ops` that this library uses, on TensorFlow, for tf_keras models."""
+"""The functions of `keras.ops` that this library uses, in TensorFlow, for tf_keras models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optional packages: what is installed, and what installs the rest."""
+"""Optional packages: which are installed, and which command installs the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from keras_vit._errors import MissingPackageError
 
-# module: what it is called, and the extras of keras_vit that install it.
+# module: (its name in messages, the extras of keras_vit that install it).
 PACKAGES = {
     "tensorflow": ("TensorFlow", ("tensorflow",)),
     "tf_keras": ("tf_keras", ("tensorflow",)),
@@ -22,25 +22,25 @@ PACKAGES = {
 
 
 def is_installed(module: str) -> bool:
-    """Whether a package can be imported; it is not imported."""
+    """Whether a package is installed; it is not imported."""
     spec = importlib.util.find_spec(module)
-    return spec is not None and spec.origin is not None  # any folder of that name has a spec
+    return spec is not None and spec.origin is not None  # a plain folder has a spec, but no origin
 
 
 def check_installed(modules: Iterable[str]) -> None:
-    """Checks that what a command needs is installed.
+    """Checks that the packages a command needs are installed.
 
     Raises:
-        MissingPackageError: with one command that installs all that is missing.
+        MissingPackageError: the message has one command that installs all missing packages.
     """
     missing = [PACKAGES[module] for module in modules if not is_installed(module)]
     if not missing:
         return
-    chosen: list[str] = []
+    needed: list[str] = []
     for _, extras in missing:
-        if not set(extras) & set(chosen):
-            chosen.append(extras[0])
+        if not set(extras) & set(needed):
+            needed.append(extras[0])
     names = ", ".join(name for name, _ in missing)
     raise MissingPackageError(
-        f"this command needs {names}: pip install 'keras_vit[{','.join(chosen)}]'"
+        f"this command needs {names}: pip install 'keras_vit[{','.join(needed)}]'"
     )

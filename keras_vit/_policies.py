@@ -12,10 +12,10 @@ from keras_vit._keras import LEGACY, keras
 
 @contextmanager
 def dtype_policy(dtype: Any) -> Iterator[None]:
-    """Layers created inside have this policy unless they are given another; None changes nothing.
+    """The default policy of layers created in this context; None changes nothing.
 
     Args:
-        dtype: a name such as "mixed_bfloat16", a policy, or what `serialized_policy` returned.
+        dtype: a name such as "mixed_bfloat16", a policy, or the result of `serialized_policy`.
 
     Raises:
         UsageError: Keras has no such policy.
@@ -38,7 +38,7 @@ def dtype_policy(dtype: Any) -> Iterator[None]:
 
 
 def serialized_policy(policy: Any) -> Any:
-    """A policy as plain values: its name, or a dict for a policy that is more than a name."""
+    """A policy as plain values: its name, or a dict if the name alone does not describe it."""
     if LEGACY or type(policy) is keras.DTypePolicy:
         return policy.name
     return keras.dtype_policies.serialize(policy)

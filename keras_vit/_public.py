@@ -1,6 +1,6 @@
-"""The names that `import keras_vit` gives, but for those of keras_vit.deploy."""
+"""The public names of `keras_vit`, except those of keras_vit.deploy."""
 
-from keras_vit import _keras as _keras  # first: it says in one line which backend is missing
+from keras_vit import _keras as _keras  # first, because its error names a missing backend
 from keras_vit import models
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess

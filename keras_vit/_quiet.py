@@ -16,12 +16,12 @@ _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 @contextlib.contextmanager
 def quiet() -> Iterator[int]:
-    """Holds back what is written to standard error, unless the user set TensorFlow's log level.
+    """Hides messages on standard error, unless the user has set TensorFlow's log level.
 
     While they start, TensorFlow (its issue 100442) and LiteRT ignore TF_CPP_MIN_LOG_LEVEL and
-    write to the descriptor itself, which belongs to the whole process: the first thread that
-    enters redirects it, the last one that leaves restores it. If a body fails, what was held back
-    is shown.
+    write to the file descriptor directly. The descriptor belongs to the whole process: the first
+    thread that enters redirects it, and the last one that leaves restores it. If the body raises,
+    the hidden messages are printed.
 
     Yields:
         A descriptor that still writes to the real standard error.
@@ -41,9 +41,9 @@ def quiet() -> Iterator[int]:
 
 @dataclasses.dataclass
 class _Redirection:
-    level: str | None  # not the user's: JAX sets it to 1 when it is imported
+    level: str | None  # the old value, which is not the user's: importing JAX sets it to 1
     standard_error: int
-    held_back: IO[bytes]
+    hidden: IO[bytes]
     users: int = 0
     failed: bool = False
 
@@ -61,7 +61,7 @@ def _enter() -> _Redirection | None:
                 return None
             os.environ[_LEVEL] = "3"
             _current = _Redirection(level, os.dup(2), tempfile.TemporaryFile())  # noqa: SIM115
-            os.dup2(_current.held_back.fileno(), 2)
+            os.dup2(_current.hidden.fileno(), 2)
         _current.users += 1
         return _current
 
@@ -74,11 +74,11 @@ def _leave(redirection: _Redirection) -> None:
             return
         _current = None
         os.dup2(redirection.standard_error, 2)
-        os.environ.pop(_LEVEL, None)  # programs that the user starts later are not affected
+        os.environ.pop(_LEVEL, None)  # so that later child processes do not inherit it
         if redirection.level is not None:
             os.environ[_LEVEL] = redirection.level
-        with redirection.held_back as held_back:
+        with redirection.hidden as hidden:
             if redirection.failed:
-                held_back.seek(0)
-                os.write(redirection.standard_error, held_back.read())
+                hidden.seek(0)
+                os.write(redirection.standard_error, hidden.read())
         os.close(redirection.standard_error)

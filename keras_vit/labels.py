@@ -1,4 +1,4 @@
-"""Names of classes: ImageNet-1k's, and predictions by name."""
+"""Class names: the names of ImageNet-1k's classes, and predictions with names."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _IMAGENET2012 = "imagenet2012.txt"
 def imagenet2012_labels() -> tuple[str, ...]:
     """The names of ImageNet-1k's 1000 classes, in the order of the logits: "tench, Tinca_tinca" ...
 
-    Each is all of its synset's lemmas, as in the official `ilsvrc2012_wordnet_lemmas.txt`; "crane"
-    stands there twice, for the bird and for the machine.
+    A name lists all lemmas of the synset, as in the official `ilsvrc2012_wordnet_lemmas.txt`.
+    "crane" occurs twice there, for the bird and for the machine.
     """
     return tuple(names for _, names in _imagenet2012())
 
 
 def imagenet2012_ids() -> tuple[str, ...]:
-    """The WordNet ids of the same classes, the names of ImageNet's folders: "n01440764" ..."""
+    """The WordNet ids of these classes, which are also ImageNet's folder names: "n01440764" ..."""
     return tuple(wordnet_id for wordnet_id, _ in _imagenet2012())
 
 
@@ -38,19 +38,19 @@ def decode_predictions(
     """The most probable classes of each image, by name.
 
     Args:
-        predictions: (n, classes): logits, as this library's models give them, of which the
-            softmax is taken; or probabilities, with `from_logits=False`.
-        labels: the classes' names in the order of the logits, or a model, whose `labels` are
-            used. Without names, 1000 classes are taken for ImageNet-1k's.
-        top: how many classes to name for each image.
+        predictions: (n, classes): logits, as keras_vit's models return them, or, with
+            `from_logits=False`, probabilities.
+        labels: the class names in the order of the logits, or a model, whose `labels` are used.
+            If there are no names, 1000 classes are assumed to be ImageNet-1k's.
+        top: how many classes to return for each image.
         from_logits: whether predictions are logits.
 
     Returns:
         For each image a list of (label, probability), most probable first.
 
     Raises:
-        UsageError: the predictions are of another shape, not numbers, or not probabilities
-            where they should be; or the number of names differs from the number of classes.
+        UsageError: the predictions have another shape, are not numbers, or are not probabilities
+            although `from_logits=False`; or the number of names is not the number of classes.
     """
     predictions = np.asarray(predictions)
     if predictions.ndim != 2 or predictions.shape[1] == 0 or predictions.dtype.kind not in "fiu":
@@ -83,7 +83,7 @@ def _names(labels: Any, classes: int) -> tuple[str, ...]:
     names = tuple(labels) if isinstance(labels, Iterable) else ()
     if isinstance(labels, str) or not all(isinstance(name, str) for name in names) or not names:
         raise UsageError(
-            "labels must be the classes' names, or a keras_vit model. "
+            "labels must be the class names, or a keras_vit model. "
             f"Received: {type(labels).__name__}."
         )
     if len(names) != classes:
@@ -100,7 +100,7 @@ def _probabilities(predictions: np.ndarray, from_logits: bool) -> np.ndarray:
         powers = np.exp(predictions - predictions.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
     low, high = predictions.min(initial=0), predictions.max(initial=1)
-    if low < 0 or high > 1 + 1e-3:  # rounding
+    if low < 0 or high > 1 + 1e-3:  # allows for rounding
         raise UsageError(
             f"probabilities must lie in [0, 1]. Received: {low:.3g} to {high:.3g}; "
             "for logits pass from_logits=True."

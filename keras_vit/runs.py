@@ -1,7 +1,7 @@
-"""The run folder: what training writes and everything else reads.
+"""The run folder, which training writes and all other commands read.
 
-spec.json, weights.npz, labels.txt, recipe.json, split.json, metrics.jsonl, report/. Each file is
-replaced as a whole; a folder can be loaded from the moment training starts.
+It contains spec.json, weights.npz, labels.txt, recipe.json, split.json, metrics.jsonl and report/.
+Each file is replaced as a whole, so a folder can be loaded from the moment training starts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Run:
     Attributes:
         path: the folder.
         spec: the content of spec.json.
-        labels: the classes' names, in the order of the logits.
+        labels: the class names, in the order of the logits.
         recipe: the content of recipe.json.
     """
 
@@ -44,7 +44,7 @@ class Run:
     recipe: dict[str, Any]
 
     def __str__(self) -> str:
-        """One line: where it is, what it is, what it was trained on and when."""
+        """One line: the folder, the model, the data it was trained on and the time."""
         height, width = self.spec["image_size"]
         return (
             f"{self.path}: {self.spec['model']}, {height} x {width} pixels, {len(self.labels)} "
@@ -53,9 +53,9 @@ class Run:
 
     @property
     def saved(self) -> str:
-        """When its weights were written, in local time: "2026-01-31 17:05"."""
-        written = time.localtime((self.path / "weights.npz").stat().st_mtime)
-        return time.strftime("%Y-%m-%d %H:%M", written)
+        """The local time at which its weights were written: "2026-01-31 17:05"."""
+        local_time = time.localtime((self.path / "weights.npz").stat().st_mtime)
+        return time.strftime("%Y-%m-%d %H:%M", local_time)
 
     def model(self) -> ImageModel:
         """The trained model."""
@@ -72,20 +72,20 @@ class Run:
         return model
 
     def source(self, data: str | os.PathLike | None = None) -> Source:
-        """The images that the run was trained on, as they are now.
+        """The images that the run was trained on, read again.
 
         Args:
-            data: their present folder, if they were moved.
+            data: their current folder, if they were moved.
 
         Raises:
-            UsageError: they are gone, or their classes are not the run's.
+            UsageError: the folder is gone, or its classes are not those of the run.
         """
         data = self.recipe["data"] if data is None else data
         folder = source_folder(data)
         if folder is not None and not folder.is_dir():
             raise UsageError(
-                f"{data} held the pictures of {self.path} and is gone; pass their present folder "
-                "as data."
+                f"{data}, the folder with the pictures of {self.path}, is gone; pass their current "
+                "folder as data."
             )
         source = open_source(data)
         if source.labels != self.labels:
@@ -101,18 +101,18 @@ class Run:
         """The split that training used, as indices into `source`.
 
         Raises:
-            UsageError: images of the split are gone.
+            UsageError: images of the split are missing.
         """
         parts = ("train", "held_out")
         ids = _files.read_json(self.path / "split.json", format=FORMAT, fields=parts)
         index = {name: i for i, name in enumerate(source.ids)}
-        gone = [i for part in parts for i in ids[part] if i not in index]
-        if gone:
+        missing = [i for part in parts for i in ids[part] if i not in index]
+        if missing:
             raise UsageError(
-                f"{source.locator}: {len(gone)} images of the run's split are gone or unreadable, "
-                f"the first is {gone[0]}; put them back or train again."
+                f"{source.locator}: {len(missing)} images of the run's split are missing or "
+                f"unreadable, the first is {missing[0]}; put them back or train again."
             )
-        return Split(*(np.array([index[i] for i in ids[p]], int) for p in parts))
+        return Split(*(np.array([index[i] for i in ids[part]], int) for part in parts))
 
     def metrics(self) -> list[dict[str, Any]]:
         """A record for each finished epoch, oldest first."""
@@ -130,19 +130,20 @@ def create_run(
     origin: str,
     overwrite: bool = False,
 ) -> Path:
-    """Starts a run folder with everything but metrics; its weights are the model's present ones.
+    """Writes a new run folder with all files except the metrics, and with the model's weights.
 
     Args:
-        path: the folder, made if absent.
+        path: the folder; created if it does not exist.
         model: the model that will be trained.
-        source: the images; their labels and locator are kept.
-        split: what trains and what is held out.
-        recipe: all settings, JSON values.
-        origin: where the weights come from, in words or a file's name.
-        overwrite: replace a run that is there.
+        source: the images; their labels and locator are stored.
+        split: which images are for training, and which are held out.
+        recipe: all settings, as JSON values.
+        origin: where the weights come from: "fresh" or a file's name.
+        overwrite: replace an existing run.
 
     Raises:
-        UsageError: see `check_out`; or the disk is full.
+        UsageError: see `check_out`.
+        DiskFullError: the disk is full.
     """
     path = Path(path)
     check_out(path, source.locator, overwrite)
@@ -180,7 +181,7 @@ def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool 
     """Checks that a run on `data` may be written to `path`; nothing is written.
 
     Raises:
-        UsageError: the folder holds something already, lies inside the data, or cannot be written.
+        UsageError: the folder is not empty, lies inside the data, or cannot be written.
     """
     path = Path(path)
     above = [path.resolve(), *path.resolve().parents]
@@ -190,15 +191,15 @@ def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool 
     existing = next(folder for folder in above if folder.exists())
     if not existing.is_dir():
         raise UsageError(f"{existing} is a file; choose another folder.")
-    # The run is written beside `path` and renamed.
+    # The run is first written to a folder next to `path`, then renamed.
     writable = existing.parent if existing == path.resolve() else existing
     if not os.access(writable, os.W_OK | os.X_OK):
         raise UsageError(f"{writable} cannot be written to; choose another folder.")
     if path.is_dir() and any(path.iterdir()):
         if not (path / "spec.json").is_file():
-            raise UsageError(f"{path} is not empty and holds no run; choose another folder.")
+            raise UsageError(f"{path} is not empty and is not a run; choose another folder.")
         if not overwrite:
-            raise UsageError(f"{path} holds a run already; choose another folder or set overwrite.")
+            raise UsageError(f"{path} is a run already; choose another folder or set overwrite.")
 
 
 def load_run(path: str | os.PathLike) -> ImageModel:
@@ -215,39 +216,39 @@ def load_run(path: str | os.PathLike) -> ImageModel:
 
 
 def open_run(path: str | os.PathLike) -> Run:
-    """Opens a run folder; the model itself is read later.
+    """Opens a run folder. The weights are not read before `Run.model` is called.
 
     Raises:
-        UsageError: the folder or one of its files is missing or has a newer format.
+        UsageError: the folder or one of its files is missing, or a file has a newer format.
     """
     path = Path(path)
     if path.is_file():
         raise UsageError(f"{path} is a file; pass the run's folder, such as {path.parent}.")
     if not path.is_dir():
-        raise UsageError(f"{path}: expected a run folder; there is none.")
+        raise UsageError(f"{path}: expected a run folder; there is no such folder.")
     files = ("spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json")
     missing = [name for name in files if not (path / name).is_file()]
     if (path / "model.tflite").is_file():
         raise UsageError(f"{path}: expected a run folder. Received: an exported bundle.")
     if missing:
-        raise UsageError(f"{path} is not a whole run folder: {', '.join(missing)} missing.")
+        raise UsageError(f"{path} is not a complete run folder: {', '.join(missing)} missing.")
     fields = ("model", "spec", "num_classes", "image_size", "preprocessing")
     spec = _files.read_json(path / "spec.json", format=FORMAT, fields=fields)
     recipe = _files.read_json(path / "recipe.json", format=FORMAT, fields=("data", "recipe"))
     labels = tuple((path / "labels.txt").read_text(encoding="utf-8").splitlines())
     if len(labels) != spec["num_classes"]:
         raise UsageError(
-            f"{path}: expected {spec['num_classes']} labels, as spec.json says. "
+            f"{path}: expected {spec['num_classes']} labels, the num_classes of spec.json. "
             f"Received: {len(labels)} in labels.txt."
         )
     return Run(path, spec, labels, recipe)
 
 
 def newest_run(folder: str | os.PathLike = "runs") -> Path:
-    """The run under `folder` that was last written to.
+    """The run in `folder` whose weights are the newest.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no run.
     """
     runs = list_runs(folder)
     if not runs:
@@ -256,8 +257,8 @@ def newest_run(folder: str | os.PathLike = "runs") -> Path:
 
 
 def list_runs(folder: str | os.PathLike = "runs") -> list[Path]:
-    """The runs directly under `folder`, the one that was last written to at the end."""
-    # Dotted folders are what a killed process left.
+    """The runs in `folder`, the one with the newest weights last."""
+    # A killed process may leave folders whose names start with a dot.
     runs = [
         path
         for path in Path(folder).glob("[!.]*")

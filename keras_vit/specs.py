@@ -1,4 +1,4 @@
-"""What a model is, as data: its hyperparameters, its preprocessing, and the table of variants.
+"""Models as data: hyperparameters, preprocessing, and the table of variants.
 
 Sources: Dosovitskiy et al. 2021, table 1; google-research/vision_transformer `configs/models.py`;
 big_vision `models/vit.py`; Kolesnikov et al. 2020 for BiT.
@@ -22,8 +22,8 @@ Interpolation = Literal["nearest", "bilinear", "bicubic"]
 _Class = TypeVar("_Class", bound=type)
 
 
-def _names_unknown_fields(cls: _Class) -> _Class:
-    """Makes a dataclass answer unknown keywords with the nearest field and a list of them all."""
+def _explains_unknown_fields(cls: _Class) -> _Class:
+    """A dataclass decorator: the error for an unknown field suggests one and lists all fields."""
     init, known = cls.__init__, [f.name for f in dataclasses.fields(cls)]
 
     @functools.wraps(init)
@@ -42,7 +42,7 @@ def _names_unknown_fields(cls: _Class) -> _Class:
 
 
 class ResNetUnit(NamedTuple):
-    """One bottleneck unit of a ResNet: `features` wide inside, 4 * `features` at its output."""
+    """One bottleneck unit of a ResNet: `features` channels inside, 4 * `features` at its output."""
 
     block: int
     unit: int
@@ -52,29 +52,29 @@ class ResNetUnit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The layer's name in our models; block and unit count from 1."""
+        """The layer's name in a model; block and unit count from 1."""
         return f"block{self.block}_unit{self.unit}"
 
     @property
     def projects(self) -> bool:
-        """Whether the residual needs a projection, because channels or size change."""
+        """Whether the residual needs a projection because channels or size change."""
         return self.strides != 1 or self.inputs != 4 * self.features
 
 
-@_names_unknown_fields
+@_explains_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class ResNetStem:
-    """The ResNet in front of a hybrid's patches: a root of stride 4, then stages of units.
+    """The ResNet that a hybrid cuts its patches from: a root of stride 4, then stages of units.
 
     Attributes:
-        stages: units in each stage; every stage after the first halves the size. () for the root
-            alone.
-        width: multiplies the root's 64 channels, as the official `width_factor` does; may be a
-            fraction. The channels are rounded down, and the width to what they are.
+        stages: number of units in each stage; every stage after the first halves the size. ()
+            means only the root.
+        width: multiplies the root's 64 channels, like the official `width_factor`; may be a
+            fraction. The number of channels is rounded down, and the width is set to match it.
 
     Raises:
-        UsageError: a field is of the wrong type, or the width gives channels that are not a
-            multiple of 32: the normalisation has 32 groups.
+        UsageError: a field has the wrong type, or the number of channels is not a multiple of 32,
+            the number of groups in GroupNorm.
     """
 
     stages: tuple[int, ...] = ()
@@ -93,7 +93,7 @@ class ResNetStem:
 
     @property
     def stride(self) -> int:
-        """Pixels of the image, along one side, to one of the output."""
+        """The size of the image divided by the size of the output, along one side."""
         return 4 * 2 ** max(len(self.stages) - 1, 0)
 
     @property
@@ -121,38 +121,40 @@ class ResNetStem:
         return from_fields(cls, fields)
 
 
-@_names_unknown_fields
+@_explains_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class ViTSpec:
     """The hyperparameters of a Vision Transformer: everything but image size and classes.
 
     Attributes:
-        patch_size: side of a square patch, in pixels; on a stem, in positions of its output.
+        patch_size: side of a square patch in pixels; after a stem, in positions of its output.
         hidden_dim: width of the residual stream.
         depth: number of transformer blocks.
         num_heads: attention heads in each block; divides `hidden_dim`.
         mlp_dim: width of the MLP's hidden layer.
-        pooling: what the head reads, a name in `POOLINGS`. "token": the class token. "gap": the
-            mean of all tokens (there is no class token). "map": multihead attention pooling (none
-            either; Zhai et al. 2022, big_vision). "none": every token, the class token included.
+        pooling: the input of the head, a name in `POOLINGS`. "token": the class token. "gap": the
+            mean of all tokens, without a class token. "map": multihead attention pooling, also
+            without a class token (Zhai et al. 2022, big_vision). "none": every token, including
+            the class token.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
-        position_embedding: a name in `POSITION_EMBEDDINGS`. "learned", one vector a position;
-            "learned2d", one vector a row and one a column, half as wide, side by side (paper,
-            appendix D.4); "sincos2d", fixed waves (big_vision); "relative", a learned bias on each
-            head's attention by the offset between two patches (no published file of the official
-            code has it); or "none".
-        gelu: "tanh", the approximation that the official JAX models use, or "erf", the exact
-            function of PyTorch's models. They differ by up to 4.7e-4.
+        position_embedding: a name in `POSITION_EMBEDDINGS`. "learned": one vector per position.
+            "learned2d": one half vector per row and one per column, concatenated (paper, appendix
+            D.4). "sincos2d": fixed sines and cosines (big_vision). "relative": for each head, a
+            learned bias that depends on the offset between two patches; no published official
+            file has it. "none": no positions.
+        gelu: "tanh", the approximation in the official JAX models, or "erf", the exact function
+            in PyTorch's models. They differ by up to 4.7e-4.
         layer_norm_eps: added to the variance in each LayerNorm.
         dropout: rate after the position embedding, the attention's output and both MLP layers.
-        attention_dropout: rate on the attention weights.
-        drop_path: stochastic depth: the last block's rate, rising linearly from 0 in the first.
+        attention_dropout: rate on the attention scores.
+        drop_path: stochastic depth: the rate in the last block; it rises linearly from 0 in the
+            first.
         stem: the ResNet that a hybrid cuts its patches from; None cuts them from the image.
 
     Raises:
-        UsageError: a field is of the wrong type or out of range, the heads do not divide the
-            width, or the width does not suit the position embedding.
+        UsageError: a field has the wrong type or is out of range, num_heads does not divide
+            hidden_dim, or the position embedding needs another hidden_dim.
     """
 
     patch_size: int
@@ -192,10 +194,10 @@ class ViTSpec:
         if self.hidden_dim % self.num_heads:
             width, heads = self.hidden_dim, self.num_heads
             divisors = [n for n in range(1, min(width, 1 << 16) + 1) if width % n == 0]
-            below = [n for n in divisors if n < heads]
-            near = below[-1:] + [n for n in divisors if n > heads][:3]
+            smaller = [n for n in divisors if n < heads]
+            choices = smaller[-1:] + [n for n in divisors if n > heads][:3]
             raise UsageError(
-                f"num_heads={heads} does not divide hidden_dim={width}; choose {_or(near)}."
+                f"num_heads={heads} does not divide hidden_dim={width}; choose {_or(choices)}."
             )
         multiple = POSITION_EMBEDDINGS[self.position_embedding].width_multiple
         if self.hidden_dim % multiple:
@@ -208,7 +210,7 @@ class ViTSpec:
 
     @property
     def class_token(self) -> bool:
-        """Whether a learned token stands before the patches."""
+        """Whether a learned token precedes the patches."""
         return POOLINGS[self.pooling].class_token
 
     @property
@@ -218,17 +220,18 @@ class ViTSpec:
 
     @property
     def stride(self) -> int:
-        """Side of a patch in pixels of the image, the stem's stride included."""
+        """Side of a patch in pixels of the image, including the stem's stride."""
         return self.patch_size * (self.stem.stride if self.stem else 1)
 
     def grid(self, image_size: int | tuple[int, int]) -> tuple[int, int]:
         """Rows and columns of patches in an image of `image_size` (height, width) pixels.
 
-        A stem takes any size: its strides round up, and what is left of its output at the bottom
-        and at the right, less than a patch, is cut off, both as in the official code.
+        A stem accepts any size. As in the official code, its strides round up, and positions at
+        the bottom and at the right of its output that do not fill a patch are cut off.
 
         Raises:
-            UsageError: the patches do not divide the image, or the stem's output is less than one.
+            UsageError: the patches do not divide the image, or the stem's output is smaller than
+                a patch.
         """
         height, width = as_size(image_size)
         if self.stem is not None:
@@ -267,7 +270,7 @@ class ViTSpec:
         return from_fields(cls, fields)
 
 
-@_names_unknown_fields
+@_explains_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class ResNetSpec:
     """The hyperparameters of a BiT ResNet-V2: everything but image size and classes.
@@ -310,27 +313,27 @@ Spec = ViTSpec | ResNetSpec
 
 
 def spec_from_dict(fields: dict[str, Any]) -> Spec:
-    """A ViT's or a BiT's spec, whichever wrote the fields with `to_dict`."""
+    """The ViTSpec or ResNetSpec whose `to_dict` returned the fields."""
     return (ResNetSpec if "layers" in fields else ViTSpec).from_dict(fields)
 
 
-@_names_unknown_fields
+@_explains_unknown_fields
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
-    """How a uint8 RGB image becomes a model's input: crop, resize, then (x - mean) / scale.
+    """The steps from a uint8 RGB image to a model's input: crop, resize, (x - mean) / scale.
 
     Attributes:
         height, width: the model's input size in pixels.
         crop: None stretches the whole image to the size, as the official fine-tuning code does
-            at evaluation. A fraction resizes the short side to size / crop and takes the centre,
-            as big_vision does (0.875 for 224 out of 256).
-        interpolation: "bilinear" or "bicubic" (antialiased when shrinking, as Pillow's are),
-            or "nearest".
-        mean, scale: a number, or three for R, G and B, in pixel values of [0, 255]. PyTorch's
-            ImageNet models take mean (123.675, 116.28, 103.53), scale (58.395, 57.12, 57.375).
+            at evaluation. With a fraction, the short side is resized to size / crop and the centre
+            is cut out, as in big_vision (0.875 for 224 out of 256).
+        interpolation: "bilinear" or "bicubic" (antialiased when shrinking, as in Pillow), or
+            "nearest".
+        mean, scale: one number, or three for R, G and B, for pixel values in [0, 255]. PyTorch's
+            ImageNet models use mean (123.675, 116.28, 103.53), scale (58.395, 57.12, 57.375).
 
     Raises:
-        UsageError: a field is of the wrong type or out of range.
+        UsageError: a field has the wrong type or is out of range.
     """
 
     height: int
@@ -374,38 +377,38 @@ class Preprocessing:
 
 
 def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
-    """(height, width) from one number or two; arrays of NumPy are taken too.
+    """(height, width) from one number or two, also from a NumPy array.
 
     Raises:
-        UsageError: it is neither, or they are not positive integers.
+        UsageError: these are not one or two positive integers.
     """
-    given = image_size.tolist() if hasattr(image_size, "tolist") else image_size
-    has_order = isinstance(given, Iterable) and not isinstance(given, (bytes, Set))
+    size = image_size.tolist() if hasattr(image_size, "tolist") else image_size
+    has_order = isinstance(size, Iterable) and not isinstance(size, (bytes, Set))
     try:
-        sides = tuple(given) if has_order else (given, given)
+        sides = tuple(size) if has_order else (size, size)
     except TypeError:  # a tensor of rank 0
         sides = ()
-    found = [integer(side) for side in sides]
-    if len(found) != 2 or any(side is None or side < 1 for side in found):
+    integers = [integer(side) for side in sides]
+    if len(integers) != 2 or any(side is None or side < 1 for side in integers):
         raise UsageError(
             "image_size must be a positive integer, or (height, width). "
             f"Received: image_size={image_size!r}."
         )
-    return found[0], found[1]
+    return integers[0], integers[1]
 
 
 def find_variant(name: str) -> str:
-    """The table's name for `name`, however it is spelled: "ViT_B16", "vit-b/16", "ViT-B_16".
+    """The name in `VARIANTS` for any spelling of it: "ViT_B16", "vit-b/16", "ViT-B_16".
 
-    AugReg's short names are known too: "B/16", "R_Ti_16", "R50+L/32".
+    AugReg's short names are accepted too: "B/16", "R_Ti_16", "R50+L/32".
 
     Raises:
-        UsageError: there is no such variant; the message names the nearest.
+        UsageError: there is no such variant; the message suggests a similar name.
     """
-    found = {_short(known): known for known in VARIANTS}.get(_short(name))
-    if found is None:
+    variant = {_short(known): known for known in VARIANTS}.get(_short(name))
+    if variant is None:
         raise UsageError(f"unknown model {name!r}; {did_you_mean(name, VARIANTS)}")
-    return found
+    return variant
 
 
 def from_fields(cls: type, fields: dict[str, Any]) -> Any:
@@ -425,7 +428,7 @@ def from_fields(cls: type, fields: dict[str, Any]) -> Any:
 
 
 def _set(instance: Any, field: str, value: Any) -> None:
-    object.__setattr__(instance, field, value)  # while a frozen dataclass is made
+    object.__setattr__(instance, field, value)  # for __post_init__ of frozen dataclasses
 
 
 def _short(name: str) -> str:
@@ -448,7 +451,7 @@ def _per_channel(field: str, values: Any) -> float | tuple[float, ...]:
 
 
 def _units(stages: Iterable[int], root: int) -> list[ResNetUnit]:
-    # `root` channels come in; each stage is twice as wide as the one before.
+    # The first unit reads `root` channels; each stage has twice the channels of the one before.
     units, channels = [], root
     for i, count in enumerate(stages):
         features = root * 2**i
@@ -464,8 +467,8 @@ def _or(values: list[int]) -> str:
 
 
 # Sizes: table 1 of the paper; Ti and S from DeiT and AugReg; BiT from Kolesnikov et al. 2020. Pico
-# is for tiny images such as the digits and has no published weights. The dropout is that of the
-# published models.
+# is for tiny images such as the digits and has no published weights. Dropout rates are those of
+# the published models.
 VARIANTS: dict[str, Spec] = {
     # ViTSpec(patch_size, hidden_dim, depth, num_heads, mlp_dim)
     "ViT-Pico_4": ViTSpec(4, 64, 4, 4, 128),
@@ -483,7 +486,7 @@ VARIANTS: dict[str, Spec] = {
     "ViT-S_32-gap": ViTSpec(32, 384, 12, 6, 1536, "gap"),
     "ViT-B_16-gap": ViTSpec(16, 768, 12, 12, 3072, "gap"),
     "ViT-B_32-gap": ViTSpec(32, 768, 12, 12, 3072, "gap"),
-    # Hybrids: patch_size counts positions of the stem's output. R+ViT-Ti_16 has 32 pixels a patch.
+    # Hybrids: patch_size counts positions of the stem's output. R+ViT-Ti_16's patch has 32 pixels.
     "R+ViT-Ti_16": ViTSpec(8, 192, 12, 3, 768, stem=ResNetStem()),
     "R26+ViT-S_32": ViTSpec(1, 384, 12, 6, 1536, stem=ResNetStem((2, 2, 2, 2))),
     "R26+ViT-B_32": ViTSpec(1, 768, 12, 12, 3072, stem=ResNetStem((2, 2, 2, 2))),

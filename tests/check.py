@@ -63,7 +63,7 @@ def exports() -> None:
 
 
 def compression() -> None:
-    """Compressed files of the demo's run are as small and as accurate as the README says."""
+    """Compressed files of the demo's run are as small and as accurate as the README states."""
     _python("export/compress.py", "--run", RUN, "--method", "qat", "prune", "cluster")
     rows = {row["name"]: row for row in _table("compressed")["rows"]}
     for name, (points, fraction) in COMPRESSED.items():
@@ -95,7 +95,7 @@ def wheel() -> None:
 
 
 def runtimes() -> None:
-    """Older TFLite runtimes run the demo's files. They have wheels up to Python 3.11."""
+    """Older TFLite runtimes run the demo's files. These runtimes need Python 3.11 or older."""
     if sys.version_info >= (3, 12):
         print("skipped: it needs Python 3.11 or older; see benchmarks/runtimes.py --python")
         return

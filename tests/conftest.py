@@ -1,4 +1,4 @@
-"""Shared by all tests: seeds, a small spec, folders of real image files, a trained run."""
+"""Fixtures for all tests: seeds, a small spec, folders of real image files, a trained run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.specs import VARIANTS
 from keras_vit.weights.names import weight_names
 
-# JAX, which Keras imports, sets it; a command that inherits it takes it for the user's wish.
+# Keras imports JAX, which sets this variable. Commands that inherit it would take it for the user's
+# setting.
 os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
 
 ROOT = Path(__file__).parents[1]
@@ -34,10 +35,10 @@ def pytest_report_header():
 
 
 def pytest_collection_finish():
-    """Leaves what has been imported out of every collection.
+    """Excludes the objects of imported modules from garbage collection.
 
-    Keras collects garbage for each layer that it quantises and the converter for each file: 0.3 s
-    with all of TensorFlow's objects, nothing without them.
+    Keras collects garbage for each layer that it quantises, and the converter for each file. With
+    TensorFlow's objects, a collection takes 0.3 s; without them, almost no time.
     """
     gc.collect()
     gc.freeze()
@@ -61,13 +62,13 @@ def fixtures() -> Path:
 
 @pytest.fixture
 def small_spec():
-    """Three heads, so that heads and tokens cannot be mixed up, on 2 blocks."""
+    """A spec with 2 blocks and 3 heads, so that heads and tokens cannot be confused."""
     return keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 
 
 @pytest.fixture
 def randomised():
-    """Gives every weight of a model values, so that zeros (head, class token) hide nothing."""
+    """Sets every weight of a model to random values, because zeros (head) could hide errors."""
 
     def fill(model):
         generator = np.random.default_rng(1)
@@ -81,7 +82,7 @@ def randomised():
 
 @pytest.fixture
 def seeded_weights(tmp_path):
-    """Writes the weights that `fixtures/README.md` gives a rule for; returns the file."""
+    """Writes the seeded weights that `fixtures/README.md` describes, and returns the file."""
 
     write = runpy.run_path(str(ROOT / "tests/fixtures/seeded_weights.py"))["write"]
     return functools.partial(write, tmp_path)
@@ -110,7 +111,7 @@ def image_folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory):
-    """A run folder of the real loop on real images, three epochs of a tiny model."""
+    """A run folder: three epochs of real training of a tiny model on real images."""
     from keras_vit.data import digits
     from keras_vit.training import RECIPES, train
 
@@ -123,7 +124,7 @@ def trained_run(tmp_path_factory):
 
 @pytest.fixture
 def tiny_model(monkeypatch):
-    """The name of a model with one block: tracing is most of a short run's time."""
+    """The name of a model with one block, because tracing takes most of the time of a short run."""
     monkeypatch.setitem(VARIANTS, TINY_MODEL, TINY_SPEC)
     return TINY_MODEL
 
@@ -182,7 +183,7 @@ def pictures():
 
 @pytest.fixture(scope="session")
 def trained_like():
-    """Kernels that keep their input's scale, and norms and biases that are not ones and zeros."""
+    """Sets kernels that keep the scale of their input, and random norms and biases."""
 
     def fill(model):
         generator = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""What README.md and docs/ promise: programs run, commands are read, links lead somewhere."""
+"""README.md and docs/: programs run, commands can be parsed, links have targets."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 PROGRAMS = {
-    page: found
+    page: actual
     for page in PAGES
-    if (found := re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+    if (actual := re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
 }
 
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """A cache that holds what the README downloads, of the names' models made small."""
+    """A cache with small models under the names of the files that the README downloads."""
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     for name in ("ViT-B_16", "ViT-S_16"):
@@ -75,7 +75,7 @@ def test_programs_run(page, published, image_folder, trained_run, monkeypatch, r
     _CHECKS.get(page, lambda names, folder: None)(names, folder)
 
 
-# What the programs of a page leave behind.
+# The files that the programs of a page write.
 _CHECKS = {
     "README.md": lambda names, folder: deploy.Runner(folder / "model.tflite"),
     "docs/export.md": lambda names, folder: deploy.Runner(folder / "own.tflite"),

@@ -1,4 +1,4 @@
-"""Files are whole or absent, whatever happens while they are written."""
+"""Files are complete or absent, even if the writer fails or is killed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
     }
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name, write in writers.items():
-        # Files of at most so many bytes, as a full disk: the process stays alive and can report.
+        # A limit on the size of files acts like a full disk, and the process can still report it.
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
         try:
             with pytest.raises(OSError, match="could not be written") as caught:
@@ -128,7 +128,7 @@ def test_the_new_content_arrives_whole(tmp_path):
     assert names(tmp_path) == ["a.txt"]
 
 
-_ALONE = """
+_PROGRAM = """
 import itertools, sys, types
 package = types.ModuleType("keras_vit")  # without its __init__, which takes seconds to import Keras
 kind, path, *package.__path__ = sys.argv[1:]
@@ -136,7 +136,7 @@ sys.modules["keras_vit"] = package
 from keras_vit import _files
 """
 _WRITER = (
-    _ALONE
+    _PROGRAM
     + """
 for n in itertools.count():
     content = str(n % 10) * 300_000
@@ -150,7 +150,7 @@ for n in itertools.count():
 """
 )
 _SLOW_WRITER = (
-    _ALONE
+    _PROGRAM
     + """
 write = _files.replacing if kind == "file" else _files.replacing_folder
 with write(path) as new:
@@ -186,7 +186,7 @@ def read(kind, path):
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 @pytest.mark.slow
-def test_killed_at_random_moments_there_is_one_whole_version(tmp_path, rng, kind):
+def test_a_writer_killed_at_any_moment_leaves_one_complete_version(tmp_path, rng, kind):
     path = tmp_path / "written"
     for _ in range(10):
         before = path.stat().st_ino if path.exists() else None
@@ -208,8 +208,8 @@ def test_killed_at_random_moments_there_is_one_whole_version(tmp_path, rng, kind
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_writer_leaves_goes_with_the_next_write_and_nothing_else(tmp_path, kind):
-    (tmp_path / ".written[1].settings").mkdir()  # somebody else's
+def test_the_next_write_deletes_only_what_a_killed_writer_left(tmp_path, kind):
+    (tmp_path / ".written[1].settings").mkdir()  # of another program
     (tmp_path / ".written1.abcdefgh.unfinished").mkdir()  # of another path
     before = names(tmp_path)
     writer = start_half_way(kind, tmp_path / "written[1]")
@@ -221,7 +221,7 @@ def test_what_a_killed_writer_leaves_goes_with_the_next_write_and_nothing_else(t
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_living_writer_has_written_stays(tmp_path, kind):
+def test_temporary_files_of_a_running_writer_are_kept(tmp_path, kind):
     path = tmp_path / "written"
     with start_half_way(kind, path) as writer:
         write(kind, path, "fast")
@@ -232,22 +232,22 @@ def test_what_a_living_writer_has_written_stays(tmp_path, kind):
     assert names(tmp_path) == ["written"]
 
 
-def test_a_folder_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    make, made = _files.tempfile.mkdtemp, []
+def test_a_folder_removed_before_it_is_locked_is_created_again(tmp_path, monkeypatch):
+    make, folders = _files.tempfile.mkdtemp, []
 
     def swept(*arguments):
-        made.append(make(*arguments))
-        if len(made) == 1:
-            os.rmdir(made[0])
-        return made[-1]
+        folders.append(make(*arguments))
+        if len(folders) == 1:
+            os.rmdir(folders[0])
+        return folders[-1]
 
     monkeypatch.setattr(_files.tempfile, "mkdtemp", swept)
     _files.write_text(tmp_path / "a.txt", "x")
-    assert len(made) == 2
+    assert len(folders) == 2
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_without_locks_files_are_written_and_nothing_is_swept(tmp_path, monkeypatch):
+def test_without_locks_files_are_written_and_nothing_is_removed(tmp_path, monkeypatch):
     (tmp_path / ".a.txt.abcdefgh.unfinished").mkdir()
     monkeypatch.setitem(sys.modules, "fcntl", None)
     _files.write_text(tmp_path / "a.txt", "x")
@@ -261,10 +261,10 @@ def test_without_locks_files_are_written_and_nothing_is_swept(tmp_path, monkeypa
         ('{"format": 2}', "expected format 1. Received: 2; upgrade keras_vit"),
         ("{}", "expected format 1. Received: None"),
         ("[1]", "expected format 1. Received: None"),
-        ('{"format": 1, "spec": {}}', r"a\.json lacks labels; write it anew"),
+        ('{"format": 1, "spec": {}}', r"a\.json lacks labels; write it again"),
     ],
 )
-def test_foreign_json_is_refused(tmp_path, content, message):
+def test_json_of_another_format_is_refused(tmp_path, content, message):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(UsageError, match=message):
         _files.read_json(tmp_path / "a.json", format=1, fields=("spec", "labels"))

@@ -1,4 +1,4 @@
-"""Imports go down the levels, never up, never in a circle; an import is quick and silent."""
+"""Imports only go down the levels, without circles; importing is quick and silent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def room(module: str) -> str | None:
 
 def imports() -> dict[str, set[str]]:
     """Each module of the package, and all that it imports, at the top or inside functions."""
-    found = {}
+    actual = {}
     for file in sorted((ROOT / "keras_vit").rglob("*.py")):
         parts = file.relative_to(ROOT).with_suffix("").parts
         names = set()
@@ -56,8 +56,8 @@ def imports() -> dict[str, set[str]]:
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{file}: relative import"
                 names |= {node.module} | {f"{node.module}.{a.name}" for a in node.names}
-        found[".".join(parts).removesuffix(".__init__")] = names
-    return found
+        actual[".".join(parts).removesuffix(".__init__")] = names
+    return actual
 
 
 def test_every_room_has_a_level():
@@ -77,7 +77,7 @@ def test_imports_go_down():
             there = room(name)
             if there in (None, here) or "keras_vit." not in name:
                 continue
-            # Public names of keras_vit itself would hide where they come from.
+            # Importing from keras_vit itself would hide the module that defines a name.
             assert there in rooms, f"{module} imports {name}"
             level, target = LEVELS.get(here, 0), LEVELS.get(there, 0)
             siblings = level == target == 3
@@ -94,7 +94,7 @@ def test_there_is_no_circle():
         assert module not in path, " -> ".join([*path, module])
         if module not in done:
             for name in edges[module]:
-                # A package's __init__ may import its own modules, and they each other.
+                # Modules of one package may import each other, and its __init__ may import them.
                 if not module.startswith(f"{name}."):
                     visit(name, [*path, module])
             done.add(module)
@@ -105,11 +105,11 @@ def test_there_is_no_circle():
 
 
 def test_weights_never_build_a_model():
-    found = {n for m, names in imports().items() if room(m) == "weights" for n in names}
-    assert not {name for name in found if room(name) == "models"}
+    actual = {n for m, names in imports().items() if room(m) == "weights" for n in names}
+    assert not {name for name in actual if room(name) == "models"}
 
 
-def test_models_and_weights_know_no_tensorflow():
+def test_models_and_weights_do_not_import_tensorflow():
     for module, names in imports().items():
         if room(module) in BACKEND_FREE:
             heavy = {name for name in names if name and name.split(".")[0] in ("tensorflow", "jax")}
@@ -117,7 +117,7 @@ def test_models_and_weights_know_no_tensorflow():
 
 
 @pytest.mark.parametrize("folder", ["train", "export"])
-def test_commands_import_the_library_alone(folder):
+def test_commands_import_only_the_library(folder):
     for file in (ROOT / folder).glob("*.py"):
         assert file.stem not in sys.stdlib_module_names, f"{file} shadows a standard module"
         for node in ast.walk(ast.parse(file.read_text())):
@@ -132,7 +132,7 @@ def test_importing_loads_nothing_heavy_beyond_keras():
         "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
-    environment["KERAS_BACKEND"] = "jax"  # where TensorFlow would show as an import of ours
+    environment["KERAS_BACKEND"] = "jax"  # then only keras_vit itself could import TensorFlow
     result = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )

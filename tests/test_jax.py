@@ -1,4 +1,4 @@
-"""The same source on Keras' jax backend, in a process of its own."""
+"""The library on Keras' jax backend, in a separate process."""
 
 from __future__ import annotations
 
@@ -71,22 +71,22 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomi
     np.savez(tmp_path / "data.npz", images=images, targets=targets)
     _run_under_jax(tmp_path, _PROGRAM, ",".join(_INTERMEDIATES), *_KINDS)
     for kind, model in models.items():
-        found = np.load(tmp_path / f"{kind}.out.npz")
+        actual = np.load(tmp_path / f"{kind}.out.npz")
         for name, expected in model.intermediates(*_INTERMEDIATES)(images).items():
             np.testing.assert_allclose(
-                found[name], np.asarray(expected), atol=2e-5, rtol=0, err_msg=f"{kind}: {name}"
+                actual[name], np.asarray(expected), atol=2e-5, rtol=0, err_msg=f"{kind}: {name}"
             )
-    model, found = models["learned"], np.load(tmp_path / "out.npz")
+    model, actual = models["learned"], np.load(tmp_path / "out.npz")
     model.compile(
         optimizer=keras.optimizers.SGD(0.1),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     history = model.fit(images, targets, epochs=3, batch_size=8, shuffle=False, verbose=0).history
-    np.testing.assert_allclose(found["losses"], history["loss"], rtol=1e-4)
+    np.testing.assert_allclose(actual["losses"], history["loss"], rtol=1e-4)
     exported = Runner(tmp_path / "model.tflite").predict(images)
-    np.testing.assert_allclose(exported, found["trained"], atol=2e-5)
+    np.testing.assert_allclose(exported, actual["trained"], atol=2e-5)
     assert "keras_vit model itself is exported. Received: KERAS_BACKEND=jax" in str(
-        found["message"]
+        actual["message"]
     )
     assert not (tmp_path / "never.tflite").exists()
 
@@ -101,7 +101,7 @@ def test_jax_reads_every_layout_to_the_references_outputs(tmp_path):
     for row in rows:
         name, *_, logits, encoded = row.split()
         assert logits == "-" or float(logits) <= 2e-5, row
-        # BiT's final norm divides what reaches 80 by as little as its epsilon lets it.
+        # BiT's final norm divides values of up to 80 by very small deviations.
         assert encoded == "-" or float(encoded) <= (1e-4 if name == "bit" else 5e-5), row
 
 
@@ -110,7 +110,7 @@ def _run_under_jax(folder, program: str | Path, *arguments) -> str:
     code = [program] if isinstance(program, Path) else ["-c", program]
     result = subprocess.run(
         [sys.executable, *code, *map(str, arguments)],
-        # Small models once: compiling them well takes longer than running them.
+        # Small models run only once, so optimising them takes longer than running them.
         env={**environment, "KERAS_BACKEND": "jax", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
         cwd=folder,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Names: ImageNet-1k's in the order of the logits, and predictions in words."""
+"""Class names: those of ImageNet-1k in the order of the logits, and decoded predictions."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def test_imagenet_names_are_the_official_files():
 
 def test_decodes_logits_best_first_by_their_softmax():
     logits = np.log([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]) + np.array([[3.0], [-800.0]])
-    found = decode_predictions(logits.astype(np.float32), ["a", "b", "c"], top=2)
-    assert [[label for label, _ in image] for image in found] == [["c", "b"], ["a", "b"]]
-    shares = [[share for _, share in image] for image in found]
+    actual = decode_predictions(logits.astype(np.float32), ["a", "b", "c"], top=2)
+    assert [[label for label, _ in image] for image in actual] == [["c", "b"], ["a", "b"]]
+    shares = [[share for _, share in image] for image in actual]
     np.testing.assert_allclose(shares, [[0.7, 0.2], [0.5, 0.25]], atol=1e-4)
     assert all(type(share) is float for image in shares for share in image)
 
 
 def test_probabilities_stay_as_they_are():
-    found = decode_predictions([[0.25, 0.75]], ("a", "b"), from_logits=False)
-    assert found == [[("b", 0.75), ("a", 0.25)]]  # two classes, though top is 5
+    actual = decode_predictions([[0.25, 0.75]], ("a", "b"), from_logits=False)
+    assert actual == [[("b", 0.75), ("a", 0.25)]]  # two classes, though top is 5
 
 
-def test_huge_logits_overflow_nothing():
-    found = decode_predictions(np.array([[1e4, 0.0, -1e4]]), list("abc"))
-    assert found == [[("a", 1.0), ("b", 0.0), ("c", 0.0)]]
+def test_huge_logits_do_not_overflow():
+    actual = decode_predictions(np.array([[1e4, 0.0, -1e4]]), list("abc"))
+    assert actual == [[("a", 1.0), ("b", 0.0), ("c", 0.0)]]
 
 
-def test_a_models_own_names_come_first(small_spec, randomised, rng):
+def test_the_labels_of_a_model_are_used_first(small_spec, randomised, rng):
     model = randomised(keras_vit.ViT(small_spec, 3, (16, 24), labels=("x", "y", "z")))
     logits = model.predict(rng.normal(size=(4, 16, 24, 3)).astype(np.float32), verbose=0)
-    found = decode_predictions(logits, model, top=1)
-    assert [image[0][0] for image in found] == ["xyz"[i] for i in logits.argmax(1)]
+    actual = decode_predictions(logits, model, top=1)
+    assert [image[0][0] for image in actual] == ["xyz"[i] for i in logits.argmax(1)]
 
 
 def test_a_thousand_classes_without_names_are_imagenets(small_spec):
@@ -78,13 +78,13 @@ def test_a_thousand_classes_without_names_are_imagenets(small_spec):
         (np.zeros((1, 5)), None, "no names for 5 classes; pass labels, a sequence of 5 names"),
         (np.zeros((1, 21843)), None, "21843 classes; ImageNet-21k's are not part of this library"),
         (np.zeros((1, 3)), ["a"], "predictions of 3 classes need as many labels. Received: 1."),
-        (np.zeros((1, 3)), "abc", "the classes' names, or a keras_vit model. Received: str"),
-        (np.zeros((1, 3)), [1, 2, 3], "the classes' names, or a keras_vit model. Received: list"),
-        (np.zeros((1, 3)), 3, "the classes' names, or a keras_vit model. Received: int"),
+        (np.zeros((1, 3)), "abc", "the class names, or a keras_vit model. Received: str"),
+        (np.zeros((1, 3)), [1, 2, 3], "the class names, or a keras_vit model. Received: list"),
+        (np.zeros((1, 3)), 3, "the class names, or a keras_vit model. Received: int"),
         (np.full((1, 3), np.nan), list("abc"), "predictions must be finite"),
     ],
 )
-def test_what_cannot_be_named_is_refused(predictions, labels, message):
+def test_predictions_that_cannot_be_decoded_are_refused(predictions, labels, message):
     with pytest.raises(UsageError, match=message):
         decode_predictions(predictions, labels)
 

@@ -123,8 +123,8 @@ def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like,
     expected = np.asarray(model(images, training=False))
     for rewrites in ({"reverse"}, set(REWRITES)):
         content = deploy.to_tflite(model, options=GraphOptions(rewrites=frozenset(rewrites)))
-        found = deploy.Runner(content).predict(images)
-        np.testing.assert_allclose(found, expected, atol=2e-5 * np.abs(expected).max())
+        actual = deploy.Runner(content).predict(images)
+        np.testing.assert_allclose(actual, expected, atol=2e-5 * np.abs(expected).max())
     assert applied == [TOY, TOY]
 
 

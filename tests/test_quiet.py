@@ -1,4 +1,4 @@
-"""Messages of native libraries are held back, whatever the threads, and shown after a failure."""
+"""Messages of native libraries are hidden, in all threads, and printed after a failure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_interrupt_shows_nothing(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_the_level_that_the_user_set_holds(capfd, monkeypatch):
+def test_the_users_log_level_is_respected(capfd, monkeypatch):
     monkeypatch.setenv(LEVEL, "0")
     with quiet():
         os.write(2, b"wanted\n")

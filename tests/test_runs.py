@@ -24,7 +24,7 @@ def run(trained_run, tmp_path):
 )
 def test_a_missing_file_is_named(run, name):
     (run / name).unlink()
-    with pytest.raises(UsageError, match=f"not a whole run folder: {name} missing"):
+    with pytest.raises(UsageError, match=f"not a complete run folder: {name} missing"):
         runs.open_run(run)
 
 
@@ -52,7 +52,7 @@ def test_an_unknown_field_in_the_spec_is_refused(run):
 
 @pytest.fixture
 def imaginary(monkeypatch):
-    """A source that is one function and one row."""
+    """A source that consists of one function and one row."""
 
     def stripes():
         return Source(
@@ -90,17 +90,17 @@ def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
     assert run.recipe["data"] == str(image_folder)
     assert run.source().name == "pictures"
     moved = image_folder.rename(image_folder.with_name("moved"))
-    with pytest.raises(UsageError, match=f"{image_folder} held the pictures of .* is gone; pass"):
+    with pytest.raises(UsageError, match=f"{image_folder}, the folder .*, is gone; pass"):
         run.source()
     assert run.source(moved).locator == str(moved)
 
 
-def test_images_that_are_gone_are_named(run):
+def test_missing_images_of_the_split_are_named(run):
     split = json.loads((run / "split.json").read_text())
     split["held_out"].append("digits/9999")
     (run / "split.json").write_text(json.dumps(split))
     opened = runs.open_run(run)
-    with pytest.raises(UsageError, match="1 images of the run's split are gone.*digits/9999"):
+    with pytest.raises(UsageError, match="1 images of the run's split are missing.*digits/9999"):
         opened.split(opened.source())
 
 
@@ -112,17 +112,17 @@ def test_the_newest_run_is_the_last_written(run, tmp_path):
     assert runs.newest_run(tmp_path) == other
 
 
-def test_leftovers_of_killed_processes_are_not_taken_for_runs(run, tmp_path):
+def test_leftovers_of_killed_processes_are_not_listed_as_runs(run, tmp_path):
     shutil.copytree(run, tmp_path / ".run.abc")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "spec.json").write_text("{}")
     assert runs.newest_run(tmp_path) == run
 
 
-def test_where_there_is_no_run_the_error_says_so(tmp_path):
+def test_a_folder_without_runs_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="no run under .*; train a model first"):
         runs.newest_run(tmp_path / "runs")
-    with pytest.raises(UsageError, match="expected a run folder; there is none"):
+    with pytest.raises(UsageError, match="expected a run folder; there is no such folder"):
         runs.open_run(tmp_path / "none")
 
 
@@ -144,20 +144,20 @@ def test_a_run_is_described_in_one_line(run):
     )
 
 
-def test_a_bundle_is_not_taken_for_a_run(tmp_path):
+def test_a_bundle_is_refused_as_a_run(tmp_path):
     (tmp_path / "model.tflite").write_bytes(b"")
     with pytest.raises(UsageError, match=r"expected a run folder. Received: an exported bundle"):
         runs.open_run(tmp_path)
 
 
-def test_a_place_for_a_run_is_checked_before_anything_is_written(run, tmp_path):
+def test_the_run_folder_is_checked_before_anything_is_written(run, tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "a.txt").write_text("years of work")
     data = tmp_path / "data"
     for out, message in (
-        (run, "holds a run already"),
-        (tmp_path / "thesis", "is not empty and holds no run"),
+        (run, "is a run already"),
+        (tmp_path / "thesis", "is not empty and is not a run"),
         (tmp_path / "file", "file is a file"),
         (tmp_path / "file" / "below" / "run", "file is a file"),
         (data / "run", "lies inside the data"),

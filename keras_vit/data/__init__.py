@@ -1,4 +1,4 @@
-"""Images in: sources, preprocessing, augmentation, and the pipeline that feeds `fit`."""
+"""Data: image sources, preprocessing, augmentation, and the pipeline that feeds `fit`."""
 
 from keras_vit.data.augmentation import AUGMENTATIONS
 from keras_vit.data.folders import Skipped

@@ -1,7 +1,7 @@
-"""Random distortions for training: functions (image, preprocessing, generator) of an image.
+"""Random augmentation for training: functions of an image, the preprocessing and a generator.
 
-Each returns an image of the model's size. It uses only the generator that it is given, so that the
-distortion of an example depends on the seed and on its place in training, never on threads.
+Each returns an image of the model's input size. All randomness comes from the generator, so that
+the augmentation of an example depends only on the seed and the step, and never on threads.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Augmentation = Callable[[Image.Image, Preprocessing, np.random.Generator], Image
 
 
 def none(image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator) -> Image.Image:
-    """The evaluation's resize, no distortion."""
+    """No augmentation: resizes as for evaluation."""
     return resize(image, preprocessing)
 
 
 def crop_flip(
     image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
 ) -> Image.Image:
-    """A random box of 5 to 100% of the area, aspect 3/4 to 4/3, resized; flipped half the time.
+    """Resizes a random box (5 to 100% of the area, aspect 3/4 to 4/3) and flips half of the images.
 
     Source: the "inception crop" of big_vision and the official `input_pipeline.py`.
     """
@@ -36,16 +36,16 @@ def crop_flip(
 def mild_crop_flip(
     image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
 ) -> Image.Image:
-    """As `crop_flip`, but at least 50% of the area: for small data sets and short training."""
+    """Like `crop_flip`, with at least 50% of the area: for small data sets and short training."""
     return _random_crop(image, preprocessing, rng, smallest=0.5)
 
 
 def shift(
     image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
 ) -> Image.Image:
-    """A random affine map: shifts by 12%, turns by 10 degrees, zooms by 10%; never a flip.
+    """Shifts by up to 12%, rotates by up to 10 degrees and zooms by up to 10%, without a flip.
 
-    For pictures that must not be mirrored, such as digits. Pixels from outside are black.
+    It is for pictures that must not be mirrored, such as digits. Pixels from outside are black.
     """
     angle = math.radians(rng.uniform(-10, 10))
     zoom = rng.uniform(0.9, 1.1)
@@ -88,7 +88,7 @@ def _random_crop(
 def _random_box(
     size: tuple[int, int], rng: np.random.Generator, smallest: float
 ) -> tuple[int, int, int, int]:
-    # Ten tries as in tf.image.sample_distorted_bounding_box, then the whole image.
+    # Ten attempts as in tf.image.sample_distorted_bounding_box, then the whole image.
     for _ in range(10):
         area = rng.uniform(smallest, 1) * size[0] * size[1]
         aspect = rng.uniform(0.75, 4 / 3)

@@ -1,4 +1,4 @@
-"""Picture files of many formats and modes to uint8 RGB arrays."""
+"""Decodes picture files of many formats and modes to uint8 RGB arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from keras_vit._errors import UsageError
 from keras_vit.data.formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
 
-# Of what Pillow opens: the modes whose colours are known, and TIFF's usual compressions.
+# Pillow's modes with a known colour space, and the usual compressions of TIFF.
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
 _COMPRESSIONS = {
     "raw", "packbits", "tiff_lzw", "tiff_adobe_deflate", "tiff_deflate", "jpeg", "group3",
@@ -25,13 +25,13 @@ _EMPTY = "empty file"
 def decode_image(path: Path) -> np.ndarray:
     """Decodes a JPEG, PNG, WebP, GIF, BMP or TIFF of any mode to uint8 (height, width, 3).
 
-    The format is found from the content, not from the name. Only the first frame or page is read.
-    EXIF rotation is applied, transparent pixels are laid over white, and 16-bit grey is scaled to 8
-    bits.
+    The format is detected from the content, not from the name. Only the first frame or page is
+    read. EXIF rotation is applied, transparent pixels are blended with white, and 16-bit grey is
+    scaled to 8 bits.
 
     Raises:
         OSError: the file is absent or cannot be opened.
-        UsageError: it is not a complete picture of these formats, or has far too many pixels.
+        UsageError: it is not a complete picture in one of these formats, or has too many pixels.
     """
     with path.open("rb") as file:
         try:
@@ -42,9 +42,9 @@ def decode_image(path: Path) -> np.ndarray:
 
 
 def check_image(path: Path) -> str:
-    """Why `path` cannot be decoded, or "" if it can: the whole file is read.
+    """Reads the whole file and returns the reason why it cannot be decoded, or "".
 
-    There are few different reasons, so that files can be counted by reason.
+    There are only a few different reasons, so that files can be counted by reason.
     """
     fault = check_format(path)
     if fault:
@@ -53,7 +53,7 @@ def check_image(path: Path) -> str:
         try:
             with _open(file) as image:
                 _check_mode(image)
-                image.draft("RGB", (1, 1))  # a JPEG's coefficients are read but not all transformed
+                image.draft("RGB", (1, 1))  # reads all of a JPEG, but skips most of the decoding
                 image.load()
         except Exception as error:  # as in decode_image
             return _reason(error, path)
@@ -61,7 +61,7 @@ def check_image(path: Path) -> str:
 
 
 def check_format(path: Path) -> str:
-    """As `check_image`, from the first bytes alone: empty, or a format that is not read."""
+    """Like `check_image`, but reads only the first bytes: is it empty, or of another format?"""
     try:
         name = _format(path)
     except OSError as error:
@@ -76,13 +76,13 @@ def check_format(path: Path) -> str:
 
 
 def to_rgb(image: Image.Image) -> np.ndarray:
-    """A Pillow image to uint8 (height, width, 3), as `decode_image` does it.
+    """A Pillow image to uint8 (height, width, 3), with the same rules as `decode_image`.
 
     Raises:
-        UsageError: its mode has no known colours (floats, 32-bit integers, Lab).
+        UsageError: its mode is not supported (floats, 32-bit integers, Lab).
     """
     _check_mode(image)
-    tags = getattr(image, "tag_v2", {})  # of a TIFF; it loses them when it is turned
+    tags = getattr(image, "tag_v2", {})  # of a TIFF; exif_transpose drops them
     bits, white_is_zero = tags.get(_BITS_PER_SAMPLE, (16,))[0], tags.get(_PHOTOMETRIC) == 0
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
@@ -97,12 +97,12 @@ def to_rgb(image: Image.Image) -> np.ndarray:
 
 
 def printable(path: str | os.PathLike) -> str:
-    """A path, or a line that contains one, as valid UTF-8 even where the name is not."""
+    """A path, or text that contains one, as valid UTF-8 even if the path is not."""
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 def _open(file: BinaryIO) -> Image.Image:
-    # Pillow itself refuses pictures of more than 179 million pixels.
+    # Pillow refuses pictures with more than 179 million pixels.
     image = Image.open(file, formats=[name.upper() for name in READ])
     compression = image.info.get("compression")
     if image.format == "TIFF" and compression not in _COMPRESSIONS:

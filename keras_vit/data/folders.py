@@ -1,6 +1,6 @@
-"""Folders with one subfolder a class: which files are pictures, and why the others are not.
+"""Lists the pictures in folders with one subfolder for each class, and explains skipped files.
 
-Nothing is decoded here; the format is found from the first bytes.
+Nothing is decoded here; the format is detected from the first bytes.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from keras_vit._errors import UsageError
 from keras_vit.data.decoding import check_format, printable
 from keras_vit.data.formats import EXTENSIONS, UNREAD
 
-# Names of the parts of a data set; two of them side by side are never classes.
+# Names of the parts of a data set. A folder with two of them has no class folders.
 _PARTS = {
     "train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval",
 }  # fmt: skip
 _HIDDEN = "hidden"
 _CLUTTER = {"thumbs.db", "desktop.ini"}
-_DEPTH = 4  # how far down class folders are looked for, to name them in an error
-_SHOWN, _LONGEST = 3, 40  # names in a list, and the characters of one
+_DEPTH = 4  # how many levels are searched for class folders, to suggest them in an error
+_SHOWN, _LONGEST = 3, 40  # number of names in a list, and characters in a name
 
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-    """A file that was left out.
+    """A file that was skipped.
 
     Attributes:
-        path: its place in the folder.
-        label: the class it would have, "" for a file outside the class folders.
-        reason: "HEIC in a .jpg", "truncated PNG", "hidden" ... There are few different ones.
-        is_unreadable: whether it lies in a class and should be a picture, by name or content.
+        path: its path relative to the folder.
+        label: the class whose folder it is in; "" outside the class folders.
+        reason: "HEIC in a .jpg", "truncated PNG", "hidden" ... There are few different reasons.
+        is_unreadable: whether it is in a class folder, and its name or content is a picture's.
     """
 
     path: str
@@ -50,28 +50,28 @@ def class_folders(path: Path) -> list[Path]:
     """The subfolders of `path` that are classes, in alphabetical order.
 
     Raises:
-        UsageError: `path` is not a folder, or its classes lie one level higher or lower.
+        UsageError: `path` is not a folder, or the class folders are a level higher or lower.
     """
     if not path.is_dir():
         kind = "it is a file" if path.exists() else "there is no such folder"
-        raise UsageError(f"{path}: expected a folder with one subfolder a class; {kind}.")
-    pictures, folders = _look(path)
+        raise UsageError(f"{path}: expected a folder with one subfolder for each class; {kind}.")
+    pictures, folders = _contents(path)
     _check_not_too_high(path, folders)
     _check_not_too_low(path, pictures, folders)
     if len(folders) < 2:
         names = f" ({printable(folders[0].name)})" if folders else ""
         raise UsageError(
-            f"{path}: expected two subfolders or more, one a class. "
+            f"{path}: expected two subfolders or more, one for each class. "
             f"Received: {len(folders)}{names}."
         )
     return folders
 
 
 def list_pictures(path: Path, folders: list[Path]) -> tuple[list[tuple[int, Path]], list[Skipped]]:
-    """Files that begin as pictures, each with its class's index, and all other files.
+    """Files whose first bytes are a picture's, each with the index of its class, and all others.
 
     Raises:
-        UsageError: classes have unusable names or no pictures; one message names all problems.
+        UsageError: classes have invalid names or no pictures; one message lists all problems.
     """
     files = []
     skipped = [
@@ -94,19 +94,19 @@ def list_pictures(path: Path, folders: list[Path]) -> tuple[list[tuple[int, Path
 def check_classes(
     path: Path, folders: list[Path], filled: set[int], skipped: Iterable[Skipped]
 ) -> None:
-    """Raises one `UsageError` that names all problems of the classes.
+    """Raises one `UsageError` that lists all problems of the class folders.
 
     Args:
         path: the folder.
-        folders: its classes.
+        folders: its class folders.
         filled: indices of the classes that have pictures.
-        skipped: the files that were left out, which may explain why a class is empty.
+        skipped: the skipped files, which may explain why a class is empty.
     """
     faults = []
-    odd = [repr(folder.name) for folder in folders if not _is_text(folder.name)]
-    if odd:
+    invalid = [repr(folder.name) for folder in folders if not _is_text(folder.name)]
+    if invalid:
         faults.append(
-            f"control characters or bytes that are not UTF-8 in the name of {listed(odd)}"
+            f"control characters or bytes that are not UTF-8 in the name of {listed(invalid)}"
         )
     empty = [folder for target, folder in enumerate(folders) if target not in filled]
     if empty:
@@ -114,13 +114,13 @@ def check_classes(
         for file in skipped:
             reasons[file.label][file.reason] += 1
         names = [_with_reasons(folder.name, reasons[folder.name]) for folder in empty]
-        faults.append(f"no readable picture in {listed(names)}, fill or remove what is empty")
+        faults.append(f"no readable picture in {listed(names)}, add pictures or remove the folder")
     if faults:
         raise UsageError(f"{path}: {'; '.join(faults)}.")
 
 
 def summary(skipped: Iterable[Skipped], kept: int) -> list[str]:
-    """A few lines that say which files were left out, by reason and class.
+    """A few lines that list skipped files by reason and class.
 
     >>> summary([Skipped("red/a.jpg", "red", "empty file", True)], 9)
     ['red/a.jpg: empty file']
@@ -148,7 +148,7 @@ def summary(skipped: Iterable[Skipped], kept: int) -> list[str]:
 
 
 def listed(names: Iterable[str], separator: str = ", ") -> str:
-    """The first names, and how many more there are.
+    """The first names, and the number of the others.
 
     >>> listed("abcde")
     'a, b, c and 2 more'
@@ -159,51 +159,53 @@ def listed(names: Iterable[str], separator: str = ", ") -> str:
 
 
 def _check_not_too_low(path: Path, pictures: int, folders: list[Path]) -> None:
-    below = sum(_look(folder)[0] for folder in folders)
-    # A few beside the class folders are strays; they are named where files are listed.
+    below = sum(_contents(folder)[0] for folder in folders)
+    # A few pictures next to the class folders are no error; `list_pictures` reports them.
     if pictures <= below or (len(folders) > 1 and not below):
         return
-    siblings = _look(path.parent)[1]
-    way = (
+    siblings = _contents(path.parent)[1]
+    advice = (
         f"pass {path.parent} if its {len(siblings)} subfolders are the classes"
         if len(siblings) > 1
         else "put the pictures of each class in a subfolder of its own"
     )
-    raise UsageError(f"{path}: one level too low, {pictures} pictures lie in it directly; {way}.")
+    raise UsageError(
+        f"{path}: one level too low, it directly contains {pictures} pictures; {advice}."
+    )
 
 
 def _check_not_too_high(path: Path, folders: list[Path]) -> None:
     parts = [folder.name for folder in folders if folder.name.lower() in _PARTS]
-    inner = [found for f in sorted(folders, key=_by_part) if (found := _classes_below(f))]
+    nested = [below for f in sorted(folders, key=_by_part) if (below := _classes_below(f))]
     if len(parts) > 1:
-        way = f"pass {inner[0]}" if inner else "put the pictures of each class in a subfolder"
+        advice = f"pass {nested[0]}" if nested else "put the pictures of each class in a subfolder"
         raise UsageError(
             f"{path}: one level too high, {listed(parts)} are parts of a data set, not classes; "
-            f"{way}."
+            f"{advice}."
         )
-    are_classes = len(folders) > 1 and any(_look(folder)[0] for folder in folders)
-    # One class may be divided into folders; if most are, they are data sets.
-    if not are_classes and inner and 2 * len(inner) >= len(folders):
-        other = ", or another folder like it" if len(inner) > 1 else ""
+    are_classes = len(folders) > 1 and any(_contents(folder)[0] for folder in folders)
+    # One class may have subfolders of its own; if most folders do, they are data sets.
+    if not are_classes and nested and 2 * len(nested) >= len(folders):
+        other = ", or another folder like it" if len(nested) > 1 else ""
         raise UsageError(
-            f"{path}: one level too high, no picture lies in its subfolders themselves; "
-            f"pass {inner[0]}{other}."
+            f"{path}: one level too high, none of its subfolders directly contains a picture; "
+            f"pass {nested[0]}{other}."
         )
 
 
 def _importance(group: tuple[str, list[Skipped]]) -> tuple[bool, bool, int, str]:
-    # Lost pictures first, hidden files last.
+    # Unreadable pictures first, hidden files last.
     reason, files = group
-    is_lost = any(file.is_unreadable for file in files)
-    return reason == _HIDDEN, not is_lost, -len(files), reason
+    is_unreadable = any(file.is_unreadable for file in files)
+    return reason == _HIDDEN, not is_unreadable, -len(files), reason
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
-    """All files under `folder`, each with the reason to leave it out, or ""."""
-    closed: list[tuple[Path, str]] = []
+    """All files under `folder`, each with the reason to skip it, or ""."""
+    unopened: list[tuple[Path, str]] = []
 
     def fail(error: OSError) -> None:
-        closed.append((Path(error.filename), f"cannot be opened ({error.strerror})"))
+        unopened.append((Path(error.filename), f"cannot be opened ({error.strerror})"))
 
     for directory, folders, files in os.walk(folder, onerror=fail):
         here = Path(directory)
@@ -215,7 +217,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
         folders[:] = [name for name in folders if not _is_hidden(name)]
         for name in files:
             yield here / name, _reason(here / name, (here / name).relative_to(folder))
-    yield from closed
+    yield from unopened
 
 
 def _reason(file: Path, place: Path) -> str:
@@ -223,7 +225,7 @@ def _reason(file: Path, place: Path) -> str:
         return _HIDDEN
     if not _is_text(str(place)):
         return "its name is not readable text"
-    if not file.is_file():  # a pipe would never end
+    if not file.is_file():  # reading a pipe might never end
         return "broken link" if file.is_symlink() else "not a regular file"
     fault = check_format(file)
     if fault or _is_picture(file):
@@ -231,8 +233,8 @@ def _reason(file: Path, place: Path) -> str:
     return f"picture without a picture's extension ({', '.join(EXTENSIONS[:2])} ...)"
 
 
-def _look(folder: Path) -> tuple[int, list[Path]]:
-    """How many pictures lie in a folder itself, and its subfolders."""
+def _contents(folder: Path) -> tuple[int, list[Path]]:
+    """The number of pictures directly in a folder, and its subfolders."""
     try:
         entries = sorted(p for p in folder.iterdir() if not _is_hidden(p.name))
     except OSError:
@@ -242,14 +244,14 @@ def _look(folder: Path) -> tuple[int, list[Path]]:
 
 
 def _classes_below(folder: Path, depth: int = _DEPTH) -> Path | None:
-    """The first folder, from `folder` downwards, with subfolders that hold pictures themselves."""
-    _, folders = _look(folder)
-    if len(folders) > 1 and any(_look(inner)[0] for inner in folders):
+    """The first folder, in `folder` or below, whose subfolders directly contain pictures."""
+    _, folders = _contents(folder)
+    if len(folders) > 1 and any(_contents(subfolder)[0] for subfolder in folders):
         return folder
     if depth == 0:
         return None
-    below = (_classes_below(inner, depth - 1) for inner in sorted(folders, key=_by_part))
-    return next((found for found in below if found), None)
+    below = (_classes_below(subfolder, depth - 1) for subfolder in sorted(folders, key=_by_part))
+    return next(filter(None, below), None)
 
 
 def _by_part(folder: Path) -> tuple[bool, str]:
@@ -265,7 +267,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    # No control characters, and no bytes that are not UTF-8 (which Python holds as surrogates).
+    # No control characters, and no bytes that are not UTF-8 (in Python they are surrogates).
     return not any(
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name
     )

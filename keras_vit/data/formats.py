@@ -1,18 +1,18 @@
-"""The format of a file, from its first bytes and never from its name."""
+"""Detects the format of a file from its first bytes, never from its name."""
 
 from __future__ import annotations
 
-# Formats that are decoded by Pillow. Its other decoders are rarely used, old code.
+# Formats that are read. Pillow's other decoders are old code and rarely used.
 READ = ("JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF")
-# Endings of files that should be pictures of these formats.
+# File extensions of these formats.
 EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
 )  # fmt: skip
-# Pictures that are recognised in order to name them.
+# Formats that are recognised only to name them in messages.
 UNREAD = ("HEIC", "AVIF", "JPEG XL", "JPEG 2000", "SVG", "Photoshop", "icon", "camera raw")
 HEADER_BYTES = 512
 
-# What a file begins with: (position, bytes, format).
+# The first bytes of formats: (position, bytes, format).
 _SIGNATURES = (
     (0, b"\xff\xd8\xff", "JPEG"),
     (0, b"\x89PNG\r\n\x1a\n", "PNG"),
@@ -38,7 +38,7 @@ _SIGNATURES = (
     (0, b"Rar!", "RAR"),
     (0, b"\x1a\x45\xdf\xa3", "video"),
 )
-# Brands in the header of an ISO media file ("ftyp"); any other is a video.
+# Brands in the header of an ISO media file ("ftyp"); files with other brands are videos.
 _BRANDS = (
     (("avif", "avis"), "AVIF"),
     (("heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1"), "HEIC"),
@@ -66,7 +66,7 @@ def true_format(header: bytes) -> str:
 
 
 def _media(header: bytes) -> str:
-    # The box of brands begins with its length; the major brand may be a general one, as mif1 is.
+    # The list of brands starts with its length. The major brand may be a general one such as mif1.
     length = min(int.from_bytes(header[:4], "big"), len(header))
     brands = [header[8:12], *(header[i : i + 4] for i in range(16, length - 3, 4))]
     for known, name in _BRANDS:

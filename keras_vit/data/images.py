@@ -1,4 +1,4 @@
-"""Images of many kinds (files, Pillow images, arrays, tensors) to uint8 RGB arrays."""
+"""Converts files, Pillow images, arrays and tensors to uint8 RGB arrays."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def rgb_images(images: Any) -> list[np.ndarray]:
     """One or more images as uint8 RGB arrays (height, width, 3).
 
     Args:
-        images: what `keras_vit.preprocess` takes, except tensors of a graph.
+        images: as in `keras_vit.preprocess`, except symbolic tensors.
 
     Raises:
-        UsageError: it is something else, or a picture cannot be read.
+        UsageError: it has another type, or a picture cannot be read.
     """
     if isinstance(images, (str, os.PathLike, Image.Image)):
         return [_one(images)]
@@ -32,7 +32,7 @@ def rgb_images(images: Any) -> list[np.ndarray]:
         array = _array(images)
         if array.dtype.kind not in "OUS":
             return _of_array(array)
-        # of paths, or of images of different sizes
+        # an array of paths, or of images of different sizes
         images = array if array.ndim else array.item()
         if isinstance(images, (str, os.PathLike, Image.Image)):
             return [_one(images)]
@@ -47,13 +47,15 @@ def _one(image: Any) -> np.ndarray:
     if isinstance(image, Image.Image):
         try:
             return to_rgb(image)
-        except OSError as error:  # Pillow reads the file only now
-            raise UsageError(f"expected a whole Pillow image. Received: {error}.") from error
+        except OSError as error:  # Pillow reads the file when the pixels are first used
+            raise UsageError(f"expected a complete Pillow image. Received: {error}.") from error
     if not _is_array(image):
         raise UsageError(f"{_EXPECTED}. Received: a list of {type(image).__name__}.")
     array = _array(image)
     if array.ndim not in (2, 3):
-        raise UsageError(f"a list holds single images. Received: {array.dtype} {array.shape}.")
+        raise UsageError(
+            f"expected a list of single images. Received: {array.dtype} {array.shape}."
+        )
     return _of_array(array)[0]
 
 
@@ -81,7 +83,7 @@ def _of_array(array: np.ndarray) -> list[np.ndarray]:
     images = list(array) if array.ndim == 4 else [array]
     if array.shape[-1] == 3:
         return images
-    # Pillow knows grey as (height, width).
+    # In Pillow, grey images are (height, width).
     return [to_rgb(Image.fromarray(i[..., 0] if i.shape[-1] == 1 else i)) for i in images]
 
 
@@ -98,7 +100,7 @@ def _levels(array: np.ndarray) -> np.ndarray:
         raise UsageError(
             f"expected pixels from 0 to 255. Received: {array.dtype} from {least:g} to {most:g}."
         )
-    # Whole numbers up to 1 are a nearly black picture.
+    # Only integers from 0 to 1 could be a nearly black picture.
     if array.dtype.kind == "f" and 0 < most <= 1 and (array != np.rint(array)).any():
         raise UsageError(
             f"expected pixels from 0 to 255. Received: {array.dtype} from {least:g} to {most:g}; "
@@ -113,7 +115,7 @@ def _is_array(value: Any) -> bool:
 
 def _array(value: Any) -> np.ndarray:
     try:
-        # torch's tensors may lie on a GPU and carry gradients.
+        # torch's tensors may be on a GPU and have gradients.
         return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except Exception as error:  # symbolic tensors, each library with an error of its own
+    except Exception as error:  # symbolic tensors; each library raises a different error
         raise UsageError(f"{_EXPECTED}. Received: {type(value).__name__}.") from error

@@ -1,4 +1,4 @@
-"""Pictures without labels: files and folders to look at one by one."""
+"""Finds and reads pictures without labels, in files and folders."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from keras_vit.data.formats import EXTENSIONS
 
 
 def find_pictures(paths: Iterable[str | os.PathLike]) -> list[Path]:
-    """The given files, and all files with a picture's suffix in the given folders and below.
+    """The files in `paths`, and all files with a picture's extension in the folders in `paths`.
 
-    Hidden files and folders inside a folder are ignored.
+    Folders are searched recursively; hidden files and folders in them are ignored.
 
     Raises:
-        UsageError: a folder holds no picture.
+        UsageError: a folder contains no picture.
     """
     return [file for path in paths for file in _files_of(Path(path))]
 
@@ -28,7 +28,7 @@ def read_picture(path: Path) -> np.ndarray:
     """A picture file as uint8 RGB (height, width, 3).
 
     Raises:
-        UsageError: it is absent or cannot be decoded; one line that names the file.
+        UsageError: the file is absent or cannot be decoded; the message is one line with its name.
     """
     if not path.is_file():
         raise UsageError(f"{printable(path)}: there is no such file.")
@@ -43,13 +43,13 @@ def read_picture(path: Path) -> np.ndarray:
 def _files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(
+    pictures = sorted(
         file
         for file in path.rglob("*")
         if file.suffix.lower() in EXTENSIONS
         and not any(part.startswith(".") for part in file.relative_to(path).parts)
         and file.is_file()
     )
-    if not found:
-        raise UsageError(f"{printable(path)} holds no pictures ({', '.join(EXTENSIONS)}).")
-    return found
+    if not pictures:
+        raise UsageError(f"{printable(path)} contains no pictures ({', '.join(EXTENSIONS)}).")
+    return pictures

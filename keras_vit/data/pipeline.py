@@ -1,7 +1,7 @@
 """Batches for `fit` and `predict`.
 
-The order of training is a pure function of the seed and the step. So a repeated run gives the same
-numbers, whatever the threads do, and training can start at any step.
+The order of the examples depends only on the seed and the step, never on threads. A repeated run
+therefore gives the same numbers, and training can start at any step.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ def training_batches(
 ) -> Any:
     """A `tf.data.Dataset` of `steps` batches: float32 (b, height, width, 3), int64 (b,).
 
-    Each epoch is a new permutation. A batch may hold the end of one epoch and the start of the
-    next, so all batches are full.
+    Each epoch is a new permutation. All batches are full, because a batch may contain the end of
+    one epoch and the start of the next.
 
     Args:
         source: the images.
-        indices: which of them train.
+        indices: the indices of the training images.
         preprocessing: size and scale of the model's input.
         batch_size: b.
         steps: number of batches.
         augment: a name in `AUGMENTATIONS`.
-        seed: of the order and the distortions.
-        first_step: where in training to begin.
+        seed: random seed of the order and the augmentation.
+        first_step: the step of the first batch.
     """
-    distort = AUGMENTATIONS[augment]
+    augmentation = AUGMENTATIONS[augment]
 
     def example(position: int) -> tuple[np.ndarray, int]:
         index = indices[
             _order(seed, len(indices), position // len(indices))[position % len(indices)]
         ]
         rng = np.random.default_rng([seed, position])
-        image = distort(Image.fromarray(source.image(index)), preprocessing, rng)
+        image = augmentation(Image.fromarray(source.image(index)), preprocessing, rng)
         return normalise(image, preprocessing), source.targets[index]
 
     def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ def evaluation_batches(
 def load(
     source: Source, indices: np.ndarray, preprocessing: Preprocessing
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs float32 (n, height, width, 3) and targets int64 (n,) of `indices`, in memory."""
+    """The inputs, float32 (n, height, width, 3), and targets, int64 (n,), of `indices`."""
     images = [preprocess_image(source.image(int(i)), preprocessing) for i in indices]
     return np.stack(images), source.targets[indices]
 

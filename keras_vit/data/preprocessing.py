@@ -1,7 +1,7 @@
-"""From a uint8 image to a model's input, the same in training, evaluation and on the phone.
+"""From a uint8 image to a model's input, in the same way in training, evaluation and on phones.
 
-The resizing is Pillow's: integer arithmetic from uint8 to uint8, so that other languages can
-reproduce it to the last digit.
+Images are resized by Pillow's integer arithmetic from uint8 to uint8, which other languages can
+reproduce exactly.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ _RESAMPLING = {
 
 
 def preprocess(images: Any, model: Any) -> Any:
-    """What `model` expects, from images of any size and kind.
+    """The inputs of `model` from images of any size and kind.
 
     Args:
-        images: one of, or a list of
-            - paths of pictures: JPEG, PNG, WebP, GIF, BMP, TIFF;
-            - Pillow images of any mode, turned as their EXIF says;
-            - arrays or tensors of any library: (height, width), grey, or (height, width, channels)
-              with 1, 3 or 4 channels; alpha is laid over white.
+        images: one of the following, or a list of them:
+            - the path of a picture: JPEG, PNG, WebP, GIF, BMP, TIFF;
+            - a Pillow image of any mode; EXIF rotation is applied;
+            - an array or tensor of any library: grey (height, width), or (height, width, channels)
+              with 1, 3 or 4 channels; transparent pixels are blended with white.
             Or a batch (n, height, width, channels). Pixels are numbers from 0 to 255 of any type;
-            floats are rounded, because `image_dataset_from_directory` resizes to fractions.
-            Floats up to 1 are taken for a nearly black picture if all are whole numbers; otherwise
-            they are refused as pixels in [0, 1].
-            Or a TensorFlow tensor of strings, one or (n,): the contents of JPEG and PNG files, as
+            floats are rounded, because `image_dataset_from_directory` returns fractions.
+            If no float is larger than 1, they are accepted as a nearly black picture only if all
+            are integers; otherwise they are refused as pixels in [0, 1].
+            Or a TensorFlow tensor of strings, () or (n,): the contents of JPEG and PNG files, as
             `tf.io.read_file` reads them.
-            Or a tensor of a TensorFlow graph, as in `ds.map(lambda x, y: (preprocess(x, model),
-            y))`: a batch or one image, or strings.
+            Or a symbolic TensorFlow tensor, as in `ds.map(lambda x, y: (preprocess(x, model),
+            y))`: a batch, one image, or strings.
         model: a `keras_vit` model, or a `Preprocessing`.
 
     Returns:
-        float32 (n, model height, model width, 3); n = 1 for one image. For a graph's tensor, a
-        tensor with the same bits; one image then has no n, so that the data set can be batched.
+        float32 (n, model height, model width, 3); n = 1 for one image. For a symbolic tensor, a
+        symbolic tensor of exactly the same values; for one image it has no n, so that the data set
+        can be batched.
 
     Raises:
-        UsageError: an image is none of these, its pixels are not from 0 to 255 or seem to lie
-            in [0, 1], or a file cannot be read. (Where a graph runs, TensorFlow's own error.)
+        UsageError: an image has another type, its pixels are not from 0 to 255 or seem to be in
+            [0, 1], or a file cannot be read. (Inside a graph, TensorFlow raises its own error.)
     """
     preprocessing = getattr(model, "preprocessing", model)
     if not isinstance(preprocessing, Preprocessing):
@@ -57,12 +58,12 @@ def preprocess(images: Any, model: Any) -> Any:
     if _is_of_tensorflow(images):
         from keras_vit.data.tf_preprocessing import preprocess_files, preprocess_tensor
 
-        if not hasattr(images, "numpy"):  # of a graph
+        if not hasattr(images, "numpy"):  # a symbolic tensor
             return preprocess_tensor(images, preprocessing)
         if images.dtype.name == "string":
             return preprocess_files(images, preprocessing)
-    found = [preprocess_image(image, preprocessing) for image in rgb_images(images)]
-    return np.stack(found) if found else np.zeros((0, *preprocessing.size, 3), np.float32)
+    inputs = [preprocess_image(image, preprocessing) for image in rgb_images(images)]
+    return np.stack(inputs) if inputs else np.zeros((0, *preprocessing.size, 3), np.float32)
 
 
 def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
@@ -77,10 +78,10 @@ def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndar
 
 
 def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
-    """Crops and resizes an RGB image to `preprocessing.size`, in one resampling.
+    """Crops and resizes an RGB image to `preprocessing.size`.
 
-    The width is always resized first: Pillow itself, from version 13 on, starts with the height of
-    some pictures, and the pixels rounded in between then differ by a level or more.
+    The width is always resized first. Pillow 13 and newer resize the height of some pictures
+    first; then rounding between the two steps changes pixels by one level or more.
     """
     height, width = preprocessing.size
     box = (0, 0, *image.size)
@@ -99,7 +100,7 @@ def normalise(pixels: Any, preprocessing: Preprocessing) -> np.ndarray:
 
 
 def _is_of_tensorflow(images: Any) -> bool:
-    # Whoever has such a tensor has imported TensorFlow; nobody else should pay for it.
+    # If TensorFlow is not imported, this is not its tensor; importing it here would be slow.
     tensor = getattr(sys.modules.get("tensorflow"), "Tensor", None)
     return tensor is not None and isinstance(images, tensor)
 
@@ -107,7 +108,7 @@ def _is_of_tensorflow(images: Any) -> bool:
 def _central_box(
     size: tuple[int, int], preprocessing: Preprocessing
 ) -> tuple[float, float, float, float]:
-    # The largest centred box of the model's aspect, shrunk by the crop fraction.
+    # The largest centred box with the model's aspect ratio, multiplied by the crop fraction.
     width, height = size
     unit = preprocessing.crop * min(width / preprocessing.width, height / preprocessing.height)
     box_width, box_height = unit * preprocessing.width, unit * preprocessing.height

@@ -1,8 +1,7 @@
-"""Labelled images behind one interface: an index in, a uint8 RGB image out.
+"""Labelled images from any origin, with one interface: from an index to a uint8 RGB image.
 
 To add a source (a data set of TensorFlow Datasets, a database ...): write a function without
-arguments that returns a `Source`, and give it a row in `SOURCES`. Its name there is what users pass
-as `data`.
+arguments that returns a `Source`, and add a row to `SOURCES`. Users pass its name there as `data`.
 """
 
 from __future__ import annotations
@@ -27,14 +26,15 @@ class Source:
     """Labelled images with random access.
 
     Attributes:
-        name: what it is called in reports: "digits", or a folder's own name.
-        labels: the classes' names, in the order of the logits.
+        name: its name in reports: "digits", or the last part of a folder's path.
+        labels: the class names, in the order of the logits.
         ids: a stable name for each example.
-        targets: each example's class, int64 (n,).
-        image: the image at an index, uint8 (height, width, 3); called from many threads.
-        skipped: the files that were left out, each with the reason; see `skipped_summary`.
-        locator: what `open_source` takes to open it again: a name in `SOURCES`, or a folder's
-            absolute path. Default: the name.
+        targets: the class of each example, int64 (n,).
+        image: a function of an index that returns the image, uint8 (height, width, 3); it is
+            called from many threads.
+        skipped: the skipped files, each with the reason; see `skipped_summary`.
+        locator: the argument of `open_source` that opens it again: a name in `SOURCES`, or a
+            folder's absolute path. Default: the name.
     """
 
     name: str
@@ -53,32 +53,32 @@ class Source:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many images each class has, in the order of `labels`."""
-        found = np.bincount(self.targets, minlength=len(self.labels))
-        return dict(zip(self.labels, found.tolist(), strict=True))
+        """The number of images in each class, in the order of `labels`."""
+        counts = np.bincount(self.targets, minlength=len(self.labels))
+        return dict(zip(self.labels, counts.tolist(), strict=True))
 
 
 def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
-    """The source that `data` means: a name in `SOURCES`, or a folder with one subfolder a class.
+    """Opens a source by name, or a folder with one subfolder for each class.
 
     Args:
-        data: the name or the folder.
-        strict: of a folder: raise for unreadable pictures instead of skipping them.
+        data: a name in `SOURCES`, or the folder.
+        strict: for folders: raise an error for unreadable pictures instead of skipping them.
     """
     folder = source_folder(data)
     return SOURCES[str(data)]() if folder is None else image_folder(folder, strict)
 
 
 def source_folder(data: str | os.PathLike) -> Path | None:
-    """The folder that `data` means, whether it exists or not; None for a name in `SOURCES`."""
+    """`data` as a folder, which need not exist; None for a name in `SOURCES`."""
     return None if str(data) in SOURCES else Path(data)
 
 
 def digits() -> Source:
-    """scikit-learn's handwritten digits: 1,797 images of 8 x 8 pixels, ten classes, no network.
+    """scikit-learn's handwritten digits: 1,797 images of 8 x 8 pixels, ten classes, no download.
 
-    Source: UCI "Optical Recognition of Handwritten Digits", test set. The 17 grey levels become
-    0 to 255.
+    Source: UCI "Optical Recognition of Handwritten Digits", test set. The 17 grey levels are scaled
+    to 0 to 255.
     """
     try:
         from sklearn.datasets import load_digits
@@ -102,48 +102,49 @@ SOURCES: dict[str, Callable[[], Source]] = {"digits": digits}
 
 
 def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
-    """A folder with one subfolder a class, each with pictures of any size and mode.
+    """Opens a folder with one subfolder for each class, with pictures of any size and mode.
 
-    Classes are the subfolders in alphabetical order; pictures may lie in subfolders of these.
-    JPEG, PNG, WebP, GIF, BMP and TIFF are read, recognised by their content. Every picture is
-    decoded once to find the corrupt ones; `skipped` has all files that are left out.
+    Classes are the subfolders in alphabetical order; they may contain subfolders too. JPEG, PNG,
+    WebP, GIF, BMP and TIFF files are read; the format is detected from the content. Every picture
+    is decoded once to find the corrupt ones; `skipped` has all skipped files.
 
     Args:
         path: the folder.
-        strict: raise for unreadable pictures instead of skipping them.
+        strict: raise an error for unreadable pictures instead of skipping them.
 
     Raises:
-        UsageError: there is no such folder, it is not the one that holds the class folders, a
-            class has no readable picture or an odd name, or, if strict, a picture cannot be read.
+        UsageError: there is no such folder, it does not contain the class folders, a class has no
+            readable picture or an invalid name, or, if strict, a picture cannot be read.
     """
     path = Path(path).resolve()
     classes = folders.class_folders(path)
     files, skipped = folders.list_pictures(path, classes)
-    # libtiff writes what is wrong with a file to standard error, without the file's name.
+    # libtiff writes errors to standard error without the name of the file.
     with quiet(), ThreadPoolExecutor() as pool:
         faults = list(pool.map(check_image, [file for _, file in files]))
-    good = [entry for entry, fault in zip(files, faults, strict=True) if not fault]
+    readable = [entry for entry, fault in zip(files, faults, strict=True) if not fault]
     for (target, file), fault in zip(files, faults, strict=True):
         if fault:
             place = file.relative_to(path).as_posix()
             skipped.append(Skipped(place, classes[target].name, fault, is_unreadable=True))
-    lost = [file for file in skipped if file.is_unreadable]
-    if strict and lost:
+    unreadable = [file for file in skipped if file.is_unreadable]
+    if strict and unreadable:
+        first = unreadable[0]
         raise UsageError(
-            f"{path / lost[0].path}: {lost[0].reason} ({len(lost)} unreadable in all)."
+            f"{path / first.path}: {first.reason} ({len(unreadable)} unreadable in all)."
         )
-    folders.check_classes(path, classes, {target for target, _ in good}, skipped)
+    folders.check_classes(path, classes, {target for target, _ in readable}, skipped)
     return Source(
         name=path.name,
         labels=tuple(folder.name for folder in classes),
-        ids=tuple(file.relative_to(path).as_posix() for _, file in good),
-        targets=np.array([target for target, _ in good], np.int64),
-        image=lambda i: decode_image(good[i][1]),
+        ids=tuple(file.relative_to(path).as_posix() for _, file in readable),
+        targets=np.array([target for target, _ in readable], np.int64),
+        image=lambda i: decode_image(readable[i][1]),
         skipped=tuple(skipped),
         locator=str(path),
     )
 
 
 def skipped_summary(source: Source) -> list[str]:
-    """The files that a source left out, by reason and class, in a few lines."""
+    """A few lines that list the skipped files of a source by reason and class."""
     return folders.summary(source.skipped, len(source))

@@ -1,4 +1,4 @@
-"""A stratified split by a fixed rule, so that every machine and every day holds out the same."""
+"""A stratified split by a fixed rule, so that the same images are held out on every machine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ RULE = "in each class, the fraction of examples whose sha256 of the id is smalle
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Indices into a source: what trains, and what only evaluates. Both are sorted."""
+    """Sorted indices into a source: the images for training and those for evaluation."""
 
     train: np.ndarray
     held_out: np.ndarray
 
 
 def split_source(source: Source, fraction: float = 0.2) -> Split:
-    """Holds out `fraction` of each class, at least one image of it and never all.
+    """Holds out `fraction` of each class, at least one image and never all.
 
-    The rule depends only on each example's id (its path in the folder): adding pictures later
-    leaves most of the split unchanged.
+    The rule depends only on the ids of the examples (paths in the folder), so most of the split
+    stays the same when pictures are added.
 
     Raises:
         UsageError: a class has fewer than two images, or the fraction is not in (0, 1).

@@ -1,7 +1,7 @@
-"""`decoding.py` and `preprocessing.py` once more, in TensorFlow operations only.
+"""The functions of `decoding.py` and `preprocessing.py` with TensorFlow operations only.
 
-For `tf.data` pipelines, and for servers that have neither Pillow nor this library. The arithmetic
-is Pillow's own, integers with 22 fractional bits, so that every pixel is the same. It reads JPEG
+They are for `tf.data` pipelines, and for servers without Pillow and this library. They use the same
+arithmetic as Pillow, integers with 22 fractional bits, so that every pixel is equal. They read JPEG
 and PNG files.
 """
 
@@ -17,26 +17,26 @@ _BITS = 22
 # Markers of a JPEG, the start of its EXIF block, and the tag for the camera's orientation.
 _APP1, _START_OF_SCAN, _FILLING = 0xFFE1, 0xFFDA, 0xFFFF
 _EXIF, _LITTLE_ENDIAN, _ORIENTATION = 0x45786966, 0x4949, 0x0112
-_BIT_DEPTH = 24  # its position in a PNG
+_BIT_DEPTH = 24  # the position of this byte in a PNG
 
 
 @tf.autograph.experimental.do_not_convert
 def preprocess_tensor(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
-    """`keras_vit.preprocess` of a tensor inside a graph, as in `ds.map`: the same bits.
+    """`keras_vit.preprocess` for symbolic tensors, as in `ds.map`, with exactly the same result.
 
     Args:
         images: pixels from 0 to 255 of any numeric type, (n, height, width, channels), or one
             image (height, width, channels) or (height, width), with 1, 3 or 4 channels; only the
-            channels must be known. Or whole JPEG and PNG files: strings (n,) or ().
+            channels must be known. Or contents of JPEG and PNG files: strings (n,) or ().
         preprocessing: size and scale.
 
     Returns:
         float32 (n, *preprocessing.size, 3), or (*preprocessing.size, 3) for one image.
 
     Raises:
-        UsageError: the tensor is none of these.
-        tf.errors.InvalidArgumentError: when it runs; pixels are not from 0 to 255, or a file is
-            broken.
+        UsageError: the tensor has another shape or type.
+        tf.errors.InvalidArgumentError: (when the graph runs) pixels are not from 0 to 255, or a
+            file is broken.
     """
     rank = images.shape.rank
     if images.dtype == tf.string and rank in (0, 1):
@@ -47,16 +47,16 @@ def preprocess_tensor(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Ten
         is_one = pixels.shape.rank == 3
         pixels = resize(pixels[None] if is_one else pixels, preprocessing)
     centred = tf.cast(pixels, tf.float32) - tf.constant(preprocessing.mean, tf.float32)
-    # As in `_quotient`: `/` would become a product.
+    # Not `/`, which TensorFlow would replace; see `_quotient`.
     inputs = tf.math.divide_no_nan(centred, tf.constant(preprocessing.scale, tf.float32))
     return inputs[0] if is_one else inputs
 
 
 def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.ndarray:
-    """`preprocess_tensor` of an eager tensor of strings: () or (n,) to (n, height, width, 3).
+    """`preprocess_tensor` for an eager tensor of strings: () or (n,) to (n, height, width, 3).
 
     Raises:
-        UsageError: one is not a complete JPEG or PNG, or the tensor has another shape.
+        UsageError: a string is not a complete JPEG or PNG, or the tensor has another shape.
     """
     if contents.shape.rank > 1:
         raise UsageError(f"expected strings () or (n,). Received: string {contents.shape}.")
@@ -76,10 +76,10 @@ def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.nd
 def read_pictures(contents: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """Encoded pictures (n,), each of any size and mode, to uint8 (n, *preprocessing.size, 3).
 
-    If one is not a complete JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
+    If a picture is not a complete JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
     """
     shape = tf.TensorSpec((*preprocessing.size, 3), tf.uint8)
-    # On the CPU even where the model is on a GPU: copying would cost more than the work.
+    # Always on the CPU: copying to a GPU would take longer than the work.
     with tf.device("CPU:0"):
         return tf.map_fn(
             lambda x: read_picture(x, preprocessing), contents, fn_output_signature=shape
@@ -89,23 +89,24 @@ def read_pictures(contents: tf.Tensor, preprocessing: Preprocessing) -> tf.Tenso
 def read_valid_pictures(
     contents: tf.Tensor, preprocessing: Preprocessing
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """As `read_pictures`, but broken files become zeros; also says which are valid: bool (n,)."""
+    """`read_pictures` with zeros for broken files; also returns which are valid: bool (n,)."""
     with tf.device("CPU:0"):
         count = tf.size(contents, tf.int64)
-        places, pictures = _whole(contents, preprocessing).batch(count + 1).get_single_element()
-        places, shape = places[:, None], (count + 1, *preprocessing.size, 3)
-        valid = tf.scatter_nd(places, tf.fill((tf.size(places),), True), (count + 1,))
-        return tf.scatter_nd(places, pictures, shape)[:count], valid[:count]
+        index, pictures = _valid(contents, preprocessing).batch(count + 1).get_single_element()
+        index, shape = index[:, None], (count + 1, *preprocessing.size, 3)
+        valid = tf.scatter_nd(index, tf.fill((tf.size(index),), True), (count + 1,))
+        return tf.scatter_nd(index, pictures, shape)[:count], valid[:count]
 
 
-def _whole(contents, preprocessing: Preprocessing):
-    """A data set of (index in `contents`, picture), and one more element: it must not be empty.
+def _valid(contents, preprocessing: Preprocessing):
+    """A data set of (index in `contents`, picture) for valid files, plus one extra element.
 
-    A graph cannot catch errors, but a data set can leave out the elements that raise them.
+    A graph cannot catch errors, but a data set can leave out elements that raise them. The extra
+    element is there because the data set must not be empty.
     """
     count = tf.size(contents, tf.int64)
-    one_more = (count, tf.zeros((*preprocessing.size, 3), tf.uint8))
-    options = tf.data.Options()  # a pipeline of a few elements is not worth optimising
+    extra = (count, tf.zeros((*preprocessing.size, 3), tf.uint8))
+    options = tf.data.Options()  # optimising takes longer than reading a few pictures
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     return (
@@ -113,7 +114,7 @@ def _whole(contents, preprocessing: Preprocessing):
         .enumerate()
         .map(lambda i, x: (i, read_picture(x, preprocessing)), num_parallel_calls=tf.data.AUTOTUNE)
         .ignore_errors()
-        .concatenate(tf.data.Dataset.from_tensors(one_more))
+        .concatenate(tf.data.Dataset.from_tensors(extra))
         .with_options(options)
     )
 
@@ -126,16 +127,16 @@ def read_picture(content: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
 def decode(content: tf.Tensor) -> tf.Tensor:
     """One JPEG or PNG, a string, to uint8 RGB (height, width, 3).
 
-    As `data.decoding.decode_image`: the camera's EXIF rotation is applied, transparent pixels are
-    laid over white, and the upper 8 of 16 bits are kept. The rotation of a PNG is ignored.
+    As in `data.decoding.decode_image`, EXIF rotation is applied, transparent pixels are blended
+    with white, and the upper 8 of 16 bits are kept. The EXIF rotation of a PNG is ignored.
     """
     return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))
 
 
 def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
-    """Crops and resizes uint8 (n, height, width, 3), to the last bit as `preprocessing.resize`.
+    """Crops and resizes uint8 (n, height, width, 3) with the same result as `preprocessing.resize`.
 
-    The width is resized first, as there.
+    As in `preprocessing.resize`, the width is resized first.
     """
     new_height, new_width = preprocessing.size
     if preprocessing.crop is None and images.shape[1:3] == preprocessing.size:
@@ -146,7 +147,7 @@ def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
         images = tf.gather(images, _nearest(*columns, new_width), axis=2)
         return tf.gather(images, _nearest(*rows, new_height), axis=1)
     cubic = preprocessing.interpolation == "bicubic"
-    # The axis that is resampled comes first, so that whole lines are added.
+    # The axis that is resampled is moved to the front, so that whole lines are added.
     lines = tf.reshape(tf.transpose(images, (2, 0, 1, 3)), (width, count * height * 3))
     lines = _resample(lines, *_taps(width, *columns, new_width, cubic))
     lines = tf.reshape(lines, (new_width, count, height, 3))
@@ -163,8 +164,8 @@ def _rgb(images):
     if images.shape.rank not in (3, 4) or images.shape[-1] not in (1, 3, 4):
         raise UsageError(
             "expected a tensor (height, width, channels) or (n, height, width, channels) with 1, 3 "
-            f"or 4 channels. Received: {images.dtype.name} {images.shape}; set_shape says what "
-            "TensorFlow does not know."
+            f"or 4 channels. Received: {images.dtype.name} {images.shape}; if dimensions are "
+            "unknown, use set_shape."
         )
     images = _levels(images)
     if images.shape[-1] == 1:
@@ -185,7 +186,7 @@ def _levels(images):
         )
     ]
     if images.dtype.is_floating:
-        # Whole numbers up to 1 are a nearly black picture.
+        # Only integers from 0 to 1 could be a nearly black picture.
         is_fraction = (most > 0) & (most <= 1) & tf.reduce_any(images != tf.round(images))
         advice = "expected pixels from 0 to 255. Received: no more than 1; multiply by 255."
         checks.append(tf.debugging.Assert(~is_fraction, [advice]))
@@ -197,7 +198,7 @@ def _levels(images):
 def _jpeg(content):
     # The transform that Pillow uses; TensorFlow's default is less exact.
     image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
-    orientation = _orientation(content)  # 1: as it is; 5 to 8 are 1 to 4, transposed
+    orientation = _orientation(content)  # 1: unchanged; 5 to 8: like 1 to 4, but transposed
     mirrored = (orientation - 1) % 4
     image = _where(orientation > 4, lambda x: tf.transpose(x, (1, 0, 2)), image)
     image = _where((mirrored == 2) | (mirrored == 3), lambda x: x[::-1], image)
@@ -207,22 +208,22 @@ def _jpeg(content):
 def _png(content):
     image = tf.io.decode_png(content, channels=4)
     colours, alpha = image[..., :3], image[..., 3:]
-    with tf.control_dependencies([image]):  # after it was decoded, so that it is a PNG
+    with tf.control_dependencies([image]):  # decoding first makes sure that this is a PNG
         depth = tf.io.decode_raw(tf.strings.substr(content, _BIT_DEPTH, 1), tf.uint8)[0]
-    # TensorFlow's alpha where the file has none: 255, but 15 in a picture of 4 bits.
+    # TensorFlow's alpha for files without alpha is 255, but 15 for pictures of 4 bits.
     opaque = tf.cast(2 ** tf.minimum(tf.cast(depth, tf.int32), 8) - 1, tf.uint8)
     return _where(tf.reduce_any(alpha != opaque), lambda x: _over_white(x, alpha), colours)
 
 
 def _over_white(colours, alpha):
-    # x / 255, rounded; 255 * 255 and a half still fit 16 bits.
+    # x / 255, rounded; 255 * 255 + 128 still fits in 16 bits.
     colours, alpha = tf.cast(colours, tf.uint16), tf.cast(alpha, tf.uint16)
     x = colours * alpha + 255 * (255 - alpha) + 128
     return tf.cast(tf.bitwise.right_shift(x + tf.bitwise.right_shift(x, 8), 8), tf.uint8)
 
 
 def _orientation(content):
-    """The EXIF orientation of a JPEG, 1 to 8; 1 where there is none or a broken one."""
+    """The EXIF orientation of a JPEG, 1 to 8; 1 if it is missing or broken."""
     data = tf.io.decode_raw(content, tf.uint8)
     size = tf.size(data, tf.int64)
 
@@ -253,8 +254,8 @@ def _orientation(content):
     count = tf.where(is_exif(at), number(directory, 2, little), 0)
     entries = directory + 2 + 12 * tf.range(count)
     is_orientation = number(entries, 2, little) == _ORIENTATION
-    found = tf.reduce_max(tf.where(is_orientation, number(entries + 8, 2, little), 0))
-    return tf.where((found >= 1) & (found <= 8), found, 1)
+    value = tf.reduce_max(tf.where(is_orientation, number(entries + 8, 2, little), 0))
+    return tf.where((value >= 1) & (value <= 8), value, 1)
 
 
 def _box(height, width, preprocessing: Preprocessing):
@@ -268,21 +269,21 @@ def _box(height, width, preprocessing: Preprocessing):
     height, width = tf.cast(height, tf.float64), tf.cast(width, tf.float64)
     lengths = (height, unit * new_height), (width, unit * new_width)
     starts = [((side - length) / 2, length) for side, length in lengths]
-    # Rounding may put the edge of a whole side just outside.
+    # Rounding may put the edge just outside the image.
     edges = [(tf.maximum(start, 0), start + length) for start, length in starts]
     return [[tf.cast(edge, tf.float32) for edge in pair] for pair in edges]
 
 
 def _nearest(start, end, size: int):
-    """The index that each of `size` places between start and end takes."""
+    """The input index of each of `size` output pixels between start and end."""
     step = _quotient(end - start, size)
-    # Summed step by step, as Pillow does: at the edge of a pixel the last digit decides.
+    # Summed step by step as in Pillow, because rounding decides at the edge of a pixel.
     steps = tf.concat([[tf.cast(start, tf.float64) + step / 2], tf.fill([size - 1], step)], 0)
     return tf.cast(tf.cumsum(steps), tf.int32)
 
 
 def _taps(size, start, end, places: int, cubic: bool):
-    """Indices and weights of the lines that each place is a sum of, both (taps, places) int32."""
+    """The indices and weights of the lines whose sum is an output line: (taps, places) int32."""
     scale = _quotient(end - start, places)
     widened = tf.maximum(scale, 1)
     support = (2 if cubic else 1) * widened
@@ -315,7 +316,7 @@ def _resample(lines, index, weights):
 
 
 def _quotient(x, divisor: int):
-    # TensorFlow turns `/` by a constant into a product, which may differ in the last digit.
+    # TensorFlow replaces `/` by a constant with a product, which may differ in the last digit.
     return tf.math.divide_no_nan(tf.cast(x, tf.float64), divisor)
 
 

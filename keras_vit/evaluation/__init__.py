@@ -1,4 +1,4 @@
-"""The evaluation of trained models, in figures and in pictures."""
+"""Evaluation of trained models: metrics and an HTML report."""
 
 from keras_vit.evaluation.attention import attention_maps, rollout
 from keras_vit.evaluation.classification import (

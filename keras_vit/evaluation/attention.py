@@ -1,4 +1,4 @@
-"""Attention rollout: which patches the class token attended to (paper, figure 6, appendix D.8)."""
+"""Attention rollout: which patches the class token attends to (paper, figure 6, appendix D.8)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1]."""
     keras_vit_model(model)
     names = [f"attention_{i}" for i in range(model.spec.depth)]
-    weights = model.intermediates(*names)(inputs, training=False)
-    stacked = np.stack([np.asarray(weights[name]) for name in names])  # (layers, n, heads, t, t)
+    scores = model.intermediates(*names)(inputs, training=False)
+    stacked = np.stack([np.asarray(scores[name]) for name in names])  # (layers, n, heads, t, t)
     maps = rollout(stacked, model.spec.class_token)
     return maps.reshape(len(inputs), *model.grid)  # (n, rows, columns)
 
 
-def rollout(weights: np.ndarray, class_token: bool) -> np.ndarray:
+def rollout(attention_scores: np.ndarray, class_token: bool) -> np.ndarray:
     """Attention multiplied through the layers (Abnar and Zuidema 2020).
 
-    The mean over heads, plus the identity for the residual, rows normalised; the product over
-    the layers; then the class token's row over the patches, or the mean row where there is no
-    class token, divided by its maximum.
+    In each layer, scores are averaged over heads, the identity is added for the residual, and rows
+    are normalised. The layers are multiplied. The result is the class token's row over the
+    patches, or the mean row without a class token, divided by its maximum.
 
     Args:
-        weights: (layers, n, heads, tokens, tokens), each row summing to 1.
-        class_token: whether the first token is one.
+        attention_scores: (layers, n, heads, tokens, tokens); each row sums to 1.
+        class_token: whether the first token is a class token.
 
     Returns:
-        (n, patches), the largest value of each image 1.
+        (n, patches); the largest value in each image is 1.
     """
-    layers = weights.astype(np.float64).mean(axis=2)  # (layers, n, tokens, tokens)
+    layers = attention_scores.astype(np.float64).mean(axis=2)  # (layers, n, tokens, tokens)
     layers = layers + np.eye(layers.shape[-1])
     layers /= layers.sum(axis=-1, keepdims=True)
     joint = layers[0]

@@ -1,4 +1,4 @@
-"""Per-class precision, recall and f1, their means, and the confusion matrix."""
+"""Precision, recall and f1 of each class, their means, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class ClassReport:
     """The results of a classifier on labelled images.
 
     Attributes:
-        accuracy: fraction of the images whose highest score is their class.
-        classes: for each class its label, precision, recall, f1 and support; a class that was
-            never predicted has precision 0.
-        macro, weighted: means of precision, recall and f1 over classes, plain and by support.
-        confusion: [true][predicted] counts.
+        accuracy: fraction of images that are classified correctly.
+        classes: label, precision, recall, f1 and support of each class; a class that is never
+            predicted has precision 0.
+        macro: means of precision, recall and f1 over the classes.
+        weighted: the same means, weighted by support.
+        confusion: counts, as [true][predicted].
     """
 
     accuracy: float
@@ -31,7 +32,7 @@ class ClassReport:
     confusion: list[list[int]]
 
     def never_recognised(self) -> list[str]:
-        """Classes of which no image was recognised, each with its number of images."""
+        """The classes with recall 0, each with its number of images."""
         return [
             f"{c['label']} (0 of {c['support']})"
             for c in self.classes
@@ -42,7 +43,7 @@ class ClassReport:
 def classification_report(
     predicted: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
 ) -> ClassReport:
-    """scikit-learn's figures for predicted and true classes, both int (n,)."""
+    """scikit-learn's metrics for predicted and true classes, both int (n,)."""
     try:
         from sklearn import metrics
     except ImportError:
@@ -81,15 +82,15 @@ def recall_warning(report: ClassReport, class_weights: str = "none") -> str | No
     """One line with advice if a class was never recognised, else None.
 
     Args:
-        report: the figures.
-        class_weights: the recipe's setting in training.
+        report: the metrics.
+        class_weights: the setting in the recipe of the training.
     """
     missed = report.never_recognised()
     if not missed:
         return None
     shown = ", ".join(missed[:_MOST_SHOWN]) + (" ..." if len(missed) > _MOST_SHOWN else "")
-    remedy = "train longer" if class_weights == "balanced" else "train with balanced class weights"
+    advice = "train longer" if class_weights == "balanced" else "train with balanced class weights"
     return (
         f"{len(missed)} of {len(report.classes)} classes were never recognised among the held-out "
-        f"images: {shown}. Add images of them, or {remedy}."
+        f"images: {shown}. Add images of them, or {advice}."
     )

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing beside it. Every text is escaped."""
+"""The report as one HTML file without external files. All text is escaped."""
 
 from __future__ import annotations
 
@@ -90,21 +90,21 @@ def wrong(count: int, pictures: list[tuple[bytes, str]]) -> str:
 
 
 def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
-    """Images beside their attention rollout."""
+    """Images next to their attention rollout."""
     figures = "".join(
         f"<figure><div>{_image(plain, 'png', text)}{_image(laid, 'png', f'attention on {text}')}"
         f"</div><figcaption>{escape(text)}</figcaption></figure>"
         for plain, laid, text in pictures
     )
     note = (
-        "<p>Attention rolled out through all blocks, from what the head reads to the patches: "
-        "bright patches are attended to.</p>"
+        "<p>Attention rollout through all blocks, from the input of the head to the patches: "
+        "the model attends to bright patches.</p>"
     )
     return _section("Attention", f'{note}<div class="grid pairs">{figures}</div>')
 
 
 def exports(record: dict[str, Any] | None) -> str:
-    """The exported files, measured when they were exported."""
+    """The exported files, with the results that were measured at export."""
     if record is None:
         return ""
     header = [

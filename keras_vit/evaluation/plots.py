@@ -1,4 +1,4 @@
-"""Pictures: each function returns the bytes of an SVG or a PNG."""
+"""Plots and pictures; each function returns the bytes of an SVG or a PNG."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def curves(metrics: list[dict[str, Any]]) -> bytes:
 
 
 def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
-    """The confusion matrix, rows true and columns predicted, as SVG."""
+    """The confusion matrix as SVG; rows are true classes, columns predicted classes."""
     plt = _pyplot()
     counts = np.array(matrix)
     fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -55,7 +55,7 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
 
 
 def picture(image: np.ndarray, side: int = 192) -> bytes:
-    """A uint8 RGB image as PNG, its long side at most `side`; tiny ones are enlarged in blocks."""
+    """A uint8 RGB image as PNG, its long side `side` pixels; tiny images are enlarged in blocks."""
     return _png(_fit(Image.fromarray(image), side))
 
 
@@ -64,8 +64,8 @@ def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
     base = _fit(Image.fromarray(image), side)
     mask = Image.fromarray(attention.astype(np.float32)).resize(base.size, Image.Resampling.BICUBIC)
     light = 0.15 + 0.85 * np.clip(np.asarray(mask), 0, 1)[..., None]
-    # Where attention is low the picture sinks towards a dark blue, so that black strokes on
-    # black ground still show where the model looked.
+    # Where attention is low, the picture fades to dark blue, so that attention is visible on black
+    # pictures too.
     ground = np.array([12, 20, 60], np.float32)
     glow = np.array([255, 190, 70], np.float32) * 0.35 * np.clip(np.asarray(mask), 0, 1)[..., None]
     mixed = np.asarray(base, np.float32) * light + ground * (1 - light) + glow
@@ -87,9 +87,9 @@ def _png(image: Image.Image) -> bytes:
 
 def _svg(figure: Any) -> bytes:
     stream = io.BytesIO()
-    # No date and a fixed salt, so that the same figures give the same bytes.
+    # No date and a fixed salt, so that the same data give the same bytes.
     with warnings.catch_warnings():
-        # A browser has fonts for names that this machine has no font for.
+        # Fonts missing on this machine do not matter, because the browser draws the text.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(stream, format="svg", metadata={"Date": None})
     _pyplot().close(figure)
@@ -102,7 +102,7 @@ def _pyplot() -> Any:
     except ImportError:
         raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     matplotlib.use("Agg")
-    # Text is stored as text: browsers have fonts for every script, and a $ starts no formula.
+    # Text stays text, for the browser's fonts, and a $ does not start a formula.
     matplotlib.rcParams.update(
         {
             "svg.hashsalt": "keras_vit",

@@ -1,4 +1,4 @@
-"""The evaluation of a run: its figures in report.json, its page in index.html."""
+"""The evaluation of a run: metrics in report.json and a page in index.html."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _MOST_WRONG, _MOST_ATTENTION = 24, 8
 def evaluate(
     run: runs.Run, batch_size: int = 64, data: str | os.PathLike | None = None
 ) -> tuple[ClassReport, Path]:
-    """Runs the model over its held-out images and writes the folder's report/.
+    """Runs the model on its held-out images and writes report/ in the run folder.
 
     Args:
         run: an opened run folder.
-        batch_size: images at a time.
-        data: the present folder of the run's images, if they were moved.
+        batch_size: images in a batch.
+        data: the current folder of the run's images, if they were moved.
 
     Returns:
-        The figures, and the path of the page.
+        The metrics, and the path of the page.
     """
     model, source = run.model(), run.source(data)
     held_out = run.split(source).held_out
@@ -44,7 +44,7 @@ def evaluate(
         page.classes(report),
         page.confusion(plots.confusion(report.confusion, run.labels)),
         page.wrong(*_wrong(source, held_out, scores, run.labels)),
-        # A BiT has no attention.
+        # BiT has no attention.
         page.attention(_attention(model, source, held_out, targets, run.labels))
         if isinstance(model.spec, ViTSpec)
         else "",
@@ -59,7 +59,7 @@ def evaluate(
 
 
 def held_out_report(run: runs.Run, source: Source, batch_size: int = 64) -> ClassReport:
-    """The figures alone, on a source that is open already; nothing is written."""
+    """The metrics on an open source, without writing a report."""
     held_out = run.split(source).held_out
     scores = _scores(run.model(), source, held_out, batch_size)
     return classification_report(scores.argmax(-1), source.targets[held_out], run.labels)
@@ -86,7 +86,7 @@ def _facts(run: runs.Run, source: Source, held_out: int, report: ClassReport) ->
 def _wrong(
     source: Source, held_out: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
 ) -> tuple[int, list[tuple[bytes, str]]]:
-    # How many are wrong, and the ones with the highest confidence.
+    # Returns the number of wrong predictions, and the ones with the highest confidence.
     predicted, targets = scores.argmax(-1), source.targets[held_out]
     confidence = np.exp(scores - scores.max(-1, keepdims=True))
     confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
@@ -104,16 +104,16 @@ def _wrong(
 def _attention(
     model: Any, source: Source, held_out: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
 ) -> list[tuple[bytes, bytes, str]]:
-    # One image a class, the first held out.
+    # The first held-out image of each class.
     firsts = np.unique(targets, return_index=True)[1][:_MOST_ATTENTION]
     chosen = held_out[firsts]
     maps = attention_maps(model, load(source, chosen, model.preprocessing)[0])
-    found = []
+    pictures = []
     for index, attention in zip(chosen, maps, strict=True):
         image = source.image(int(index))
         caption = labels[source.targets[index]]
-        found.append((plots.picture(image), plots.overlay(image, attention), caption))
-    return found
+        pictures.append((plots.picture(image), plots.overlay(image, attention), caption))
+    return pictures
 
 
 def _exports(run: Path) -> dict[str, Any] | None:

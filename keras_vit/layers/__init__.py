@@ -1,4 +1,4 @@
-"""The layers of Vision Transformers, hybrids and BiT, one idea a file."""
+"""The layers of Vision Transformers, hybrids and BiT."""
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.group_norm import GroupNorm

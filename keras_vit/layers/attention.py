@@ -1,4 +1,4 @@
-"""Multi-head attention with four named projections."""
+"""Multi-head attention with the projections `query`, `key`, `value` and `out`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 class MultiHeadAttention(keras.layers.Layer):
     """Scaled dot-product attention of queries over keys and values (paper, appendix A).
 
-    The four projections `query`, `key`, `value` and `out` are Dense layers of (hidden_dim,
-    hidden_dim) with biases; reshaped to (hidden_dim, heads, head_dim) they are the official
-    `MultiHeadDotProductAttention` kernels, one to one. Initialisers: Xavier uniform on the
-    two-dimensional shape, biases zero.
+    The projections `query`, `key`, `value` and `out` are Dense layers (hidden_dim, hidden_dim)
+    with biases. Their kernels, reshaped to (hidden_dim, heads, head_dim), are the kernels of the
+    official `MultiHeadDotProductAttention`. Initialisers: Xavier uniform on the two-dimensional
+    shape for kernels, zero for biases.
 
     The backend's fused attention is used unless the attention scores are returned or dropped out.
 
     With position_embedding="relative", each head learns a bias for each offset between two patches
-    and adds it to its logits: the weight `relative_position_bias` (offsets, heads), zero at first.
-    The official code has no such weight.
+    and adds it to its logits. The weight is `relative_position_bias` (offsets, heads), initially
+    zero. The official code does not have this weight.
 
     Args:
-        num_heads: heads; must divide the input's width.
-        dropout: rate on the attention weights (0 in every published configuration).
-        position_embedding: a name in `POSITION_EMBEDDINGS`. Kinds that do not act inside
-            attention, such as "learned", add nothing here.
-        grid: rows and columns of patches, for positions inside attention.
-        class_token: whether a class token stands before the patches, for them too.
+        num_heads: number of heads; must divide the input's width.
+        dropout: rate on the attention scores (0 in every published configuration).
+        position_embedding: a name in `POSITION_EMBEDDINGS`. Kinds that are added to the tokens,
+            such as "learned", have no effect here.
+        grid: rows and columns of patches; needed by kinds that act inside attention.
+        class_token: whether a class token precedes the patches; used by these kinds too.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query = self.key = self.value = self.out = None
 
     def build(self, input_shape):
-        """Makes the projections and the weights of positions for (batch, tokens, hidden_dim)."""
+        """Creates the projections and position weights for inputs (batch, tokens, hidden_dim)."""
         width = input_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide the width {width}.")
@@ -75,11 +75,11 @@ class MultiHeadAttention(keras.layers.Layer):
         self.built = True
 
     def call(self, queries, keys=None, training=None, return_attention_scores=False):
-        """Attends from `queries` to `keys` (default: to themselves).
+        """Attends from `queries` to `keys`; without `keys`, this is self-attention.
 
         Args:
             queries: (batch, q, hidden_dim).
-            keys: (batch, k, hidden_dim), read for keys and values.
+            keys: (batch, k, hidden_dim), the input of both `key` and `value`.
             training: whether dropout is on.
             return_attention_scores: also return the attention scores, after the softmax.
 

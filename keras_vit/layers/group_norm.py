@@ -12,13 +12,13 @@ from keras_vit.layers.stays_float import StaysFloat
 class GroupNorm(StaysFloat, keras.layers.Layer):
     """Normalises each group of channels over all positions, then scales and shifts each channel.
 
-    (batch, height, width, channels) of known size to the same shape. Statistics are float32 under
-    every policy; tf_keras' own layer computes them in half precision.
+    Input and output are (batch, height, width, channels) of known size. Statistics are float32
+    under every policy; tf_keras' own layer computes them in half precision.
 
     Args:
         groups: number of groups; must divide the number of channels.
         epsilon: added to the population variance. 1e-6 in the official hybrids, 1e-5 in BiT.
-        gamma_initializer: of the scale.
+        gamma_initializer: initialiser of the scale.
     """
 
     def __init__(self, groups: int = 32, epsilon: float = 1e-6, gamma_initializer="ones", **kwargs):
@@ -29,7 +29,7 @@ class GroupNorm(StaysFloat, keras.layers.Layer):
         self.gamma = self.beta = None
 
     def build(self, input_shape):
-        """Makes the scale `gamma` and the shift `beta`, each (channels,)."""
+        """Creates the scale `gamma` and the shift `beta`, each (channels,)."""
         channels = input_shape[-1]
         if channels % self.groups:
             raise UsageError(
@@ -45,7 +45,7 @@ class GroupNorm(StaysFloat, keras.layers.Layer):
     def call(self, x):
         """Normalises `x` (batch, height, width, channels)."""
         _, height, width, channels = x.shape
-        # (batch, height, width, channels) to (batch, positions, groups, channels of a group)
+        # (batch, height, width, channels) to (batch, positions, groups, channels / groups)
         grouped = ops.reshape(
             ops.cast(x, "float32"), (-1, height * width, self.groups, channels // self.groups)
         )

@@ -30,7 +30,7 @@ class MLP(keras.layers.Layer):
         self.dense_0 = self.dense_1 = None
 
     def build(self, input_shape):
-        """Makes both Dense layers."""
+        """Creates both Dense layers."""
         width = input_shape[-1]
         self.dense_0 = self._dense(self.mlp_dim, "dense_0", width)
         self.dense_1 = self._dense(width, "dense_1", self.mlp_dim)

@@ -1,4 +1,4 @@
-"""Patches to embeddings: projection, class token, positions (paper, equation 1)."""
+"""From patches to embeddings: projection, class token, positions (paper, equation 1)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 @register
 class PatchEncoder(keras.layers.Layer):
-    """Projects patches to the model's width, puts the class token first and adds positions.
+    """Projects patches to hidden_dim, prepends the class token and adds positions.
 
     (batch, patches, pixels) to (batch, tokens, hidden_dim); tokens = patches + 1 with a class
-    token, which has a position of its own in a "learned" table and none in the others. The weights
-    of the positions are attributes: `positions` of "learned", `columns` and `rows` of "learned2d".
+    token. Only the "learned" table has a position for the class token. The position weights are
+    attributes: `positions` for "learned", `columns` and `rows` for "learned2d".
 
     Initialisers as in the official `models_vit.py`: projection LeCun normal, class token zero,
     positions N(0, 0.02).
 
     Args:
         hidden_dim: width of the embeddings.
-        class_token: whether a learned token stands before the patches.
-        position_embedding: a name in `POSITION_EMBEDDINGS`. Kinds that only act inside attention,
-            such as "relative", add nothing here.
+        class_token: whether a learned token is prepended to the patches.
+        position_embedding: a name in `POSITION_EMBEDDINGS`. Kinds that act inside attention, such
+            as "relative", have no effect here.
         grid: rows and columns of patches; may be None for "learned", "relative" and "none".
     """
 
@@ -57,7 +57,7 @@ class PatchEncoder(keras.layers.Layer):
         self.class_token = None
 
     def build(self, input_shape):
-        """Makes the projection, the class token and the weights of the positions."""
+        """Creates the projection, the class token and the position weights."""
         if not self.projection.built:
             named_build(self.projection, input_shape, self.trainable)
         if self.use_class_token:

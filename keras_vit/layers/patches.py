@@ -1,4 +1,4 @@
-"""Images to sequences of flattened patches (paper, section 3.1)."""
+"""From images to sequences of flattened patches (paper, section 3.1)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Patches(StaysFloat, keras.layers.Layer):
     """Square patches: (batch, height, width, channels) to (batch, n, p*p*channels).
 
     Patches are in raster order, and so are the pixels of a patch, channels last. A convolution
-    kernel (p, p, channels, hidden_dim) therefore reshapes to the Dense kernel of the projection.
+    kernel (p, p, channels, hidden_dim) can therefore be reshaped to the projection's Dense kernel.
 
-    Pixels at the bottom and at the right that do not fill a patch are cut off, as by a "valid"
+    Pixels at the bottom and at the right that do not fill a patch are cut off, as in a "valid"
     convolution.
 
     Args:
-        patch_size: p, in pixels. Height and width must be known and at least as large.
+        patch_size: p, in pixels. Height and width must be known and not smaller.
     """
 
     def __init__(self, patch_size: int, **kwargs):
@@ -27,7 +27,7 @@ class Patches(StaysFloat, keras.layers.Layer):
         self.patch_size = positive_integer("patch_size", patch_size)
 
     def call(self, images):
-        """Cuts `images` (batch, height, width, channels) into (batch, patches, pixels) values."""
+        """Cuts `images` (batch, height, width, channels) into patches."""
         rows, columns = self._grid(images.shape)
         p, channels = self.patch_size, images.shape[-1]
         if (rows * p, columns * p) != tuple(images.shape)[1:3]:
@@ -40,7 +40,7 @@ class Patches(StaysFloat, keras.layers.Layer):
         return ops.reshape(x, (-1, rows * columns, p * p * channels))  # (batch, n, p*p*channels)
 
     def compute_output_shape(self, input_shape):
-        """(batch, patches, pixels of a patch)."""
+        """(batch, n, p*p*channels)."""
         rows, columns = self._grid(input_shape)
         return input_shape[0], rows * columns, self.patch_size**2 * input_shape[-1]
 

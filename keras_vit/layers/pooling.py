@@ -1,4 +1,4 @@
-"""Poolings: from tokens to the vector that the head reads. Their table is in `parts/poolings`."""
+"""Pooling layers: from tokens to the input of the head. `parts/poolings` has the table of them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class MAPPooling(keras.layers.Layer):
         self.probe = None
 
     def build(self, input_shape):
-        """Makes the probe and builds the attention, the norm and the MLP."""
+        """Creates the probe and builds the attention, the norm and the MLP."""
         width = input_shape[-1]
         self.probe = self.add_weight(
             shape=(1, 1, width), initializer="glorot_uniform", name="probe"

@@ -1,4 +1,4 @@
-"""The weights of position embeddings, for the layers that hold them."""
+"""Adds the weights of position embeddings to layers, and reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_vit.parts.positions.position_embedding import PositionWeight
 def add_position_weights(
     layer: keras.layers.Layer, weights: Sequence[PositionWeight], tokens: Tokens, width: int
 ) -> None:
-    """Adds weights to a layer that is being built; they become its attributes."""
+    """Adds weights to a layer that is being built, as attributes under their names."""
     for weight in weights:
         initial = (
             keras.initializers.RandomNormal(stddev=weight.stddev) if weight.stddev else "zeros"
@@ -26,5 +26,5 @@ def add_position_weights(
 def position_weights(
     layer: keras.layers.Layer, weights: Sequence[PositionWeight], dtype: str
 ) -> dict[str, Any]:
-    """The weights of `add_position_weights` by name, as tensors of `dtype`."""
+    """The weights that `add_position_weights` has added, by name, as tensors of `dtype`."""
     return {weight.name: ops.cast(getattr(layer, weight.name), dtype) for weight in weights}

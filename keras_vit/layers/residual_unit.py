@@ -12,11 +12,11 @@ from keras_vit.layers.std_conv import StdConv
 
 
 class _Unit(keras.layers.Layer):
-    """Three convolutions, 1x1, 3x3 and 1x1; the middle one has the stride.
+    """Three convolutions, 1x1, 3x3 and 1x1; only the 3x3 one has a stride.
 
     Args:
-        features: channels inside; the output has four times as many.
-        strides: of the unit, 1 or 2.
+        features: channels of the first two convolutions; the output has four times as many.
+        strides: stride of the unit, 1 or 2.
     """
 
     def __init__(self, features: int, strides: int = 1, **kwargs):
@@ -26,14 +26,14 @@ class _Unit(keras.layers.Layer):
         self.conv_proj = None
 
     def build(self, input_shape):
-        """Makes the convolutions, and a projection if channels or size change."""
-        channels, inner, outer = input_shape[-1], self.features, 4 * self.features
-        self.conv1 = self._conv("conv1", channels, inner, 1)
-        self.conv2 = self._conv("conv2", inner, inner, 3, self.strides)
-        self.conv3 = self._conv("conv3", inner, outer, 1)
-        if self.strides != 1 or channels != outer:
-            self.conv_proj = self._conv("conv_proj", channels, outer, 1, self.strides)
-        self._make_norms(channels, inner, outer)
+        """Creates the convolutions, and a projection if channels or size change."""
+        channels, features, outputs = input_shape[-1], self.features, 4 * self.features
+        self.conv1 = self._conv("conv1", channels, features, 1)
+        self.conv2 = self._conv("conv2", features, features, 3, self.strides)
+        self.conv3 = self._conv("conv3", features, outputs, 1)
+        if self.strides != 1 or channels != outputs:
+            self.conv_proj = self._conv("conv_proj", channels, outputs, 1, self.strides)
+        self._add_norms(channels, features, outputs)
         self.built = True
 
     def compute_output_shape(self, input_shape):
@@ -67,11 +67,11 @@ class ResidualUnit(_Unit):
 
     (batch, height, width, channels) to (batch, height / strides, width / strides, 4 * features).
     The residual is x, or gn_proj(conv_proj(x)) if channels or size change. The scale of gn3 starts
-    at zero, so that a fresh unit returns relu(residual). Source: the official `models_resnet.py`.
+    at zero, so that a new unit returns relu(residual). Source: the official `models_resnet.py`.
 
     Args:
-        features: channels inside; the output has four times as many.
-        strides: of the 3x3 convolution and the projection, 1 or 2.
+        features: channels of the first two convolutions; the output has four times as many.
+        strides: stride of the 3x3 convolution and the projection, 1 or 2.
     """
 
     _CONV: ClassVar[dict[str, Any]] = {"padding": "same", "epsilon": 1e-5, "epsilon_outside": True}
@@ -84,11 +84,11 @@ class ResidualUnit(_Unit):
         y = ops.relu(self.gn2(self.conv2(y)))
         return ops.relu(residual + self.gn3(self.conv3(y)))
 
-    def _make_norms(self, channels: int, inner: int, outer: int) -> None:
-        self.gn1 = self._norm("gn1", inner)
-        self.gn2 = self._norm("gn2", inner)
-        self.gn3 = self._norm("gn3", outer, "zeros")
-        self.gn_proj = self._norm("gn_proj", outer) if self.conv_proj is not None else None
+    def _add_norms(self, channels: int, features: int, outputs: int) -> None:
+        self.gn1 = self._norm("gn1", features)
+        self.gn2 = self._norm("gn2", features)
+        self.gn3 = self._norm("gn3", outputs, "zeros")
+        self.gn_proj = self._norm("gn_proj", outputs) if self.conv_proj is not None else None
 
 
 @register
@@ -100,8 +100,8 @@ class PreActivationUnit(_Unit):
     google-research/big_transfer.
 
     Args:
-        features: channels inside; the output has four times as many.
-        strides: of the 3x3 convolution and the projection, 1 or 2.
+        features: channels of the first two convolutions; the output has four times as many.
+        strides: stride of the 3x3 convolution and the projection, 1 or 2.
     """
 
     _CONV: ClassVar[dict[str, Any]] = {
@@ -119,7 +119,7 @@ class PreActivationUnit(_Unit):
         y = ops.relu(self.gn3(self.conv2(y)))
         return residual + self.conv3(y)
 
-    def _make_norms(self, channels: int, inner: int, outer: int) -> None:
+    def _add_norms(self, channels: int, features: int, outputs: int) -> None:
         self.gn1 = self._norm("gn1", channels)
-        self.gn2 = self._norm("gn2", inner)
-        self.gn3 = self._norm("gn3", inner)
+        self.gn2 = self._norm("gn2", features)
+        self.gn3 = self._norm("gn3", features)

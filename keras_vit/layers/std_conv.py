@@ -10,21 +10,21 @@ from keras_vit.layers.stays_float import StaysFloat
 
 @register
 class StdConv(StaysFloat, keras.layers.Conv2D):
-    """A Conv2D without bias whose kernel is standardised each time it is used.
+    """A Conv2D without bias whose kernel is standardised in each call.
 
-    (batch, height, width, channels) to (batch, height', width', filters). Mean and population
-    variance of each filter are over height, width and input channels, always in float32.
+    (batch, height, width, channels) to (batch, height', width', filters). The mean and population
+    variance of each filter are taken over height, width and input channels, always in float32.
 
     Args:
         filters: output channels.
         kernel_size: one number, or (height, width).
         strides: one number, or (height, width).
-        padding: "same" is TensorFlow's: with a stride of 2, even sizes are padded less at the top
-            and left. "symmetric" pads (kernel_size - 1) // 2 zeros on each side, as BiT does. They
-            are the same if the stride is 1 and the kernel odd.
+        padding: "same" as in TensorFlow: with a stride of 2, even sizes are padded less at the top
+            and left. "symmetric" pads (kernel_size - 1) // 2 zeros on each side, as BiT does. Both
+            are the same if the stride is 1 and the kernel size is odd.
         epsilon: avoids division by zero.
-        epsilon_outside: True divides by sqrt(variance) + epsilon, as the official hybrids do with
-            1e-5; False by sqrt(variance + epsilon), as BiT does with 1e-10.
+        epsilon_outside: if True, the kernel is divided by sqrt(variance) + epsilon, as in the
+            official hybrids (1e-5); if False, by sqrt(variance + epsilon), as in BiT (1e-10).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class StdConv(StaysFloat, keras.layers.Conv2D):
         self.epsilon_outside = epsilon_outside
 
     def add_weight(self, *args, **kwargs):
-        """As in Keras, but the weight is never rounded by a policy before it is standardised."""
+        """Like Keras' method, but a policy never rounds the weight before it is standardised."""
         autocast = "experimental_autocast" if LEGACY else "autocast"
         return super().add_weight(*args, **{**kwargs, autocast: False})
 

@@ -1,4 +1,4 @@
-"""Stochastic depth (Huang et al. 2016), as AugReg uses it."""
+"""Stochastic depth (Huang et al. 2016), as in AugReg."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ _ONE_DRAW = (None, 1, 1)  # (batch, tokens, hidden_dim)
 
 @register
 class StochasticDepth(StaysFloat, keras.layers.Dropout):
-    """Drops a residual branch for whole examples, (batch, tokens, hidden_dim) to the same shape.
+    """Drops a residual branch for whole examples; input and output (batch, tokens, hidden_dim).
 
-    Dropout with one random draw per example. Branches that are kept are scaled by 1 / (1 - rate).
+    It is Dropout with one random draw per example. Branches that are kept are scaled by
+    1 / (1 - rate).
 
     Args:
         rate: the probability that an example's branch is dropped.
-        noise_shape: only (None, 1, 1) is allowed, one draw per example. It is an argument because
-            the configuration of Dropout has it.
+        noise_shape: must be (None, 1, 1), one draw per example. The argument exists because
+            Dropout's configuration contains it.
 
     Raises:
         UsageError: `noise_shape` is another shape.
@@ -28,6 +29,6 @@ class StochasticDepth(StaysFloat, keras.layers.Dropout):
         if noise_shape is not None and tuple(noise_shape) != _ONE_DRAW:
             raise UsageError(
                 f"noise_shape must be {_ONE_DRAW}, one draw per example; "
-                f"keras.layers.Dropout takes others. Received: noise_shape={noise_shape!r}."
+                f"keras.layers.Dropout accepts others. Received: noise_shape={noise_shape!r}."
             )
         super().__init__(rate, noise_shape=_ONE_DRAW, **kwargs)

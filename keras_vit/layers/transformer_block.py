@@ -13,8 +13,8 @@ from keras_vit.layers.stochastic_depth import StochasticDepth
 class TransformerBlock(keras.layers.Layer):
     """x + attention(norm(x)), then x + mlp(norm(x)): (batch, tokens, hidden_dim) to the same shape.
 
-    Dropout is after the attention's output projection and inside the MLP, stochastic depth on both
-    branches, as in the official `Encoder1DBlock` and AugReg.
+    As in the official `Encoder1DBlock` and AugReg, dropout follows the attention's output
+    projection and both layers of the MLP, and stochastic depth acts on both branches.
 
     Args:
         num_heads: attention heads.
@@ -22,8 +22,8 @@ class TransformerBlock(keras.layers.Layer):
         gelu: "tanh" or "erf".
         layer_norm_eps: added to the variance in both LayerNorms.
         dropout: rate on both branches.
-        attention_dropout: rate on the attention weights.
-        drop_path: probability that an example skips a branch.
+        attention_dropout: rate on the attention scores.
+        drop_path: probability that a branch is dropped for an example.
         position_embedding, grid, class_token: as in `MultiHeadAttention`.
     """
 
@@ -104,9 +104,9 @@ class TransformerBlock(keras.layers.Layer):
 
 @register
 class AttentionScores(keras.layers.Layer):
-    """The attention scores of a block, (batch, heads, tokens, tokens), from the block's input.
+    """From the input of a block to its attention scores (batch, heads, tokens, tokens).
 
-    It shares the block's weights and has none of its own.
+    It uses the block's weights and adds no others.
 
     Args:
         block: the block.
@@ -117,7 +117,7 @@ class AttentionScores(keras.layers.Layer):
         self.block = block
 
     def build(self, input_shape):
-        """Builds the block, if it is not built yet."""
+        """Builds the block if it is not built yet."""
         if not self.block.built:
             named_build(self.block, input_shape)
         self.built = True
@@ -133,7 +133,7 @@ class AttentionScores(keras.layers.Layer):
         return batch, self.block.attention.num_heads, tokens, tokens
 
     def get_config(self):
-        """The arguments that build this layer again, the block's among them."""
+        """The arguments that build this layer again, including the block's."""
         return {
             **super().get_config(),
             "block": keras.saving.serialize_keras_object(self.block),
@@ -141,6 +141,6 @@ class AttentionScores(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        """The layer of `get_config`."""
+        """The layer that `get_config` describes."""
         block = keras.saving.deserialize_keras_object(config["block"])
         return cls(**{**config, "block": block})

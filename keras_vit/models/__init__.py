@@ -1,4 +1,4 @@
-"""Models: a spec in, a `keras.Model` out."""
+"""Models: classes and functions that build a `keras.Model` from a spec."""
 
 from keras_vit.models.bit import BiT
 from keras_vit.models.pretrained import model_from_weights

@@ -1,4 +1,4 @@
-"""BiT, the ResNet-V2 of Kolesnikov et al. 2020: the baseline of the ViT paper."""
+"""BiT, the ResNet-V2 of Kolesnikov et al. 2020, which is the baseline in the ViT paper."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ class BiT(ImageModel):
     """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
 
     A ResNet-V2 with group normalisation and standardised convolutions. Layers: `conv_root`,
-    `block1_unit1` ..., `group_norm`, `head`. It takes any image size.
+    `block1_unit1` ..., `group_norm`, `head`. Any image size is allowed.
 
-    `intermediates` offers "conv_root" (batch, height / 2, width / 2, channels); "block{i}_unit{j}",
-    the output of each unit; "encoded", after the final norm and relu (batch, height / 32, width /
-    32, channels); "pre_logits" (batch, channels), the input of the head; "logits". Sizes are
-    rounded up.
+    The names for `intermediates` are: "conv_root" (batch, height / 2, width / 2, channels);
+    "block{i}_unit{j}", the output of each unit; "encoded", after the final norm and relu (batch,
+    height / 32, width / 32, channels); "pre_logits" (batch, channels), the input of the head;
+    "logits". Sizes are rounded up.
 
     Args:
         spec: the hyperparameters.
-        num_classes: logits of the zero-initialised head; 0 for no head, which makes the output
-            the representation (batch, channels).
+        num_classes: number of logits of the zero-initialised head. With 0 there is no head, and
+            the output is the representation (batch, channels).
         image_size: input size in pixels, one number or (height, width).
-        preprocessing: how images become inputs; default: stretched to the size, [-1, 1].
-        labels: the classes' names, in the order of the logits.
+        preprocessing: default: images are stretched to the size, pixels scaled to [-1, 1].
+        labels: the class names, in the order of the logits.
         head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
-        dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer but the head,
-            whose logits are float32 under every mixed policy; default: Keras' global policy.
-        name: the model's.
+        dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer except the
+            head, whose logits are always float32; default: Keras' global policy.
+        name: name of the model.
 
     Raises:
-        UsageError: a keyword is unknown (the message names the nearest), the preprocessing is for
-            another size, or the labels for other classes.
+        UsageError: a keyword is unknown (the message suggests one), the preprocessing is for
+            another size, or the number of labels is not the number of classes.
     """
 
     spec_type = ResNetSpec
@@ -70,7 +70,7 @@ class BiT(ImageModel):
 
     @property
     def intermediate_names(self) -> list[str]:
-        """The names that `intermediates` takes, from input to output."""
+        """The names that `intermediates` accepts, from input to output."""
         units = [unit.name for unit in self.spec.units]
         return ["conv_root", *units, "encoded", "pre_logits", "logits"]
 
@@ -88,7 +88,7 @@ def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):
         epsilon_outside=False,
         name="conv_root",
     )(images)
-    # Not "same": values may be negative here, and the padded zeros take part in the maximum.
+    # Not padding="same", which ignores the padding in the maximum. Here the zeros must count.
     x = keras.layers.ZeroPadding2D(1, name="pad_root")(x)
     x = keras.layers.MaxPooling2D(3, 2, "valid", name="pool_root")(x)
     for unit in spec.units:

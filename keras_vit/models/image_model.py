@@ -1,4 +1,4 @@
-"""What ViT and BiT share: arguments, configuration, intermediate outputs."""
+"""The base class of ViT and BiT: arguments, configuration, intermediate outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARGUMENTS = (
     "spec", "num_classes", "image_size", "preprocessing", "labels", "head_bias", "dtype", "name",
 )  # fmt: skip
 # The names of keras.applications for some of them.
-_KERAS_WORDS = {
+_KERAS_NAMES = {
     "classes": "num_classes",
     "include_top": "num_classes (0 for no head)",
     "input_shape": "image_size",
@@ -26,20 +26,19 @@ _KERAS_WORDS = {
 
 
 class ImageModel(keras.Model):
-    """A functional `keras.Model` of images (batch, height, width, 3) that knows what it is.
+    """A functional `keras.Model` of images (batch, height, width, 3), with its spec and labels.
 
     Args:
-        forward: from the symbolic images, the number of classes and the head's bias to the
-            symbolic output.
-        spec, num_classes, image_size, preprocessing, labels, head_bias, dtype: as the subclasses
-            document them.
+        forward: a function of the symbolic images, the number of classes and the head's bias that
+            returns the symbolic output.
+        spec, num_classes, image_size, preprocessing, labels, head_bias, dtype: see the subclasses.
         unknown: keywords that are not arguments.
 
     Raises:
         UsageError: an argument is unknown or out of range, or two of them contradict each other.
     """
 
-    spec_type: type  # of the subclass
+    spec_type: type  # set by the subclass
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class ImageModel(keras.Model):
         num_classes, head_bias = _classes(num_classes), number("head_bias", head_bias)
         _check(num_classes, (height, width), preprocessing, labels)
         inputs = keras.Input((height, width, 3), name="images")
-        # TensorFlow's scopes refuse the "+" of a hybrid's name; `find_variant` reads either.
+        # TensorFlow's name scopes refuse the "+" of a hybrid's name; `find_variant` accepts both.
         name = name.replace("+", "_")
         with dtype_policy(dtype):
             outputs = forward(inputs, num_classes, head_bias)
@@ -77,27 +76,27 @@ class ImageModel(keras.Model):
         self.preprocessing = preprocessing
         self.labels = labels
         self.head_bias = head_bias
-        # Read by `owner`. A function, which Keras neither tracks nor saves.
+        # `owner` reads this. It is a function because Keras neither tracks nor saves functions.
         object.__setattr__(self.layers[0], "_image_model", lambda: self)
 
     @property
     def features(self) -> Any:
-        """The symbolic input of the head, for building another head on it."""
+        """The symbolic input of the head, on which another head can be built."""
         return self._intermediate("pre_logits")
 
     @property
     def intermediate_names(self) -> list[str]:
-        """The names that `intermediates` takes, from input to output."""
+        """The names that `intermediates` accepts, from input to output."""
         raise NotImplementedError
 
     def intermediates(self, *names: str) -> keras.Model:
         """A model with the same input and weights, whose output is a dict of intermediate outputs.
 
         Args:
-            names: of `intermediate_names`; the class documents each.
+            names: names from `intermediate_names`; the class documents each.
 
         Raises:
-            UsageError: there is no such output; the message names the nearest.
+            UsageError: there is no such output; the message suggests a name.
         """
         return Intermediates(self, names)
 
@@ -105,8 +104,7 @@ class ImageModel(keras.Model):
         return self.output if name == "logits" else self.get_layer(name).output
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that build this model again as plain values, and its frozen and quantised
-        layers.
+        """The model's arguments as plain values, and the names of its frozen and quantised layers.
 
         Raises:
             UsageError: Keras quantised the model in a way that cannot be repeated on a new model.
@@ -126,7 +124,7 @@ class ImageModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects=None) -> ImageModel:
-        """The model of `get_config`, with fresh weights."""
+        """The model that `get_config` describes, with new weights."""
         config = dict(config)
         frozen, quantised = set(config.pop("frozen", ())), config.pop("quantised", {})
         config["spec"] = spec_from_dict(config["spec"])
@@ -135,7 +133,7 @@ class ImageModel(keras.Model):
         model = cls(**config)
         quantise_layers(dict(_layers(model)) if quantised else {}, quantised)
         if frozen:
-            # A layer's setter also sets its sublayers, so outer layers must come first.
+            # Setting `trainable` also sets it for sublayers, so parents must come first.
             for path, layer in _layers(model):
                 layer.trainable = path not in frozen
         return model
@@ -146,18 +144,18 @@ class Intermediates(keras.Model):
     """The model that `ImageModel.intermediates` returns: images to a dict of intermediate outputs.
 
     Args:
-        model: the model that it shares its weights with.
-        names: of its `intermediate_names`.
+        model: the model whose weights it shares.
+        names: names from the model's `intermediate_names`.
 
     Raises:
-        UsageError: there is no such output; the message names the nearest.
+        UsageError: there is no such output; the message suggests a name.
     """
 
     def __init__(self, model: ImageModel, names: Sequence[str], name: str | None = None):
         for output in names:
             if output not in model.intermediate_names:
-                near = did_you_mean(output, model.intermediate_names)
-                raise UsageError(f"no intermediate output {output!r}; {near}")
+                advice = did_you_mean(output, model.intermediate_names)
+                raise UsageError(f"no intermediate output {output!r}; {advice}")
         outputs = {output: model._intermediate(output) for output in names}
         super().__init__(inputs=model.input, outputs=outputs, name=name)
         self.names = tuple(names)
@@ -170,7 +168,7 @@ class Intermediates(keras.Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects=None) -> Intermediates:
-        """The model of `get_config`, with fresh weights."""
+        """The model that `get_config` describes, with new weights."""
         model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
         return cls(model, config["names"], config["name"])
 
@@ -182,9 +180,9 @@ def owner(model: keras.Model) -> ImageModel | None:
 
 
 def head(x, num_classes: int, bias: float = 0.0):
-    """The zero-initialised classifier on `x` (..., channels), or `x` itself for no classes.
+    """The zero-initialised classifier on `x` (..., channels); without classes, `x` itself.
 
-    Logits are float32 under every mixed precision policy, because losses need that precision.
+    Logits are float32 under every mixed precision policy, because losses need this precision.
     """
     if not num_classes:
         return x
@@ -198,30 +196,30 @@ def head(x, num_classes: int, bias: float = 0.0):
 
 
 def refuse_keywords(
-    what: str, unknown: Iterable[str], arguments: Sequence[str], fields: Sequence[str] = ()
+    function: str, unknown: Iterable[str], arguments: Sequence[str], fields: Sequence[str] = ()
 ) -> None:
-    """Raises an error that names the unknown keyword, the nearest known one, and all of them.
+    """Raises an error that names an unknown keyword, suggests a similar one and lists all.
 
     Args:
-        what: the function or class that was called.
+        function: the function or class that was called.
         unknown: the unknown keywords.
-        arguments: the known ones.
-        fields: known fields of the spec, which are not arguments here.
+        arguments: the known keywords.
+        fields: fields of the spec, which are not arguments of this function.
 
     Raises:
         UsageError: always.
     """
     name = next(iter(unknown))
-    near = _KERAS_WORDS.get(name) or nearest(name, [*arguments, *fields])
-    place = ", a field of the spec" if near in fields else ""
-    meant = f" Did you mean {near}{place}?" if near else ""
-    listed = ", ".join(arguments) + (f"; fields of the spec: {', '.join(fields)}" if fields else "")
-    raise UsageError(f"{what} has no argument {name!r}.{meant} Arguments: {listed}.")
+    near = _KERAS_NAMES.get(name) or nearest(name, [*arguments, *fields])
+    kind = ", a field of the spec" if near in fields else ""
+    advice = f" Did you mean {near}{kind}?" if near else ""
+    known = ", ".join(arguments) + (f"; fields of the spec: {', '.join(fields)}" if fields else "")
+    raise UsageError(f"{function} has no argument {name!r}.{advice} Arguments: {known}.")
 
 
 def _layers(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
-    # Every layer by its path of attributes, each before its sublayers, the model itself first. Not
-    # by names of sublayers, which Keras numbers over the whole process.
+    # Yields the model, then every layer before its sublayers, each with its path of attributes.
+    # Names of sublayers would not do: Keras numbers them over the whole process.
     yield "", model
     for layer in model.layers:
         yield from _nested(layer.name, layer)

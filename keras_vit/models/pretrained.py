@@ -1,4 +1,4 @@
-"""Models with weights from a file, a URL or the catalogue; the file settles what it knows."""
+"""Models with weights from a file, a URL or the catalogue. Open settings come from the file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What a caller asks of a model with weights. None leaves it to the file.
+    """The arguments of a caller who builds a model with weights. None takes the file's value.
 
     Attributes:
         num_classes, image_size, preprocessing, labels: as in `create_model`.
         overrides: fields of the spec, and `LOAD_OPTIONS`.
-        build: further arguments of the model's class, which no file knows.
+        build: further arguments of the model's class, which files do not contain.
     """
 
     num_classes: int | None = None
@@ -55,22 +55,22 @@ def model_from_weights(
     name: str | None = None,
     **overrides: Any,
 ) -> ViT | BiT:
-    """The model that a file of weights holds; its architecture is read from the file too.
+    """The model in a file of weights; the architecture is read from the file too.
 
     Args:
-        weights: a file in any layout that `load_weights` reads, or a URL of one.
+        weights: a file in any layout that `load_weights` reads, or its URL.
         num_classes, image_size, preprocessing, labels, head_bias, dtype, name, overrides: as in
             `create_model`.
 
     Raises:
-        UsageError: a keyword is unknown, or the file is absent, damaged, or of no architecture that
-            is known here.
+        UsageError: a keyword is unknown; or the file is absent, damaged, or its architecture is
+            unknown.
     """
     _check_kind(weights)
     path = fetch(os.fspath(weights)) if _is_url(weights) else Path(weights)
     if not path.exists() and not path.suffix:
         raise UsageError(
-            f"{weights}: there is no such file; published weights go with a model, as in "
+            f"{weights}: there is no such file; to use published weights, name a model too, as in "
             f"keras_vit.ViT_B16(weights={os.fspath(weights)!r})."
         )
     with open_checkpoint(path) as checkpoint:
@@ -84,29 +84,31 @@ def model_from_weights(
 
 
 def pretrained(variant: str, spec: Spec, weights: str | os.PathLike, request: Request) -> ViT | BiT:
-    """`create_model` with weights: a path, a URL, or a name of the catalogue."""
+    """`create_model` with weights: a path, a URL, or a name in the catalogue."""
     path, published = _locate(variant, weights)
     with open_checkpoint(path) as checkpoint:
         return from_checkpoint(checkpoint, spec, request, published)[0]
 
 
-def check_overrides(what: str, overrides: dict[str, Any], spec: Spec, with_weights: bool) -> None:
-    """Checks the keywords of a constructor that are not arguments of its own.
+def check_overrides(
+    function: str, overrides: dict[str, Any], spec: Spec, with_weights: bool
+) -> None:
+    """Checks the keywords of a constructor that its signature does not name.
 
     Args:
-        what: the constructor, for the message.
+        function: the constructor, for the message.
         overrides: the keywords.
         spec: its fields are allowed.
         with_weights: whether `LOAD_OPTIONS` are allowed too.
 
     Raises:
-        UsageError: one is unknown; the message names the nearest one and all allowed ones.
+        UsageError: a keyword is unknown; the message suggests one and lists all.
     """
     fields = {f.name for f in dataclasses.fields(spec)}
     known = [*ARGUMENTS[1:], "weights", *(LOAD_OPTIONS if with_weights else ()), *sorted(fields)]
     unknown = [name for name in overrides if name not in known]
     if unknown:
-        refuse_keywords(what, unknown, known)
+        refuse_keywords(function, unknown, known)
 
 
 def check_weights(
@@ -115,16 +117,16 @@ def check_weights(
     image_size: int | tuple[int, int],
     weights: str | os.PathLike,
 ) -> None:
-    """Checks that `create_model` will take these weights for a new head; builds nothing.
+    """Checks that `create_model` will accept these weights with a new head; builds nothing.
 
     Published weights are downloaded.
 
     Raises:
-        UsageError: as `create_model` would.
+        UsageError: see `create_model`.
     """
     path, _ = _locate(name, weights)
     with open_checkpoint(path) as checkpoint:
-        spec = with_overrides(spec, _of_file(checkpoint, spec, keeps_head=False))
+        spec = with_overrides(spec, _fields_of_file(checkpoint, spec, keeps_head=False))
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
 
 
@@ -134,28 +136,28 @@ def from_checkpoint(
     request: Request,
     published: PublishedWeights | None = None,
 ) -> tuple[ViT | BiT, Loaded]:
-    """A model of `spec` filled from an open checkpoint, which settles what the request leaves open.
+    """A model of `spec` with the weights and, where the request is open, the settings of a file.
 
-    Nothing is built before every name and shape is known to fit.
+    The model is built only after every name and shape has been found to fit.
 
     Args:
         checkpoint: the open file.
         spec: the architecture. The GELU, the epsilon and the representation are taken from the
             file unless the request overrides them.
-        request: what the caller asks for.
-        published: the catalogue's entry, which knows the resolution and the preprocessing.
+        request: the arguments of the caller.
+        published: the entry in the catalogue, which has the image size and the preprocessing.
 
     Returns:
-        The model, and what was done to fill it.
+        The model, and a record of the loading.
     """
     options = {name: value for name, value in request.overrides.items() if name in LOAD_OPTIONS}
     overrides = {name: value for name, value in request.overrides.items() if name not in options}
     allow_nonfinite = options.pop("allow_nonfinite", False)
     labels = None if request.labels is None else label_names(request.labels)
-    # A head for as many classes, but other ones, would give wrong names.
+    # A head for the same number of other classes would give wrong names.
     same_labels = labels is None or checkpoint.labels in (None, labels)
     keeps_head = request.num_classes in (None, checkpoint.num_classes) and same_labels
-    spec = with_overrides(spec, _of_file(checkpoint, spec, keeps_head) | overrides)
+    spec = with_overrides(spec, _fields_of_file(checkpoint, spec, keeps_head) | overrides)
     num_classes = checkpoint.num_classes if request.num_classes is None else request.num_classes
     image_size = request.image_size
     if image_size is None:
@@ -165,7 +167,7 @@ def from_checkpoint(
         if labels is None and published and published.num_classes == checkpoint.num_classes == 1000:
             labels = imagenet2012_labels()
     target = Target(spec, num_classes, as_size(image_size), labels)
-    found = match(target, checkpoint, "keep" if keeps_head else "reset", **options)
+    matched = match(target, checkpoint, "keep" if keeps_head else "reset", **options)
     model = (BiT if isinstance(spec, ResNetSpec) else ViT)(
         spec,
         num_classes,
@@ -174,7 +176,7 @@ def from_checkpoint(
         labels=labels,
         **request.build,
     )
-    return model, fill(model, checkpoint, found, allow_nonfinite)
+    return model, fill(model, checkpoint, matched, allow_nonfinite)
 
 
 def _preprocessing(
@@ -190,15 +192,15 @@ def _preprocessing(
     return known and dataclasses.replace(known, height=height, width=width)
 
 
-def _of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
-    """The fields of the spec that the file knows better."""
+def _fields_of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
+    """The fields of the spec that are taken from the file."""
     stored = checkpoint.spec
     if isinstance(spec, ResNetSpec) or isinstance(stored, ResNetSpec):
         return {}
     return {
         "gelu": stored.gelu,
         "layer_norm_eps": stored.layer_norm_eps,
-        # A pre-training representation goes with its head (paper, section 3.1.1).
+        # The pre-training representation is dropped with its head (paper, section 3.1.1).
         "representation_dim": stored.representation_dim if keeps_head else None,
     }
 
@@ -217,10 +219,10 @@ def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeigh
     except UsageError as error:
         if text.endswith(".npz"):
             raise UsageError(
-                f"{text}: expected a .npz file of weights; there is no such file, and no "
-                "published one of that name for this model (keras_vit.list_weights)."
+                f"{text}: expected a .npz file of weights; there is no such file, and no published "
+                "file with this name for this model (keras_vit.list_weights)."
             ) from None
-        raise UsageError(f"{text!r} is no file, and no published weights: {error}") from None
+        raise UsageError(f"{text!r} is neither a file nor published weights: {error}") from None
     return fetch(published.url, sha256=published.sha256), published
 
 

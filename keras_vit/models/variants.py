@@ -1,4 +1,4 @@
-"""The constructors: one for each row of the table of variants."""
+"""The constructors, one for each row of the table of variants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_vit.models.pretrained import Request, check_overrides, pretrained
 from keras_vit.models.vit import ViT, with_overrides
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, Spec, ViTSpec, find_variant
 
-# Sizes in pixels that variants are for; 224 where one is absent.
+# Default image sizes in pixels; all other variants have 224.
 _DEFAULT_SIZES = {"ViT-Pico_4": 32}
 
 
@@ -28,29 +28,29 @@ def create_model(
     name: str | None = None,
     **overrides: Any,
 ) -> ViT | BiT:
-    """A model of the table by its name: "ViT-B_16", also spelled "ViT_B16" or "vit-b/16".
+    """Builds a variant by its name: "ViT-B_16", also spelled "ViT_B16" or "vit-b/16".
 
     Args:
         variant: see `list_models`.
-        num_classes: logits; default: what `weights` has, or 1000. Where the number or the labels
-            differ from the file's, the head starts at zero.
+        num_classes: number of logits; default: that of `weights`, or 1000. If the number or the
+            labels differ from those of the file, the head starts at zero.
         image_size: input size in pixels, one number or (height, width); default: that of
             `weights`, or 224 (ViT-Pico_4: 32). Position tables of another size are resampled.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
-            `list_weights`), a file in any layout that `load_weights` reads, or a URL of one;
-            default: fresh weights. GELU, epsilon and pre-training representation are the file's.
-        preprocessing: how images become inputs; default: what `weights` says, or stretched to the
-            size, [-1, 1].
-        labels: the classes' names; default: the file's, if it has them and the head is kept.
-        head_bias: initial bias of a head that is not the file's.
-        dtype: a dtype policy or its name, as `ViT` takes it.
-        name: the model's; default: the variant's.
+            `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
+            new weights. GELU, epsilon and pre-training representation are taken from the file.
+        preprocessing: default: that of `weights`; otherwise images are stretched to the size, and
+            pixels scaled to [-1, 1].
+        labels: the class names; default: those in the file, if the head is kept.
+        head_bias: initial bias of a new head.
+        dtype: a dtype policy or its name, as in `ViT`.
+        name: name of the model; default: name of the variant.
         overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1 or pooling="gap"; with
             weights also `positions`, `grid`, `resize_patches` and `allow_nonfinite` of
             `load_weights`.
 
     Raises:
-        UsageError: an unknown name or keyword, or a file that is not this model's.
+        UsageError: a name or a keyword is unknown, or the file does not fit the model.
     """
     variant = find_variant(variant)
     spec = VARIANTS[variant]
@@ -75,7 +75,7 @@ def model_class(spec: Spec) -> type[ViT | BiT]:
 
 
 def list_models() -> list[str]:
-    """The names that `create_model` takes."""
+    """The names that `create_model` accepts."""
     return list(VARIANTS)
 
 

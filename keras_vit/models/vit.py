@@ -30,30 +30,31 @@ class ViT(ImageModel):
     official names: `encoderblock_0` ..., `encoder_norm`, `pre_logits`, `head`; a hybrid's stem has
     `conv_root`, `gn_root` and `block1_unit1` ...
 
-    `intermediates` offers "patch_embeddings" (batch, patches, hidden_dim), the projected patches;
-    "embedded" (batch, tokens, hidden_dim), with class token and positions; "attention_{i}" (batch,
-    heads, tokens, tokens), the attention scores of block i; "encoderblock_{i}", its output;
-    "encoded", all tokens after the final norm; "pre_logits", the input of the head; "logits".
-    Hybrids also have "gn_root" (batch, height / 2, width / 2, channels), before its relu, and the
-    output of each "block{i}_unit{j}".
+    The names for `intermediates` are: "patch_embeddings" (batch, patches, hidden_dim), the
+    projected patches; "embedded" (batch, tokens, hidden_dim), with class token and positions;
+    "attention_{i}" (batch, heads, tokens, tokens), the attention scores of block i;
+    "encoderblock_{i}", the output of block i; "encoded", all tokens after the final norm;
+    "pre_logits", the input of the head; "logits". Hybrids also have "gn_root" (batch, height / 2,
+    width / 2, channels), before its relu, and the output of each "block{i}_unit{j}".
 
     Args:
         spec: the hyperparameters.
-        num_classes: logits of the zero-initialised head; 0 for no head, which makes the output
-            the representation (batch, hidden_dim or representation_dim).
+        num_classes: number of logits of the zero-initialised head. With 0 there is no head, and
+            the output is the representation (batch, hidden_dim or representation_dim).
         image_size: input size in pixels, one number or (height, width).
-        preprocessing: how images become inputs; default: stretched to the size, [-1, 1].
-        labels: the classes' names, in the order of the logits.
+        preprocessing: default: images are stretched to the size, pixels scaled to [-1, 1].
+        labels: the class names, in the order of the logits.
         head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
-        dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer but the head,
-            whose logits are float32 under every mixed policy; default: Keras' global policy.
-        name: the model's.
+        dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer except the
+            head, whose logits are always float32; default: Keras' global policy.
+        name: name of the model.
 
     With `spec.pooling == "none"` the head reads every token: (batch, tokens, num_classes).
 
     Raises:
-        UsageError: a keyword is unknown (the message names the nearest), the patches do not divide
-            the image, the preprocessing is for another size, or the labels for other classes.
+        UsageError: a keyword is unknown (the message suggests one), the patches do not divide the
+            image, the preprocessing is for another size, or the number of labels is not the number
+            of classes.
     """
 
     spec_type = ViTSpec
@@ -91,7 +92,7 @@ class ViT(ImageModel):
 
     @property
     def intermediate_names(self) -> list[str]:
-        """The names that `intermediates` takes, from input to output."""
+        """The names that `intermediates` accepts, from input to output."""
         blocks = range(self.spec.depth)
         return [
             *_stem_names(self.spec),
@@ -170,10 +171,10 @@ def _stem_names(spec: ViTSpec) -> list[str]:
 
 
 def with_overrides(spec: Spec, overrides: dict[str, Any]) -> Spec:
-    """`spec` with some fields replaced; an unknown field raises with the nearest names."""
+    """`spec` with some fields replaced; the error for an unknown field suggests similar names."""
     fields = [f.name for f in dataclasses.fields(spec)]
     for name in overrides:
         if name not in fields:
-            known = did_you_mean(name, fields)
-            raise UsageError(f"{type(spec).__name__} has no field {name!r}; {known}")
+            advice = did_you_mean(name, fields)
+            raise UsageError(f"{type(spec).__name__} has no field {name!r}; {advice}")
     return dataclasses.replace(spec, **overrides)

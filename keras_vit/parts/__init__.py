@@ -1,6 +1,6 @@
-"""The exchangeable parts of a ViT: position embeddings and poolings, one kind a file.
+"""The exchangeable parts of a ViT: position embeddings and poolings, one file for each kind.
 
-Each kind is described once: its weights and their official names, what the Keras layer and the
-exported graph compute, and what else other rooms must know of it. Nothing here imports Keras when
-it is imported, because `specs` reads these tables.
+Each kind is described in one place: its weights and their official names, the computation in the
+Keras layer and in the exported graph, and its other properties. Importing these modules does not
+import Keras, because `specs` needs their tables.
 """

@@ -1,7 +1,6 @@
-"""Grids of patches, and tables over a grid resampled for another one.
+"""Grids of patches, and the resampling of a table from one grid to another.
 
-Every method here is linear and separable: a matrix for the rows and one for the columns, in double
-precision.
+Every method is linear and separable: one matrix for the rows and one for the columns, in float64.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Method = Literal["bilinear", "bicubic"]
 
 
 class Tokens(NamedTuple):
-    """The sequence that positions are for: patches in raster order, perhaps after a class token."""
+    """A sequence of tokens: patches in raster order, after a class token if there is one."""
 
     grid: Grid
     class_token: bool
@@ -35,19 +34,19 @@ class Tokens(NamedTuple):
 
 
 def as_grid(grid: Grid | None) -> Grid | None:
-    """Rows and columns as plain integers, from a tuple, or a list of a configuration; or None."""
+    """Rows and columns as a tuple of plain integers; configurations have lists. None stays None."""
     return None if grid is None else tuple(positive_integer("grid", side) for side in grid)
 
 
 def resample_grid(table: np.ndarray, new: Grid, method: Method = "bilinear") -> np.ndarray:
-    """A table over a grid for another grid.
+    """Resamples a table to another grid.
 
     Args:
         table: (rows, columns, channels).
         new: the other grid.
-        method: "bilinear" is the rule of the official code (`interpolate_posembed`): the corners
-            stay where they are and nothing is smoothed. "bicubic" is timm's
-            (`resample_abs_pos_embed`): half-pixel centres, smoothed when shrinking.
+        method: "bilinear" as in the official code (`interpolate_posembed`): corners stay corners,
+            without smoothing. "bicubic" as in timm (`resample_abs_pos_embed`): half-pixel centres,
+            with smoothing when the grid shrinks.
 
     Returns:
         float32 (*new, channels).
@@ -64,10 +63,10 @@ def resample_grid(table: np.ndarray, new: Grid, method: Method = "bilinear") -> 
 
 
 def align_corners_matrix(old: int, new: int) -> np.ndarray:
-    """(new, old): linear interpolation at i * (old - 1) / (new - 1), the first and last kept.
+    """(new, old): linear interpolation at i * (old - 1) / (new - 1); both ends are kept.
 
-    `scipy.ndimage.zoom(order=1)`, which the official code calls, is this rule, but for some sizes
-    (28 to 14, 16 to 30) rounding makes it read outside of the table and give zeros at the end.
+    The official code calls `scipy.ndimage.zoom(order=1)`, which does the same. But for some sizes
+    (28 to 14, 16 to 30) rounding makes scipy read outside the table and return zeros at the end.
     """
     at = np.arange(new) * ((old - 1) / max(new - 1, 1))
     return _linear(at, old)
@@ -76,7 +75,7 @@ def align_corners_matrix(old: int, new: int) -> np.ndarray:
 def half_pixel_matrix(old: int, new: int) -> np.ndarray:
     """(new, old): linear interpolation at (i + 0.5) * old / new - 0.5, edges repeated.
 
-    As `tf.image.resize(method="bilinear")`: nothing is smoothed when shrinking.
+    Like `tf.image.resize(method="bilinear")`, it does not smooth when shrinking.
     """
     at = (np.arange(new) + 0.5) * (old / new) - 0.5
     return _linear(at.clip(0, old - 1), old)
@@ -85,7 +84,7 @@ def half_pixel_matrix(old: int, new: int) -> np.ndarray:
 def bicubic_matrix(old: int, new: int) -> np.ndarray:
     """(new, old): cubic convolution (a = -0.5) at half-pixel centres, smoothed when shrinking.
 
-    As `torch.nn.functional.interpolate(mode="bicubic", antialias=True)`.
+    The same as `torch.nn.functional.interpolate(mode="bicubic", antialias=True)`.
     """
     stretch = max(old / new, 1.0)
     centres = (np.arange(new) + 0.5) * (old / new)

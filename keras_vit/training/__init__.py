@@ -1,4 +1,4 @@
-"""Training: recipes as data, and the loop that follows them."""
+"""Training: recipes as data, and the training loop."""
 
 from keras_vit._lazy import lazy_names
 

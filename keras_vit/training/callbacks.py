@@ -1,4 +1,4 @@
-"""Callbacks of the loop: the log of metrics, the weights on disk, the last step."""
+"""Callbacks of the training loop: they write metrics and weights, and stop at the last step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_vit.weights import save_weights
 
 
 class RunWriter(keras.callbacks.Callback):
-    """Keeps a run folder current: a line in metrics.jsonl and the weights after each epoch."""
+    """Updates the run folder after each epoch: a line in metrics.jsonl, and the weights."""
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -26,12 +26,12 @@ class RunWriter(keras.callbacks.Callback):
         """Appends the epoch's metrics, then replaces the weights.
 
         Raises:
-            RefusedError: the loss is not finite; the weights of the epoch before stay.
+            RefusedError: the loss is not finite; the previous epoch's weights are kept.
         """
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             raise RefusedError(
                 f"training diverged in epoch {epoch + 1}: the loss is {logs['loss']}; lower the "
-                "learning rate. The run keeps the weights of the epoch before."
+                "learning rate. The run keeps the weights of the previous epoch."
             )
         record = {"epoch": epoch + 1, "step": int(self.model.optimizer.iterations)}
         record["seconds"] = round(time.monotonic() - self.started, 3)
@@ -43,12 +43,12 @@ class RunWriter(keras.callbacks.Callback):
         self.save()
 
     def save(self) -> None:
-        """Replaces the run's weights by the model's present ones."""
+        """Replaces the run's weights with the current weights of the model."""
         save_weights(self.model, self.folder / "weights.npz")
 
 
 class AfterEachStep(keras.callbacks.Callback):
-    """Calls a function after each training and evaluation step: where Ctrl-C is looked for."""
+    """Calls a function after each training and evaluation step, such as a check for Ctrl-C."""
 
     def __init__(self, function: Callable[[], None]):
         super().__init__()
@@ -64,22 +64,22 @@ class AfterEachStep(keras.callbacks.Callback):
 
 
 class StopAfter(keras.callbacks.Callback):
-    """Ends training after a number of steps, also in the middle of an epoch.
+    """Ends training after a number of steps, even in the middle of an epoch.
 
-    With `steps_per_execution` it ends with the execution that reaches the number.
+    With `steps_per_execution`, training ends after the execution that reaches this number.
     """
 
     def __init__(self, steps: int):
         super().__init__()
         self.steps = steps
-        self.done = self.before = 0  # steps in all, and before this epoch
+        self.done = self.before = 0  # steps since the start, and before the current epoch
 
     def on_epoch_begin(self, epoch, logs=None):
-        """Remembers how many steps the epochs before have made."""
+        """Stores the number of steps in all previous epochs."""
         self.before = self.done
 
     def on_train_batch_end(self, batch, logs=None):
-        """Counts the steps: `batch` is the epoch's last one so far, and counts from 0."""
+        """Counts the steps; `batch` is the index of the last batch of this epoch, from 0."""
         self.done = self.before + batch + 1
         if self.done >= self.steps:
             self.model.stop_training = True
@@ -87,6 +87,6 @@ class StopAfter(keras.callbacks.Callback):
 
 def _learning_rate(optimizer) -> float:
     rate = optimizer.learning_rate
-    if callable(rate):  # tf_keras hands out the schedule itself
+    if callable(rate):  # tf_keras returns the schedule
         rate = rate(optimizer.iterations)
     return float(rate)

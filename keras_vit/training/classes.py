@@ -1,4 +1,4 @@
-"""How many images each class has, and what to do where the numbers differ greatly."""
+"""Imbalanced classes: a warning, and class weights for the loss."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# Buda et al. 2018 (arXiv 1710.05381) describe imbalance by this ratio, of the largest class to the
-# smallest, and find that accuracy falls as it grows. 10 is our choice: a fifth held out of such a
-# class leaves it few images.
+# The ratio of the largest class to the smallest. Buda et al. 2018 (arXiv 1710.05381) measure
+# imbalance by it and find that accuracy falls as it grows. The threshold of 10 is a choice of this
+# library: the smallest class has few images left after a fifth of them is held out.
 _STRONG = 10
 
 
 def balanced_weights(targets: np.ndarray, num_classes: int) -> dict[int, float]:
-    """Weights of the classes' losses that make all classes count equally: n / (classes * count).
+    """Class weights for the loss that make all classes count equally: n / (classes * count).
 
-    The mean over the images is 1. The rule is scikit-learn's `class_weight="balanced"`.
+    Their mean over the images is 1. scikit-learn's `class_weight="balanced"` is the same rule.
 
     Args:
-        targets: the classes of the training images, int (n,); each class occurs.
-        num_classes: how many classes there are.
+        targets: the classes of the training images, int (n,); each class must occur.
+        num_classes: the number of classes.
     """
     counts = np.bincount(targets, minlength=num_classes)
     return {i: float(weight) for i, weight in enumerate(len(targets) / (num_classes * counts))}
 
 
 def imbalance_warning(labels: Sequence[str], counts: Sequence[int]) -> str | None:
-    """One line where the largest class has at least ten times the images of the smallest."""
+    """One line of warning if the largest class is at least ten times the smallest, else None."""
     least, most = int(np.argmin(counts)), int(np.argmax(counts))
     if counts[most] < _STRONG * counts[least]:
         return None

@@ -1,4 +1,4 @@
-"""Durations in any unit, to steps: "60 epochs", "500 steps", "1e6 examples", "5%"."""
+"""Converts durations in any unit to steps: "60 epochs", "500 steps", "1e6 examples", "5%"."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from keras_vit._errors import UsageError
 def to_steps(
     duration: str, *, batch_size: int, num_examples: int, total_steps: int | None = None
 ) -> int:
-    """How many training steps a duration is, to the nearest whole number.
+    """The number of training steps in a duration, rounded to the nearest integer.
 
     Args:
-        duration: a number and its unit: epochs, steps, examples, or % of `total_steps`.
-        batch_size: examples a step.
-        num_examples: examples an epoch, which is as many whole batches as they fill.
-        total_steps: what a percentage is of; None where a percentage makes no sense.
+        duration: a number and a unit: epochs, steps, examples, or % of `total_steps`.
+        batch_size: examples in a step.
+        num_examples: examples in an epoch; only full batches of them count.
+        total_steps: 100%; None if percentages are not allowed.
 
     Raises:
-        UsageError: it cannot be read, or is negative.
+        UsageError: the duration cannot be parsed, or is negative.
     """
     units = {
         "epoch": max(num_examples // batch_size, 1),

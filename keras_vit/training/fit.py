@@ -31,7 +31,7 @@ from keras_vit.training.durations import to_steps
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.recipes import Recipe
 
-# Between two evaluations, which also save the weights: an epoch may be a step or two.
+# Steps between two evaluations, which also save the weights. An epoch may have only one or two.
 _FEWEST_STEPS = 10
 
 
@@ -45,28 +45,27 @@ def train(
     tensorboard: bool = False,
     verbose: int = 0,
 ) -> runs.Run:
-    """Trains a model and writes a run folder, which can be loaded at any moment.
+    """Trains a model and writes a run folder, which can be loaded at any time during training.
 
-    The weights of the last epoch are kept: choosing the best epoch by its held-out accuracy would
-    make that accuracy too optimistic.
+    The weights of the last epoch are kept. Choosing the best epoch by its held-out accuracy would
+    make this accuracy too optimistic.
 
     Args:
         source: the images.
         recipe: the settings.
         model_name: see `list_models`.
         out: the run folder.
-        weights: what to start from, see `create_model`; a head of another number of classes is
-            dropped.
-        overwrite: replace a run that is at `out`.
+        weights: the initial weights, see `create_model`; a head for other classes is dropped.
+        overwrite: replace an existing run in `out`.
         tensorboard: also write TensorBoard's event files to out/tensorboard.
-        verbose: of Keras' `fit`.
+        verbose: the argument of Keras' `fit`.
 
     Returns:
         The finished run.
 
     Raises:
-        UsageError: settings that do not go together, or a folder that holds something.
-        KeyboardInterrupt: after the weights so far have been saved.
+        UsageError: settings contradict each other, or the folder is not empty.
+        KeyboardInterrupt: Ctrl-C was pressed; the current weights have been saved.
     """
     check_settings(source.locator, recipe, model_name, out, weights, overwrite, tensorboard)
     extra = [keras.callbacks.TensorBoard(str(Path(out) / "tensorboard"))] if tensorboard else []
@@ -95,19 +94,19 @@ def check_settings(
     overwrite: bool = False,
     tensorboard: bool = False,
 ) -> None:
-    """Checks what can be checked before the images are read: that may take minutes.
+    """Checks the settings before the images are read, because reading may take minutes.
 
     Published weights are downloaded.
 
     Args:
-        data: what `open_source` takes.
-        recipe, model_name, out, weights, overwrite, tensorboard: as `train` takes them.
+        data: see `open_source`.
+        recipe, model_name, out, weights, overwrite, tensorboard: see `train`.
 
     Raises:
-        UsageError: an unknown model, a size that its patches do not divide, a duration that cannot
-            be read, weights that are absent or do not fit, or a run folder that cannot be written.
-        ImportError: TensorFlow, which feeds the images, is not installed; or TensorBoard is asked
-            for and not installed.
+        UsageError: the model is unknown, its patches do not divide the image, a duration cannot be
+            parsed, the weights are absent or do not fit, or the run folder cannot be written.
+        MissingPackageError: TensorFlow is not installed, whose data pipeline feeds the images; or
+            `tensorboard` is True and TensorBoard is not installed.
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise MissingPackageError(
@@ -118,7 +117,8 @@ def check_settings(
     spec = with_overrides(VARIANTS[name], _overrides(recipe))
     if isinstance(spec, ViTSpec):
         spec.grid(recipe.image_size)
-    # The number of images is not known yet; a duration of less than a step of very many is refused.
+    # The number of images is not known yet. With a very large number, only durations that can never
+    # reach one step are refused.
     counts = {"batch_size": recipe.batch_size, "num_examples": recipe.batch_size * 10**9}
     _total_steps(recipe, counts)
     to_steps(recipe.warmup, total_steps=1, **counts)
@@ -132,17 +132,17 @@ def check_settings(
 
 
 def versions() -> dict[str, str]:
-    """The versions of everything that affects the result."""
-    found = {
+    """The versions of all packages that affect the result."""
+    installed = {
         "python": platform.python_version(),
         "keras_flavour": "tf_keras" if LEGACY else "keras",
     }
     for package in ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "numpy", "pillow"):
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found | {"backend": backend()}
+    return installed | {"backend": backend()}
 
 
 def _model(
@@ -161,13 +161,13 @@ def _model(
 
 def _overrides(recipe: Recipe) -> dict[str, float]:
     overrides = {} if recipe.dropout is None else {"dropout": recipe.dropout}
-    if recipe.drop_path:  # a BiT has neither
+    if recipe.drop_path:  # BiT has no such field
         overrides["drop_path"] = recipe.drop_path
     return overrides
 
 
 def _compile(model: keras.Model, recipe: Recipe, num_examples: int) -> tuple[int, int]:
-    # How many steps there are in all, and in an epoch.
+    # Returns the number of steps in total and in an epoch.
     counts = {"batch_size": recipe.batch_size, "num_examples": num_examples}
     total = _total_steps(recipe, counts)
     warmup = to_steps(recipe.warmup, total_steps=total, **counts)
@@ -226,8 +226,8 @@ def _fit(
             writer.save()
             raise
         except tf.errors.OpError as error:
-            # A picture that went away: the reader's own error stands within TensorFlow's. All
-            # other errors, such as an accelerator's lack of memory, are not the user's mistake.
+            # If a picture was deleted, TensorFlow's message contains the error of the reader. Other
+            # errors, such as too little memory on an accelerator, are not mistakes of the user.
             reason = re.search(r"(UsageError|FileNotFoundError|PermissionError): .*", error.message)
             if reason is None or isinstance(error, tf.errors.ResourceExhaustedError):
                 raise

@@ -1,4 +1,4 @@
-"""Optimisers and their schedule, from a recipe."""
+"""The optimiser and the learning rate schedule of a recipe."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from keras_vit.training.recipes import Recipe
 
 
 def optimizer(recipe: Recipe, model: Any, total_steps: int, warmup_steps: int) -> Any:
-    """AdamW or SGD with momentum, a clipped global norm and the recipe's schedule.
+    """AdamW or SGD with momentum, with gradient clipping and the recipe's schedule.
 
-    Weight decay acts on kernels only, times the learning rate (AdamW, paper appendix B.1).
+    AdamW decays only kernels; the decay is multiplied by the learning rate (paper, appendix B.1).
     """
     common = {
         "learning_rate": schedule(recipe.learning_rate, total_steps, warmup_steps),
@@ -33,7 +33,7 @@ def optimizer(recipe: Recipe, model: Any, total_steps: int, warmup_steps: int) -
 
 
 def schedule(peak: float, total_steps: int, warmup_steps: int) -> Any:
-    """Linear from 0 to `peak` over `warmup_steps`, then a cosine to 0 at `total_steps`."""
+    """Linear warmup from 0 to `peak` in `warmup_steps`, then cosine decay to 0 at `total_steps`."""
     if not 0 <= warmup_steps < total_steps:
         raise UsageError(
             f"warmup must be shorter than training, {total_steps} steps. "

@@ -1,4 +1,4 @@
-"""Recipes: every setting of a training run, as data with types, defaults and meanings."""
+"""Recipes: the settings of a training run as data, with types, defaults and help texts."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ from keras_vit._errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """How to train."""
+    """The settings of a training run. `keras-vit fit --help` prints the text below each field."""
 
     image_size: int | tuple[int, int] = 224
-    """Images are resized to this: one number, or height and width, in pixels."""
+    """Input size in pixels: one number, or height and width."""
     duration: str = "100 epochs"
-    """How long to train: '100 epochs', '500 steps' or '1e6 examples'."""
+    """Length of the training: '100 epochs', '500 steps' or '1e6 examples'."""
     batch_size: int = 64
-    """Images a step."""
+    """Number of images in a training step."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """AdamW, or SGD with momentum."""
     learning_rate: float = 1e-3
-    """Peak of the schedule: linear warmup, then a cosine to zero."""
+    """Peak learning rate: it rises linearly during warmup, then falls along a cosine to zero."""
     warmup: str = "5%"
-    """How long the learning rate rises: steps, epochs, or % of the training."""
+    """Length of the warmup: '100 steps', '1 epoch', or '5%' of the training."""
     weight_decay: float = 0.05
-    """AdamW's decoupled decay, times the learning rate, on kernels only."""
+    """Weight decay of AdamW, for kernels only; it is multiplied by the learning rate."""
     momentum: float = 0.9
-    """SGD's momentum; AdamW's are 0.9 and 0.999."""
+    """Momentum of SGD; AdamW always uses 0.9 and 0.999."""
     clip_norm: float = 1.0
-    """Gradients are scaled to at most this global norm; 0 for no clipping."""
+    """Largest global norm of the gradients; 0 for no clipping."""
     label_smoothing: float = 0.0
-    """Fraction of each target spread over all classes."""
+    """Fraction of each target that is spread evenly over all classes."""
     class_weights: Literal["none", "balanced"] = "none"
-    """balanced: errors on rare classes count for more, so that all classes count alike."""
+    """'balanced' weights the loss so that rare and frequent classes count equally."""
     augment: Literal["none", "shift", "mild_crop_flip", "crop_flip"] = "crop_flip"
-    """Random distortions: keras_vit/data/augmentation.py says what each does."""
+    """Random augmentation; keras_vit/data/augmentation.py describes each."""
     dropout: float | None = None
-    """Rate after the positions, the attention and both MLP layers; None: the model's own."""
+    """Dropout rate after the positions, the attention and both MLP layers; None for the default
+    of the model."""
     drop_path: float = 0.0
-    """Stochastic depth: the last block's rate, rising linearly from the first."""
+    """Stochastic depth: the rate in the last block; it rises linearly from 0 in the first."""
     held_out: float = 0.2
     """Fraction of each class that is held out for evaluation."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Keras' dtype policy."""
+    """Dtype policy of Keras."""
     jit: bool = True
-    """XLA's compilation of the training step."""
+    """XLA compilation of the training step."""
     seed: int = 0
-    """Of the weights, the order and the distortions."""
+    """Random seed of the initial weights, the order of the images and the augmentation."""
 
     def __post_init__(self):
         square = isinstance(self.image_size, int)
@@ -73,16 +74,16 @@ class Preset:
     recipe: Recipe
     """The settings."""
     model: str = "ViT_Ti16"
-    """What to train where no model is chosen."""
+    """The model to train if none is chosen."""
     data: str | None = None
-    """The source that it is meant for; None for all."""
+    """The source that it is for; None for all sources."""
     weights: bool = False
-    """Whether it is meant for training that starts from weights."""
+    """Whether it is for training that starts from weights."""
 
 
-# A row here is all that a new recipe needs. `default_recipe` takes the first row that fits.
+# To add a recipe, add a row here. `default_recipe` returns the first row that fits.
 PRESETS: dict[str, Preset] = {
-    # Found by measuring: `make demo` prints what it reaches.
+    # Tuned by experiments; `make demo` prints the accuracy.
     "digits": Preset(
         Recipe(
             image_size=32,
@@ -108,8 +109,8 @@ PRESETS: dict[str, Preset] = {
         ),
         weights=True,
     ),
-    # For a folder of a few thousand photographs and no pretrained weights: long, with much
-    # distortion. Fine-tuning reaches far more wherever there are weights.
+    # For a folder of a few thousand photographs without pretrained weights: long training with
+    # strong augmentation. If there are weights, fine-tuning reaches a much higher accuracy.
     "scratch": Preset(
         Recipe(augment="crop_flip", duration="100 epochs", learning_rate=1e-3, drop_path=0.1)
     ),
@@ -118,11 +119,11 @@ RECIPES: dict[str, Recipe] = {name: preset.recipe for name, preset in PRESETS.it
 
 
 def default_recipe(data: str | os.PathLike, weights: str | os.PathLike | None = None) -> str:
-    """The name of the recipe for these images and weights where none is chosen.
+    """The name of the default recipe for these images and weights.
 
     Args:
-        data: what `open_source` takes.
-        weights: what training starts from; None for fresh weights.
+        data: see `open_source`.
+        weights: the initial weights; None for random ones.
     """
     return next(
         name

@@ -1,4 +1,4 @@
-"""Weights in and out of built models. Nothing here builds one."""
+"""Reads weights into built models, and writes them. Nothing here builds a model."""
 
 from keras_vit.parts.positions.learned import resample_positions
 from keras_vit.weights.catalogue import PublishedWeights, find_weights, list_weights

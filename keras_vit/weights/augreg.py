@@ -1,7 +1,7 @@
-"""AugReg's index: which of its 52,268 files is best for a variant, a data set and a resolution.
+"""AugReg's index of 52,268 files: finds the best file for a variant, a data set and a resolution.
 
-Source: Steiner et al. 2021 ("How to train your ViT?"); the columns are those of
-`get_augreg_df` in google-research/vision_transformer's `vit_jax/checkpoint.py`.
+Source: Steiner et al. 2021 ("How to train your ViT?"). `get_augreg_df` in `vit_jax/checkpoint.py`
+of google-research/vision_transformer has the same columns.
 
 >>> from keras_vit.weights import augreg, download
 >>> rows = augreg.read_index(download.fetch(augreg.INDEX_URL))
@@ -27,20 +27,21 @@ INDEX_URL = "https://storage.googleapis.com/vit_models/augreg/index.csv"
 
 @dataclasses.dataclass(frozen=True)
 class IndexRow:
-    """A fine-tuned file and the pre-trained one that it comes from; an empty cell is None.
+    """A fine-tuned file and the pre-trained file that it was made from; empty cells are None.
 
-    Accuracies are fractions. Where a data set has no official test set (ImageNet), "val" is held
-    out of the training set and "test" is the official validation set.
+    Accuracies are fractions. If a data set has no official test set (ImageNet), "val" is a part of
+    the training set, and "test" is the official validation set.
 
     Attributes:
         name: the model, as the paper writes it: "B/16", "R50+L/32".
-        ds, epochs, lr: pre-training: "i1k", "i21k" or "i21k_30"; its length and learning rate.
+        ds, epochs, lr: pre-training: data set ("i1k", "i21k" or "i21k_30"), length, learning rate.
         aug, wd, do, sd: augmentation, weight decay, dropout and stochastic depth.
-        best_val, final_val, final_test: accuracies of pre-training.
-        adapt_ds, adapt_lr, adapt_steps, adapt_resolution: fine-tuning; pixels.
-        adapt_final_val, adapt_final_test: accuracies after it.
+        best_val, final_val, final_test: accuracies in pre-training.
+        adapt_ds, adapt_lr, adapt_steps, adapt_resolution: fine-tuning: data set, learning rate,
+            steps, image size in pixels.
+        adapt_final_val, adapt_final_test: accuracies after fine-tuning.
         params: the number of parameters.
-        infer_samples_per_sec: images a second on a V100.
+        infer_samples_per_sec: images per second on a V100.
         filename, adapt_filename: the pre-trained and the fine-tuned file, without ".npz".
     """
 
@@ -82,8 +83,8 @@ def read_index(path: str | os.PathLike) -> list[IndexRow]:
             missing = [name for name in names if name not in header]
             if missing:
                 raise UsageError(f"{path} is not an AugReg index: it lacks {', '.join(missing)}.")
-            places = [(header.index(name), name, _COLUMNS[name]) for name in names]
-            return [_row(path, lines.line_num, cells, places) for cells in lines if cells]
+            columns = [(header.index(name), name, _COLUMNS[name]) for name in names]
+            return [_row(path, lines.line_num, cells, columns) for cells in lines if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not a CSV file"
         raise UsageError(f"{path} cannot be read: {problem}.") from None
@@ -99,33 +100,36 @@ def best(
     """The best fine-tuned file by validation accuracy, never by test accuracy.
 
     Args:
-        rows: `read_index`'s.
-        model: a variant's name, "ViT-S_16" or, as the paper has it, "S/16".
+        rows: the rows of `read_index`.
+        model: a variant's name, "ViT-S_16" or, as in the paper, "S/16".
         dataset: "imagenet2012", "cifar100", "oxford_iiit_pet", "resisc45" or "kitti".
         image_size: 224, 384 or None for either.
-        by: "adapt_final_val" takes the highest accuracy after fine-tuning. "final_val" goes the
-            paper's cheaper way (section 4.5), as the recommended files were chosen: the file best
-            in pre-training on ImageNet-21k for 300 epochs, then the best of its fine-tunings.
+        by: "adapt_final_val" returns the file with the highest accuracy after fine-tuning.
+            "final_val" uses the paper's cheaper rule (section 4.5), by which the recommended files
+            were chosen: the file that is best in pre-training on ImageNet-21k for 300 epochs, then
+            its best fine-tuned file.
 
     Raises:
-        UsageError: there is no such variant, or no row for what was asked.
+        UsageError: there is no such variant, or no row for these arguments.
     """
     model = find_variant(model)
-    asked = [r for r in rows if _NAMES.get(r.name) == model and r.adapt_final_val is not None]
+    candidates = [r for r in rows if _NAMES.get(r.name) == model and r.adapt_final_val is not None]
     if by == "final_val":
-        asked = [r for r in asked if r.ds == "i21k" and r.final_val is not None]
-        chosen = max(asked, key=lambda r: r.final_val, default=None)
-        asked = [r for r in asked if r.filename == chosen.filename]
+        candidates = [r for r in candidates if r.ds == "i21k" and r.final_val is not None]
+        pretrained = max(candidates, key=lambda r: r.final_val, default=None)
+        candidates = [r for r in candidates if r.filename == pretrained.filename]
     elif by != "adapt_final_val":
         raise UsageError(f"by must be adapt_final_val or final_val. Received: by={by!r}.")
-    fits = [r for r in asked if r.adapt_ds == dataset and image_size in (None, r.adapt_resolution)]
-    if not fits:
-        there = sorted({f"{r.adapt_ds} at {r.adapt_resolution}" for r in asked})
+    matches = [
+        r for r in candidates if r.adapt_ds == dataset and image_size in (None, r.adapt_resolution)
+    ]
+    if not matches:
+        available = sorted({f"{r.adapt_ds} at {r.adapt_resolution}" for r in candidates})
         raise UsageError(
             f"the index has no {model} for {dataset}{f' at {image_size}' if image_size else ''}; "
-            f"it has {', '.join(there) or 'no row for this model'}."
+            f"it has {', '.join(available) or 'no row for this model'}."
         )
-    row = max(fits, key=lambda r: r.adapt_final_val)
+    row = max(matches, key=lambda r: r.adapt_final_val)
     entry = augreg_weights(row.adapt_filename)
     if entry is None or entry.model != model:
         raise UsageError(f"the index names a file that is not for {model}: {row.adapt_filename!r}.")
@@ -147,7 +151,7 @@ def _number(cell: str) -> float | None:
 
 
 def _integer(cell: str) -> int | None:
-    value = _number(cell)  # pandas writes a column with gaps as 300.0
+    value = _number(cell)  # pandas writes integers as 300.0 if the column has empty cells
     if value is not None and value != int(value):
         raise ValueError
     return None if value is None else int(value)
@@ -168,15 +172,15 @@ _COLUMNS = {
 _NAMES = {model.replace("ViT-", "").replace("_", "/"): model for model in AUGREG_MODELS.values()}
 
 
-def _row(path: Path, line: int, cells: list[str], places: list[tuple]) -> IndexRow:
+def _row(path: Path, line: int, cells: list[str], columns: list[tuple]) -> IndexRow:
     fields = {}
-    for place, name, read in places:
+    for index, name, parse in columns:
         try:
-            fields[name] = read(cells[place].strip())
+            fields[name] = parse(cells[index].strip())
         except IndexError:
             raise UsageError(f"{path}, line {line}: the row ends before {name}.") from None
         except (ValueError, OverflowError):
             raise UsageError(
-                f"{path}, line {line}: {name} must be a number. Received: {cells[place]!r}."
+                f"{path}, line {line}: {name} must be a number. Received: {cells[index]!r}."
             ) from None
     return IndexRow(**fields)

@@ -1,6 +1,6 @@
-"""Where the cache keeps a file of the web: `HOST/DIRECTORY/NAME`.
+"""The paths of downloaded files in the cache: `HOST/DIRECTORY/NAME`.
 
-Files of two directories may have the same name.
+The directory is part of the path because files in two directories may have the same name.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _URL = re.compile(r"(https?)://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?((?:/[^/?#\s]+)+
 
 
 def cache_folder() -> Path:
-    """`KERAS_VIT_CACHE`, else `keras_vit` in `XDG_CACHE_HOME` or in ~/.cache."""
-    chosen = os.environ.get("KERAS_VIT_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else Path("~/.cache").expanduser()) / "keras_vit"
+    """`KERAS_VIT_CACHE`; if it is not set, `keras_vit` in `XDG_CACHE_HOME` or in ~/.cache."""
+    folder = os.environ.get("KERAS_VIT_CACHE")
+    if folder:
+        return Path(folder).expanduser()
+    parent = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (parent if parent.is_absolute() else Path("~/.cache").expanduser()) / "keras_vit"
 
 
 def cached_path(url: str, cache: str | os.PathLike | None = None) -> Path:
-    """Where the cache has the file at `url`, or will have it: `HOST/DIRECTORY/NAME`.
+    """The path in the cache for the file at `url`, downloaded or not: `HOST/DIRECTORY/NAME`.
 
     Raises:
-        UsageError: no http or https address, or one that cannot be a path: with a query, a user,
-            an empty or dotted part, control characters, or a name that the cache uses itself.
+        UsageError: `url` is not an http or https address, or cannot be a path: it has a query, a
+            user, an empty or dotted part, control characters, or a name that the cache uses.
     """
     parts = _URL.fullmatch(url) if url.isascii() else None
     if parts:
         scheme, host, port, names = parts.groups()
-        # A file that came over http must not be taken for the file at the https address.
+        # A file from an http address must not be used for the https address.
         port = port or (":80" if scheme == "http" else "")
         host = (host.strip("[]").lower() + port).replace(":", "_")
         names = [urllib.parse.unquote(name) for name in names.split("/")[1:]]

@@ -1,9 +1,9 @@
-"""The published weights: which files there are for each variant, and which one is its default.
+"""The published weights of each variant, and the default file in each directory.
 
 Sources: the README, the changelog, `vit_jax/configs/models.py` and `vit_jax_augreg.ipynb` of
 google-research/vision_transformer; the README and `bit_hyperrule.py` of google-research/
-big_transfer (both Apache-2.0, as the files are). An accuracy is ImageNet-1k validation top-1 as
-those publish it for that file; where they give none, there is none here.
+big_transfer (both Apache-2.0, like the files). Accuracies are ImageNet-1k validation top-1 as
+published there for the same file; files without a published accuracy have None.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class PublishedWeights:
     Attributes:
         name: "DIRECTORY/NAME", without ".npz".
         model: the variant's name in the table of variants.
-        url: where it is.
-        image_size: side of the images that its position table is for, in pixels.
-        num_classes: classes of its head.
-        top1: ImageNet-1k top-1 accuracy in percent as published; None where none is published or
-            the head is for another data set.
+        url: its address.
+        image_size: side of the images in pixels for which its position table was trained.
+        num_classes: number of classes of its head.
+        top1: published ImageNet-1k top-1 accuracy in percent; None if none is published or the
+            head is for another data set.
         default: whether `weights="DIRECTORY"` means this file for this variant.
         licence: SPDX name.
         crop, interpolation, mean, scale: as in `Preprocessing`.
-        sha256: of the file, in hexadecimal, checked after its download; None if unknown.
+        sha256: the file's hash in hexadecimal, checked after the download; None if unknown.
     """
 
     name: str
@@ -55,7 +55,7 @@ class PublishedWeights:
 
     @property
     def directory(self) -> str:
-        """The published directory, which is also the short name in `weights="..."`."""
+        """The published directory, which is also a short name for `weights="..."`."""
         return self.name.partition("/")[0]
 
     @property
@@ -65,7 +65,7 @@ class PublishedWeights:
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """What these weights expect of an image."""
+        """The preprocessing that these weights expect."""
         side = self.image_size
         return Preprocessing(side, side, self.crop, self.interpolation, self.mean, self.scale)
 
@@ -110,10 +110,10 @@ class WeightsTable(tuple):
 
 
 def list_weights(model: str | None = None) -> WeightsTable:
-    """The published weights of a variant, or of all: a tuple that prints as a table.
+    """The published weights of one variant or of all, as a tuple that prints as a table.
 
-    AugReg's directory has 52,268 files, of which the recommended ones are listed here; every other
-    can be asked for by its full name (`keras_vit.weights.augreg` reads its index).
+    Of the 52,268 files in AugReg's directory, only the recommended ones are listed. All others can
+    be loaded by their full names (`keras_vit.weights.augreg` reads AugReg's index).
 
     Raises:
         UsageError: there is no such variant.
@@ -125,41 +125,41 @@ def list_weights(model: str | None = None) -> WeightsTable:
 
 
 def find_weights(model: str, weights: str) -> PublishedWeights:
-    """The published file that `weights` means for the variant `model`.
+    """Finds the published file of a variant by name.
 
     Args:
-        model: a variant's name, however it is spelled.
+        model: a variant's name in any spelling.
         weights: a directory ("imagenet21k", "imagenet21k+imagenet2012", "augreg", "sam", "gsam",
-            "bit-s", "bit-m", "bit-m+imagenet2012"), which gives the variant's default file in it;
-            or a file's name, with or without its directory and ".npz". A name that follows
-            AugReg's pattern need not be listed.
+            "bit-s", "bit-m", "bit-m+imagenet2012"), for the variant's default file in it; or the
+            name of a file, with or without its directory and ".npz". Names that follow AugReg's
+            pattern need not be listed.
 
     Raises:
         UsageError: there is no such variant, it has no such weights, or several directories have
-            a file of that name; the message lists what there is.
+            a file with this name; the message lists the choices.
     """
     model = find_variant(model)
-    own = list_weights(model)
-    asked = weights.removesuffix(".npz")
-    by_directory = [e for e in own if e.default and squeeze(e.directory) == squeeze(asked)]
-    by_name = [e for e in own if asked in (e.name, e.name.partition("/")[2])]
-    found = by_directory or by_name
-    if len(found) > 1:
+    available = list_weights(model)
+    name = weights.removesuffix(".npz")
+    by_directory = [e for e in available if e.default and squeeze(e.directory) == squeeze(name)]
+    by_name = [e for e in available if name in (e.name, e.name.partition("/")[2])]
+    matches = by_directory or by_name
+    if len(matches) > 1:
         raise UsageError(
             f"{weights!r} is in several directories; "
-            f"choose one of {', '.join(entry.name for entry in found)}."
+            f"choose one of {', '.join(entry.name for entry in matches)}."
         )
-    entry = found[0] if found else augreg_weights(asked) or _listed(asked)
+    entry = matches[0] if matches else augreg_weights(name) or _listed(name)
     if entry is None or entry.model != model:
-        raise UsageError(_none_such(model, weights, own, entry))
+        raise UsageError(_reason(model, weights, available, entry))
     return entry
 
 
 def augreg_weights(name: str) -> PublishedWeights | None:
-    """The file that a name of AugReg's pattern describes; None for other names.
+    """The file with a name in AugReg's pattern; None for other names.
 
-    Steiner et al. 2021: `MODEL-DATA-EPOCHSep-lr_X-aug_X-wd_X-do_X-sd_X` is a pre-trained file,
-    with `--DATA-steps_X-lr_X-res_X` after it a fine-tuned one.
+    The pattern is `MODEL-DATA-EPOCHSep-lr_X-aug_X-wd_X-do_X-sd_X` for a pre-trained file, followed
+    by `--DATA-steps_X-lr_X-res_X` for a fine-tuned one (Steiner et al. 2021).
     """
     name = name.removesuffix(".npz").removeprefix("augreg/")
     match = _AUGREG_NAME.fullmatch(name)
@@ -174,20 +174,21 @@ def augreg_weights(name: str) -> PublishedWeights | None:
         num_classes=_AUGREG_CLASSES[tuned or match["data"]],
         top1=_AUGREG_TOP1.get(name),
         default=name in _AUGREG_TOP1,
-        # Pre-training was evaluated on the centre 224 of 256 pixels (big_vision's vit_i21k.py).
-        # The official fine-tuning code stretches (vit_jax/input_pipeline.py), as all else here.
+        # Pre-trained files were evaluated on the centre 224 of 256 pixels (big_vision's
+        # vit_i21k.py). The official fine-tuning code stretches images, as for all other files here
+        # (vit_jax/input_pipeline.py).
         crop=None if tuned else 0.875,
     )
 
 
-# The first part of an AugReg file's name: its model.
+# The models in the names of AugReg's files, and their variants.
 AUGREG_MODELS = {
     **{name: f"ViT-{name}" for name in ("Ti_16", "S_32", "S_16", "B_32", "B_16", "B_8", "L_16")},
     "R_Ti_16": "R+ViT-Ti_16",
     "R26_S_32": "R26+ViT-S_32",
     "R50_L_32": "R50+ViT-L_32",
 }
-# Classes of its data sets; kitti is the distance of the closest vehicle, in four steps (VTAB).
+# Numbers of classes; kitti has four classes for the distance of the closest vehicle (VTAB).
 _AUGREG_CLASSES = {
     "i1k": 1000,
     "i21k": 21843,
@@ -206,7 +207,7 @@ _AUGREG_NAME = re.compile(
 )
 
 # The recommended files: pre-trained on ImageNet-21k for 300 epochs, then fine-tuned. Accuracies
-# from the README's table; B/8's from the output of vit_jax_augreg.ipynb.
+# are from the README's table, and for B/8 from the output of vit_jax_augreg.ipynb.
 _RECOMMENDED = (
     # model, augmentation and regularisation, fine-tuning, top-1
     ("L_16", "aug_strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384", 85.59),
@@ -235,7 +236,7 @@ def _file(
     default: bool = True,
     sha256: str | None = None,
 ) -> PublishedWeights:
-    # BiT's files lie in no directory of their bucket.
+    # BiT's files are at the top of their bucket, without a directory.
     url = _BIT + name.partition("/")[2] if model.startswith("BiT") else _VIT + name
     return PublishedWeights(
         name, model, f"{url}.npz", image_size, num_classes, top1, default, sha256=sha256
@@ -244,10 +245,10 @@ def _file(
 
 # Name, variant, resolution, classes, top-1.
 #
-# Google publishes no list of hashes. A sha256 is given where independent public copies of the file
-# agree on it: R50+ViT-B_16 (461,217,452 bytes) in huggingface.co/ccf92/ViT_Classification_Model
-# and in the copies of TransUNet's users, ViT-B_16 at 384 px (347,502,902 bytes) there and in
-# github.com/KevinG273/ViT.
+# Google publishes no hashes. A sha256 is given here if independent public copies of a file have the
+# same hash. R50+ViT-B_16 (461,217,452 bytes): huggingface.co/ccf92/ViT_Classification_Model and
+# copies of TransUNet's users. ViT-B_16 at 384 px (347,502,902 bytes): the same
+# sources and github.com/KevinG273/ViT.
 _FILES = (
     _file("imagenet21k/ViT-B_8", "ViT-B_8", 224, 21843),
     _file("imagenet21k/ViT-B_16", "ViT-B_16", 224, 21843),
@@ -275,7 +276,7 @@ _FILES = (
     _file("gsam/ViT-S_32", "ViT-S_32-gap", 224, 1000),
     _file("gsam/ViT-B_16", "ViT-B_16-gap", 224, 1000),
     _file("gsam/ViT-B_32", "ViT-B_32-gap", 224, 1000),
-    # Fine-tuned once more, at 224 px: the README's changelog of 2020-10-29.
+    # Fine-tuned again at 224 px; see the README's changelog of 2020-10-29.
     _file("imagenet21k+imagenet2012/ViT-B_16-224", "ViT-B_16", 224, 1000, 81.2, default=False),
     _file("imagenet21k+imagenet2012/ViT-L_16-224", "ViT-L_16", 224, 1000, 82.7, default=False),
     _file("bit-s/BiT-S-R50x1", "BiT-R50x1", 224, 1000),
@@ -288,8 +289,8 @@ _FILES = (
     _file("bit-m/BiT-M-R101x1", "BiT-R101x1", 224, 21843),
     _file("bit-m/BiT-M-R101x3", "BiT-R101x3", 224, 21843),
     _file("bit-m/BiT-M-R152x4", "BiT-R152x4", 224, 21843),
-    # Fine-tuned on images of 480 px (`bit_hyperrule.py`). Accuracies at that size are what
-    # pytorch-image-models measured with these files (docs/models/big-transfer).
+    # Fine-tuned on images of 480 px (`bit_hyperrule.py`). Accuracies at this size were measured by
+    # pytorch-image-models with these files (docs/models/big-transfer).
     _file("bit-m+imagenet2012/BiT-M-R50x1-ILSVRC2012", "BiT-R50x1", 480, 1000, 80.19),
     _file("bit-m+imagenet2012/BiT-M-R50x3-ILSVRC2012", "BiT-R50x3", 480, 1000, 83.75),
     _file("bit-m+imagenet2012/BiT-M-R101x1-ILSVRC2012", "BiT-R101x1", 480, 1000, 82.21),
@@ -311,16 +312,18 @@ def _listed(name: str) -> PublishedWeights | None:
     return by_name.get(name)
 
 
-def _none_such(model: str, weights: str, own: WeightsTable, other: PublishedWeights | None) -> str:
-    """Why `weights` does not name a file for `model`, and which names do."""
+def _reason(
+    model: str, weights: str, available: WeightsTable, other: PublishedWeights | None
+) -> str:
+    """The reason why `weights` is not a file for `model`, and the names to choose from."""
     if other is not None:
-        return f"{weights!r} is of {other.model}. Received: model={model!r}."
-    if not own:
+        return f"{weights!r} is for {other.model}. Received: model={model!r}."
+    if not available:
         return f"there are no published weights for {model}. Received: weights={weights!r}."
     message = f"there are no weights {weights!r} for {model}"
     others = [e.model for e in PUBLISHED if e.default and squeeze(e.directory) == squeeze(weights)]
     if others:
-        has = ", ".join(dict.fromkeys(entry.directory for entry in own))
-        return f"{message}, only for {', '.join(others)}; {model} has {has}."
-    known = dict.fromkeys([e.directory for e in own] + [e.name for e in own])
+        directories = ", ".join(dict.fromkeys(entry.directory for entry in available))
+        return f"{message}, only for {', '.join(others)}; {model} has {directories}."
+    known = dict.fromkeys([e.directory for e in available] + [e.name for e in available])
     return f"{message}; {did_you_mean(weights, known)}"

@@ -1,4 +1,4 @@
-"""What a file of weights contains, from its names and shapes, without building a model."""
+"""Reads a file of weights and its architecture from names and shapes, without building a model."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from keras_vit.weights.templates import numbers
 from keras_vit.weights.tensors import Tensors, open_tensors
 
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
-# The numerics of each layout's own code, unless the file says otherwise.
+# The numerics in the code that belongs to each layout, unless the file states others.
 _GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
 _EPS_OF_FAMILY = {"official": 1e-6, "timm": 1e-6, "transformers": 1e-12}
-# Fields that names and shapes determine. A file can only claim the others.
+# The fields that names and shapes determine. The others can only be stated in metadata.
 _SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
 _LONGEST_SIDE, _MOST_TOKENS = 1 << 16, 1 << 16
 _NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
@@ -49,7 +49,7 @@ class Checkpoint:
 
     Attributes:
         tensors: the file.
-        layout: where each official key is in it.
+        layout: the place of each official key in it.
     """
 
     tensors: Tensors
@@ -62,33 +62,33 @@ class Checkpoint:
 
     @property
     def dialect(self) -> str:
-        """The container and its layout, in words: "npz, official (Linen names)"."""
+        """The container and its layout, for messages: "npz, official (Linen names)"."""
         return f"{self.tensors.kind}, {self.layout.dialect}"
 
     def shape(self, key: str) -> tuple[int, ...] | None:
-        """The shape of the array of an official key; None if the file has none.
+        """The shape of the array for an official key; None if the file does not have it.
 
-        PyTorch's layouts have no axis of heads: (D, D) where the official one has (D, H, d).
+        PyTorch's layouts have no axis for heads: (D, D) instead of the official (D, H, d).
         """
         place = self.layout.places.get(key)
         return None if place is None else place.official_shape(self.tensors.shapes[place.key])
 
     def read(self, key: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
-        """The array of an official key as float32 of its official shape."""
+        """The array for an official key, as float32 in its official shape."""
         place = self.layout.places[key]
         return place.official(self.tensors.read(place.key), shape or self.shape(key))
 
     @property
     def head(self) -> str:
-        """The start of the head's keys: "head", in BiT's files "resnet/head/conv2d"."""
+        """The prefix of the head's keys: "head", or "resnet/head/conv2d" in BiT's files."""
         return "resnet/head/conv2d" if "bit" in self.layout.family else "head"
 
     @property
     def num_classes(self) -> int:
-        """Logits of the file's head; 0 if it has none.
+        """The number of logits of the file's head; 0 if there is no head.
 
         Raises:
-            UsageError: the head's bias has more dimensions than one.
+            UsageError: the head's bias does not have exactly one dimension.
         """
         shape = self.shape(f"{self.head}/bias")
         if shape is not None and len(shape) != 1:
@@ -111,22 +111,22 @@ class Checkpoint:
                 return self._confirmed(spec_from_dict(stated), spec)
             return spec
         except UsageError as error:
-            raise UsageError(f"{self.path} holds no architecture known here: {error}") from None
+            raise UsageError(f"{self.path} has an unknown architecture: {error}") from None
         except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
             raise UsageError(
-                f"{self.path} holds no architecture known here: a weight that determines it is "
-                "missing or has another shape."
+                f"{self.path} has an unknown architecture: a weight that determines it is missing "
+                "or has another shape."
             ) from None
 
     @property
     def stated(self) -> dict[str, Any]:
-        """Fields that shapes do not show: gelu, layer_norm_eps and num_heads.
+        """The known values of gelu, layer_norm_eps and num_heads, which shapes do not determine.
 
-        Those that the file states, and those that are fixed in the code of its layout.
+        They are stated in the file or its config, or fixed in the code that belongs to its layout.
         """
         config, family = self.tensors.config, self.layout.family
         stated = self.tensors.metadata.get("spec")
-        if isinstance(stated, dict) and "gelu" in stated:  # a BiT's has none
+        if isinstance(stated, dict) and "gelu" in stated:  # a BiT's spec has none
             return {field: stated[field] for field in _NUMERICS if field in stated}
         self._check_pool()
         stated = {
@@ -138,7 +138,7 @@ class Checkpoint:
 
     @property
     def variant(self) -> str | None:
-        """The name in the table of variants, if it is one of them."""
+        """The name of its variant; None if it is not in the table of variants."""
         return next((name for name, spec in VARIANTS.items() if _same(spec, self.spec)), None)
 
     @property
@@ -146,7 +146,7 @@ class Checkpoint:
         """(height, width) in pixels; None if unknown.
 
         Raises:
-            UsageError: the file claims an absurdly large size.
+            UsageError: the stated size is implausibly large.
         """
         grid = self.grid
         if grid is not None:
@@ -166,12 +166,12 @@ class Checkpoint:
 
     @property
     def has_positions(self) -> bool:
-        """Whether it has weights that depend on the grid of patches, and so on the image size."""
+        """Whether some weights depend on the grid of patches, and therefore on the image size."""
         return bool(self._position_shapes)
 
     @property
     def stated_grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the positions as the file or its config states them, or None."""
+        """Rows and columns of the positions that the file or its config states, or None."""
         stated = self._stated_size()
         if stated is None or isinstance(self.spec, ResNetSpec):
             return None
@@ -180,7 +180,7 @@ class Checkpoint:
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Rows and columns of the positions, as stated or as their shapes show; None if unknown."""
+        """Rows and columns of the positions, as stated or from their shapes; None if unknown."""
         if self.stated_grid is not None:
             return self.stated_grid
         kind = self._positions
@@ -190,7 +190,7 @@ class Checkpoint:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The names of the classes, if the file or its config has them."""
+        """The class names, if the file or its config has them."""
         stated = self.tensors.metadata.get("labels") or self.tensors.config.get("label_names")
         id2label = self.tensors.config.get("id2label")
         if stated is None and isinstance(id2label, dict):
@@ -236,7 +236,7 @@ class Checkpoint:
 
     @property
     def _position_shapes(self) -> dict[str, tuple[int, ...]]:
-        # Shapes of the weights of positions by name; {} if one has a wrong number of dimensions.
+        # The shapes of the position weights by name; {} if one has a wrong number of dimensions.
         weights = position_keys(self._positions)
         shapes = {weight.name: self.shape(key) for key, weight in weights.items()}
         smallest = Tokens((1, 1), self._class_token)
@@ -246,7 +246,7 @@ class Checkpoint:
         return shapes
 
     def _positions_fit(self, grid: tuple[int, int]) -> bool:
-        # The last axis depends on the width alone.
+        # The last axis depends only on the width, so it is not compared.
         tokens = Tokens(grid, self._class_token)
         weights = {weight.name: weight for weight in position_keys(self._positions).values()}
         shapes = self._position_shapes
@@ -263,14 +263,14 @@ class Checkpoint:
         )
         return as_size(stated) if isinstance(stated, (int, list)) else None
 
-    def _confirmed(self, stated: Spec, shown: Spec) -> Spec:
-        # The spec that the file states, unless its names and shapes contradict it.
-        if isinstance(shown, ResNetSpec) or isinstance(stated, ResNetSpec):
-            contradicts = stated != shown
+    def _confirmed(self, stated: Spec, inferred: Spec) -> Spec:
+        # The stated spec, unless it contradicts the spec inferred from names and shapes.
+        if isinstance(inferred, ResNetSpec) or isinstance(stated, ResNetSpec):
+            contradicts = stated != inferred
         else:
-            contradicts = any(getattr(stated, f) != getattr(shown, f) for f in _SHAPED)
+            contradicts = any(getattr(stated, f) != getattr(inferred, f) for f in _SHAPED)
         if contradicts:
-            raise UsageError("the spec that it states contradicts its weights.")
+            raise UsageError("the spec in its metadata contradicts its weights.")
         return stated
 
     def _vit(self) -> ViTSpec:
@@ -302,12 +302,13 @@ class Checkpoint:
         return "token" if self._class_token else "gap"
 
     def _check_pool(self) -> None:
-        # Such a file has the same keys as one whose pooling is the class token, but other logits.
+        # A model that pools in another way can have the same keys, but its logits are different.
         config = self.tensors.config
         pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
         if self._class_token and pool not in ("token", ""):
             raise UsageError(
-                f"{self.path} has a class token and pools by {pool!r}, which no ViT here does."
+                f"{self.path} has a class token and the pooling {pool!r}, which keras_vit does not "
+                "have."
             )
 
     def _position_embedding(self) -> str:
@@ -315,12 +316,12 @@ class Checkpoint:
             keys = position_keys(kind).keys()
             if keys and keys <= self.layout.places.keys():
                 return name
-        # Published official files without any weights of positions are big_vision's "better
-        # baselines". timm has no fixed waves.
+        # Official files without position weights are big_vision's "better baselines". timm has no
+        # fixed positions.
         return "sincos2d" if self.layout.family == "official" else "none"
 
     def _heads(self, hidden: int, depth: int, mlp: int) -> int:
-        # Plain matrices do not show the number of heads; a known variant's does.
+        # Matrices do not show the number of heads, so it is taken from a variant of the same size.
         if "num_heads" in self.stated:
             return self.stated["num_heads"]
         for spec in VARIANTS.values():
@@ -328,7 +329,7 @@ class Checkpoint:
                 return spec.num_heads
         raise UsageError(
             f"hidden {hidden}, {depth} blocks, MLP {mlp} is not a known variant, and the file does "
-            "not say how many heads it has; put its config.json beside it."
+            "not state the number of heads; put its config.json in the same folder."
         )
 
     def _stem(self) -> ResNetStem | None:
@@ -352,7 +353,7 @@ class Checkpoint:
 
 @contextlib.contextmanager
 def open_checkpoint(path: str | os.PathLike) -> Iterator[Checkpoint]:
-    """Opens a file of weights in any known layout, and reads names and shapes only.
+    """Opens a file of weights in any known layout; reads only names and shapes.
 
     Raises:
         UsageError: see `open_tensors` and `find_layout`.
@@ -366,18 +367,18 @@ def _gelu(config: dict[str, Any]) -> str | None:
     if name is None:
         return None
     if not isinstance(name, str) or name not in _GELU:
-        raise UsageError(f"its activation is {name!r}; only GELU is known.")
+        raise UsageError(f"its activation is {name!r}; only GELU is supported.")
     return _GELU[name]
 
 
 def _model_args(config: dict[str, Any]) -> dict[str, Any]:
-    # timm's config.json: the changes to the named architecture.
+    # In timm's config.json, these arguments change the named architecture.
     arguments = config.get("model_args")
     return arguments if isinstance(arguments, dict) else {}
 
 
 def _same(variant: Spec, spec: Spec) -> bool:
-    # Whether they are the same variant, apart from head, rates and numerics.
+    # Whether both are the same variant; head, dropout rates and numerics may differ.
     if isinstance(variant, ResNetSpec) or isinstance(spec, ResNetSpec):
         return variant == spec
     fields = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "pooling", "stem")

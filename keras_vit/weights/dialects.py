@@ -1,4 +1,4 @@
-"""Layouts of weight files: where each official key is in a file, and how its array is stored.
+"""Layouts of weight files: the place of each official key in a file, and the form of its array.
 
 Sources: google-research/vision_transformer `checkpoint.py`; big_vision `models/vit.py`
 (`fix_old_checkpoints`, scanned layers); timm `models/vision_transformer.py` and `resnetv2.py`;
@@ -27,17 +27,17 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where an official array is in a file, and how it is stored there.
+    """The place of an official array in a file, and its form there.
 
     Attributes:
         key: the file's key.
         form: "same"; "flat" (one dimension); "norm" ((C,) or (1, 1, 1, C)); "in" and "out" (a
-            matrix (outputs, inputs) as in PyTorch; official arrays have one input axis for "in",
+            matrix (outputs, inputs) as in PyTorch; the official array has one input axis for "in",
             one output axis for "out"); "conv" (OIHW); "grid" (a position table without a row for
             the class token).
-        part, parts: index and number, where the file stacks several official arrays along the
-            first axis, such as query, key and value in timm.
-        scanned: whether the stack is of layers, with an axis of its own, as in big_vision.
+        part, parts: if the file stacks several official arrays along the first axis, such as
+            query, key and value in timm: the index of this array, and their number.
+        scanned: whether layers are stacked along an additional first axis, as in big_vision.
     """
 
     key: str
@@ -60,7 +60,7 @@ class Place:
         return (self.parts, *one) if self.scanned else (self.parts * one[0], *one[1:])
 
     def official_shape(self, stored: Shape) -> Shape:
-        """The official shape of a stored one, as far as it is known without the model."""
+        """The official shape for a stored shape, as far as it is known without the model."""
         if self.scanned:
             one = stored[1:]
         else:
@@ -70,13 +70,13 @@ class Place:
         return (1, one[1] + 1, *one[2:]) if self.form == "grid" and len(one) > 1 else one
 
     def fits(self, stored: Shape, shape: Shape) -> bool:
-        """Whether an array of shape `stored` can become one of the official `shape`."""
+        """Whether an array of shape `stored` can be converted to the official `shape`."""
         if self.form == "norm":
             stored = (math.prod(stored),) if set(stored[:-1]) <= {1} else stored
         return stored == self.stored_shape(shape)
 
     def official(self, stored: np.ndarray, shape: Shape) -> np.ndarray:
-        """The array of official `shape` from the file's array."""
+        """Converts the file's array to the official `shape`."""
         if self.parts > 1 or self.scanned:
             # (parts * n, ...) or (parts, ...) to (parts, n, ...)
             stored = stored.reshape(self.parts, -1, *stored.shape[1:])[self.part]
@@ -90,7 +90,7 @@ class Place:
         return stored.reshape(shape)  # (outputs, inputs) and (C,) to the official axes
 
     def stored(self, official: np.ndarray) -> np.ndarray:
-        """The file's array for an official one; of a stack, this part of it."""
+        """Converts an official array to the file's form; for a stack, to one part of it."""
         if self.form == "in":
             return official.reshape(official.shape[0], -1).T  # (outputs, inputs)
         if self.form == "out":
@@ -106,10 +106,10 @@ class Layout:
 
     Attributes:
         family: "official", "bit", "timm", "timm-bit" or "transformers".
-        dialect: the family and its variations, in words.
-        places: for each official key, where it is in this file.
-        unknown: keys that no layout has.
-        ignored: keys that are not weights of the model: an optimiser's state, another tower.
+        dialect: the family and its variations, for messages.
+        places: the place of each official key in this file.
+        unknown: keys that are in no layout.
+        ignored: keys that are not weights of the model: optimiser state, another tower.
     """
 
     family: str
@@ -120,7 +120,7 @@ class Layout:
 
 
 def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
-    """Recognises the layout of a file by its keys, and finds each official key in it.
+    """Detects the layout of a file from its keys, and finds the place of each official key.
 
     Raises:
         UsageError: the layout is unknown, or two keys are the same weight.
@@ -128,30 +128,30 @@ def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
     for family, pattern in _MARKS.items():
         prefixes = {m.group(1) for m in map(re.compile(pattern).fullmatch, shapes) if m}
         if len(prefixes) > 1:
-            named = " and ".join(repr(display(prefix)) for prefix in sorted(prefixes))
-            raise UsageError(f"{path} holds several models, under {named}; keep one of them.")
+            names = " and ".join(repr(display(prefix)) for prefix in sorted(prefixes))
+            raise UsageError(f"{path} has several models, under {names}; keep one of them.")
         if prefixes:
             read = _read_named if family in TABLES else _read_official
             return read(family, prefixes.pop(), shapes, path)
     first = ", ".join(display(key) for key in sorted(shapes)[:3]) or "none"
     raise UsageError(
-        f"{path} is in no layout known here (official, big_vision, BiT, timm, transformers). "
+        f"{path} has an unknown layout; expected official, big_vision, BiT, timm or transformers. "
         f"Received the keys: {first} ..."
     )
 
 
 def foreign_place(family: str, key: str) -> Place | None:
-    """Where an official key is in `TABLES[family]`; None if that layout has no such weight."""
+    """The place of an official key in `TABLES[family]`; None if the layout has no such weight."""
     for row in TABLES[family]:
-        found = numbers(row.official, key)
-        if found is not None:
-            return dataclasses.replace(row.place, key=fill(row.place.key, **found))
+        indices = numbers(row.official, key)
+        if indices is not None:
+            return dataclasses.replace(row.place, key=fill(row.place.key, **indices))
     return None
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of a table: the template of an official key, and a place with one for its key."""
+    """A row of a table: the template of an official key, and a place with a template as key."""
 
     official: str
     place: Place
@@ -165,8 +165,8 @@ _MARKS = {
     "timm-bit": r"()stem\.conv\.weight",
     "transformers": r"(|vit\.)embeddings\.patch_embeddings\.projection\.weight",
 }
-# By prefix: the keys that are not weights of the model, such as optimisers' states, counters and
-# the other tower of a pair.
+# For each prefix, the keys that are not weights of the model: optimiser state, counters, and the
+# text tower of a model with two towers.
 _STATE = {
     "opt/target/": r"opt/state/.*|extra/.*",
     "target/": r"state/.*|opt/state/.*|extra/.*",
@@ -174,13 +174,13 @@ _STATE = {
     "params/img/": r"opt/.*|extra/.*|chrono.*|params/txt/.*|params/[tb]|params/bias_init",
 }
 _FOREIGN_STATE = r"(.*\.)?embeddings\.mask_token|.*\.position_ids|.*\.relative_position_index"
-# The current Flax module (Linen) numbers the parts of a block by class.
+# Linen, the current module system of Flax, numbers the parts of a block for each class.
 _LINEN = {
     "MultiHeadDotProductAttention_0": "MultiHeadDotProductAttention_1",
     "LayerNorm_1": "LayerNorm_2",
     "MlpBlock_0": "MlpBlock_3",
 }
-# The path of the weight in our models, the layout's key, `Place.form`, and of a stack the part.
+# Columns: the weight's path in a keras_vit model, the layout's key, `Place.form`, and part/parts.
 _TIMM = """
 patch_encoder/class_token          cls_token                 same
 patch_encoder/positions            pos_embed                 same
@@ -295,19 +295,20 @@ gn3/beta            norm3.bias                flat
 
 
 def _table(*tables: tuple[str, str, str], bit: bool = False) -> tuple[Row, ...]:
-    # Each table comes with a prefix for our paths and one for the layout's keys.
-    official = {path: key for key, path in reversed(official_keys(bit))}  # the first of a path
-    found = []
+    # Each table has a prefix for keras_vit's paths and one for the layout's keys. `reversed` keeps
+    # the first official key of each path.
+    official = {path: key for key, path in reversed(official_keys(bit))}
+    entries = []
     for table, *prefixes in tables:
         for path, key, form, *stack in rows(table, *prefixes):
             part, parts = map(int, stack[0].split("/")) if stack else (0, 1)
-            found.append(Row(official[path], Place(key, form, part, parts)))
-    return tuple(found)
+            entries.append(Row(official[path], Place(key, form, part, parts)))
+    return tuple(entries)
 
 
 _TIMM_VIT = ((_TIMM, "", ""), (_TIMM_BLOCK, "encoderblock_{i}/", "blocks.{i}."))
 _UNIT = "block{i}_unit{j}/"
-# timm's root is inside `stem` if stages follow it.
+# In timm, the root is inside `stem` only if stages follow.
 TABLES: dict[str, tuple[Row, ...]] = {
     "timm": _table(
         *_TIMM_VIT,
@@ -328,11 +329,11 @@ TABLES: dict[str, tuple[Row, ...]] = {
 
 
 def _by_outline(items: Iterable[Any], template: Callable[[Any], str] = str) -> dict[str, list]:
-    # So that each key of a file is compared with a few templates only.
-    found = collections.defaultdict(list)
+    # With this index, each key of a file is compared with only a few templates.
+    index = collections.defaultdict(list)
     for item in items:
-        found[outline(template(item))].append(item)
-    return found
+        index[outline(template(item))].append(item)
+    return index
 
 
 _ROWS = {family: _by_outline(rows, lambda row: row.place.key) for family, rows in TABLES.items()}
@@ -343,11 +344,11 @@ def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Pat
         family = "timm-stem"
     places, unknown, ignored = {}, [], []
     for key in shapes:
-        # Only the model has the prefix, not the classifier of transformers.
-        found = _rows_of(family, key.removeprefix(prefix))
-        for official, place in found:
+        # In transformers, the classifier's keys do not have the prefix.
+        matches = _rows_of(family, key.removeprefix(prefix))
+        for official, place in matches:
             _put(places, official, dataclasses.replace(place, key=key), path)
-        if not found:
+        if not matches:
             (ignored if re.fullmatch(_FOREIGN_STATE, key) else unknown).append(key)
     family = family.removesuffix("-stem")
     dialect = family.replace("-bit", " BiT") + (f" (prefix {prefix})" if prefix else "")
@@ -355,12 +356,12 @@ def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Pat
 
 
 def _rows_of(family: str, key: str) -> list[tuple[str, Place]]:
-    found = []
+    matches = []
     for row in _ROWS[family].get(outline(key), ()):
-        block = numbers(row.place.key, key)
-        if block is not None:
-            found.append((fill(row.official, **block), row.place))
-    return found
+        indices = numbers(row.place.key, key)
+        if indices is not None:
+            matches.append((fill(row.official, **indices), row.place))
+    return matches
 
 
 def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
@@ -375,9 +376,9 @@ def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: 
             unknown.append(key)
             continue
         name = key.removeprefix(prefix)
-        found = _bit(name, key) if family == "bit" else _vit(name, key, shape, class_token)
+        weights = _bit(name, key) if family == "bit" else _vit(name, key, shape, class_token)
         is_known = False
-        for official, place, trait in found:
+        for official, place, trait in weights:
             templates = known.get(outline(official), ())
             if all(numbers(template, official) is None for template in templates):
                 break
@@ -392,30 +393,30 @@ def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: 
     return Layout(family, dialect, places, tuple(unknown), tuple(ignored))
 
 
-# For one key of an official, big_vision or BiT file: each official key in it, its place, and the
-# variation of the layout that this shows, or "".
-_Found = Iterable[tuple[str, Place, str]]
+# The official keys in one key of an official, big_vision or BiT file, each with its place and with
+# the name of the layout's variation, or "".
+_Weights = Iterable[tuple[str, Place, str]]
 
 
-def _bit(name: str, key: str) -> _Found:
+def _bit(name: str, key: str) -> _Weights:
     plain = re.sub(r"_\d+(?=/|$)", "", name)
     yield plain, Place(key), "" if plain == name else "numbered names"
 
 
-def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Found:
+def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Weights:
     trait = ""
     if _OLD_MAP.match(name):
         name, trait = f"MAPHead_0/{name}", "MAP head at the top"
     if name in ("pos_embedding", "Transformer/pos_embedding"):
-        # As in big_vision (`fix_old_checkpoints`): a square number of positions has none for the
-        # class token.
+        # As in big_vision (`fix_old_checkpoints`): if the number of positions is a square, the
+        # table has no row for the class token.
         count = shape[1] if len(shape) == 3 else 0
         complete = not class_token or math.isqrt(count) ** 2 != count
         trait = "big_vision's positions" if complete else "positions without a class slot"
         place = Place(key, "same" if complete else "grid")
         yield "Transformer/posembed_input/pos_embedding", place, trait
-    elif found := re.fullmatch(r"Transformer/encoderblock(_\d+)?/(\w+)(/.*)", name):
-        block, part, rest = found.groups()
+    elif match := re.fullmatch(r"Transformer/encoderblock(_\d+)?/(\w+)(/.*)", name):
+        block, part, rest = match.groups()
         trait = "Linen names" if part in _LINEN else ""
         rest = _LINEN.get(part, part) + rest
         if block:
@@ -431,7 +432,7 @@ def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Found:
 
 
 _MOST_LAYERS = 1000
-# Early big_vision files have the parts of the MAP head at the top.
+# Early big_vision files have the parts of the MAP head at the top level.
 _OLD_MAP = re.compile(r"(probe$|MultiHeadDotProductAttention_0/|LayerNorm_0/|MlpBlock_0/)")
 
 

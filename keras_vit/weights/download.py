@@ -1,15 +1,15 @@
-"""Files from the web into a cache: resumed after a break, checked, and only then given their name.
+"""Downloads files into a cache, resumes broken downloads, and checks length and hashes.
 
-While a file is downloaded it is `NAME.part`, which is also the lock that a second process waits
-for. Only a renamed file counts, so a process killed at any moment leaves nothing that looks
+During the download, the file is called `NAME.part`; a second process waits for the lock on it. It
+is renamed only when it is complete and correct, so a killed process never leaves a file that looks
 complete.
 
-A part that an earlier call left is continued where the server states a hash of the whole file. If
-that hash is wrong in the end, the part was damaged or of another version, and the file is
-downloaded once more from its start.
+The part of an earlier call is continued if the server states a hash of the whole file. If the hash
+is wrong in the end, the part was damaged or from another version, and the file is downloaded again
+from the start.
 
 Sources: RFC 9110 for ranges and ETags; Google Cloud Storage's documentation for `x-goog-hash`
-(base64 of the stored object's big-endian CRC32C and of its MD5).
+(base64 of the object's big-endian CRC32C and of its MD5).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from keras_vit.weights.cache import PART, cached_path
 
 try:
     import fcntl
-except ImportError:  # Windows: two processes may then fetch the same file, each whole
+except ImportError:  # on Windows there is no lock, and two processes may download the same file
     fcntl = None
 
 _CHUNK = 1 << 20
@@ -63,33 +63,33 @@ def fetch(
     max_bytes: int = 8 << 30,
     progress: bool | None = None,
 ) -> Path:
-    """The local path of the file at `url`, downloaded unless the cache has it.
+    """The local path of the file at `url`. The file is downloaded if it is not in the cache.
 
     Args:
         url: an http or https address without a query.
-        cache: the cache's folder; `cache_folder()` if None.
-        sha256: the hash that a downloaded file must have, in hexadecimal.
-        timeout: seconds without a byte after which a connection counts as broken.
-        retries: further attempts after one that brought little; each resumes the part.
-        backoff: seconds before the first further attempt, doubled before each next one.
-        max_bytes: the longest file to accept.
-        progress: whether to draw a bar on stderr; None for terminals and notebooks only.
+        cache: the folder of the cache; `cache_folder()` if None.
+        sha256: the expected hash of a downloaded file, in hexadecimal.
+        timeout: seconds without data after which a connection counts as broken.
+        retries: number of consecutive retries without progress; each resumes the part.
+        backoff: seconds before the first retry, doubled before each further one.
+        max_bytes: the largest file that is accepted.
+        progress: whether to show a progress bar on stderr; None: in terminals and notebooks.
 
     Raises:
-        UsageError: the address is refused, the network or the server fails, the file does not have
-            the announced length, the announced hash or `sha256`, the disk is full, or
-            `KERAS_VIT_OFFLINE` is set and the cache lacks the file. After a break, a full disk or
-            Ctrl-C the part stays, and the next call continues it.
+        UsageError: the address is refused, the network or the server fails, the length or a hash
+            of the file is wrong, the disk is full, or `KERAS_VIT_OFFLINE` is set and the file is
+            not in the cache. After a broken connection, a full disk or Ctrl-C the part is kept,
+            and the next call continues it.
     """
     path = cached_path(url, cache)
     if path.is_file():
         return path
-    by_hand = (
+    advice = (
         f"download it on another machine and put it into the cache as {path}, or pass its path as "
         "weights"
     )
     if os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0"):
-        raise UsageError(f"KERAS_VIT_OFFLINE is set and {url} is not in the cache; {by_hand}.")
+        raise UsageError(f"KERAS_VIT_OFFLINE is set and {url} is not in the cache; {advice}.")
     if progress is None:
         progress = "ipykernel" in sys.modules or bool(sys.stderr and sys.stderr.isatty())
     pinned = [("sha256", sha256)] if sha256 else []
@@ -101,8 +101,7 @@ def fetch(
                 _Download(url, path, part, pinned, *options).run()
     except _BreakError as error:
         raise UsageError(
-            f"{url}: {error}. Without a network, {by_hand}. KERAS_VIT_OFFLINE=1 uses the cache "
-            "alone."
+            f"{url}: {error}. Without a network, {advice}. KERAS_VIT_OFFLINE=1 uses only the cache."
         ) from None
     except OSError as error:
         problem = f"the cache cannot be written: {error.strerror} ({error.filename or path})"
@@ -113,32 +112,32 @@ def fetch(
 
 
 class _BreakError(Exception):
-    """An attempt failed for a reason that may pass; the part stays."""
+    """An attempt failed, perhaps only for now; the part is kept."""
 
 
 class _NoConnectionError(_BreakError):
-    """No connection could be made."""
+    """Connecting to the server failed."""
 
 
 @dataclasses.dataclass
 class _Download:
-    """One download into an open part; it begins with the bytes that the part has."""
+    """One download into an open part, which may already contain the first bytes of the file."""
 
     url: str
     path: Path
     part: BinaryIO
-    pinned: list[tuple[str, str]]  # the hashes that the caller expects: algorithm and text
+    pinned: list[tuple[str, str]]  # hashes that the caller expects, as (algorithm, text)
     timeout: float
     retries: int
     backoff: float
     max_bytes: int
     progress: bool
-    announced: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # the server's
-    etag: str | None = None  # of the version that this call has seen
-    is_continued: bool = False  # whether the part has bytes of more than one answer
+    announced: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # by the server
+    etag: str | None = None  # identifies the version of the file in the last full response
+    is_continued: bool = False  # whether the part has bytes from more than one response
 
     def run(self) -> None:
-        """Fills the part, checks it and gives it its name."""
+        """Completes the part, checks it and renames it."""
         problem = self._complete()
         if problem and self.is_continued:
             self.part.truncate(0)
@@ -151,7 +150,7 @@ class _Download:
         _files.sync(self.path.parent)
 
     def _complete(self) -> str | None:
-        """Attempts until all bytes are there; returns what is wrong with them, if anything."""
+        """Retries until the file is complete; returns the fault of its content, if any."""
         breaks = 0
         while True:
             before = self._size()
@@ -168,10 +167,10 @@ class _Download:
             time.sleep(min(self.backoff * 2 ** (breaks - 1), _LONGEST_PAUSE))
 
     def _attempt(self) -> None:
-        """One request: continues the part if the server can, else begins it again."""
+        """Sends one request. It continues the part if the server can, or else starts again."""
         request = urllib.request.Request(self.url, headers={"User-Agent": "keras_vit"})
         request.add_header("Accept-Encoding", "identity")
-        # The last byte is asked for again: of a complete part there would be nothing to ask for.
+        # The last byte is requested again, because for a complete part the range would be empty.
         start = max(self._size() - 1, 0)
         if start:
             request.add_header("Range", f"bytes={start}-")
@@ -204,11 +203,11 @@ class _Download:
             raise _BreakError("the connection broke") from None
 
     def _start(self, response: http.client.HTTPResponse, start: int) -> int:
-        """Where in the file the answer begins: at `start`, which was asked for, or at 0."""
+        """The position in the file where the response starts: the requested `start`, or 0."""
         headers = response.headers
         encoding = headers.get("Content-Encoding", "identity")
         if encoding != "identity":
-            raise UsageError(f"{self.url}: the server sends it encoded ({encoding!r}).")
+            raise UsageError(f"{self.url}: the server sends encoded content ({encoding!r}).")
         sent = ",".join(headers.get_all("x-goog-hash", [])).split(",")
         pairs = [tuple(text.strip().partition("=")[::2]) for text in sent]
         hashes = [(name, text) for name, text in pairs if name in _HASHES]
@@ -228,12 +227,12 @@ class _Download:
                 "would not be noticed; download the file yourself and pass its path."
             )
         etag = headers.get("ETag", "")
-        self.etag = etag if re.fullmatch(r'"[!-~]*"', etag) else None  # a weak one does not count
+        self.etag = etag if re.fullmatch(r'"[!-~]*"', etag) else None  # weak ETags are not used
         self.is_continued, self.announced = False, hashes
         return 0
 
     def _receive(self, response: http.client.HTTPResponse, size: int) -> None:
-        """Appends the body to the part, which has `size` bytes, until the body ends."""
+        """Appends the whole body of the response to the part, which has `size` bytes."""
         from tqdm import tqdm
 
         length = None if response.length is None else size + response.length
@@ -261,7 +260,7 @@ class _Download:
             raise UsageError(f"{self.url}: the file has more than {self.max_bytes} bytes.")
 
     def _fault(self) -> str | None:
-        """What is wrong with the complete part, in words; None if its hashes are the expected."""
+        """A message if the complete part is empty or has a wrong hash, else None."""
         if not self._size():
             return "the server sent an empty file"
         expected = [*self.pinned, *self.announced]
@@ -291,13 +290,13 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 @contextlib.contextmanager
 def _locked_part(path: Path) -> Iterator[BinaryIO | None]:
-    """Yields the part, open and locked; None when another process has finished the file."""
+    """Yields the part, open and locked, or None if another process has completed the file."""
     part = _part(path)
     while not path.is_file():
         with open(part, "a+b", buffering=0) as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
-            # While this process waited, the part may have been renamed or removed.
+            # Another process may have renamed or removed the part while this one waited.
             if not (part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat())):
                 continue
             try:

@@ -1,13 +1,13 @@
-"""The preprocessing that a hub's config files describe, timm's and transformers'.
+"""Reads the preprocessing from the config files of timm and transformers.
 
 Sources: timm `data/config.py` and `data/transforms_factory.py` (`transforms_imagenet_eval`);
 transformers' image processors (`image_processing_vit.py` and its kin).
 
-Both resize the whole image to whole pixels and cut the centre at whole pixels; `Preprocessing`
-resamples once, from a box around the exact centre. Where both centres are the same, the results
-differ by 0.5 of 255 grey levels on average (mean over photographs of 640 x 427 and smaller). Where
-an odd number of pixels must be cut, the hubs' centre is half a pixel to one side, and the results
-differ by 4.4. Stretching the whole image (`crop=None`) gives equal results.
+Both libraries resize the image to a whole number of pixels, then crop the centre at whole pixels;
+`Preprocessing` resamples once, from a box around the exact centre. If both centres are the same,
+results differ by 0.5 of 255 grey levels on average (photographs of 640 x 427 and smaller). If an
+odd number of pixels is cut off, the libraries' centre is half a pixel to one side, and results
+differ by 4.4. Without a crop (`crop=None`), results are equal.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, NoReturn, get_args
 from keras_vit._errors import UsageError
 from keras_vit.specs import Interpolation, Preprocessing
 
-# A file may contain any number; larger ones are refused.
+# Larger numbers in a file are refused.
 _LARGEST = 65_536
 # The codes of PIL.Image.Resampling.
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
-# What an absent (or empty) field means to timm.
+# timm's defaults for absent or empty fields.
 _TIMM_DEFAULTS = {
     "input_size": (3, 224, 224),
     "crop_pct": 0.875,
@@ -34,7 +34,7 @@ _TIMM_DEFAULTS = {
     "std": (0.229, 0.224, 0.225),
 }
 
-# What an absent field means to all of transformers' processors, and to each.
+# Defaults of all image processors of transformers, and of each.
 _TRANSFORMERS_DEFAULTS = {
     "do_resize": True,
     "do_rescale": True,
@@ -69,25 +69,25 @@ _PROCESSORS = {"ViT": _VIT, "DeiT": _DEIT, "Bit": _BIT, "ViTHybrid": _BIT, "CLIP
 
 
 def timm_preprocessing(config: dict[str, Any]) -> Preprocessing:
-    """The preprocessing of timm's evaluation.
+    """The preprocessing that timm uses in evaluation.
 
     Args:
-        config: the content of a timm hub's config.json, or its "pretrained_cfg": input_size (3,
+        config: the content of timm's config.json, or its "pretrained_cfg": input_size (3,
             height, width), crop_pct, crop_mode "center" or "squash", interpolation, and mean and
             std of pixels in [0, 1].
 
     Returns:
-        The equivalent for pixels in [0, 255]; mean and scale are one number where all channels
-        are equal.
+        The equivalent for pixels in [0, 255]; mean and scale are one number if all channels are
+        equal.
 
     Raises:
-        UsageError: a field is damaged, or asks for what `Preprocessing` cannot do, such as
-            crop_mode "border" or lanczos.
+        UsageError: a field is invalid, or `Preprocessing` does not support it, such as crop_mode
+            "border" or lanczos.
     """
-    given = config.get("pretrained_cfg", config)
-    if not isinstance(given, dict):
-        raise UsageError(f"pretrained_cfg must be an object. Received: {_shown(given)}.")
-    fields = {name: given.get(name) or default for name, default in _TIMM_DEFAULTS.items()}
+    stated = config.get("pretrained_cfg", config)
+    if not isinstance(stated, dict):
+        raise UsageError(f"pretrained_cfg must be an object. Received: {_shown(stated)}.")
+    fields = {name: stated.get(name) or default for name, default in _TIMM_DEFAULTS.items()}
     size = fields["input_size"]
     if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != 3:
         raise UsageError(f"input_size must be [3, height, width]. Received: {_shown(size)}.")
@@ -106,16 +106,16 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
     """The preprocessing of a transformers image processor.
 
     Args:
-        config: the content of a preprocessor_config.json: of ViT, DeiT, ViTHybrid, BiT or CLIP,
-            as processor or as the feature extractor of old files; ViT's if it does not say.
+        config: the content of a preprocessor_config.json, for an image processor or (in old files)
+            a feature extractor of ViT, DeiT, ViTHybrid, BiT or CLIP; default: ViT.
 
     Returns:
-        The equivalent as one crop, one resize and (x - mean) / scale of pixels in [0, 255]; mean
-        and scale are one number where all channels are equal.
+        The equivalent as one crop, one resize and (x - mean) / scale for pixels in [0, 255]; mean
+        and scale are one number if all channels are equal.
 
     Raises:
-        UsageError: a field is damaged, or asks for what `Preprocessing` cannot do, such as a
-            centre crop of a stretched image, lanczos, padding, or no rescaling.
+        UsageError: a field is invalid, or `Preprocessing` does not support it, such as a centre
+            crop of a stretched image, lanczos, padding, or no rescaling.
     """
     defaults = _processor(config)
     fields = _TRANSFORMERS_DEFAULTS | defaults
@@ -185,7 +185,7 @@ def _interpolation(field: str, name: Any) -> str:
 
 
 def _per_channel(field: str, values: Any, unit: float) -> float | tuple[float, ...]:
-    # Rounded, because 1/255 as JSON holds it gives 103.53000000000002.
+    # Rounded, because 1/255 as written in JSON gives 103.53000000000002.
     values = values if isinstance(values, (list, tuple)) else [values] * 3
     if len(values) != 3:
         raise UsageError(f"{field} must be a number or three. Received: {field}={_shown(values)}.")
@@ -204,7 +204,7 @@ def _sides(field: str, size: Any) -> tuple[int, int]:
 def _side(field: str, value: Any) -> int:
     if type(value) is not int or not 0 < value <= _LARGEST:
         raise UsageError(
-            f"{field} must be pixels, at most {_LARGEST}. Received: {field}={_shown(value)}."
+            f"{field} must be 1 to {_LARGEST} pixels. Received: {field}={_shown(value)}."
         )
     return value
 
@@ -218,12 +218,12 @@ def _number(field: str, value: Any) -> float:
 def _refuse(field: str, value: Any, detail: str = "") -> NoReturn:
     received = f"{field}={_shown(value)} {detail}".rstrip()
     raise UsageError(
-        f"the file's own preprocessing cannot be done here. Received: {received}; "
-        "pass preprocessing=keras_vit.Preprocessing(...) with what comes nearest."
+        f"the preprocessing in the config file is not supported. Received: {received}; "
+        "pass preprocessing=keras_vit.Preprocessing(...) with the closest settings."
     )
 
 
 def _shown(value: Any) -> str:
-    # One line of about a hundred characters.
+    # At most about 100 characters in one line.
     shown = ascii(value)
     return shown if len(shown) <= 100 else f"{shown[:100]}..."

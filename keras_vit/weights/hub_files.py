@@ -1,4 +1,4 @@
-"""The JSON files that timm and transformers read beside a model's safetensors."""
+"""The JSON files that timm and transformers read together with a model's safetensors file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
 
-# timm builds a ViT of any size from any of its names. Hybrids need a name with the right ResNet and
-# the right patch size.
+# timm can build a ViT of any size from any ViT's name and these arguments. For hybrids, the name
+# must have the right ResNet and patch size.
 _TIMM_STEMS = {
     (ResNetStem(), 8): "vit_tiny_r_s16_p8_224",
     (ResNetStem((2, 2, 2, 2)), 1): "vit_base_r26_s32_224",
@@ -29,7 +29,7 @@ _PIL_CODES = {"nearest": 0, "bilinear": 2, "bicubic": 3}
 
 
 def timm_files(model: Any) -> dict[str, dict[str, Any]]:
-    """config.json for `timm.create_model("local-dir:FOLDER")`; {} where timm has no such model."""
+    """config.json for `timm.create_model("local-dir:FOLDER")`; {} if timm has no such model."""
     spec = model.spec
     if isinstance(spec, ResNetSpec):
         architecture, arguments = _TIMM_BIT.get(spec), {}
@@ -49,7 +49,7 @@ def timm_files(model: Any) -> dict[str, dict[str, Any]]:
 
 
 def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
-    """config.json and preprocessor_config.json of a transformers ViT, for a plain ViTSpec."""
+    """config.json and preprocessor_config.json of transformers, for a ViT without a stem."""
     spec, (height, width) = model.spec, model.image_size
     labels = model.labels or [f"LABEL_{i}" for i in range(model.num_classes)]
     config = {
@@ -96,15 +96,15 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
         "embed_dim": spec.hidden_dim,
         "depth": spec.depth,
         "num_heads": spec.num_heads,
-        # timm truncates hidden * ratio; half a unit more protects against rounding errors.
+        # timm truncates hidden * ratio; adding 0.5 protects against rounding errors.
         "mlp_ratio": (spec.mlp_dim + 0.5) / spec.hidden_dim,
         "class_token": spec.class_token,
         "global_pool": TIMM_POOLINGS[spec.pooling],
-        "fc_norm": False,  # the norm stands before the pooling, as in the official code
+        "fc_norm": False,  # the norm precedes the pooling, as in the official code
         "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[spec.gelu],
         "pos_embed": "learn" if spec.position_embedding == "learned" else "none",
     }
-    # A hybrid's patch is part of its name.
+    # For hybrids, the name determines the patch size.
     return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
 
 
@@ -120,5 +120,5 @@ def _timm_preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
 
 
 def _channels(value: float | tuple[float, ...]) -> list[float]:
-    # Pixel values of [0, 255] to fractions of [0, 1], one for each channel.
+    # From pixel values in [0, 255] to [0, 1], one value for each channel.
     return (np.broadcast_to(value, 3) / 255).tolist()

@@ -1,6 +1,6 @@
-"""Weights of any known layout into a built model: every key of the file, every weight of the model.
+"""Loads weights in any known layout into a built model. Every key and every weight must match.
 
-`matching.py` finds which key belongs to which weight, and what does not fit.
+`matching.py` matches keys with weights and reports everything that does not fit.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from keras_vit.weights.tensors import display
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """What `load_weights` did.
+    """The record that `load_weights` returns.
 
     Attributes:
-        dialect: the layout that the file was found to be in.
-        weights: how many weights of the model were set.
-        dropped: official keys that `head="reset"` left out.
-        ignored: keys of the file that are not weights, such as an optimiser's state.
-        resampled: what was resampled, in words: "positions 14 x 14 to 24 x 24".
-        head: "keep", or "reset" if it starts at zero.
+        dialect: the detected layout of the file.
+        weights: the number of weights that were set.
+        dropped: official keys that were not read because of `head="reset"`.
+        ignored: keys of the file that are not weights, such as optimiser state.
+        resampled: descriptions of resampled weights: "positions 14 x 14 to 24 x 24".
+        head: "keep", or "reset" if the head starts at zero.
     """
 
     dialect: str
@@ -61,38 +61,38 @@ def load_weights(
     resize_patches: bool = False,
     allow_nonfinite: bool = False,
 ) -> Loaded:
-    """Reads a file of weights into a built model; strict, all or nothing.
+    """Loads a file of weights into a built model. Either all weights are loaded or none.
 
-    The layout is detected: the official `.npz` in its spellings (prefixes, Linen names,
-    big_vision's scanned layers and position tables, bfloat16), BiT's, and the safetensors files
-    of timm and transformers. Position tables of another resolution are resampled.
+    The layout is detected: the official `.npz` and its variations (prefixes, Linen names,
+    big_vision's scanned layers and position tables, bfloat16), BiT's `.npz`, and the safetensors
+    files of timm and transformers. Position tables of another resolution are resampled.
 
     Args:
-        model: a built `keras_vit.ViT` or `keras_vit.BiT` of the file's architecture.
+        model: a built `keras_vit.ViT` or `keras_vit.BiT` with the architecture of the file.
         path: the file, or a folder with a model.safetensors.
-        head: "keep" reads the head too; "reset" ignores it and starts the model's at zero, to
-            fine-tune on other classes; a pre_logits that the model lacks goes with it.
-        positions: how a position table is resampled: "bilinear" as the official code,
-            "bicubic" as timm; see `resample_positions`.
-        grid: rows and columns of the file's position table, where it is not square and the file
-            does not say so itself.
-        resize_patches: let patch kernels of another size be resized (FlexiViT).
-        allow_nonfinite: take NaN and infinite values, which are otherwise refused.
+        head: "keep" loads the head too. "reset" ignores the file's head, and the model's head
+            starts at zero, for fine-tuning on other classes. A pre_logits layer in the file is
+            then ignored too, if the model has none.
+        positions: the resampling of position tables: "bilinear" as in the official code,
+            "bicubic" as in timm; see `resample_positions`.
+        grid: rows and columns of the file's position table, if it is not square and the file
+            does not state them.
+        resize_patches: allow patch kernels of another size to be resized (FlexiViT).
+        allow_nonfinite: accept NaN and infinite values, which are otherwise refused.
 
     Returns:
-        What was done, and which layout it took; `print` shows it in a line.
+        A record of the loading, with the detected layout; it prints as one line.
 
     Raises:
-        UsageError: the file is absent, damaged or in no known layout; it goes with another GELU
-            or epsilon, other heads or labels than the model's (official files go with "tanh" and
-            1e-6, timm's and transformers' with "erf", unless they say otherwise); or its keys and
-            shapes are not the model's. Then the message names the likely cause and lists, sorted,
-            `-` what is missing, `+` what is unexpected and `!` what has another shape. The model
-            is unchanged.
+        UsageError: the file is absent, damaged or in an unknown layout; its GELU, epsilon, heads or
+            labels differ from the model's (unless stated, they are "tanh" and 1e-6 in official
+            files, "erf" in timm's and transformers'); or its keys and shapes differ from the
+            model's. Then the message has the likely cause and sorted lists of weights that are
+            missing (`-`), unexpected (`+`) or of another shape (`!`). The model is unchanged.
     """
     keras_vit_model(model)
     with open_checkpoint(path) as checkpoint:
-        found = match(
+        matched = match(
             model,
             checkpoint,
             head,
@@ -101,35 +101,37 @@ def load_weights(
             grid=grid,
             resize_patches=resize_patches,
         )
-        return fill(model, checkpoint, found, allow_nonfinite)
+        return fill(model, checkpoint, matched, allow_nonfinite)
 
 
-def fill(model: Any, checkpoint: Checkpoint, found: Match, allow_nonfinite: bool = False) -> Loaded:
-    """Sets the weights of a built model that `match` found; all or nothing."""
+def fill(
+    model: Any, checkpoint: Checkpoint, matched: Match, allow_nonfinite: bool = False
+) -> Loaded:
+    """Loads the weights that `match` returned into a built model, either all or none."""
     if not allow_nonfinite:
-        _check_finite(checkpoint, found.places)
+        _check_finite(checkpoint, matched.places)
     shapes = {
-        key: checkpoint.shape(key) if key in found.changes else name.shape
-        for key, name in found.names.items()
+        key: checkpoint.shape(key) if key in matched.changes else name.shape
+        for key, name in matched.names.items()
     }
-    for key, array in _arrays(checkpoint, found.places, shapes):
-        variable = found.names[key].variable(model)
-        if key in found.changes:
-            array = found.changes[key].apply(array)
+    for key, array in _arrays(checkpoint, matched.places, shapes):
+        variable = matched.names[key].variable(model)
+        if key in matched.changes:
+            array = matched.changes[key].apply(array)
         variable.assign(array.reshape(tuple(variable.shape)))
-    if found.head == "reset" and model.num_classes:
+    if matched.head == "reset" and model.num_classes:
         layer = model.get_layer("head")
         layer.kernel.assign(np.zeros(tuple(layer.kernel.shape), np.float32))
         layer.bias.assign(np.full(tuple(layer.bias.shape), getattr(model, "head_bias", 0.0)))
-    resampled = tuple(sorted({change.description for change in found.changes.values()}))
+    resampled = tuple(sorted({change.description for change in matched.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
-    return Loaded(dialect, len(found.names), found.dropped, ignored, resampled, found.head)
+    return Loaded(dialect, len(matched.names), matched.dropped, ignored, resampled, matched.head)
 
 
 def _arrays(
     checkpoint: Checkpoint, places: dict[str, Place], shapes: dict[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    # Each tensor of the file is read once and then freed, however many weights it holds.
+    # Each tensor of the file is read once and then freed, even if it contains several weights.
     groups = defaultdict(list)
     for key, place in places.items():
         groups[place.key].append(key)
@@ -149,7 +151,7 @@ def _check_finite(checkpoint: Checkpoint, places: dict[str, Place]) -> None:
             bad[key] = count
     if bad:
         raise UsageError(
-            f"{checkpoint.path} holds {sum(bad.values()):,} NaN or infinite values in {len(bad)} "
+            f"{checkpoint.path} has {sum(bad.values()):,} NaN or infinite values in {len(bad)} "
             f"arrays, the first in {display(next(iter(bad)))}; set allow_nonfinite "
             "to load them anyway."
         )

@@ -1,6 +1,6 @@
-"""Matches a file of weights to a model, built or not: what goes where, or why it does not fit.
+"""Matches the keys of a file with the weights of a model, built or not, or explains a mismatch.
 
-Only names and shapes are read, so that a file that does not fit costs no memory.
+Only names and shapes are read, so that a file that does not fit needs no memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_POSITIONS = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A model before it is built; a built model has these fields too."""
+    """A model that is not built yet; built models have the same attributes."""
 
     spec: Spec
     num_classes: int
@@ -41,13 +41,13 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """What is read from a file into a model.
+    """The weights to load from a file into a model.
 
     Attributes:
-        names: the model's weights that the file has, by official key.
-        places: where each is in the file.
-        changes: those that have another shape there, and how they are resampled.
-        dropped: official keys of the file that are left out with the head.
+        names: the model's weights that are in the file, by official key.
+        places: the place of each in the file.
+        changes: the resampling of weights that have another shape in the file.
+        dropped: official keys of the file that are dropped with the head.
         head: "keep", or "reset" for a head that starts at zero.
     """
 
@@ -60,7 +60,7 @@ class Match:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """How an array of another shape is resampled for the model, and that in words."""
+    """A function that resamples an array to the model's shape, and its description for messages."""
 
     apply: Callable[[np.ndarray], np.ndarray]
     description: str
@@ -113,7 +113,7 @@ def match(
 
 
 def _droppable(spec: Spec, head: str) -> tuple[str, ...]:
-    # The pre-training representation goes with its head (paper, section 3.1.1).
+    # The pre-training representation is dropped with its head (paper, section 3.1.1).
     keeps = isinstance(spec, ResNetSpec) or spec.representation_dim
     return (f"{head}/",) if keeps else (f"{head}/", "pre_logits/")
 
@@ -162,8 +162,8 @@ def _change(
 
 
 def _old_grid(checkpoint: Checkpoint, fits: bool) -> Grid | None:
-    # The grid of the file's positions; None if unknown, or if it is the model's. As in the official
-    # code, a table that fits is taken as it is, and any other is assumed to be of a square grid.
+    # The grid of the file's positions; None if it is unknown or the same as the model's. As in the
+    # official code, a table that fits is not resampled, and others are assumed to be square.
     return checkpoint.stated_grid or (None if fits else checkpoint.grid)
 
 
@@ -197,15 +197,17 @@ def _check_names(
         )
 
 
-# What an unknown key shows about the model that it comes from.
+# The likely cause of a mismatch, by a pattern in the unknown keys.
 _UNKNOWN_PARTS = {
-    r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which no ViT here has",
-    r"reg_token|register_tokens": "it has register tokens, which no ViT here has",
-    r"dist_token|head_dist|distillation": "it has a distillation token, which no ViT here has",
-    r"fc_norm": "it normalises after pooling, the models here before",
-    r"[qk]_norm": "it normalises queries and keys, which no ViT here does",
-    r"norm_pre": "it normalises before the blocks, which no ViT here does",
-    r"lora_|adapter": "it holds adapters; merge them into the weights first",
+    r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which keras_vit does not have",
+    r"reg_token|register_tokens": "it has register tokens, which keras_vit does not have",
+    r"dist_token|head_dist|distillation": (
+        "it has a distillation token, which keras_vit does not have"
+    ),
+    r"fc_norm": "it normalises after pooling; keras_vit normalises before pooling",
+    r"[qk]_norm": "it normalises queries and keys, which keras_vit does not do",
+    r"norm_pre": "it normalises before the blocks, which keras_vit does not do",
+    r"lora_|adapter": "it has adapters; merge them into the weights first",
 }
 
 

@@ -1,4 +1,4 @@
-"""The naming table: each official key, the place of the weight in our models, its official shape.
+"""The naming table: for each weight its official key, its path in a model and its official shape.
 
 Source: the published `.npz` files of google-research/vision_transformer and of
 google-research/big_transfer. Position embeddings and poolings describe their own weights in
@@ -24,7 +24,7 @@ from keras_vit.weights.templates import fill, rows
 
 
 class Row(NamedTuple):
-    """A row of the naming table, with {i} and {j} for the numbers of a block and a unit in it."""
+    """A row of the naming table; {i} and {j} stand for the numbers of a block and of its unit."""
 
     key: str
     path: str
@@ -35,10 +35,10 @@ def _rows(table: str, keys: str = "", paths: str = "") -> list[Row]:
     return [Row(key, path, tuple(shape)) for key, path, *shape in rows(table, keys, paths)]
 
 
-# Official key, our layer and its weight, official shape. Sizes: D hidden_dim, H heads, d = D/H,
-# M mlp_dim, P patch_size, I input channels of a patch, R width of the head's input, C classes;
-# channels of a ResNet: w of the root, i, n and o into, inside and out of a unit. Our kernels have
-# the same numbers in the same order, reshaped to two dimensions.
+# Columns: official key, path in a keras_vit model (layer and weight), official shape. Sizes: D
+# hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I input channels of a patch, R width of the
+# head's input, C classes; channels of a ResNet: w of the root; i, n and o at the input, inside and
+# at the output of a unit. keras_vit's kernels are the official ones reshaped to two dimensions.
 _EMBEDDING = _rows("""
 embedding/kernel    patch_encoder/projection/kernel    P P I D
 embedding/bias      patch_encoder/projection/bias      D
@@ -148,14 +148,14 @@ _ATTENTION_POSITIONS = (
 
 @dataclasses.dataclass(frozen=True)
 class WeightName:
-    """One weight: its key in official files, its place in our model, its official shape.
+    """One weight: its key in official files, its path in a model, its official shape.
 
     Attributes:
         key: the official key.
-        path: the layer, then attribute by attribute the variable: "pooling/attention/out/kernel".
+        path: the layer, its sublayers and the variable: "pooling/attention/out/kernel".
         shape: the official shape.
-        resample: how it becomes that of another grid of patches, as in `PositionWeight`; None if
-            it does not depend on the grid.
+        resample: a function that resamples it to another grid of patches, as in `PositionWeight`;
+            None if it does not depend on the grid.
     """
 
     key: str
@@ -164,10 +164,10 @@ class WeightName:
     resample: Callable[..., np.ndarray] | None = None
 
     def variable(self, model: Any) -> Any:
-        """The Keras variable of `model` that holds this weight.
+        """The Keras variable of `model` for this weight.
 
         Raises:
-            UsageError: `model.quantize` has replaced it by integers.
+            UsageError: `model.quantize` has replaced it with integers.
         """
         layer, *attributes = self.path.split("/")
         variable = model.get_layer(layer)
@@ -198,10 +198,11 @@ def parameter_count(
 
 
 def official_keys(bit: bool = False) -> list[tuple[str, str]]:
-    """The templates of all official keys, each with that of the path in our models.
+    """The templates of all official keys, each with the template of the path in a model.
 
     Args:
-        bit: those of BiT, whose paths are partly the same; otherwise those of ViT and hybrids.
+        bit: whether to return the keys of BiT instead of those of ViT and hybrids. Some of their
+            paths are the same.
     """
     if bit:
         tables = [_BIT_ROOT, _BIT_UNIT, _BIT_PROJECTION, _BIT_TAIL, _BIT_HEAD]
@@ -220,7 +221,7 @@ def pooling_rows(pooling: str) -> list[Row]:
 
 
 def position_keys(kind: PositionEmbedding, block: int = 0) -> dict[str, PositionWeight]:
-    """The weights of a position embedding by official key; those of attention in one block."""
+    """The weights of a position embedding by official key; those in attention only for `block`."""
     return {fill(key, block): weight for key, _, weight in _position_rows(kind)}
 
 

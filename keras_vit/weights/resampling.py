@@ -1,4 +1,4 @@
-"""Patch kernels for another patch size."""
+"""Resamples patch kernels to another patch size."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from keras_vit.parts.grids import half_pixel_matrix
 
 
 def resample_patches(kernel: np.ndarray, patch_size: int) -> np.ndarray:
-    """The kernel of a patch projection for patches of another size (FlexiViT, section 3.4).
+    """Resamples the kernel of a patch projection to another patch size (FlexiViT, section 3.4).
 
-    The pseudo-inverse of bilinear resizing: with it, patches resized to the larger of two sizes
-    have the embeddings they had before. Source: big_vision `models/proj/flexi/vit.py`.
+    It uses the pseudo-inverse of bilinear resizing, so that patches that are resized to a larger
+    size keep their embeddings. Source: big_vision `models/proj/flexi/vit.py`.
 
     Args:
         kernel: (P, P, channels, hidden_dim).
@@ -20,7 +20,7 @@ def resample_patches(kernel: np.ndarray, patch_size: int) -> np.ndarray:
     Returns:
         float32 (patch_size, patch_size, channels, hidden_dim).
     """
-    # The resizing is B kron B, and so is its pseudo-inverse.
+    # Resizing is a Kronecker product of two matrices, and so is its pseudo-inverse.
     rows, columns = (
         np.linalg.pinv(half_pixel_matrix(side, patch_size).T) for side in kernel.shape[:2]
     )

@@ -1,4 +1,4 @@
-"""Weights of a built model into the layouts that other programs read."""
+"""Saves the weights of a built model in layouts that other programs read."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _LONGEST_COMMENT = 65_535  # of a zip archive
 def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None = None) -> None:
     """Writes a model's weights as float32 in a published layout, atomically.
 
-    "official" (`.npz`) is what google-research/vision_transformer, big_vision and timm read, or
-    google-research/big_transfer and timm for a BiT. "timm" and "transformers" (`.safetensors`)
-    come with the JSON files that those libraries read beside it: written as
-    folder/model.safetensors, `timm.create_model("local-dir:folder")` and
-    `AutoModelForImageClassification.from_pretrained("folder")` open them. What the layout cannot
-    say (the spec, a grid that is not square, labels) goes into the file's own metadata, which
-    other programs ignore.
+    The layout "official" (`.npz`) can be read by google-research/vision_transformer, big_vision and
+    timm; for a BiT, by google-research/big_transfer and timm. With "timm" and "transformers"
+    (`.safetensors`), the JSON files that these libraries need are written too: if `path` is
+    folder/model.safetensors, `timm.create_model("local-dir:folder")` or
+    `AutoModelForImageClassification.from_pretrained("folder")` opens it. Properties that a layout
+    cannot express (the spec, a grid that is not square, labels) are stored in the file's metadata,
+    which other programs ignore.
 
-    timm's own models differ in two points that a file cannot change: an epsilon below 1e-6 becomes
+    timm's models differ in two points that a file cannot change: an epsilon below 1e-6 becomes
     1e-6, and ResNets normalise with other epsilons (GroupNorm 1e-5 in hybrids, StdConv 1e-8).
 
-    Each file is replaced as a whole, the JSON files after the weights. JSON files of another model
-    under the same name are deleted.
+    Each file is replaced as a whole, first the weights, then the JSON files. JSON files that belong
+    to a previous model of the same name are deleted.
 
     Args:
         model: a built `keras_vit.ViT` or `keras_vit.BiT`.
@@ -46,7 +46,7 @@ def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None 
         layout: default: "official" for `.npz`, "timm" for `.safetensors`.
 
     Raises:
-        UsageError: the layout has no place for one of the model's weights, or another suffix.
+        UsageError: the layout cannot store one of the model's weights, or needs another suffix.
     """
     path = Path(path)
     layouts = {".npz": ("official",), ".safetensors": ("timm", "transformers")}.get(path.suffix)
@@ -71,7 +71,7 @@ def _save_npz(model: Any, names: list[WeightName], path: Path) -> None:
     comment = json.dumps(_metadata(model)).encode()
     if len(comment) > _LONGEST_COMMENT:  # thousands of long labels
         comment = json.dumps(_metadata(model) | {"labels": None}).encode()
-    # As np.savez, but one array at a time, so that the model is not in memory twice.
+    # Like np.savez, but one array at a time, so that the model is not in memory twice.
     with _files.replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name in names:
             with archive.open(f"{name.key}.npy", "w", force_zip64=True) as stream:
@@ -88,7 +88,7 @@ def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: s
         place = foreign_place(family, name.key)
         if place is None:
             raise UsageError(
-                f"{layout}'s layout has no place for {name.key}; save a .npz in the official one."
+                f"the layout {layout!r} cannot store {name.key}; save an official .npz instead."
             )
         # The classifier's keys have no prefix.
         key = place.key if name.key.startswith("head/") else prefix + place.key
@@ -100,12 +100,12 @@ def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: s
     metadata = {"format": "pt", METADATA: json.dumps(_metadata(model))}
     sidecars = timm_files(model) if layout == "timm" else transformers_files(model)
     stem = "" if path.stem == "model" else f"{path.stem}."
-    beside = {n: path.with_name(stem + n) for n in ("config.json", "preprocessor_config.json")}
-    for sidecar in beside.values():
+    paths = {n: path.with_name(stem + n) for n in ("config.json", "preprocessor_config.json")}
+    for sidecar in paths.values():
         _check_replaceable(sidecar)
     with _files.replacing(path) as temporary:
         safetensors.numpy.save_file(arrays, temporary, metadata)
-    for name, sidecar in beside.items():
+    for name, sidecar in paths.items():
         if name in sidecars:
             _files.write_json(sidecar, sidecars[name])
         else:
@@ -113,7 +113,7 @@ def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: s
 
 
 def _check_replaceable(sidecar: Path) -> None:
-    # Many programs have a config.json; only one written for a hub is replaced.
+    # Many programs have a config.json; only files that were written for a hub are replaced.
     if not sidecar.exists():
         return
     try:
@@ -148,8 +148,8 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
     if not known or spec.layer_norm_eps > 1e-6:
         raise UsageError(
             f"timm's ViT has learned positions or none, pooling {', '.join(TIMM_POOLINGS)} and a "
-            "LayerNorm epsilon of 1e-6, so it would compute something else; save a .npz in the "
-            "official layout."
+            "LayerNorm epsilon of 1e-6, so its outputs would differ; save a .npz in the official "
+            "layout."
         )
     return ("timm-stem" if spec.stem and not spec.stem.stages else "timm"), ""
 

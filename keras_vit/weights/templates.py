@@ -1,7 +1,7 @@
-"""Keys with numbers in them, as format strings: "Transformer/encoderblock_{i}/LayerNorm_0/scale".
+"""Templates for keys with numbers: "Transformer/encoderblock_{i}/LayerNorm_0/scale".
 
-{i} and {j} are the numbers of official keys: {i} of a block, {j} of a unit in it. {i0} and {j0} are
-one less, for layouts that count from zero what the official one counts from one.
+{i} is the number of a block in official keys, {j} the number of a unit in the block. {i0} and {j0}
+are one less, for layouts that count from zero where the official layout counts from one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import string
 from collections.abc import Iterator
 
 _NUMBER = re.compile(r"\{[^}]*\}|\d+")
-# The digits that a format such as {i} or {i:02} writes. More than four are no number of a block.
+# The digits that a format such as {i} or {i:02} writes. Blocks have at most four digits.
 _DIGITS = {"": "(0|[1-9][0-9]{0,3})", "02": "([0-9]{2}|[1-9][0-9]{2,3})"}
 
 
@@ -22,12 +22,12 @@ def fill(template: str, i: int = 0, j: int = 0) -> str:
 
 
 def outline(text: str) -> str:
-    """A key or a template with # for each number: equal for a template and its keys."""
+    """A key or a template with # for each number. A template and its keys have the same outline."""
     return _NUMBER.sub("#", text)
 
 
 def numbers(template: str, key: str) -> dict[str, int] | None:
-    """The i and j with which `fill` gives this key; None if there are none."""
+    """The i and j for which `fill` returns this key; None if the key does not match."""
     regex, fields = _parsed(template)
     match = regex.fullmatch(key)
     if match is None:
@@ -40,7 +40,7 @@ def numbers(template: str, key: str) -> dict[str, int] | None:
 
 
 def rows(table: str, *prefixes: str) -> Iterator[list[str]]:
-    """The words of each line of a table; the first words get the prefixes."""
+    """The words of each line of a table; the prefixes are added to the first words."""
     for words in map(str.split, table.splitlines()):
         if words:
             start = [prefix + word for prefix, word in zip(prefixes, words, strict=False)]

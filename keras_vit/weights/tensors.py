@@ -1,7 +1,7 @@
-"""Files of named arrays, `.npz` and `.safetensors`: read one array at a time, and never trusted.
+"""Reads untrusted files of named arrays, `.npz` and `.safetensors`, one array at a time.
 
-Opening reads only names, types and shapes. Nothing is ever unpickled, no name becomes a path, and
-no array is larger than its file.
+Opening a file reads only names, types and shapes. Nothing is unpickled, names are never used as
+paths, and no array may be larger than its file.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 
-# What a damaged or hostile .npz makes zipfile and numpy raise.
+# The errors that zipfile and numpy raise for damaged or malicious .npz files.
 _NPZ_ERRORS = (
     ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError,
     SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile,
     zlib.error,
 )  # fmt: skip
 _SAFETENSORS_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-# Weights hardly compress: a file that unpacks to many times its size is a bomb. The allowance is
-# for heads of zeros (64 MiB for ImageNet-21k).
+# Weights hardly compress, so a file that unpacks to many times its size is refused as a zip bomb.
+# The allowance is for heads of zeros (64 MiB for ImageNet-21k).
 _MOST_UNPACKING, _UNPACKING_ALLOWANCE = 8, 128 << 20
 _PICKLE = (
-    "{} is a pickle (of PyTorch?), which could run code, and is never read; save the weights as "
+    "{} is a pickle (from PyTorch?), which could run code and is never read; save the weights as "
     "safetensors."
 )
 _MOST_ENTRIES = 100_000
 _MOST_HEADER = 8 << 20
 _MOST_JSON = 4 << 20
 
-# `save_weights` stores under this name, as JSON, what keys and shapes do not say: in a safetensors
-# file's metadata; in a .npz, which has none, as the archive's comment.
+# `save_weights` stores properties that keys and shapes do not show as JSON: in a safetensors file
+# as metadata under this name, in a .npz as the comment of the archive.
 METADATA = "keras_vit"
 
 
@@ -55,10 +55,10 @@ class Tensors:
     Attributes:
         path: the file.
         kind: "npz" or "safetensors".
-        shapes: the shape of every array by its key, in the file's order.
-        metadata: what `save_weights` stored beside the arrays, or {}.
-        config, preprocessor: the content of the config.json and the preprocessor_config.json
-            that lie beside a hub's safetensors file, or {}.
+        shapes: the shape of every array by key, in the file's order.
+        metadata: the metadata that `save_weights` stored, or {}.
+        config, preprocessor: the content of config.json and preprocessor_config.json in the folder
+            of a safetensors file, or {}.
     """
 
     path: Path
@@ -70,17 +70,17 @@ class Tensors:
     _read: Callable[[str], np.ndarray]
 
     def read(self, key: str) -> np.ndarray:
-        """The array as float32; bfloat16, which numpy stores as two nameless bytes, too.
+        """The array as float32. It may also be bfloat16, which numpy stores as two untyped bytes.
 
         Raises:
-            UsageError: it is damaged or does not hold floats.
+            UsageError: the array is damaged or does not contain floats.
         """
         array = self._read(key)
         if array.dtype == np.dtype("V2"):
             array = array.view(ml_dtypes.bfloat16)
         if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
             raise UsageError(
-                f"{self.path}: {display(key)} must hold floats. Received: {array.dtype}."
+                f"{self.path}: {display(key)} must contain floats. Received: {array.dtype}."
             )
         with np.errstate(over="ignore"):  # overflow gives infinity, which is refused later
             return np.asarray(array, np.float32)
@@ -88,9 +88,9 @@ class Tensors:
 
 @contextlib.contextmanager
 def open_tensors(path: str | os.PathLike) -> Iterator[Tensors]:
-    """Opens a `.npz` or `.safetensors` file, or a folder that holds one model.safetensors.
+    """Opens a `.npz` or `.safetensors` file, or a folder that contains a model.safetensors.
 
-    The kind is found from the content, not from the name.
+    The kind is detected from the content, not from the name.
 
     Raises:
         UsageError: the file is absent, of another kind, truncated, or contradicts its header.
@@ -113,15 +113,17 @@ def open_tensors(path: str | os.PathLike) -> Iterator[Tensors]:
     elif start.startswith(b"\x80"):
         raise UsageError(_PICKLE.format(path))
     elif start.startswith(b"\x89HDF"):
-        raise UsageError(f"{path} is an HDF5 file of Keras; its own model.load_weights reads it.")
+        raise UsageError(
+            f"{path} is an HDF5 file of Keras; load it with Keras' model.load_weights."
+        )
     else:
         raise UsageError(
-            f"{path} is not a whole .npz or .safetensors file; copy or download it again."
+            f"{path} is not a complete .npz or .safetensors file; copy or download it again."
         )
 
 
 def display(key: str) -> str:
-    """A key of a file, safe to print: no control characters, at most 200 of its characters."""
+    """A key of a file that is safe to print: no control characters, at most 200 characters."""
     shown = key if key.isprintable() else ascii(key)[1:-1]
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
@@ -131,7 +133,9 @@ def _open_npz(path: Path) -> Iterator[Tensors]:
     try:
         archive = zipfile.ZipFile(path)
     except _NPZ_ERRORS:
-        raise UsageError(f"{path} is not a whole .npz file; copy or download it again.") from None
+        raise UsageError(
+            f"{path} is not a complete .npz file; copy or download it again."
+        ) from None
     with archive:
         members = _members(archive, path)
         shapes = {key: _npz_shape(archive, info, path) for key, info in members.items()}
@@ -156,12 +160,12 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]
     if any(name.endswith("data.pkl") for name in names):
         raise UsageError(_PICKLE.format(path))
     if {"config.json", "metadata.json"} <= names:
-        raise UsageError(f"{path} is a whole Keras model; keras.models.load_model opens it.")
+        raise UsageError(f"{path} is a complete Keras model; open it with keras.models.load_model.")
     members = {}
     for info in infos:
         key = info.filename.removesuffix(".npy")
         if key in members:
-            raise UsageError(f"{path} has two arrays of the name {display(key)}.")
+            raise UsageError(f"{path} has two arrays with the name {display(key)}.")
         if key == info.filename:
             raise UsageError(f"{path}: {display(key)} is not a numpy array: no .npy entry.")
         members[key] = info
@@ -189,20 +193,20 @@ def _npz_shape(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> t
             raise ValueError("a pickled object, which could run code")
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != info.file_size - begin:
             raise ValueError(
-                f"its header claims {shape} of {dtype}, its {info.file_size - begin:,} bytes do not"
+                f"its header claims {shape} of {dtype}, but it has {info.file_size - begin:,} bytes"
             )
     return shape
 
 
 def _check_not_empty(shapes: dict[str, tuple[int, ...]], path: Path) -> None:
-    # An array of no bytes may claim any other dimension.
+    # An array without bytes could claim any size in its other dimensions.
     for key, shape in shapes.items():
         if 0 in shape:
             raise UsageError(f"{path}: {display(key)} is empty. Received: shape={shape}.")
 
 
 def _metadata(text: str | bytes) -> dict[str, Any]:
-    # Archive comments of other programs are ignored.
+    # Comments and metadata of other programs are ignored.
     if len(text) > _MOST_JSON:
         return {}
     try:
@@ -221,13 +225,13 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
         length = int.from_bytes(stream.read(8), "little")
     if length > _MOST_HEADER:
         raise UsageError(
-            f"{path} is not a whole .safetensors file: its header claims {length:,} bytes."
+            f"{path} is not a complete .safetensors file: its header claims {length:,} bytes."
         )
     errors = (safetensors.SafetensorError, OSError, ValueError, MemoryError)
     try:
         file = safetensors.safe_open(path, framework="numpy")
     except errors as error:
-        raise UsageError(f"{path} is not a whole .safetensors file: {error}.") from None
+        raise UsageError(f"{path} is not a complete .safetensors file: {error}.") from None
     with file:
         slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         shapes = {key: tuple(part.get_shape()) for key, part in slices.items()}
@@ -235,7 +239,7 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
         def read(key: str) -> np.ndarray:
             kind = slices[key].get_dtype()
             if kind not in _SAFETENSORS_FLOATS:
-                raise UsageError(f"{path}: {display(key)} must hold floats. Received: {kind}.")
+                raise UsageError(f"{path}: {display(key)} must contain floats. Received: {kind}.")
             with _damage(path, key, errors):
                 return file.get_tensor(key)
 
@@ -246,7 +250,7 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
 
 
 def _sidecar(path: Path, name: str) -> dict[str, Any]:
-    # Beside model.safetensors: config.json; beside other.safetensors: other.config.json.
+    # For model.safetensors it is config.json; for other.safetensors, other.config.json.
     for file in (path.with_name(f"{path.stem}.{name}"), path.with_name(name)):
         if file.is_file() and file.stat().st_size <= _MOST_JSON:
             try:
@@ -262,11 +266,11 @@ def _sidecar(path: Path, name: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def _damage(path: Path, key: str, errors: tuple[type[BaseException], ...]) -> Iterator[None]:
     try:
-        with warnings.catch_warnings():  # numpy's, of headers from Python 2
+        with warnings.catch_warnings():  # numpy warns of headers from Python 2
             warnings.simplefilter("ignore")
             yield
     except UsageError:
         raise
     except errors as error:
-        what = " ".join((str(error) or type(error).__name__).split())
-        raise UsageError(f"{path}: {display(key)} cannot be read: {display(what)}.") from None
+        reason = " ".join((str(error) or type(error).__name__).split())
+        raise UsageError(f"{path}: {display(key)} cannot be read: {display(reason)}.") from None

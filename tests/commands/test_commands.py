@@ -178,7 +178,7 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
         (["--image-size", "8", "8", "8"], "--image-size takes 1 value or 2. Received: 8 8 8."),
         (["--recipe", "finetun"], "--recipe: unknown value 'finetun'; did you mean finetune?"),
         (["--weights", "none.npz"], "none.npz: expected a .npz file"),
-        (["--out", "half", "--model", "ViT_Pico4"], "half is not empty and holds no run"),
+        (["--out", "half", "--model", "ViT_Pico4"], "half is not empty and is not a run"),
         (["--data", "pictures", "--out", "pictures/run"], "lies inside the data"),
         (["--seed", "8589934592"], "seed must be below 2**32"),
     ],
@@ -214,7 +214,7 @@ def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tin
     assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
     moved = image_folder.rename(tmp_path / "moved")
     code, _, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
-    assert "is gone; pass their present folder as data" in one_line(code, error)
+    assert "is gone; pass their current folder as data" in one_line(code, error)
     arguments = ("--run", "run", "--data", moved)
     assert invoke("train/evaluate.py", *arguments, cwd=tmp_path)[0] == 0
     shutil.copytree(moved / "red", moved / "aaa")

@@ -135,10 +135,10 @@ def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
         ),
         (["in.npz", "out.npz", "--num-classes", "-1"], "must not be negative"),
         (["nowhere.npz", "out.npz"], "nowhere.npz: expected a .npz or .safetensors file"),
-        (["bad.npz", "out.npz"], "holds 1 NaN or infinite values in 1 arrays, the first in cls"),
+        (["bad.npz", "out.npz"], "has 1 NaN or infinite values in 1 arrays, the first in cls"),
         (["--inspect", "runs"], "runs holds runs; give one of them: runs/digits."),
         (["runs", "out.npz"], "runs holds runs; give one of them: runs/digits."),
-        (["--inspect", "full/notes.txt"], "is not a whole .npz or .safetensors file"),
+        (["--inspect", "full/notes.txt"], "is not a complete .npz or .safetensors file"),
     ],
 )
 @pytest.mark.once

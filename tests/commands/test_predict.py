@@ -173,7 +173,7 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
             "spec.json is a file; pass the run's folder, such as",
         ),
         (["--top-k", "0", "0.png"], "--top-k must be a positive integer"),
-        (["empty"], "empty holds no pictures (.jpg"),
+        (["empty"], "empty contains no pictures (.jpg"),
     ],
 )
 def test_a_mistake_is_one_line(invoke, pictures, arguments, message):

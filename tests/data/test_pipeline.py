@@ -1,4 +1,4 @@
-"""The pipeline: its order is a function of the seed and the step, and of nothing else."""
+"""The pipeline: its order depends only on the seed and the step."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from keras_vit import Preprocessing
 from keras_vit.data import evaluation_batches, load, open_source, training_batches
 from keras_vit.data.sources import Source
 
-HOW = Preprocessing(4, 4, mean=0.0, scale=1.0)
+PREPROCESSING = Preprocessing(4, 4, mean=0.0, scale=1.0)
 
 
 @pytest.fixture
 def numbered():
-    """Ten images, each of one grey that is its index."""
+    """Ten images; all pixels of an image are its index."""
     return Source(
         name="numbered",
         labels=("even", "odd"),
@@ -29,7 +29,7 @@ def order(batches):
 
 
 def test_every_epoch_is_a_fresh_permutation(numbered):
-    seen = order(training_batches(numbered, np.arange(10), HOW, 4, steps=5))
+    seen = order(training_batches(numbered, np.arange(10), PREPROCESSING, 4, steps=5))
     assert len(seen) == 20  # batches run across the border of epochs
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
     assert seen[:10].tolist() != seen[10:].tolist()
@@ -37,7 +37,9 @@ def test_every_epoch_is_a_fresh_permutation(numbered):
 
 def test_the_seed_decides_the_order(numbered):
     first, again, other = (
-        order(training_batches(numbered, np.arange(10), HOW, 4, steps=5, seed=seed)).tolist()
+        order(
+            training_batches(numbered, np.arange(10), PREPROCESSING, 4, steps=5, seed=seed)
+        ).tolist()
         for seed in (1, 1, 2)
     )
     assert first == again != other
@@ -45,36 +47,40 @@ def test_the_seed_decides_the_order(numbered):
 
 def test_training_can_begin_at_any_step(image_folder):
     source = open_source(image_folder)
-    how = Preprocessing(16, 16)
+    preprocessing = Preprocessing(16, 16)
     settings = {"batch_size": 5, "augment": "crop_flip", "seed": 3}
-    whole = list(training_batches(source, np.arange(12), how, steps=7, **settings))
-    rest = list(training_batches(source, np.arange(12), how, steps=3, first_step=4, **settings))
+    whole = list(training_batches(source, np.arange(12), preprocessing, steps=7, **settings))
+    rest = list(
+        training_batches(source, np.arange(12), preprocessing, steps=3, first_step=4, **settings)
+    )
     for (images, targets), (again, same) in zip(whole[4:], rest, strict=True):
         np.testing.assert_array_equal(images, again)
         np.testing.assert_array_equal(targets, same)
 
 
 def test_only_the_chosen_indices_come_with_their_targets(numbered):
-    for images, targets in training_batches(numbered, np.array([1, 4, 7]), HOW, 6, steps=2):
+    for images, targets in training_batches(
+        numbered, np.array([1, 4, 7]), PREPROCESSING, 6, steps=2
+    ):
         values = np.asarray(images)[:, 0, 0, 0]
         assert set(values) == {1, 4, 7}
         np.testing.assert_array_equal(values % 2, targets)
 
 
 def test_evaluation_runs_once_in_order_with_a_smaller_last_batch(numbered):
-    batches = list(evaluation_batches(numbered, np.array([3, 1, 2, 9, 5]), HOW, 2))
+    batches = list(evaluation_batches(numbered, np.array([3, 1, 2, 9, 5]), PREPROCESSING, 2))
     assert [len(images) for images, _ in batches] == [2, 2, 1]
     assert order(batches).tolist() == [3, 1, 2, 9, 5]
 
 
 def test_length_and_shapes_are_known(numbered):
-    batches = training_batches(numbered, np.arange(10), HOW, 4, steps=5)
+    batches = training_batches(numbered, np.arange(10), PREPROCESSING, 4, steps=5)
     assert len(batches) == 5
     assert batches.element_spec[0].shape.as_list() == [4, 4, 4, 3]
-    assert len(evaluation_batches(numbered, np.arange(10), HOW, 4)) == 3
+    assert len(evaluation_batches(numbered, np.arange(10), PREPROCESSING, 4)) == 3
 
 
 def test_load_is_evaluation_in_memory(numbered):
-    inputs, targets = load(numbered, np.array([2, 7]), HOW)
+    inputs, targets = load(numbered, np.array([2, 7]), PREPROCESSING)
     assert inputs[:, 0, 0, 0].tolist() == [2, 7]
     assert targets.tolist() == [0, 1]

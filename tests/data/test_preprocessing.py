@@ -30,44 +30,46 @@ pytestmark = pytest.mark.once
 def test_values_are_scaled_to_minus_one_and_one():
     image = np.zeros((2, 2, 3), np.uint8)
     image[0] = 255
-    found = preprocess(image, Preprocessing(2, 2))
-    assert (found.shape, found.dtype) == ((1, 2, 2, 3), np.float32)
-    assert (found[0, 0] == 1).all()
-    assert (found[0, 1] == -1).all()
+    actual = preprocess(image, Preprocessing(2, 2))
+    assert (actual.shape, actual.dtype) == ((1, 2, 2, 3), np.float32)
+    assert (actual[0, 0] == 1).all()
+    assert (actual[0, 1] == -1).all()
 
 
 def test_each_channel_has_its_mean_and_scale(rng):
     image = rng.integers(0, 256, (5, 7, 3)).astype(np.uint8)
-    how = Preprocessing(5, 7, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375))
+    preprocessing = Preprocessing(
+        5, 7, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
+    )
     expected = np.empty((5, 7, 3))
     expected[..., 0] = (image[..., 0] / 255 - 0.485) / 0.229
     expected[..., 1] = (image[..., 1] / 255 - 0.456) / 0.224
     expected[..., 2] = (image[..., 2] / 255 - 0.406) / 0.225
-    found = preprocess(image, how)[0]
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    actual = preprocess(image, preprocessing)[0]
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
-def test_one_number_is_the_same_as_three_alike(rng):
+def test_one_number_means_three_equal_ones(rng):
     image = rng.integers(0, 256, (9, 7, 3)).astype(np.uint8)
     three = Preprocessing(5, 7, mean=(127.5,) * 3, scale=127.5)
     np.testing.assert_array_equal(preprocess(image, three), preprocess(image, Preprocessing(5, 7)))
 
 
 def test_channels_survive_json():
-    how = Preprocessing(5, 7, mean=[1, 2.5, 3], scale=(4, 5, 6))
-    assert (how.mean, how.scale) == ((1, 2.5, 3), (4, 5, 6))
-    fields = how.to_dict()
+    preprocessing = Preprocessing(5, 7, mean=[1, 2.5, 3], scale=(4, 5, 6))
+    assert (preprocessing.mean, preprocessing.scale) == ((1, 2.5, 3), (4, 5, 6))
+    fields = preprocessing.to_dict()
     assert fields == json.loads(json.dumps(fields))
     again = Preprocessing.from_dict(fields)
-    assert again == how
-    assert hash(again) == hash(how)
+    assert again == preprocessing
+    assert hash(again) == hash(preprocessing)
 
 
 def test_channels_survive_a_saved_model(small_spec, tmp_path):
-    how = Preprocessing(16, 24, mean=(1.0, 2.5, 3.0), scale=(4.0, 5.0, 6.0))
-    keras_vit.ViT(small_spec, 2, (16, 24), preprocessing=how).save(tmp_path / "m.keras")
-    assert keras.models.load_model(tmp_path / "m.keras").preprocessing == how
+    preprocessing = Preprocessing(16, 24, mean=(1.0, 2.5, 3.0), scale=(4.0, 5.0, 6.0))
+    keras_vit.ViT(small_spec, 2, (16, 24), preprocessing=preprocessing).save(tmp_path / "m.keras")
+    assert keras.models.load_model(tmp_path / "m.keras").preprocessing == preprocessing
 
 
 @pytest.mark.parametrize(
@@ -81,12 +83,12 @@ def test_channels_survive_a_saved_model(small_spec, tmp_path):
         ({"scale": -1.0}, "scale must be positive. Received: scale=-1.0."),
     ],
 )
-def test_means_and_scales_that_are_none_are_refused(change, message):
+def test_invalid_means_and_scales_are_refused(change, message):
     with pytest.raises(UsageError, match=message):
         Preprocessing(5, 7, **change)
 
 
-def test_takes_one_image_a_batch_and_a_list_of_sizes(rng, small_spec):
+def test_accepts_one_image_a_batch_and_a_list_of_sizes(rng, small_spec):
     model = keras_vit.ViT(small_spec, 2, (16, 24))
     image = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
     one = keras_vit.preprocess(image, model)
@@ -97,12 +99,14 @@ def test_takes_one_image_a_batch_and_a_list_of_sizes(rng, small_spec):
     assert keras_vit.preprocess([], model).shape == (0, 16, 24, 3)
 
 
-HOW = Preprocessing(16, 24, crop=0.9, mean=(123.675, 116.28, 103.53), scale=(58.4, 57.1, 57.4))
+PREPROCESSING = Preprocessing(
+    16, 24, crop=0.9, mean=(123.675, 116.28, 103.53), scale=(58.4, 57.1, 57.4)
+)
 
 
 @pytest.fixture
 def files(tmp_path, rng):
-    """Pictures of several formats and sizes, one of them turned by the camera."""
+    """Pictures of several formats and sizes, one of them with EXIF rotation."""
     exif = Image.Exif()
     exif[0x0112] = 6
     paths = [tmp_path / name for name in ("a.jpg", "b.png", "c.webp", "d.gif", "e.bmp", "f.tif")]
@@ -112,8 +116,8 @@ def files(tmp_path, rng):
     return paths
 
 
-def test_takes_paths_and_pillow_images_as_they_are_decoded_for_training(files):
-    expected = np.stack([preprocess_image(decode_image(path), HOW) for path in files])
+def test_paths_and_pillow_images_are_decoded_as_in_training(files):
+    expected = np.stack([preprocess_image(decode_image(path), PREPROCESSING) for path in files])
     assert decode_image(files[0]).shape == (40, 20, 3)  # turned
     for images in (
         files,
@@ -124,37 +128,37 @@ def test_takes_paths_and_pillow_images_as_they_are_decoded_for_training(files):
         [decode_image(path) for path in files],
         [files[0], Image.open(files[1]), *(decode_image(path) for path in files[2:])],
     ):
-        np.testing.assert_array_equal(preprocess(images, HOW), expected)
+        np.testing.assert_array_equal(preprocess(images, PREPROCESSING), expected)
     for one in (files[0], str(files[0]), Image.open(files[0])):
-        np.testing.assert_array_equal(preprocess(one, HOW), expected[:1])
+        np.testing.assert_array_equal(preprocess(one, PREPROCESSING), expected[:1])
 
 
-def test_takes_grey_and_transparent_arrays_as_files(tmp_path, rng):
+def test_grey_and_transparent_arrays_are_treated_like_files(tmp_path, rng):
     grey = rng.integers(0, 256, (30, 40)).astype(np.uint8)
     clear = rng.integers(0, 256, (30, 40, 4)).astype(np.uint8)
     for pixels, shapes in ((grey, (grey, grey[..., None])), (clear, (clear,))):
         Image.fromarray(pixels).save(tmp_path / "a.png")
-        expected = preprocess(tmp_path / "a.png", HOW)
+        expected = preprocess(tmp_path / "a.png", PREPROCESSING)
         for image in shapes:
-            np.testing.assert_array_equal(preprocess(image, HOW), expected)
-            np.testing.assert_array_equal(preprocess([image], HOW), expected)
-        np.testing.assert_array_equal(preprocess(shapes[-1][None], HOW), expected)
+            np.testing.assert_array_equal(preprocess(image, PREPROCESSING), expected)
+            np.testing.assert_array_equal(preprocess([image], PREPROCESSING), expected)
+        np.testing.assert_array_equal(preprocess(shapes[-1][None], PREPROCESSING), expected)
 
 
 def test_numbers_of_any_type_are_rounded_levels(rng):
     levels = rng.integers(0, 256, (3, 20, 30, 3))
-    expected = preprocess(levels.astype(np.uint8), HOW)
+    expected = preprocess(levels.astype(np.uint8), PREPROCESSING)
     for kind in (np.int64, np.int32, np.uint16, np.float16, np.float32, np.float64):
-        np.testing.assert_array_equal(preprocess(levels.astype(kind), HOW), expected)
+        np.testing.assert_array_equal(preprocess(levels.astype(kind), PREPROCESSING), expected)
     halves = np.full((4, 4, 3), 2.5, np.float32)  # to the even level
     black = np.full((4, 4, 3), 0.0)
     for pixels, level in ((halves, 2), (halves + 1, 4), (black, 0)):
-        want = preprocess(np.full((4, 4, 3), level, np.uint8), HOW)
-        np.testing.assert_array_equal(preprocess(pixels, HOW), want)
+        want = preprocess(np.full((4, 4, 3), level, np.uint8), PREPROCESSING)
+        np.testing.assert_array_equal(preprocess(pixels, PREPROCESSING), want)
 
 
 class TorchTensor:
-    """What `preprocess` uses of torch.Tensor: one on a GPU, with gradients, has no `__array__`."""
+    """Behaves like a torch.Tensor on a GPU with gradients, which has no `__array__`."""
 
     def __init__(self, values):
         self.values = values
@@ -166,16 +170,16 @@ class TorchTensor:
         return self.values
 
 
-def test_takes_tensors_of_any_library(rng):
+def test_accepts_tensors_of_any_library(rng):
     import tensorflow as tf
 
     pixels = rng.integers(0, 256, (2, 20, 30, 3)).astype(np.uint8)
-    expected = preprocess(pixels, HOW)
+    expected = preprocess(pixels, PREPROCESSING)
     for batch in (tf.constant(pixels), TorchTensor(pixels), keras.ops.array(pixels)):
-        found = preprocess(batch, HOW)
-        assert isinstance(found, np.ndarray)
-        np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(preprocess([tf.constant(pixels[0])], HOW), expected[:1])
+        actual = preprocess(batch, PREPROCESSING)
+        assert isinstance(actual, np.ndarray)
+        np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(preprocess([tf.constant(pixels[0])], PREPROCESSING), expected[:1])
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,10 @@ def test_takes_tensors_of_any_library(rng):
         (np.zeros((60, 28, 28), np.uint8), r"a batch of grey images needs them too"),
         (np.zeros((4, 0, 3), np.uint8), r"expected an image with pixels. .* \(4, 0, 3\)"),
         (np.zeros((1, 1, 4, 4, 3), np.uint8), r"\(1, 1, 4, 4, 3\)"),
-        ([np.zeros((1, 4, 4, 3), np.uint8)], r"a list holds single images. .* \(1, 4, 4, 3\)"),
+        (
+            [np.zeros((1, 4, 4, 3), np.uint8)],
+            r"expected a list of single images. .* \(1, 4, 4, 3\)",
+        ),
         ({"images": 3}, "a list of these. Received: dict"),
         (b"\xff\xd8\xff", "Received: bytes"),
         (7, "Received: int"),
@@ -204,7 +211,7 @@ def test_takes_tensors_of_any_library(rng):
         (Image.new("F", (4, 4)), "Pillow's mode F"),
     ],
 )
-def test_what_is_no_image_is_refused_in_one_line(images, message):
+def test_other_objects_than_images_are_refused_in_one_line(images, message):
     with pytest.raises(UsageError, match=message) as raised:
         preprocess(images, Preprocessing(2, 2))
     assert len(str(raised.value).splitlines()) == 1
@@ -215,24 +222,24 @@ def test_a_model_is_needed():
         preprocess(np.zeros((4, 4, 3), np.uint8), "ViT-B_16")
 
 
-def test_a_torn_file_is_refused_by_name_also_as_a_pillow_image(tmp_path, rng):
+def test_a_truncated_file_is_named_also_as_a_pillow_image(tmp_path, rng):
     path = tmp_path / "torn.png"
     Image.fromarray(rng.integers(0, 256, (40, 40, 3)).astype(np.uint8)).save(path)
     path.write_bytes(path.read_bytes()[:-2000])
     with pytest.raises(UsageError, match=r"torn.png: (truncated|broken) PNG\.$"):
-        preprocess(path, HOW)
-    with pytest.raises(UsageError, match="expected a whole Pillow image. Received: .*truncated"):
-        preprocess(Image.open(path), HOW)
+        preprocess(path, PREPROCESSING)
+    with pytest.raises(UsageError, match="expected a complete Pillow image. Received: .*truncated"):
+        preprocess(Image.open(path), PREPROCESSING)
 
 
 def test_without_a_crop_the_whole_image_is_stretched():
     image = np.zeros((10, 40, 3), np.uint8)
     image[:, 20:] = 255
-    found = preprocess(image, Preprocessing(8, 8, interpolation="nearest"))[0, ..., 0]
-    np.testing.assert_array_equal(found, np.repeat([[-1] * 4 + [1] * 4], 8, axis=0))
+    actual = preprocess(image, Preprocessing(8, 8, interpolation="nearest"))[0, ..., 0]
+    np.testing.assert_array_equal(actual, np.repeat([[-1] * 4 + [1] * 4], 8, axis=0))
 
 
-def test_the_width_is_resized_before_the_height_whatever_pillow_does(rng):
+def test_the_width_is_always_resized_before_the_height(rng):
     image = Image.fromarray(rng.integers(0, 256, (300, 90, 3)).astype(np.uint8))
     expected = image.resize((64, 300), Image.Resampling.BILINEAR)
     expected = expected.resize((64, 48), Image.Resampling.BILINEAR)
@@ -250,11 +257,11 @@ def test_crop_takes_the_centre_as_resizing_and_cutting_does(rng):
     # big_vision: the short side to 256, then the central 224.
     smooth = Image.fromarray(rng.integers(0, 255, (6, 8, 3)).astype(np.uint8))
     image = smooth.resize((512, 384), Image.Resampling.BICUBIC)
-    found = preprocess(np.asarray(image), Preprocessing(224, 224, crop=224 / 256))[0]
+    actual = preprocess(np.asarray(image), Preprocessing(224, 224, crop=224 / 256))[0]
     resized = image.resize((round(512 * 256 / 384), 256), Image.Resampling.BILINEAR)
     left, top = (resized.width - 224) // 2, 16
     expected = np.asarray(resized.crop((left, top, left + 224, top + 224))) / 127.5 - 1
-    assert np.abs(found - expected).mean() < 0.01
+    assert np.abs(actual - expected).mean() < 0.01
 
 
 def test_crop_keeps_the_aspect_of_a_wide_model():
@@ -265,21 +272,21 @@ def test_crop_keeps_the_aspect_of_a_wide_model():
 
 def test_training_and_evaluation_normalise_each_channel():
     # "none" augments nothing: both pipelines give what `preprocess` gives.
-    how = Preprocessing(8, 8, mean=(10.0, 20.0, 30.0), scale=(2.0, 3.0, 4.0))
+    preprocessing = Preprocessing(8, 8, mean=(10.0, 20.0, 30.0), scale=(2.0, 3.0, 4.0))
     source, chosen = digits(), np.arange(4)
-    expected = preprocess([source.image(i) for i in chosen], how)
-    (found, _), *_ = evaluation_batches(source, chosen, how, 4)
-    np.testing.assert_array_equal(np.asarray(found), expected)
-    (shuffled, _), *_ = training_batches(source, chosen, how, 4, 1)
+    expected = preprocess([source.image(i) for i in chosen], preprocessing)
+    (actual, _), *_ = evaluation_batches(source, chosen, preprocessing, 4)
+    np.testing.assert_array_equal(np.asarray(actual), expected)
+    (shuffled, _), *_ = training_batches(source, chosen, preprocessing, 4, 1)
     np.testing.assert_array_equal(np.sort(shuffled, axis=0), np.sort(expected, axis=0))
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_augmentations_give_the_models_size_and_repeat_under_a_seed(name, rng):
     image = Image.fromarray(rng.integers(0, 255, (40, 30, 3)).astype(np.uint8))
-    how = Preprocessing(16, 24)
+    preprocessing = Preprocessing(16, 24)
     first, again, other = (
-        np.asarray(AUGMENTATIONS[name](image, how, np.random.default_rng(seed)))
+        np.asarray(AUGMENTATIONS[name](image, preprocessing, np.random.default_rng(seed)))
         for seed in (1, 1, 2)
     )
     assert (first.shape, first.dtype) == ((16, 24, 3), np.uint8)
@@ -292,12 +299,14 @@ def test_shift_keeps_the_picture_in_place_on_average():
     image.paste(255, (12, 12, 20, 20))
     image = image.convert("RGB")
     generator = np.random.default_rng(0)
-    how = Preprocessing(64, 64)
-    found = [np.asarray(AUGMENTATIONS["shift"](image, how, generator)) for _ in range(300)]
-    mean = np.stack(found)[..., 0].mean(0)
+    preprocessing = Preprocessing(64, 64)
+    actual = [
+        np.asarray(AUGMENTATIONS["shift"](image, preprocessing, generator)) for _ in range(300)
+    ]
+    mean = np.stack(actual)[..., 0].mean(0)
     centre = [(mean.sum(axis) * np.arange(64)).sum() / mean.sum() for axis in (0, 1)]
     np.testing.assert_allclose(centre, 31.5, atol=1.0)
-    spread = [np.argmax(f[..., 0].max(0) > 128) for f in found]
+    spread = [np.argmax(f[..., 0].max(0) > 128) for f in actual]
     assert min(spread) < 20  # moved left by more than 10% of the side
     assert max(spread) > 28
 
@@ -309,8 +318,11 @@ def test_shift_turns_a_picture_without_shearing_it():
         def transform(self, size, method, matrix, resample):
             return np.reshape(matrix, (2, 3))[:, :2]
 
-    how = Preprocessing(16, 16)
-    turned = AUGMENTATIONS["shift"](Recorder(), how, np.random.default_rng(0)) / (80 / 16, 20 / 16)
+    preprocessing = Preprocessing(16, 16)
+    turned = AUGMENTATIONS["shift"](Recorder(), preprocessing, np.random.default_rng(0)) / (
+        80 / 16,
+        20 / 16,
+    )
     square = turned @ turned.T
     np.testing.assert_allclose(square, square[0, 0] * np.eye(2), atol=1e-12)
     assert abs(turned[0, 1]) > 0.01
@@ -322,8 +334,8 @@ def test_crops_are_as_small_as_their_names_say(name, least):
     generator = np.random.default_rng(0)
     widths = []
     for _ in range(300):
-        found = np.asarray(AUGMENTATIONS[name](image, Preprocessing(8, 8), generator)).astype(int)
-        widths.append(abs(found[4, 7, 0] - found[4, 0, 0]) / 255 * 8 / 7)
+        actual = np.asarray(AUGMENTATIONS[name](image, Preprocessing(8, 8), generator)).astype(int)
+        widths.append(abs(actual[4, 7, 0] - actual[4, 0, 0]) / 255 * 8 / 7)
     assert 0.8 < min(widths) / least**0.5 < 1.3
 
 
@@ -337,16 +349,18 @@ def test_random_boxes_stay_inside_and_keep_to_the_area_and_aspect():
         assert 0.7 < width / height < 1.4
 
 
-def test_a_sliver_falls_back_to_the_whole_image():
+def test_extreme_aspects_fall_back_to_the_whole_image():
     assert _random_box((1000, 1), np.random.default_rng(0), 0.9) == (0, 0, 1000, 1)
 
 
 def test_crop_flip_flips_half_the_time():
     image = Image.linear_gradient("L").rotate(90).convert("RGB")  # dark to bright along x
     generator = np.random.default_rng(0)
-    how = Preprocessing(8, 8)
+    preprocessing = Preprocessing(8, 8)
     flips = 0
     for _ in range(200):
-        found = np.asarray(AUGMENTATIONS["mild_crop_flip"](image, how, generator)).astype(int)
-        flips += found[4, 0, 0] > found[4, 7, 0]
+        actual = np.asarray(
+            AUGMENTATIONS["mild_crop_flip"](image, preprocessing, generator)
+        ).astype(int)
+        flips += actual[4, 0, 0] > actual[4, 7, 0]
     assert 70 < flips < 130

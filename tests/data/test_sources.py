@@ -1,4 +1,4 @@
-"""Sources: the digits, and folders of whatever cameras and scrapers leave behind."""
+"""Sources: the digits, and folders of pictures with all kinds of broken and unexpected files."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_folder_reads_every_mode_as_rgb(image_folder):
 def test_grey_16_bit_and_transparent_pictures(tmp_path):
     wide = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    found = decode_image(tmp_path / "wide.png")
-    np.testing.assert_array_equal(found[..., 0], wide >> 8)
+    actual = decode_image(tmp_path / "wide.png")
+    np.testing.assert_array_equal(actual[..., 0], wide >> 8)
     clear = np.zeros((4, 4, 4), np.uint8)
     clear[..., 0], clear[:2, :, 3] = 200, 255
     Image.fromarray(clear).save(tmp_path / "clear.png")
-    found = decode_image(tmp_path / "clear.png")
-    assert found[0, 0].tolist() == [200, 0, 0]
-    assert found[3, 0].tolist() == [255, 255, 255]
+    actual = decode_image(tmp_path / "clear.png")
+    assert actual[0, 0].tolist() == [200, 0, 0]
+    assert actual[3, 0].tolist() == [255, 255, 255]
     Image.fromarray(clear[..., 0]).save(tmp_path / "grey.jpg")
     assert decode_image(tmp_path / "grey.jpg").shape == (4, 4, 3)
     Image.new("CMYK", (4, 6), (0, 255, 255, 0)).save(tmp_path / "print.jpg")
@@ -67,10 +67,10 @@ def test_the_cameras_rotation_is_applied(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees clockwise to view
     Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=exif, quality=95)
-    found = decode_image(tmp_path / "turned.jpg")
-    assert found.shape == (40, 20, 3)
-    assert found[:15].mean() > 250
-    assert found[25:].mean() < 5
+    actual = decode_image(tmp_path / "turned.jpg")
+    assert actual.shape == (40, 20, 3)
+    assert actual[:15].mean() > 250
+    assert actual[25:].mean() < 5
 
 
 BROKEN = {
@@ -136,14 +136,14 @@ def test_absent_and_empty_folders(tmp_path):
         image_folder(tmp_path / "file")
 
 
-def test_a_single_class_is_no_data_set(image_folder):
+def test_a_single_class_is_refused(image_folder):
     shutil.rmtree(image_folder / "red")
     with pytest.raises(UsageError, match=r"two subfolders or more.*Received: 1 \(blue\)\.$"):
         open_source(image_folder)
 
 
 def moved(folder, *places):
-    """Copies of a folder in the places under a new root."""
+    """Copies a folder to several places under a new root."""
     root = folder.parent / "root"
     for place in places:
         shutil.copytree(folder, root / place)
@@ -162,7 +162,7 @@ def test_a_folder_one_level_too_high_is_refused_and_the_right_one_named(image_fo
 
 
 @pytest.mark.parametrize("parts", [("train", "val"), ("Test", "training"), ("train", "val", "x")])
-def test_declared_splits_are_no_classes(image_folder, parts):
+def test_folders_named_like_splits_are_not_classes(image_folder, parts):
     root = moved(image_folder, *parts)
     train = next(part for part in parts if part.startswith("train"))
     with pytest.raises(UsageError, match=f"parts of a data set, not classes; pass {root / train}"):
@@ -181,7 +181,9 @@ def test_a_class_may_be_called_train(image_folder):
 
 
 def test_a_folder_one_level_too_low_is_refused(image_folder):
-    too_low = f"one level too low, 6 pictures lie in it directly; pass {image_folder} if its 2 sub"
+    too_low = (
+        f"one level too low, it directly contains 6 pictures; pass {image_folder} if its 2 sub"
+    )
     for names in ([], ["more"], ["more", "raw"]):
         for name in names:
             (image_folder / "red" / name).mkdir(exist_ok=True)
@@ -221,9 +223,7 @@ def test_checking_leaves_no_warning_filter(image_folder):
     assert warnings.filters == before
 
 
-def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
-    image_folder, monkeypatch
-):
+def test_all_problems_of_the_classes_are_listed_at_once_before_decoding(image_folder, monkeypatch):
     monkeypatch.setattr(sources, "check_image", None)
     for name in ("green", "two\nlines", "phone", *"abc"):
         (image_folder / name).mkdir()
@@ -235,7 +235,8 @@ def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
     (line,) = str(raised.value).splitlines()
     assert line == (
         f"{image_folder}: control characters or bytes that are not UTF-8 in the name of "
-        "'two\\nlines'; no readable picture in a, b, c and 3 more, fill or remove what is empty."
+        "'two\\nlines'; no readable picture in a, b, c and 3 more, add pictures or remove the "
+        "folder."
     )
     for name in "abc":
         (image_folder / name).rmdir()
@@ -243,14 +244,14 @@ def test_all_that_is_wrong_with_the_classes_is_said_at_once_and_before_decoding(
         open_source(image_folder)
 
 
-def test_a_class_of_broken_pictures_alone_is_named(image_folder):
+def test_a_class_with_only_broken_pictures_is_named(image_folder):
     (image_folder / "torn").mkdir()
     (image_folder / "torn" / "a.jpg").write_bytes(b"\xff\xd8\xff")
     with pytest.raises(UsageError, match=r"no readable picture in torn \(1 broken JPEG\)"):
         open_source(image_folder)
 
 
-def test_names_in_any_script_are_taken_and_bytes_that_are_no_text_are_not(image_folder):
+def test_names_in_any_script_are_accepted_and_invalid_utf8_is_not(image_folder):
     (image_folder / "red").rename(image_folder / "می\u200cخواهم")
     picture = (image_folder / "blue" / "0.jpg").read_bytes()
     with open(os.fsencode(image_folder / "blue") + b"/caf\xe9.jpg", "wb") as file:
@@ -261,7 +262,7 @@ def test_names_in_any_script_are_taken_and_bytes_that_are_no_text_are_not(image_
     assert line == "blue/caf\\udce9.jpg: its name is not readable text"
 
 
-def test_what_is_passed_over_is_counted_and_named(image_folder):
+def test_skipped_files_are_counted_and_named(image_folder):
     (image_folder / ".cache").mkdir()
     (image_folder / "labels.csv").write_text("a,b")
     blue, picture = image_folder / "blue", (image_folder / "blue" / "0.jpg").read_bytes()
@@ -309,11 +310,11 @@ def test_every_format_is_read_under_any_extension(tmp_path, rng, kind, suffix):
     image = Image.fromarray(grey)
     image.save(tmp_path / f"a{suffix}", kind, **({"lossless": True} if kind == "WEBP" else {}))
     assert check_image(tmp_path / f"a{suffix}") == ""
-    found = decode_image(tmp_path / f"a{suffix}")
+    actual = decode_image(tmp_path / f"a{suffix}")
     if kind == "JPEG":
-        np.testing.assert_array_equal(found, Image.open(tmp_path / f"a{suffix}").convert("RGB"))
+        np.testing.assert_array_equal(actual, Image.open(tmp_path / f"a{suffix}").convert("RGB"))
     else:
-        np.testing.assert_array_equal(found, np.repeat(grey[..., None], 3, -1))
+        np.testing.assert_array_equal(actual, np.repeat(grey[..., None], 3, -1))
 
 
 def test_the_first_frame_and_the_first_page_are_read(tmp_path, rng):
@@ -325,7 +326,7 @@ def test_the_first_frame_and_the_first_page_are_read(tmp_path, rng):
         assert (decode_image(tmp_path / name) == (255, 0, 0)).all()
 
 
-def test_transparent_gif_and_webp_are_laid_over_white(tmp_path):
+def test_transparent_gif_and_webp_are_blended_with_white(tmp_path):
     clear = Image.new("RGBA", (4, 4), (200, 0, 0, 0))
     for name in ("a.gif", "a.webp", "a.tif"):
         clear.save(tmp_path / name)
@@ -393,7 +394,7 @@ def test_print_colours_are_converted(tmp_path):
         ),
     ],
 )
-def test_pixels_of_unknown_meaning_are_refused_by_name(tmp_path, image, options, fault):
+def test_unsupported_pixel_modes_are_refused_by_name(tmp_path, image, options, fault):
     image.save(tmp_path / "a.tif", **options)
     assert check_image(tmp_path / "a.tif") == fault
     with pytest.raises(UsageError, match=f"a.tif: {fault}."):
@@ -416,5 +417,5 @@ def test_pixels_of_unknown_meaning_are_refused_by_name(tmp_path, image, options,
         (bytes(20), "unknown format"),
     ],
 )
-def test_the_true_format_is_told_by_the_first_bytes(header, expected):
+def test_the_format_is_detected_from_the_first_bytes(header, expected):
     assert true_format(header) == expected

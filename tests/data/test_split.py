@@ -1,4 +1,4 @@
-"""The split: stratified, stable, the same everywhere."""
+"""The split is stratified, stable, and the same on every machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source(counts, name="x"):
     )
 
 
-def test_parts_are_disjoint_and_whole():
+def test_parts_are_disjoint_and_complete():
     split = split_source(digits())
     assert not set(split.train) & set(split.held_out)
     assert len(split.train) + len(split.held_out) == 1797
@@ -37,11 +37,11 @@ def test_a_fifth_of_every_class_is_held_out():
 
 
 def test_the_rule_is_fixed():
-    # Anyone's run holds out these; a change here makes published figures incomparable.
+    # Every run holds out these images. After a change, published accuracies cannot be compared.
     assert split_source(digits()).held_out[:6].tolist() == [4, 27, 34, 52, 59, 61]
 
 
-def test_added_pictures_leave_the_rest_as_it_was():
+def test_added_pictures_do_not_change_the_split_of_the_others():
     before = source([50, 50])
     after = dataclasses.replace(
         before, ids=(*before.ids, "1/new.jpg"), targets=np.append(before.targets, 1)
@@ -62,7 +62,7 @@ def test_small_classes_keep_one_image_on_each_side(count, fraction):
         assert (data.targets[part] == 0).any()
 
 
-def test_refuses_a_class_of_one_and_a_silly_fraction():
+def test_a_class_with_one_image_and_an_invalid_fraction_are_refused():
     few = r"at least 2 readable images.*fewer in 'class 1' \(1\), 'class 3' \(0\)\.$"
     with pytest.raises(UsageError, match=few):
         split_source(source([5, 1, 2, 0, 3]))

@@ -1,4 +1,4 @@
-"""Decoding and resizing inside a TensorFlow graph: Pillow's pixels, to the last digit."""
+"""Decoding and resizing inside a TensorFlow graph gives exactly the same pixels as Pillow."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def decode():
     return tf.function(tf_preprocessing.decode, input_signature=signature, autograph=False)
 
 
-def resizing(how):
+def resizing(settings):
     signature = [tf.TensorSpec((None, None, 3), tf.uint8)]
     return tf.function(
-        lambda x: tf_preprocessing.resize(x[None], how)[0],
+        lambda x: tf_preprocessing.resize(x[None], settings)[0],
         input_signature=signature,
         autograph=False,
     )
 
 
 @pytest.mark.parametrize(
-    "how",
+    "settings",
     [
         Preprocessing(224, 224),
         Preprocessing(224, 224, crop=0.875, interpolation="bicubic"),
@@ -53,14 +53,16 @@ def resizing(how):
         Preprocessing(224, 224, interpolation="nearest"),
         Preprocessing(35, 77, crop=0.8, interpolation="nearest"),
     ],
-    ids=lambda how: f"{how.height}-{how.width}-{how.crop}-{how.interpolation}",
+    ids=lambda settings: (
+        f"{settings.height}-{settings.width}-{settings.crop}-{settings.interpolation}"
+    ),
 )
-def test_pixels_are_pillows_to_the_last_digit(photographs, rng, how):
-    resize = resizing(how)
+def test_pixels_equal_those_of_pillow_exactly(photographs, rng, settings):
+    resize = resizing(settings)
     sizes = [(3, 5), (213, 320), (214, 224), (320, 640), (333, 500)]
     noise = [rng.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sizes]
     for image in [*photographs, photographs[0][40:, 11:], *noise]:
-        expected = np.asarray(preprocessing.resize(Image.fromarray(image), how))
+        expected = np.asarray(preprocessing.resize(Image.fromarray(image), settings))
         np.testing.assert_array_equal(resize(image), expected)
 
 
@@ -79,7 +81,7 @@ def deep(image):
     return Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257 - 100)
 
 
-# name: the picture that is saved under it, and how.
+# File name: the picture that is saved there, and the options of `save`.
 FILES = {
     "plain.jpg": (lambda x: x, {}),
     "fine.jpg": (lambda x: x, {"quality": 97, "subsampling": 0}),
@@ -105,8 +107,8 @@ def test_every_mode_is_decoded_as_in_training(decode, photographs, tmp_path, nam
     convert, options = FILES[name]
     convert(Image.fromarray(photographs[1][:211, :303])).save(tmp_path / name, **options)
     expected = decode_image(tmp_path / name)
-    found = decode((tmp_path / name).read_bytes())
-    np.testing.assert_array_equal(found, expected)
+    actual = decode((tmp_path / name).read_bytes())
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_deep_colours_are_cut_to_8_bits(decode, rng, tmp_path):
@@ -130,7 +132,7 @@ def test_a_cameras_rotation_is_applied(decode, photographs, tmp_path, order):
     picture = Image.fromarray(photographs[0][:40, :56])
     for orientation in range(10):
         file = tmp_path / f"{orientation}.jpg"
-        # After other segments, one of which looks like it.
+        # After other segments, one of which looks like EXIF.
         picture.save(
             file, exif=exif(orientation, order), icc_profile=bytes(70_000), comment=exif(3)
         )
@@ -139,7 +141,7 @@ def test_a_cameras_rotation_is_applied(decode, photographs, tmp_path, order):
         np.testing.assert_array_equal(decode(file.read_bytes()), expected)
 
 
-def test_a_torn_exif_block_is_passed_over(decode, photographs):
+def test_a_truncated_exif_block_is_ignored(decode, photographs):
     picture, plain = Image.fromarray(photographs[0][:40, :56]), io.BytesIO()
     picture.save(plain, "JPEG")
     expected = decode(plain.getvalue())
@@ -149,7 +151,7 @@ def test_a_torn_exif_block_is_passed_over(decode, photographs):
         np.testing.assert_array_equal(decode(torn.getvalue()), expected)
 
 
-def test_what_is_no_whole_picture_is_an_invalid_argument(decode, photographs):
+def test_an_incomplete_picture_is_an_invalid_argument(decode, photographs):
     contents = [b"", b"GIF89a and so on", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n" + bytes(40)]
     for kind in ("JPEG", "PNG", "BMP", "GIF"):
         file = io.BytesIO()
@@ -161,23 +163,23 @@ def test_what_is_no_whole_picture_is_an_invalid_argument(decode, photographs):
             decode(content)
 
 
-def test_a_batch_holds_pictures_of_any_size(photographs, tmp_path):
-    how = Preprocessing(32, 48, crop=0.875)
+def test_a_batch_may_contain_pictures_of_any_size(photographs, tmp_path):
+    settings = Preprocessing(32, 48, crop=0.875)
     contents, expected = [], []
     for name, size in (("a.jpg", (640, 427)), ("b.png", (7, 5)), ("c.jpg", (48, 32))):
         Image.fromarray(photographs[0]).resize(size).save(tmp_path / name)
         contents.append((tmp_path / name).read_bytes())
         picture = Image.fromarray(decode_image(tmp_path / name))
-        expected.append(np.asarray(preprocessing.resize(picture, how)))
+        expected.append(np.asarray(preprocessing.resize(picture, settings)))
     read = tf.function(
-        lambda x: tf_preprocessing.read_pictures(x, how),
+        lambda x: tf_preprocessing.read_pictures(x, settings),
         input_signature=[tf.TensorSpec((None,), tf.string)],
     )
     np.testing.assert_array_equal(read(tf.constant(contents)), expected)
     assert read(tf.constant([], tf.string)).shape == (0, 32, 48, 3)
 
 
-HOWS = {
+ALL_SETTINGS = {
     f"{interpolation}-{crop}": Preprocessing(
         33, 48, crop, interpolation, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
     )
@@ -186,41 +188,41 @@ HOWS = {
 }
 
 
-@pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
-def test_a_mapped_data_set_has_the_bits_of_preprocess(rng, how):
+@pytest.mark.parametrize("settings", ALL_SETTINGS.values(), ids=ALL_SETTINGS)
+def test_a_mapped_data_set_equals_preprocess_exactly(rng, settings):
     images = [
         rng.integers(0, 256, (*rng.integers(1, 130, 2), 3)).astype(np.uint8) for _ in range(12)
     ]
     sizes = tf.TensorSpec((None, None, 3), tf.uint8)
     single = tf.data.Dataset.from_generator(lambda: iter(images), output_signature=sizes)
-    single = single.map(lambda x: preprocess(x, how), num_parallel_calls=4).batch(5)
+    single = single.map(lambda x: preprocess(x, settings), num_parallel_calls=4).batch(5)
     assert single.element_spec.shape.as_list() == [None, 33, 48, 3]
-    np.testing.assert_array_equal(np.concatenate(list(single)), preprocess(images, how))
+    np.testing.assert_array_equal(np.concatenate(list(single)), preprocess(images, settings))
     batch = rng.integers(0, 256, (3, 61, 47, 3)).astype(np.uint8)
-    expected = preprocess(batch, how)
+    expected = preprocess(batch, settings)
     for shape, kind in (((3, 61, 47, 3), np.int32), ((None, None, None, 3), np.float32)):
         signature = [tf.TensorSpec(shape, kind)]
-        run = tf.function(lambda x: preprocess(x, how), input_signature=signature)
+        run = tf.function(lambda x: preprocess(x, settings), input_signature=signature)
         np.testing.assert_array_equal(run(batch.astype(kind)), expected)
 
 
-def test_what_is_resized_already_is_scaled_alone(rng):
+def test_images_of_the_right_size_are_only_scaled(rng):
     images = rng.uniform(0, 255, (4, 16, 24, 3)).astype(np.float32)  # as Keras resizes them
     images[0, 0, 0] = (0.5, 1.5, 254.5)
-    (found,) = tf.data.Dataset.from_tensors(images).map(lambda x: preprocess(x, HOW))
-    np.testing.assert_array_equal(found, preprocess(images, HOW))
-    np.testing.assert_array_equal(found, (np.rint(images) - np.float32(127.5)) / np.float32(127.5))
+    (actual,) = tf.data.Dataset.from_tensors(images).map(lambda x: preprocess(x, SETTINGS))
+    np.testing.assert_array_equal(actual, preprocess(images, SETTINGS))
+    np.testing.assert_array_equal(actual, (np.rint(images) - np.float32(127.5)) / np.float32(127.5))
 
 
-HOW = Preprocessing(16, 24)
+SETTINGS = Preprocessing(16, 24)
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 4), (2, 20, 30, 1)])
-def test_grey_and_transparent_tensors_are_as_arrays(rng, shape):
+def test_grey_and_transparent_tensors_are_treated_like_arrays(rng, shape):
     images = rng.integers(0, 256, shape).astype(np.uint8)
-    (found,) = tf.data.Dataset.from_tensors(images).map(lambda x: preprocess(x, HOW))
-    expected = preprocess(images, HOW)
-    np.testing.assert_array_equal(found, expected if len(shape) == 4 else expected[0])
+    (actual,) = tf.data.Dataset.from_tensors(images).map(lambda x: preprocess(x, SETTINGS))
+    expected = preprocess(images, SETTINGS)
+    np.testing.assert_array_equal(actual, expected if len(shape) == 4 else expected[0])
 
 
 def test_files_are_decoded_in_the_graph(photographs, tmp_path):
@@ -228,27 +230,27 @@ def test_files_are_decoded_in_the_graph(photographs, tmp_path):
     for orientation in range(1, 9):
         paths.append(str(tmp_path / f"{orientation}.jpg"))
         Image.fromarray(photographs[0][:80, :100]).save(paths[-1], exif=exif(orientation))
-    expected = preprocess(paths, HOW)
+    expected = preprocess(paths, SETTINGS)
     single = tf.data.Dataset.from_tensor_slices(paths).map(
-        lambda path: preprocess(tf.io.read_file(path), HOW)
+        lambda path: preprocess(tf.io.read_file(path), SETTINGS)
     )
     np.testing.assert_array_equal(list(single), expected)
     batches = tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(8)
-    (found,) = batches.map(lambda contents: preprocess(contents, HOW))
-    np.testing.assert_array_equal(found, expected)
+    (actual,) = batches.map(lambda contents: preprocess(contents, SETTINGS))
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_eager_strings_are_the_contents_of_files(image_folder):
     paths = sorted(str(path) for path in image_folder.rglob("*.*"))[:3]
     contents = [tf.io.read_file(path) for path in paths]
-    for given, expected in (
-        (contents[0], preprocess(paths[0], HOW)),
-        (tf.stack(contents), preprocess(paths, HOW)),
-        (tf.zeros((0,), tf.string), preprocess([], HOW)),
+    for inputs, expected in (
+        (contents[0], preprocess(paths[0], SETTINGS)),
+        (tf.stack(contents), preprocess(paths, SETTINGS)),
+        (tf.zeros((0,), tf.string), preprocess([], SETTINGS)),
     ):
-        found = preprocess(given, HOW)
-        assert isinstance(found, np.ndarray)
-        np.testing.assert_array_equal(found, expected)
+        actual = preprocess(inputs, SETTINGS)
+        assert isinstance(actual, np.ndarray)
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -259,19 +261,19 @@ def test_eager_strings_are_the_contents_of_files(image_folder):
         ([["a.png"]], r"expected strings \(\) or \(n,\)\. Received: string \(1, 1\)"),
     ],
 )
-def test_eager_strings_that_are_no_pictures_are_refused(strings, message):
+def test_eager_strings_other_than_pictures_are_refused(strings, message):
     with pytest.raises(UsageError, match=message):
-        preprocess(tf.constant(strings), HOW)
+        preprocess(tf.constant(strings), SETTINGS)
 
 
 @pytest.mark.parametrize("most", [0, 1])
-def test_a_nearly_black_picture_of_floats_is_one(rng, most):
+def test_nearly_black_floats_are_accepted(rng, most):
     pixels = rng.integers(0, most + 1, (1, 9, 11, 3))
-    expected = preprocess(pixels.astype(np.uint8), HOW)
+    expected = preprocess(pixels.astype(np.uint8), SETTINGS)
     floats = pixels.astype(np.float32)
-    np.testing.assert_array_equal(preprocess(floats, HOW), expected)
-    (found,) = tf.data.Dataset.from_tensors(floats).map(lambda x: preprocess(x, HOW))
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(preprocess(floats, SETTINGS), expected)
+    (actual,) = tf.data.Dataset.from_tensors(floats).map(lambda x: preprocess(x, SETTINGS))
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -284,20 +286,22 @@ def test_a_nearly_black_picture_of_floats_is_one(rng, most):
     ],
 )
 def test_pixels_of_another_range_stop_the_graph(pixels, message):
-    data = tf.data.Dataset.from_tensors(pixels).map(lambda x: preprocess(x, HOW))
+    data = tf.data.Dataset.from_tensors(pixels).map(lambda x: preprocess(x, SETTINGS))
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         list(data)
 
 
 def test_black_floats_are_black():
-    (found,) = tf.data.Dataset.from_tensors(np.zeros((4, 4, 3))).map(lambda x: preprocess(x, HOW))
-    assert (found.numpy() == -1).all()
+    (actual,) = tf.data.Dataset.from_tensors(np.zeros((4, 4, 3))).map(
+        lambda x: preprocess(x, SETTINGS)
+    )
+    assert (actual.numpy() == -1).all()
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (tf.TensorSpec(None, tf.uint8), "Received: uint8 <unknown>; set_shape says"),
+        (tf.TensorSpec(None, tf.uint8), "Received: uint8 <unknown>; if dimensions"),
         (tf.TensorSpec((None, None, None), tf.uint8), r"Received: uint8 \(None, None, None\)"),
         (tf.TensorSpec((3, 20, 30), tf.uint8), r"Received: uint8 \(3, 20, 30\)"),
         (tf.TensorSpec((20, 30, 3), tf.bool), "Received: bool"),
@@ -305,15 +309,15 @@ def test_black_floats_are_black():
 )
 def test_tensors_of_unknown_channels_are_refused(spec, message):
     with pytest.raises(UsageError, match=message):
-        tf.function(lambda x: preprocess(x, HOW), autograph=False).get_concrete_function(spec)
+        tf.function(lambda x: preprocess(x, SETTINGS), autograph=False).get_concrete_function(spec)
 
 
 @pytest.mark.slow
-def test_a_saved_pipeline_needs_nothing_of_ours(rng, tmp_path):
+def test_a_saved_pipeline_does_not_need_keras_vit(rng, tmp_path):
     images = rng.integers(0, 256, (5, 40, 30, 3)).astype(np.uint8)
     module = tf.Module()
     signature = [tf.TensorSpec((None, None, None, 3), tf.uint8)]
-    module.run = tf.function(lambda x: preprocess(x, HOW), input_signature=signature)
+    module.run = tf.function(lambda x: preprocess(x, SETTINGS), input_signature=signature)
     tf.saved_model.save(module, str(tmp_path))
     np.save(tmp_path / "images.npy", images)
     program = (
@@ -324,7 +328,7 @@ def test_a_saved_pipeline_needs_nothing_of_ours(rng, tmp_path):
         "np.save(f'{sys.argv[1]}/found.npy', next(iter(data)))"
     )
     subprocess.run([sys.executable, "-I", "-c", program, tmp_path], check=True, timeout=120)
-    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), preprocess(images, HOW))
+    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), preprocess(images, SETTINGS))
 
 
 def test_broken_files_of_a_batch_are_marked_and_the_others_read(photographs, tmp_path):
@@ -333,13 +337,13 @@ def test_broken_files_of_a_batch_are_marked_and_the_others_read(photographs, tmp
         Image.fromarray(photographs[0][i:99, : 50 + i]).save(path)
     good = [path.read_bytes() for path in paths]
     read = tf.function(
-        lambda x: tf_preprocessing.read_valid_pictures(x, HOW),
+        lambda x: tf_preprocessing.read_valid_pictures(x, SETTINGS),
         input_signature=[tf.TensorSpec((None,), tf.string)],
     )
     pixels, valid = read(tf.constant([good[0], b"", good[1], good[2][:-99], b"text", good[2]]))
     assert valid.numpy().tolist() == [True, False, True, False, False, True]
-    found = (pixels.numpy()[valid] - np.float32(127.5)) / np.float32(127.5)
-    np.testing.assert_array_equal(found, preprocess(paths, HOW))
+    actual = (pixels.numpy()[valid] - np.float32(127.5)) / np.float32(127.5)
+    np.testing.assert_array_equal(actual, preprocess(paths, SETTINGS))
     assert not pixels.numpy()[~valid.numpy()].any()
     pixels, valid = read(tf.constant([], tf.string))
     assert (pixels.shape, valid.shape) == ((0, 16, 24, 3), (0,))

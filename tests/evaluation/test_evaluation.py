@@ -1,4 +1,4 @@
-"""Evaluation: figures by hand, rollout by hand, a page that says what the figures say."""
+"""Evaluation: metrics and rollout equal values computed by hand, and the page shows them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from keras_vit import evaluation, runs
 from keras_vit.evaluation import page, plots
 
 
-def test_figures_are_those_computed_by_hand():
+def test_metrics_equal_values_computed_by_hand():
     targets = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 1, 1, 0])
-    found = evaluation.classification_report(predicted, targets, ("a", "b", "c"))
-    assert found.accuracy == pytest.approx(4 / 6)
-    first, second, third = found.classes
+    actual = evaluation.classification_report(predicted, targets, ("a", "b", "c"))
+    assert actual.accuracy == pytest.approx(4 / 6)
+    first, second, third = actual.classes
     assert first == pytest.approx(
         {"label": "a", "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "support": 3}
     )
     assert (second["precision"], second["recall"]) == pytest.approx((2 / 3, 1))
     assert (third["precision"], third["recall"], third["f1"], third["support"]) == (0, 0, 0, 1)
-    assert found.macro["recall"] == pytest.approx((2 / 3 + 1 + 0) / 3)
-    assert found.weighted["recall"] == pytest.approx(4 / 6)
-    assert found.confusion == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
+    assert actual.macro["recall"] == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert actual.weighted["recall"] == pytest.approx(4 / 6)
+    assert actual.confusion == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
 
 
-def test_a_warning_names_the_classes_that_are_never_recognised_and_says_what_to_do():
+def test_the_warning_names_classes_that_are_never_recognised_and_has_advice():
     targets = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 0, 0, 0])
     report = evaluation.classification_report(predicted, targets, ("a", "b", "c", "unseen"))
@@ -57,7 +57,7 @@ def test_rollout_of_uniform_attention_is_uniform():
     np.testing.assert_allclose(evaluation.rollout(weights, class_token=False), 1)
 
 
-def test_rollout_is_that_computed_by_hand():
+def test_rollout_equals_values_computed_by_hand():
     # Two layers, one head, a class token and two patches. Layer 1 moves patch 2 into patch 1,
     # layer 2 moves patch 1 into the class token.
     identity = np.eye(3)
@@ -65,7 +65,7 @@ def test_rollout_is_that_computed_by_hand():
     first[1] = [0, 0, 1]
     second[0] = [0, 1, 0]
     weights = np.stack([first, second])[:, None, None]
-    # Half of each layer is the residual: the class token reads patch 1, itself half patch 2.
+    # Half of each layer is the residual. The class token reads patch 1, which is half patch 2.
     np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 1]])
     weights[0, 0, 0, 1] = [0, 1, 0]  # no longer
     np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 0]])
@@ -82,10 +82,10 @@ def test_attention_map_finds_what_the_class_token_reads(small_spec):
     positions = np.random.default_rng(0).normal(size=(1, 7, 48)).astype(np.float32)
     positions[0, 5] = positions[0, 0]  # the class token sits where patch 4 does
     encoder.positions.assign(positions)
-    found = evaluation.attention_maps(model, np.zeros((1, 16, 24, 3), np.float32))
-    assert found.shape == (1, 2, 3)
-    assert np.unravel_index(found[0].argmax(), (2, 3)) == (1, 1)
-    assert found.max() == 1
+    actual = evaluation.attention_maps(model, np.zeros((1, 16, 24, 3), np.float32))
+    assert actual.shape == (1, 2, 3)
+    assert np.unravel_index(actual[0].argmax(), (2, 3)) == (1, 1)
+    assert actual.max() == 1
 
 
 @pytest.fixture(scope="module")
@@ -129,17 +129,17 @@ class _Page(html.parser.HTMLParser):
 def test_page_is_well_formed_and_stands_alone(evaluated):
     report, path = evaluated
     text = path.read_text()
-    found = _Page(text)
-    assert not found.open
-    assert f"{report.accuracy:.2%}" in found.text
+    actual = _Page(text)
+    assert not actual.open
+    assert f"{report.accuracy:.2%}" in actual.text
     for title in ("Curves", "Classes", "Confusion", "Wrong", "Attention"):
-        assert title in found.text
-    assert all(image["src"].startswith("data:image/") for image in found.images)
-    assert all(image["alt"] for image in found.images)
+        assert title in actual.text
+    assert all(image["src"].startswith("data:image/") for image in actual.images)
+    assert all(image["alt"] for image in actual.images)
     assert "http" not in text.replace("http://www.w3.org", "")
     wrong = 359 - np.trace(report.confusion)
-    assert f"{wrong} in all" in found.text
-    assert len(found.images) == 2 + min(wrong, 24) + 2 * 8
+    assert f"{wrong} in all" in actual.text
+    assert len(actual.images) == 2 + min(wrong, 24) + 2 * 8
 
 
 def test_page_escapes_what_comes_from_folders():
@@ -172,15 +172,15 @@ def test_overlay_is_bright_where_attention_is():
     image = np.full((32, 32, 3), 200, np.uint8)
     attention = np.zeros((4, 4))
     attention[0, 0] = 1
-    found = np.asarray(Image.open(io.BytesIO(plots.overlay(image, attention, side=64))))
-    assert found.shape == (64, 64, 3)
-    assert found[4, 4].mean() > 150 > 70 > found[60, 60].mean()
+    actual = np.asarray(Image.open(io.BytesIO(plots.overlay(image, attention, side=64))))
+    assert actual.shape == (64, 64, 3)
+    assert actual[4, 4].mean() > 150 > 70 > actual[60, 60].mean()
 
 
 def test_tiny_pictures_are_enlarged_in_blocks(rng):
     image = rng.integers(0, 255, (8, 4, 3)).astype(np.uint8)
-    found = np.asarray(Image.open(io.BytesIO(plots.picture(image, side=64))))
-    np.testing.assert_array_equal(found, image.repeat(8, 0).repeat(8, 1))
+    actual = np.asarray(Image.open(io.BytesIO(plots.picture(image, side=64))))
+    np.testing.assert_array_equal(actual, image.repeat(8, 0).repeat(8, 1))
 
 
 def test_names_with_dollars_and_in_any_script_stay_text(recwarn):

@@ -1,4 +1,4 @@
-"""Every layer through one harness, then what each does on its own."""
+"""Tests of all layers with one harness, then of each layer."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_symbolic_eager_and_computed_shapes_agree(case):
         assert (computed.shape, computed.dtype) == (tuple(eager.shape), "float32")
 
 
-def test_weights_are_the_same_however_a_layer_is_built(case):
+def test_weights_do_not_depend_on_how_a_layer_is_built(case):
     build, x = case
     by_shape, by_call, by_symbol = build(), build(), build()
     by_shape.build(x.shape)
@@ -117,8 +117,8 @@ def test_config_builds_the_same_layer(case):
     again(x)
     again.set_weights(layer.get_weights())
     expected = np.asarray(layer(x, training=False) if _has_mode(layer) else layer(x))
-    found = np.asarray(again(x, training=False) if _has_mode(again) else again(x))
-    np.testing.assert_array_equal(found, expected)
+    actual = np.asarray(again(x, training=False) if _has_mode(again) else again(x))
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_saved_model_with_the_layer_gives_the_same_outputs(case, tmp_path):
@@ -165,7 +165,7 @@ def test_layers_of_every_kind_train_under_xla_for_several_steps_at_once(rng):
     after = [weight for layer in layers for weight in layer.get_weights()]
     moved = [np.abs(a - b).max() for a, b in zip(after, before, strict=True)]
     assert np.isfinite(moved).all()
-    # Behind the scale of zero of a fresh residual unit nothing moves yet.
+    # In a new residual unit, weights before the scale of zero have no gradient yet.
     assert np.mean(np.array(moved) > 0) > 0.8
 
 
@@ -196,13 +196,13 @@ def test_int8_quantisation_gives_no_warning_and_similar_outputs(case):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.quantize("int8")
-    ours = [n for n in layers.__all__ if any(f"Layer {n} " in str(w.message) for w in caught)]
-    assert not ours
+    warned = [n for n in layers.__all__ if any(f"Layer {n} " in str(w.message) for w in caught)]
+    assert not warned
     dense = [each for each in layer._flatten_layers() if isinstance(each, keras.layers.Dense)]
     assert all(each.quantization_mode == "int8" for each in dense)
-    found = np.asarray(model(x, training=False))
-    assert np.abs(found - expected).max() <= 0.05 * np.abs(expected).max()
-    assert (found != expected).any() == bool(dense)
+    actual = np.asarray(model(x, training=False))
+    assert np.abs(actual - expected).max() <= 0.05 * np.abs(expected).max()
+    assert (actual != expected).any() == bool(dense)
 
 
 def test_patches_match_a_strided_convolution(rng):
@@ -211,15 +211,15 @@ def test_patches_match_a_strided_convolution(rng):
     conv = keras.layers.Conv2D(5, 8, strides=8, use_bias=False)
     conv.build((None, 24, 16, 3))
     conv.set_weights([kernel])
-    found = np.asarray(layers.Patches(8)(images)) @ kernel.reshape(-1, 5)
+    actual = np.asarray(layers.Patches(8)(images)) @ kernel.reshape(-1, 5)
     expected = np.asarray(conv(images)).reshape(2, 6, 5)  # raster order
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(actual, expected, atol=1e-4)
 
 
 def test_patches_crop_pixels_that_do_not_fill_a_patch(rng):
     images = rng.normal(size=(2, 25, 23, 3)).astype(np.float32)
-    found = np.asarray(layers.Patches(8)(images))
-    np.testing.assert_array_equal(found, np.asarray(layers.Patches(8)(images[:, :24, :16])))
+    actual = np.asarray(layers.Patches(8)(images))
+    np.testing.assert_array_equal(actual, np.asarray(layers.Patches(8)(images[:, :24, :16])))
 
 
 def test_patches_refuse_an_image_smaller_than_one():
@@ -237,9 +237,9 @@ def test_class_token_is_first_and_has_its_own_position():
     layer(np.zeros((1, 2, 3), np.float32))
     layer.class_token.assign(np.full((1, 1, 4), 10.0))
     layer.positions.assign(np.arange(12, dtype=np.float32).reshape(1, 3, 4))
-    found = np.asarray(layer(np.zeros((1, 2, 3), np.float32)))
-    np.testing.assert_array_equal(found[0, 0], [10, 11, 12, 13])
-    np.testing.assert_array_equal(found[0, 1:], np.arange(4, 12).reshape(2, 4))
+    actual = np.asarray(layer(np.zeros((1, 2, 3), np.float32)))
+    np.testing.assert_array_equal(actual[0, 0], [10, 11, 12, 13])
+    np.testing.assert_array_equal(actual[0, 1:], np.arange(4, 12).reshape(2, 4))
 
 
 def test_fused_attention_equals_the_explicit_one(rng):
@@ -280,18 +280,18 @@ def test_column_and_row_tables_are_concatenated_and_not_added_to_the_class_token
     layer.class_token.assign(np.full((1, 1, 4), 10.0))
     layer.columns.assign([[0, 0], [1, 1], [2, 2]])
     layer.rows.assign([[0, 5], [0, 6]])
-    found = np.asarray(layer(np.zeros((1, 6, 5), np.float32)))[0]
-    np.testing.assert_array_equal(found[0], 10)
+    actual = np.asarray(layer(np.zeros((1, 6, 5), np.float32)))[0]
+    np.testing.assert_array_equal(actual[0], 10)
     columns, rows = [0, 1, 2, 0, 1, 2], [5, 5, 5, 6, 6, 6]
     expected = [[c, c, 0, r] for c, r in zip(columns, rows, strict=True)]
-    np.testing.assert_array_equal(found[1:], expected)
+    np.testing.assert_array_equal(actual[1:], expected)
 
 
-def test_waves_are_not_added_to_the_class_token_and_are_not_a_weight():
+def test_fixed_positions_are_not_added_to_the_class_token_and_are_not_a_weight():
     layer = layers.PatchEncoder(8, position_embedding="sincos2d", grid=(2, 3))
-    found = np.asarray(layer(np.zeros((1, 6, 5), np.float32)))[0]
-    assert not found[0].any()
-    np.testing.assert_allclose(found[1:], sincos_2d((2, 3), 8), atol=1e-6)
+    actual = np.asarray(layer(np.zeros((1, 6, 5), np.float32)))[0]
+    assert not actual[0].any()
+    np.testing.assert_allclose(actual[1:], sincos_2d((2, 3), 8), atol=1e-6)
     assert len(layer.weights) == 3  # kernel, bias, class token
 
 
@@ -305,13 +305,13 @@ def test_grid_positions_need_the_grid(kind):
 
 
 def test_group_norm_keeps_float32_statistics_in_half_precision(rng):
-    # Around 30000, half precision overflows in the squares, and bfloat16 loses the deviations.
+    # Squares of values around 30000 overflow in float16, and bfloat16 rounds the deviations away.
     x = (30_000 + 256 * rng.integers(-8, 9, size=(2, 8, 8, 8))).astype(np.float32)
     expected = np.asarray(layers.GroupNorm(4)(x))
     for dtype in ("mixed_float16", "mixed_bfloat16"):
         layer = layers.GroupNorm(4, dtype=keras.mixed_precision.Policy(dtype))
-        found = np.asarray(ops.cast(layer(ops.cast(x, layer.compute_dtype)), "float32"))
-        np.testing.assert_allclose(found, expected, atol=0.05)
+        actual = np.asarray(ops.cast(layer(ops.cast(x, layer.compute_dtype)), "float32"))
+        np.testing.assert_allclose(actual, expected, atol=0.05)
 
 
 def test_group_norm_normalises_each_group_then_scales_each_channel(rng):
@@ -348,16 +348,16 @@ def test_standardised_convolution_adds_epsilon_outside_or_inside_the_root(rng, o
 
 
 def test_kernels_are_standardised_in_float32_under_mixed_precision(rng):
-    # The mean is much larger than the deviations, which rounding to bfloat16 first would erase.
+    # The mean is much larger than the deviations, so rounding to bfloat16 first would lose them.
     kernel = (100 + rng.normal(size=(1, 1, 64, 5))).astype(np.float32)
     x = np.eye(64, dtype=np.float32).reshape(64, 1, 1, 64)
-    found = []
+    actual = []
     for policy in ("float32", "mixed_bfloat16"):
         layer = layers.StdConv(5, 1, dtype=keras.mixed_precision.Policy(policy))
         layer.build((None, 1, 1, 64))
         layer.set_weights([kernel])
-        found.append(np.asarray(ops.cast(layer(ops.cast(x, layer.compute_dtype)), "float32")))
-    np.testing.assert_allclose(found[1], found[0], atol=0.02)
+        actual.append(np.asarray(ops.cast(layer(ops.cast(x, layer.compute_dtype)), "float32")))
+    np.testing.assert_allclose(actual[1], actual[0], atol=0.02)
 
 
 @pytest.mark.parametrize(("padding", "first"), [("same", 1), ("symmetric", 0)])
@@ -443,7 +443,7 @@ def test_layers_refuse(build, message):
         build()
 
 
-def test_layers_take_numpy_numbers():
+def test_layers_accept_numpy_numbers():
     for layer in (
         layers.MLP(np.int64(8)),
         layers.MultiHeadAttention(np.int64(2), grid=(np.int64(2), 3.0)),

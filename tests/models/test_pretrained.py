@@ -1,4 +1,4 @@
-"""Models from files, addresses and the catalogue: the file says what it can, the caller more."""
+"""Models from files, URLs and the catalogue, with settings from the file and from the caller."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture
 def tiny(tmp_path):
-    """A file of ViT-Ti/16 at 32 pixels, 7 classes, as published: no comment, zero head aside."""
+    """A file of ViT-Ti/16 for 32 pixels and 7 classes, without metadata, like published files."""
     spec = dataclasses.replace(VARIANTS["ViT-Ti_16"], representation_dim=24)
     model = keras_vit.ViT(spec, 7, 32)
     model.get_layer("head").bias.assign(np.arange(7.0))
-    keras_vit.save_weights(model, tmp_path / "told.npz")
-    np.savez(tmp_path / "tiny.npz", **dict(np.load(tmp_path / "told.npz")))
+    keras_vit.save_weights(model, tmp_path / "saved.npz")
+    np.savez(tmp_path / "tiny.npz", **dict(np.load(tmp_path / "saved.npz")))
     return tmp_path / "tiny.npz"
 
 
-def test_classes_resolution_and_representation_are_the_files(tiny):
+def test_classes_resolution_and_representation_come_from_the_file(tiny):
     model = keras_vit.ViT_Ti16(weights=tiny)
     assert (model.num_classes, model.image_size) == (7, (32, 32))
     assert model.spec.representation_dim == 24
@@ -57,7 +57,7 @@ def test_no_classes_makes_a_feature_extractor(tiny):
     assert tuple(model.output.shape)[1:] == (192,)
 
 
-def test_gelu_and_epsilon_are_the_files_unless_told_otherwise(fixtures, monkeypatch):
+def test_gelu_and_epsilon_come_from_the_file_unless_overridden(fixtures, monkeypatch):
     spec = keras_vit.ViTSpec(8, 48, 2, 3, 96)
     monkeypatch.setitem(VARIANTS, "ViT-Test_8", spec)
     file = fixtures / "hf_classifier.safetensors"
@@ -86,18 +86,18 @@ def test_labels_and_preprocessing_come_from_the_config(fixtures, monkeypatch):
     assert model.labels == ("a", "b", "c")
 
 
-def test_a_head_of_other_classes_is_reset_even_if_they_are_as_many(fixtures, monkeypatch):
+def test_a_head_for_the_same_number_of_other_classes_is_reset(fixtures, monkeypatch):
     monkeypatch.setitem(VARIANTS, "ViT-Test_8", keras_vit.ViTSpec(8, 48, 2, 3, 96))
     file = fixtures / "timm_token.safetensors"
     own = [f"own {i}" for i in range(7)]
     model = keras_vit.create_model("ViT-Test_8", 7, weights=file, labels=own)
     assert (model.labels, np.asarray(model.get_layer("head").kernel).any()) == (tuple(own), False)
-    theirs = [f"kind {i}" for i in range(7)]
-    model = keras_vit.create_model("ViT-Test_8", 7, weights=file, labels=theirs)
+    other_labels = [f"kind {i}" for i in range(7)]
+    model = keras_vit.create_model("ViT-Test_8", 7, weights=file, labels=other_labels)
     assert np.asarray(model.get_layer("head").kernel).any()
 
 
-def test_another_model_than_the_files_is_explained(tiny):
+def test_the_error_explains_that_the_file_has_another_model(tiny):
     with pytest.raises(keras_vit.UsageError, match="this file is ViT-Ti_16: hidden_dim 192, not 3"):
         keras_vit.ViT_S16(weights=tiny)
     with pytest.raises(keras_vit.UsageError, match="a ViT, not a BiT ResNet"):
@@ -120,10 +120,10 @@ def test_names_of_the_catalogue_come_from_the_cache(tiny, tmp_path, monkeypatch)
 
 
 def test_the_hash_of_published_weights_is_checked(monkeypatch):
-    asked = []
+    requests = []
 
     def fetch(url, sha256):
-        asked.append((url.rpartition("/")[2], sha256))
+        requests.append((url.rpartition("/")[2], sha256))
         raise keras_vit.UsageError("no network here")
 
     monkeypatch.setattr("keras_vit.models.pretrained.fetch", fetch)
@@ -131,10 +131,10 @@ def test_the_hash_of_published_weights_is_checked(monkeypatch):
         with pytest.raises(keras_vit.UsageError, match="no network here"):
             keras_vit.create_model(model, weights=weights)
     pinned = find_weights("ViT-B_16", "imagenet21k+imagenet2012").sha256
-    assert asked == [("ViT-B_16.npz", pinned), ("ViT-B_16.npz", None)]
+    assert requests == [("ViT-B_16.npz", pinned), ("ViT-B_16.npz", None)]
 
 
-def test_published_imagenet_weights_bring_their_labels(tmp_path, monkeypatch):
+def test_published_imagenet_weights_have_labels(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     small = dataclasses.replace(
         VARIANTS["ViT-S_32"], hidden_dim=24, depth=1, num_heads=2, mlp_dim=32
@@ -150,13 +150,13 @@ def test_published_imagenet_weights_bring_their_labels(tmp_path, monkeypatch):
     assert keras_vit.ViT_S32(weights=path).labels is None  # a file alone does not say whose
 
 
-def test_an_address_is_downloaded_once(tiny, tmp_path, monkeypatch):
+def test_a_url_is_downloaded_once(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    asked = []
+    requests = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
-            asked.append(self.path)
+            requests.append(self.path)
 
     handler = functools.partial(Handler, directory=tiny.parent)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -164,7 +164,7 @@ def test_an_address_is_downloaded_once(tiny, tmp_path, monkeypatch):
         url = f"http://127.0.0.1:{server.server_address[1]}/tiny.npz"
         models = [keras_vit.ViT_Ti16(weights=url), keras_vit.model_from_weights(url)]
         server.shutdown()
-    assert asked == ["/tiny.npz"]
+    assert requests == ["/tiny.npz"]
     for one, other in zip(models[0].get_weights(), models[1].get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -174,7 +174,7 @@ def test_an_address_is_downloaded_once(tiny, tmp_path, monkeypatch):
     [
         ("nowhere.npz", "nowhere.npz: expected a .npz file of weights; there is no such file"),
         ("nowhere.safetensors", "there is no such file"),
-        ("imagenet22k", r"'imagenet22k' is no file, and no published weights"),
+        ("imagenet22k", r"'imagenet22k' is neither a file nor published weights"),
     ],
 )
 def test_weights_that_do_not_exist_are_named(weights, message):

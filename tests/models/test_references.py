@@ -1,4 +1,4 @@
-"""Hybrids and BiT: equal to the reference implementations, stage by stage."""
+"""Hybrids and BiT equal the reference implementations in every stage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec
 
-# The intermediate outputs that the fixtures hold, and which rows and columns of them.
+# The intermediate outputs in the fixtures, and the step between their rows and columns.
 INTERMEDIATES = {
     "hybrid_stem": {"gn_root_out": ("gn_root", 4)},
     "hybrid_stages": {
@@ -30,7 +30,7 @@ INTERMEDIATES = {
 
 @pytest.fixture(params=INTERMEDIATES)
 def reference(request, fixtures, seeded_weights):
-    """(fixture's name, our model with its weights, the expected arrays)."""
+    """(name of the fixture, keras_vit model with its weights, expected arrays)."""
     expected = np.load(fixtures / f"{request.param}.io.npz")
     size = expected["images"].shape[1:3]
     classes = expected["logits"].shape[1]
@@ -58,20 +58,22 @@ def test_intermediate_outputs_equal_the_reference(reference):
     fixture, model, expected = reference
     keys = INTERMEDIATES[fixture]
     names = {name for name, _ in keys.values()}
-    found = model.intermediates("encoded", *names)(expected["images"])
-    np.testing.assert_allclose(np.asarray(found["encoded"]), expected["encoded"], atol=5e-5, rtol=0)
+    outputs = model.intermediates("encoded", *names)(expected["images"])
+    np.testing.assert_allclose(
+        np.asarray(outputs["encoded"]), expected["encoded"], atol=5e-5, rtol=0
+    )
     for key, (name, step) in keys.items():
-        ours = np.asarray(found[name])[:, ::step, ::step]
-        # BiT's residual stream is not normalised: its values reach 80.
+        actual = np.asarray(outputs[name])[:, ::step, ::step]
+        # BiT's residual stream is not normalised, and its values reach 80.
         tolerance = 5e-5 if fixture != "bit" else 5e-6 * np.abs(expected[key]).max()
-        np.testing.assert_allclose(ours, expected[key], atol=tolerance, rtol=0, err_msg=key)
+        np.testing.assert_allclose(actual, expected[key], atol=tolerance, rtol=0, err_msg=key)
 
 
 @pytest.mark.parametrize("reference", ["hybrid_stem", "hybrid_stages"], indirect=True)
 def test_patch_embeddings_equal_the_reference(reference):
     _, model, expected = reference
-    found = model.intermediates("patch_embeddings")(expected["images"])["patch_embeddings"]
-    grid = np.asarray(found).reshape(expected["embedded"].shape)
+    outputs = model.intermediates("patch_embeddings")(expected["images"])["patch_embeddings"]
+    grid = np.asarray(outputs).reshape(expected["embedded"].shape)
     np.testing.assert_allclose(grid, expected["embedded"], atol=2e-5, rtol=0)
 
 
@@ -80,7 +82,7 @@ def test_saved_weights_have_the_official_names_and_shapes(reference, fixtures, t
     _, model, _ = reference
     keras_vit.save_weights(model, tmp_path / "again.npz")
     expected = np.load(fixtures / "hybrid_stem.weights.npz")
-    found = np.load(tmp_path / "again.npz")
-    assert sorted(found.files) == sorted(expected.files)
+    outputs = np.load(tmp_path / "again.npz")
+    assert sorted(outputs.files) == sorted(expected.files)
     for key in expected.files:
-        np.testing.assert_array_equal(found[key], expected[key], strict=True)
+        np.testing.assert_array_equal(outputs[key], expected[key], strict=True)

@@ -1,4 +1,4 @@
-"""Hybrids and BiT as Keras models: their intermediate outputs, policies, learning, saving."""
+"""Hybrids and BiT as Keras models: intermediate outputs, policies, training, saving."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_every_weight_learns(build, images):
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         run_eagerly=True,  # tests/training traces them
     )
-    # Head and last scales start at zero, so the first steps change nothing else.
+    # The head and the last scales start at zero, so the first steps change only these.
     model.fit(images, np.array([0, 2]), epochs=4, verbose=0)
     still = [
         v.name
@@ -138,8 +138,8 @@ def test_mixed_precision_stays_near_float32(build, images, randomised, tmp_path,
 
 def _shapes(model):
     images = np.zeros((2, *model.image_size, 3), np.float32)
-    found = model.intermediates(*model.intermediate_names)(images)
-    return {name: tuple(tensor.shape) for name, tensor in found.items()}
+    actual = model.intermediates(*model.intermediate_names)(images)
+    return {name: tuple(tensor.shape) for name, tensor in actual.items()}
 
 
 ODD = {
@@ -151,7 +151,7 @@ ODD = {
 
 @pytest.fixture(params=ODD)
 def odd(request, randomised):
-    """A hybrid of a fractional width, at a size that its strides do not divide."""
+    """A hybrid with a fractional width, for a size that its strides do not divide."""
     stem, patch, size, grid = ODD[request.param]
     model = randomised(keras_vit.ViT(ViTSpec(patch, 48, 1, 3, 96, stem=stem), 5, size))
     assert model.grid == grid
@@ -163,8 +163,8 @@ def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
     images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
     last = odd.layers[[layer.name for layer in odd.layers].index("patches") - 1].name
     last = "gn_root" if last == "pool_root" else last
-    found = odd.intermediates(last, "patch_embeddings")(images)
-    x = np.asarray(found[last])
+    actual = odd.intermediates(last, "patch_embeddings")(images)
+    x = np.asarray(actual[last])
     if last == "gn_root":
         x = np.asarray(keras.layers.MaxPooling2D(3, 2, "same")(np.maximum(x, 0)))
     stride, (height, width) = odd.spec.stem.stride, odd.image_size
@@ -177,7 +177,7 @@ def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
     expected = np.asarray(conv(x))
     assert expected.shape[1:3] == odd.grid
     np.testing.assert_allclose(
-        np.asarray(found["patch_embeddings"]), expected.reshape(2, -1, 48), atol=1e-4, rtol=1e-5
+        np.asarray(actual["patch_embeddings"]), expected.reshape(2, -1, 48), atol=1e-4, rtol=1e-5
     )
 
 
@@ -188,8 +188,8 @@ def test_weights_of_odd_hybrids_round_trip(odd, tmp_path, layout, rng):
     arrays = np.load(tmp_path / "weights.npz")
     assert arrays["conv_root/kernel"].shape[-1] == 64 * odd.spec.stem.width
     np.savez(tmp_path / "plain.npz", **arrays)  # without what only our files say
-    told = {} if layout == "weights.npz" else {"image_size": odd.image_size}
-    again = keras_vit.model_from_weights(tmp_path / layout, num_heads=3, **told)
+    arguments = {} if layout == "weights.npz" else {"image_size": odd.image_size}
+    again = keras_vit.model_from_weights(tmp_path / layout, num_heads=3, **arguments)
     assert (again.spec, again.image_size) == (odd.spec, odd.image_size)
     images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
     np.testing.assert_array_equal(np.asarray(odd(images)), np.asarray(again(images)))

@@ -1,4 +1,4 @@
-"""What saving and loading must keep: policy, trainability, the optimiser, and so the losses."""
+"""Saving and loading keeps the policy, frozen layers, the optimiser, and therefore the losses."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def losses(model, rng, steps=3):
     images = rng.normal(size=(4 * steps, *model.image_size, 3)).astype(np.float32)
     targets = np.arange(len(images)) % 3
     record = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: found.append(float(logs["loss"]))
+        on_train_batch_end=lambda batch, logs: actual.append(float(logs["loss"]))
     )
-    found = []
+    actual = []
     model.fit(images, targets, batch_size=4, shuffle=False, verbose=0, callbacks=[record])
-    return found
+    return actual
 
 
 @pytest.mark.parametrize(("policy", "freeze", "suffix"), TRAINED)
@@ -94,10 +94,10 @@ def test_training_a_loaded_model_continues_exactly(reloaded, rng, suffix, policy
         v.name for v in model.trainable_variables
     ]
     state = [np.asarray(v) for v in _state(model.optimizer)]
-    for expected, found in zip(state, _state(again.optimizer), strict=True):
-        np.testing.assert_array_equal(np.asarray(found), expected)
-    found, expected = (losses(m, np.random.default_rng(5)) for m in (again, model))
-    assert found == expected
+    for expected, actual in zip(state, _state(again.optimizer), strict=True):
+        np.testing.assert_array_equal(np.asarray(actual), expected)
+    actual, expected = (losses(m, np.random.default_rng(5)) for m in (again, model))
+    assert actual == expected
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_frozen_layers_under_another_head_stay_frozen(reloaded, rng, spec):
         v.name for v in other.trainable_variables
     ]
     state = [np.asarray(v) for v in _state(other.optimizer)]
-    for expected, found in zip(state, _state(again.optimizer), strict=True):
-        np.testing.assert_array_equal(np.asarray(found), expected)
+    for expected, actual in zip(state, _state(again.optimizer), strict=True):
+        np.testing.assert_array_equal(np.asarray(actual), expected)
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_every_layer_has_the_policy_before_and_after_saving(reloaded, policy, ki
     assert named.dtype_policy.name == other
     for built in (model, again):
         assert built.dtype_policy.name == policy
-        found = {layer.name: layer.dtype_policy.name for layer in _every_layer(built)}
-        assert found.pop("head") == "float32"
-        assert set(found.values()) == {policy}
+        actual = {layer.name: layer.dtype_policy.name for layer in _every_layer(built)}
+        assert actual.pop("head") == "float32"
+        assert set(actual.values()) == {policy}
 
 
 def test_a_policy_object_is_accepted_like_its_name():
@@ -181,11 +181,11 @@ def test_a_saved_model_of_intermediate_outputs_gives_the_same_ones(
     outputs = model.intermediates("patch_embeddings", "attention_0", "encoderblock_0", "encoded")
     again = reloaded(outputs, suffix)
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
-    expected, found = outputs(images), again(images)
-    assert sorted(found) == sorted(expected)
+    expected, actual = outputs(images), again(images)
+    assert sorted(actual) == sorted(expected)
     for name in expected:
-        assert found[name].dtype == expected[name].dtype
-        np.testing.assert_array_equal(_array(found[name]), _array(expected[name]))
+        assert actual[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(_array(actual[name]), _array(expected[name]))
 
 
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
@@ -200,10 +200,10 @@ def test_a_quantised_model_predicts_and_its_weights_are_not_saved_as_floats(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.quantize("int8")
-    ours = [n for n in layers.__all__ if any(f"Layer {n} " in str(w.message) for w in caught)]
-    assert not ours
-    found = model.predict(images, verbose=0)
-    assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+    warned = [n for n in layers.__all__ if any(f"Layer {n} " in str(w.message) for w in caught)]
+    assert not warned
+    actual = model.predict(images, verbose=0)
+    assert 0 < np.abs(actual - expected).max() < 0.1 * np.abs(expected).max()
     with pytest.raises(keras_vit.UsageError, match=r"Keras has quantised .*/kernel \(int8\)"):
         keras_vit.save_weights(model, tmp_path / "weights.npz")
     assert not list(tmp_path.iterdir())
@@ -238,7 +238,7 @@ def test_saving_refuses_a_quantisation_that_cannot_be_loaded(tmp_path):
         model.save(tmp_path / "model.keras")
 
 
-def test_errors_for_a_cloned_model_say_how_to_copy_one(tmp_path):
+def test_errors_for_a_cloned_model_explain_how_to_copy_a_model(tmp_path):
     model = keras_vit.ViT(VIT, 3, 16, labels=["a", "b", "c"])
     clone = keras.models.clone_model(model, clone_function=_copy)
     images = np.zeros((1, 16, 16, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Specs: what is refused, and what round-trips."""
+"""Specs: invalid fields are refused, and valid ones round-trip."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_specs_round_trip_through_json(small_spec):
         assert hash(again) == hash(spec)
 
 
-def test_a_spec_says_which_kind_it_is(small_spec):
+def test_a_spec_is_restored_as_its_own_class(small_spec):
     for spec in (small_spec, ResNetSpec((1, 1, 1, 1))):
         assert spec_from_dict(spec.to_dict()) == spec
 
@@ -114,14 +114,14 @@ def test_resnets_refuse(build, message):
     ("stages", "stride", "channels"),
     [((), 4, 64), ((2,), 4, 256), ((3, 4, 9), 16, 1024), ((2, 2, 2, 2), 32, 2048)],
 )
-def test_stem_knows_its_stride_and_channels(stages, stride, channels):
+def test_stride_and_channels_of_stems(stages, stride, channels):
     stem = ResNetStem(stages)
     assert (stem.stride, stem.channels) == (stride, channels)
     assert ResNetStem(stages, width=2).channels == 2 * channels
     assert ResNetStem(stages, width=0.5).channels == channels // 2
 
 
-def test_a_width_is_what_its_channels_are():
+def test_a_fractional_width_is_rounded_to_its_channels():
     assert ResNetStem(width=1.51) == ResNetStem(width=1.5)
     assert ResNetStem(width=1.51).root_channels == 96
     assert json.dumps(ResNetStem(width=1.0).to_dict()) == '{"stages": [], "width": 1}'
@@ -141,8 +141,10 @@ def test_numpy_numbers_become_plain_ones(small_spec):
     plain = dataclasses.replace(small_spec, dropout=0.5, stem=ResNetStem((1,), width=0.5))
     assert spec == plain
     assert json.dumps(spec.to_dict()) == json.dumps(plain.to_dict())
-    how = Preprocessing(np.int64(8), np.int64(16), np.float64(0.5), mean=(np.float64(1),) * 3)
-    assert json.dumps(how.to_dict()) == json.dumps(
+    preprocessing = Preprocessing(
+        np.int64(8), np.int64(16), np.float64(0.5), mean=(np.float64(1),) * 3
+    )
+    assert json.dumps(preprocessing.to_dict()) == json.dumps(
         Preprocessing(8, 16, 0.5, mean=(1.0,) * 3).to_dict()
     )
     assert as_size(np.int32(8)) == as_size(np.array([8, 8])) == (8, 8)
@@ -170,7 +172,7 @@ def test_other_sizes_are_refused(size):
         as_size(size)
 
 
-def test_sizes_of_arrays_are_taken():
+def test_image_sizes_may_be_arrays():
     assert as_size(np.array(32)) == as_size(iter([32, 32])) == (32, 32)
 
 
@@ -205,7 +207,7 @@ def test_grid_counts_the_stems_stride(small_spec):
     spec = dataclasses.replace(small_spec, patch_size=2, stem=ResNetStem((1, 1)))
     assert spec.stride == 16
     assert spec.grid((32, 64)) == (2, 4)
-    # 5 x 9 positions of the stem; the patches cut off what is left.
+    # The stem has 5 x 9 positions; those that do not fill a patch are cut off.
     assert spec.grid((40, 70)) == (2, 4)
     assert spec.grid(9) == (1, 1)
     message = r"at least 9 \(patch_size=2, stem 8\). Received: 8 x 32"

@@ -18,7 +18,7 @@ from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.weights import parameter_count
 
 # At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, and timm's
-# `resnetv2_*_bit` for BiT. Pico is ours: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137
+# `resnetv2_*_bit` for BiT. Pico by hand: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137
 # (positions) + 4 blocks + norm + head.
 PARAMETERS = {
     "ViT-Pico_4": 402_984,
@@ -59,7 +59,7 @@ PRETRAINED = {
 
 @contextlib.contextmanager
 def unallocated():
-    """Models built in here have shapes but no memory."""
+    """Models built in this context have shapes but need no memory."""
     if LEGACY:
         import tensorflow as tf
 
@@ -70,7 +70,7 @@ def unallocated():
 
         with StatelessScope(initialize_variables=False):
             yield
-        # Keras would fill them all, gigabytes of them, the next time that any model is built.
+        # Otherwise Keras would allocate them, gigabytes, when the next model is built.
         keras.utils.clear_session()
 
 
@@ -80,7 +80,7 @@ def test_every_variant_has_an_expected_count():
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_exact_parameter_count_by_names(name):
+def test_exact_parameter_count_without_building(name):
     assert parameter_count(VARIANTS[name]) == PARAMETERS[name]
 
 
@@ -102,7 +102,7 @@ def test_exact_parameter_count_with_representation(name):
 
 
 @pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
-def test_counting_by_names_is_counting_the_model(small_spec, pooling):
+def test_parameter_count_equals_the_built_model(small_spec, pooling):
     spec = dataclasses.replace(small_spec, **{"pooling": pooling, "representation_dim": 20})
     model = keras_vit.ViT(spec, 5, (16, 24))
     assert parameter_count(spec, 5, (16, 24)) == model.count_params()
@@ -111,7 +111,7 @@ def test_counting_by_names_is_counting_the_model(small_spec, pooling):
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
 @pytest.mark.once
-def test_counting_by_names_knows_every_kind_of_positions(small_spec, kind, pooling):
+def test_parameter_count_includes_every_kind_of_positions(small_spec, kind, pooling):
     changes = {"pooling": pooling, "position_embedding": kind, "stem": ResNetStem((1, 1))}
     spec = dataclasses.replace(small_spec, **{**changes, "patch_size": 1})
     model = keras_vit.ViT(spec, 5, (16, 24))
@@ -119,7 +119,7 @@ def test_counting_by_names_knows_every_kind_of_positions(small_spec, kind, pooli
 
 
 @pytest.mark.parametrize("num_classes", [0, 5])
-def test_counting_by_names_is_counting_a_bit(num_classes):
+def test_parameter_count_equals_a_built_bit(num_classes):
     spec = ResNetSpec((2, 1, 1, 1))
     model = keras_vit.BiT(spec, num_classes, (40, 33))
     assert parameter_count(spec, num_classes) == model.count_params()

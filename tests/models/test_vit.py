@@ -1,4 +1,4 @@
-"""ViT models: equal to the reference; every pooling, position embedding and policy; saving."""
+"""ViT models: parity with the reference; poolings, position embeddings and policies; saving."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_intermediate_outputs_equal_the_reference(reference):
     model, expected = reference
     outputs = model.intermediates("encoded", "pre_logits")(expected["images"])
     for name in ("encoded", "pre_logits"):
-        found = np.asarray(outputs[name])
-        np.testing.assert_allclose(found, expected[name], atol=5e-5, rtol=0)
+        actual = np.asarray(outputs[name])
+        np.testing.assert_allclose(actual, expected[name], atol=5e-5, rtol=0)
 
 
 @pytest.mark.parametrize("mistake", [{"gelu": "erf"}, {"layer_norm_eps": 1e-3}])
@@ -71,8 +71,8 @@ def test_shapes_of_every_named_intermediate_output(small_spec, rng, pooling):
     spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=20)
     model = keras_vit.ViT(spec, 5, image_size=(16, 24))
     tokens = 6 + spec.class_token
-    found = model.intermediates(*model.intermediate_names)(np.zeros((2, 16, 24, 3), np.float32))
-    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    actual = model.intermediates(*model.intermediate_names)(np.zeros((2, 16, 24, 3), np.float32))
+    shapes = {name: tuple(tensor.shape) for name, tensor in actual.items()}
     head = (2, tokens) if pooling == "none" else (2,)
     assert shapes == {
         "patch_embeddings": (2, 6, 48),
@@ -211,7 +211,7 @@ def test_mixed_precision_stays_near_float32(small_spec, rng, randomised, tmp_pat
     assert "float32" not in str(mixed.get_layer("encoderblock_0").output.dtype)
 
 
-def test_learns_to_tell_two_colours(small_spec):
+def test_learns_to_distinguish_two_colours(small_spec):
     images = np.zeros((32, 16, 16, 3), np.float32)
     targets = np.arange(32) % 2
     images[targets == 1, ..., 0] = 1

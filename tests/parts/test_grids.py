@@ -1,4 +1,4 @@
-"""Tables over a grid, resampled for another grid."""
+"""The resampling of tables to another grid."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ def grids(name):
 def test_bilinear_is_the_official_rule(fixtures):
     names = []
     for name, table, expected in pairs(fixtures / "posembed_interpolation.npz"):
-        found = resample_positions(table, *grids(name))
-        np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=name)
+        actual = resample_positions(table, *grids(name))
+        np.testing.assert_allclose(actual, expected, atol=1e-6, err_msg=name)
         names.append(name)
     assert len(names) == 8
 
 
-def test_bicubic_is_timms(fixtures):
+def test_bicubic_is_the_rule_of_timm(fixtures):
     names = []
     for name, table, expected in pairs(fixtures / "posembed_timm.npz"):
-        found = resample_positions(table, *grids(name), method="bicubic")
-        np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=name)
+        actual = resample_positions(table, *grids(name), method="bicubic")
+        np.testing.assert_allclose(actual, expected, atol=1e-6, err_msg=name)
         names.append(name)
     assert len(names) == 3
 
 
 def test_the_class_tokens_position_and_the_corners_are_kept(rng):
     table = rng.normal(size=(1, 1 + 6, 5)).astype(np.float32)
-    found = resample_positions(table, (2, 3), (7, 4))
-    np.testing.assert_array_equal(found[0, 0], table[0, 0])
-    old, new = table[0, 1:].reshape(2, 3, 5), found[0, 1:].reshape(7, 4, 5)
+    actual = resample_positions(table, (2, 3), (7, 4))
+    np.testing.assert_array_equal(actual[0, 0], table[0, 0])
+    old, new = table[0, 1:].reshape(2, 3, 5), actual[0, 1:].reshape(7, 4, 5)
     for corner in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
         np.testing.assert_allclose(new[corner], old[corner], atol=1e-6)
 
@@ -56,14 +56,14 @@ def test_the_class_tokens_position_and_the_corners_are_kept(rng):
 def test_rows_and_columns_are_resampled_independently():
     rows, columns = np.indices((3, 5)).astype(np.float32)
     table = np.stack([rows, columns], axis=-1).reshape(1, 15, 2)
-    found = resample_positions(table, (3, 5), (5, 9), class_token=False).reshape(5, 9, 2)
-    np.testing.assert_allclose(found[..., 0], np.repeat(np.linspace(0, 2, 5)[:, None], 9, 1))
-    np.testing.assert_allclose(found[..., 1], np.repeat(np.linspace(0, 4, 9)[None], 5, 0))
+    actual = resample_positions(table, (3, 5), (5, 9), class_token=False).reshape(5, 9, 2)
+    np.testing.assert_allclose(actual[..., 0], np.repeat(np.linspace(0, 2, 5)[:, None], 9, 1))
+    np.testing.assert_allclose(actual[..., 1], np.repeat(np.linspace(0, 4, 9)[None], 5, 0))
 
 
 @pytest.mark.parametrize(("old", "new"), [(28, 14), (16, 30), (14, 24), (49, 7), (3, 1), (1, 4)])
 def test_the_last_row_is_kept_for_every_size(old, new):
-    # scipy.ndimage.zoom gives zeros there for some of these sizes because of rounding.
+    # Because of rounding, scipy.ndimage.zoom returns zeros there for some of these sizes.
     matrix = align_corners_matrix(old, new)
     np.testing.assert_allclose(matrix.sum(axis=1), 1)
     last = np.zeros(old)

@@ -1,4 +1,4 @@
-"""The kinds of position embeddings, as numbers and as records."""
+"""The kinds of position embeddings: their values and their records."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ pytestmark = pytest.mark.once
 
 def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token():
     index = relative_index(Tokens((2, 3), class_token=False))
-    # The offset from the first patch to the last is the largest; a patch and itself, the middle.
+    # The offset between the first patch and the last is the largest; that of a patch and itself is
+    # in the middle.
     assert (index[5, 0], index[5, 5], index[0, 5]) == (14, 7, 0)
-    # Neighbours to the right have the same offset everywhere; neighbours below have another.
+    # All right neighbours have the same offset; lower neighbours have another.
     assert index[0, 1] == index[1, 2] == index[4, 5] == 6
     assert index[0, 3] == index[2, 5] == 2
     assert sorted(set(index.ravel())) == list(range(15))
@@ -33,13 +34,13 @@ def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token
     assert relative_entries(Tokens((2, 3), True)) == 18
 
 
-def test_waves_are_those_of_big_vision(fixtures):
+def test_sines_and_cosines_equal_big_vision(fixtures):
     expected = np.load(fixtures / "sincos2d.npz")
     for key in expected.files:
         rows, columns, width = map(int, key.split("x"))
-        found = sincos_2d((rows, columns), width)
-        assert found.dtype == np.float64
-        np.testing.assert_allclose(found, expected[key], atol=1e-6, err_msg=key)
+        actual = sincos_2d((rows, columns), width)
+        assert actual.dtype == np.float64
+        np.testing.assert_allclose(actual, expected[key], atol=1e-6, err_msg=key)
 
 
 WITH_WEIGHTS = [n for n, k in POSITION_EMBEDDINGS.items() if k.weights or k.attention_weights]

@@ -64,8 +64,8 @@ def test_a_percentage_needs_a_total():
 
 def test_schedule_warms_up_linearly_then_falls_as_a_cosine():
     rate = schedule(0.4, total_steps=110, warmup_steps=10)
-    found = [float(rate(step)) for step in (0, 5, 10, 60, 110)]
-    assert found == pytest.approx([0, 0.2, 0.4, 0.2, 0], abs=1e-6)
+    actual = [float(rate(step)) for step in (0, 5, 10, 60, 110)]
+    assert actual == pytest.approx([0, 0.2, 0.4, 0.2, 0], abs=1e-6)
     assert float(schedule(0.4, 100, 0)(0)) == pytest.approx(0.4)
 
 
@@ -150,7 +150,7 @@ def test_a_recipe_is_added_by_a_row(monkeypatch):
     assert default_recipe("digits") == "digits"
 
 
-def test_every_recipe_trains_a_model_of_the_table():
+def test_every_recipe_has_a_known_model():
     assert [keras_vit.specs.find_variant(preset.model) for preset in PRESETS.values()] == [
         "ViT-Pico_4",
         "ViT-Ti_16",
@@ -234,7 +234,7 @@ def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypa
     assert ("attention on" in page.read_text()) == (kind == "hybrid")
 
 
-def test_compiled_training_learns_as_the_plain_one(image_folder, tmp_path, tiny_model):
+def test_compiled_training_equals_uncompiled_training(image_folder, tmp_path, tiny_model):
     losses = []
     for jit in (True, False):
         recipe = dataclasses.replace(TINY, jit=jit, duration="13 steps", augment="none")
@@ -265,7 +265,7 @@ def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
 
 
 def imbalanced(counts, colours=((200, 30, 30), (30, 200, 30), (30, 30, 200))):
-    """Images of one colour a class, in memory: `counts[i]` of class i."""
+    """Images in memory: `counts[i]` images of class i, all of one colour."""
     targets = np.repeat(np.arange(len(counts)), counts)
     return Source(
         name="colours",
@@ -276,19 +276,19 @@ def imbalanced(counts, colours=((200, 30, 30), (30, 200, 30), (30, 30, 200))):
     )
 
 
-def test_balanced_weights_are_scikit_learns():
+def test_balanced_weights_equal_those_of_scikit_learn():
     from sklearn.utils.class_weight import compute_class_weight
 
     targets = np.repeat([0, 1, 2], [30, 5, 1])
-    found = training.balanced_weights(targets, 3)
+    actual = training.balanced_weights(targets, 3)
     expected = compute_class_weight("balanced", classes=np.arange(3), y=targets)
-    np.testing.assert_allclose([found[i] for i in range(3)], expected)
-    assert np.mean([found[target] for target in targets]) == pytest.approx(1)
+    np.testing.assert_allclose([actual[i] for i in range(3)], expected)
+    assert np.mean([actual[target] for target in targets]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("none", marks=pytest.mark.slow), "balanced"])
 def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model, tmp_path, kind):
-    # The head begins at zero: without its weight each image's loss is log(classes), exactly.
+    # The head starts at zero, so without class weights the loss of each image is log(classes).
     source = imbalanced((20, 5, 2))
     recipe = dataclasses.replace(
         TINY, duration="1 step", warmup="0 steps", learning_rate=0.0, batch_size=8,
@@ -310,7 +310,7 @@ def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model
 @pytest.mark.once
 @pytest.mark.slow
 def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
-    # Two colours so near each other that a short training answers the frequent class alone.
+    # The two colours are so similar that a short training predicts only the frequent class.
     source = imbalanced((60, 5), colours=((120, 120, 120), (130, 120, 120)))
     recalls = {}
     for kind in ("none", "balanced"):
@@ -322,7 +322,7 @@ def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
     assert recalls == {"none": 0.0, "balanced": 1.0}
 
 
-def test_a_warning_of_strong_imbalance_says_what_to_do():
+def test_the_warning_of_strong_imbalance_has_advice():
     warning = training.imbalance_warning(("common", "rare"), (1200, 120))
     assert "common has 1,200 images, rare 120" in warning
     assert warning.endswith("train with balanced class weights.")
@@ -341,7 +341,7 @@ def test_a_warning_of_strong_imbalance_says_what_to_do():
         ({}, {"dropout": 0.1}, None),
         ({"model_name": "BiT-R50x1"}, {"dropout": 0.1}, "dropout"),
         ({"weights": "none.npz"}, {}, "none.npz: expected a .npz file"),
-        ({"weights": "imagenet22k"}, {}, "'imagenet22k' is no file, and no published weights"),
+        ({"weights": "imagenet22k"}, {}, "'imagenet22k' is neither a file nor published weights"),
         ({"weights": "vit_token.weights.npz"}, {}, "this file is another architecture"),
         ({"out": "file"}, {}, "is a file"),
         ({"out": "data/run"}, {}, "lies inside the data"),
@@ -376,14 +376,14 @@ def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model
         )
 
     create("run")
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="is a run already"):
         create("run")
     (tmp_path / "run" / "metrics.jsonl").write_text("{}\n")
     create("run", overwrite=True)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="is not empty and holds no run"):
+    with pytest.raises(UsageError, match="is not empty and is not a run"):
         create("mine", overwrite=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file"):
@@ -409,7 +409,7 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
 
 
 @pytest.mark.once
-def test_the_recipes_distortion_and_seed_feed_the_loop(
+def test_augmentation_and_seed_of_the_recipe_reach_the_loop(
     image_folder, tmp_path, tiny_model, monkeypatch
 ):
     seen = {}
@@ -460,7 +460,7 @@ def test_a_run_that_diverges_is_refused_and_keeps_finite_weights(
     assert all(np.isfinite(weights[key]).all() for key in weights.files)
 
 
-def test_a_picture_that_goes_away_is_named(image_folder, tmp_path, tiny_model):
+def test_a_picture_deleted_during_training_is_named(image_folder, tmp_path, tiny_model):
     source = open_source(image_folder)
     for file in (image_folder / "red").iterdir():
         file.unlink()
@@ -471,7 +471,7 @@ def test_a_picture_that_goes_away_is_named(image_folder, tmp_path, tiny_model):
 
 @pytest.fixture
 def _interruptible():
-    # A suite in the background inherits an ignored SIGINT.
+    # A test suite that runs in the background inherits an ignored SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -489,7 +489,7 @@ def test_an_ignored_interrupt_stays_ignored():
 def test_an_interrupt_waits_for_a_safe_point():
     with deferred_interrupts() as check:
         check()
-        with contextlib.suppress(BaseException):  # as code does that calls Python back
+        with contextlib.suppress(BaseException):  # like code that calls Python and drops errors
             os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             check()
@@ -506,7 +506,7 @@ def test_training_runs_outside_the_main_thread(image_folder, tmp_path, tiny_mode
         assert pool.submit(train, *arguments).result().metrics()
 
 
-def test_metrics_survive_a_torn_last_line(trained_run, tmp_path):
+def test_metrics_ignore_an_incomplete_last_line(trained_run, tmp_path):
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"epoch": 1}) + '\n{"epoch": 2, "lo')
     torn = dataclasses.replace(trained_run, path=tmp_path)
     assert torn.metrics() == [{"epoch": 1}]
@@ -523,6 +523,7 @@ def test_training_ends_with_the_execution_that_reaches_the_steps(per_execution):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse", steps_per_execution=per_execution)
     examples = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
-    # 8 steps an epoch: the tenth is in the middle of the second, and 4 does not divide it.
+    # With 8 steps in an epoch, step 10 is in the middle of the second epoch, and 4 does not divide
+    # it.
     model.fit(*examples, batch_size=1, epochs=9, callbacks=[StopAfter(10)], verbose=0)
     assert int(model.optimizer.iterations) == {1: 10, 4: 12}[per_execution]

@@ -1,4 +1,4 @@
-"""What the tests of files of weights share: a small model, its file, and a way to damage it."""
+"""Fixtures for tests of weight files: a small model, its file, and a way to damage it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Feeds damaged files of weights to the readers: python tests/weights/fuzz_readers.py --seconds 180
 
-Each input is a published layout with something changed: bytes, lengths, headers, names, values, the
-config beside it. The checksums of archives are made right again, so that what lies behind them is
-reached. Whatever happens must be success or a UsageError, in bounded memory.
+Each input is a file in a published layout with changed bytes, lengths, headers, names, values or
+config. The checksums of archives are corrected, so that the code after the checksum is tested too.
+Reading must succeed or raise a UsageError, and must not need much memory.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SEEDS = (
     "hf_classifier.safetensors", "hf_base.safetensors",
 )  # fmt: skip
 PHRASES = (
-    "cannot be read", "is not a whole", "is not a numpy array", "two arrays of the name",
-    "does not fit the model", "needs ", "NaN or infinite", "must hold floats",
-    "in no layout known", "no architecture known", "are the same weight", "several models",
+    "cannot be read", "is not a complete", "is not a numpy array", "two arrays with the name",
+    "does not fit the model", "needs ", "NaN or infinite", "must contain floats",
+    "has an unknown layout", "has an unknown architecture", "are the same weight", "several models",
     "not valid JSON", "expected a JSON object", "must have one dimension", "claims to unpack",
     "pass preprocessing",
 )  # fmt: skip
@@ -57,16 +57,16 @@ def fuzz(seed: int, goes_on) -> tuple[int, Counter, float]:
     """Reads damaged files while `goes_on(inputs so far)`.
 
     Returns:
-        How many inputs there were, how they ended, and by how many MiB the peak memory grew.
+        The number of inputs, the counts of outcomes, and the growth of the peak memory in MiB.
     """
     generator, outcomes, inputs = random.Random(seed), Counter(), 0
     seeds = [(FIXTURES / name).read_bytes() for name in SEEDS]
     configs = [_config(name) for name in SEEDS]
     models = [keras_vit.model_from_weights(FIXTURES / name) for name in SEEDS]
-    with tempfile.TemporaryDirectory() as folder:  # files that say what they are
+    with tempfile.TemporaryDirectory() as folder:  # files with metadata
         for model in models[:4]:
-            keras_vit.save_weights(model, Path(folder) / "told.npz")
-            seeds.append((Path(folder) / "told.npz").read_bytes())
+            keras_vit.save_weights(model, Path(folder) / "saved.npz")
+            seeds.append((Path(folder) / "saved.npz").read_bytes())
             configs.append("{}")
             models.append(model)
     before = _peak()
@@ -126,7 +126,7 @@ def _damaged(content: bytes, generator: random.Random) -> bytes:
 
 
 def _scrambled(content: bytes, generator: random.Random, times: int = 4) -> bytes:
-    """Bytes flipped, lost, repeated or cut off, anywhere."""
+    """Flips, deletes, repeats or truncates bytes anywhere."""
     data = bytearray(content)
     for _ in range(generator.randint(1, times)):
         if not data:
@@ -147,7 +147,7 @@ def _scrambled(content: bytes, generator: random.Random, times: int = 4) -> byte
 
 
 def _damaged_zip(content: bytes, generator: random.Random) -> bytes:
-    """Members changed, renamed, added or lost; the checksums are right."""
+    """Changes, renames, adds or deletes members; the checksums are valid."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
         comment = archive.comment
@@ -178,14 +178,14 @@ def _damaged_zip(content: bytes, generator: random.Random) -> bytes:
 
 
 def _claims(comment: bytes, generator: random.Random) -> bytes:
-    """What the archive says of itself: made up, or its numbers changed."""
+    """Replaces the metadata of the archive, or changes numbers in it."""
     if not comment:
         return generator.randbytes(8)
     return (_scrambled if generator.random() < 0.3 else _renumbered)(comment, generator)
 
 
 def _damaged_safetensors(content: bytes, generator: random.Random) -> bytes:
-    """The header's text or numbers changed; its length is right, mostly."""
+    """Changes text or numbers of the header; its length is usually right."""
     size = struct.unpack("<Q", content[:8])[0]
     text, data = content[8 : 8 + size], content[8 + size :]
     kind = generator.randrange(5)
@@ -211,8 +211,8 @@ def _renumbered(text: bytes, generator: random.Random) -> bytes:
     numbers = list(re.finditer(rb"\d+", text))
     if not numbers:
         return text
-    found = generator.choice(numbers)
-    return text[: found.start()] + str(generator.choice(NUMBERS)).encode() + text[found.end() :]
+    actual = generator.choice(numbers)
+    return text[: actual.start()] + str(generator.choice(NUMBERS)).encode() + text[actual.end() :]
 
 
 def _renamed(name: str, generator: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""AugReg's index: real columns, real names; strict where it must be, lenient where it can."""
+"""AugReg's index, with the columns and names of the real file."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_absent_or_binary_file_is_refused(tmp_path):
 def test_best_s16_for_imagenet_at_224(index):
     rows = read_index(index())
     entry = best(rows, "S/16", "imagenet2012", image_size=224)
-    # By validation: the file with the best test accuracy is another one.
+    # The best file by validation accuracy; another file has the best test accuracy.
     assert entry.name == f"augreg/{NONE}--imagenet2012-steps_20k-lr_0.03-res_224"
     assert entry.url.endswith(f"/vit_models/augreg/{entry.name.partition('/')[2]}.npz")
     assert (entry.model, entry.image_size, entry.num_classes) == ("ViT-S_16", 224, 1000)
@@ -147,14 +147,14 @@ def test_best_hybrid(index):
         (("S/16", "imagenet2012", 224, "test"), "by must be .* Received: by='test'"),
     ],
 )
-def test_what_the_index_lacks(index, arguments, message):
+def test_errors_for_rows_that_the_index_does_not_have(index, arguments, message):
     with pytest.raises(UsageError, match=message) as error:
         best(read_index(index()), *arguments)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "", HYBRID])
-def test_a_row_cannot_name_just_any_file(index, name):
+def test_a_row_with_an_invalid_file_name_is_refused(index, name):
     row = dataclasses.replace(read_index(index())[0], adapt_filename=name)
     with pytest.raises(UsageError, match="the index names a file that is not for ViT-S_16"):
         best([row], "S/16")

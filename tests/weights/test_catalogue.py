@@ -83,7 +83,7 @@ def test_a_directory_means_the_variants_default(model, weights, url, image_size,
 
 @pytest.mark.parametrize("model", ["ViT_B16", "vit-b/16", "B/16"])
 @pytest.mark.parametrize("weights", ["imagenet21k", "ImageNet-21k"])
-def test_names_may_be_spelled_freely(model, weights):
+def test_names_are_accepted_in_several_spellings(model, weights):
     assert find_weights(model, weights).name == "imagenet21k/ViT-B_16"
 
 
@@ -107,7 +107,7 @@ def test_both_files_fine_tuned_at_224_are_known():
     assert (entry.image_size, entry.num_classes, entry.top1) == (224, 1000, 82.7)
 
 
-def test_an_augreg_name_that_is_not_listed_is_read():
+def test_an_augreg_name_need_not_be_listed():
     name = f"{S16}--oxford_iiit_pet-steps_0k-lr_0.003-res_224"
     for spelled in (name, f"{name}.npz", f"augreg/{name}.npz"):
         entry = find_weights("ViT-S_16", spelled)
@@ -154,7 +154,7 @@ def test_an_augreg_name_describes_its_file(name, model, image_size, num_classes)
         f"{B16}\n",
     ],
 )
-def test_other_names_are_not_taken_for_augregs(name):
+def test_names_outside_the_augreg_pattern_are_not_parsed(name):
     assert augreg_weights(name) is None
 
 
@@ -173,8 +173,8 @@ def test_other_names_are_not_taken_for_augregs(name):
             "several directories; choose one of imagenet21k/ViT-B_16, "
             "imagenet21k\\+imagenet2012/ViT-B_16, sam/ViT-B_16\\.$",
         ),
-        ("ViT-B_16", S16, "is of ViT-S_16. Received: model='ViT-B_16'"),
-        ("ViT-B_16", "BiT-M-R50x1.npz", "is of BiT-R50x1. Received: model='ViT-B_16'"),
+        ("ViT-B_16", S16, "is for ViT-S_16. Received: model='ViT-B_16'"),
+        ("ViT-B_16", "BiT-M-R50x1.npz", "is for BiT-R50x1. Received: model='ViT-B_16'"),
         ("ViT-B_16", f"{B16}--mnist-steps_10k-lr_0.003-res_384", "there are no weights"),
     ],
 )
@@ -198,7 +198,7 @@ def test_pinned_hashes_are_sha256_and_each_is_of_one_file():
     assert len(pinned) == len(set(pinned)) == 2
 
 
-def test_every_published_variant_has_one_default_a_directory():
+def test_every_published_variant_has_one_default_in_each_directory():
     defaults = [(entry.model, entry.directory) for entry in PUBLISHED if entry.default]
     assert len(defaults) == len(set(defaults))
     assert set(defaults) == {(entry.model, entry.directory) for entry in PUBLISHED}
@@ -206,14 +206,14 @@ def test_every_published_variant_has_one_default_a_directory():
     assert unpublished <= {"ViT-Pico_4"}
 
 
-def test_every_file_has_its_own_place_in_a_cache():
+def test_every_file_has_its_own_path_in_the_cache():
     places = {cached_path(entry.url, "/cache") for entry in PUBLISHED}
     assert len(places) == len(PUBLISHED)
     for entry in PUBLISHED:
         assert urllib.parse.urlsplit(entry.url).path.endswith(f"/{entry.name.split('/')[1]}.npz")
 
 
-def test_preprocessing_is_what_the_file_was_evaluated_with():
+def test_preprocessing_is_that_of_the_published_evaluation():
     assert find_weights("ViT-B_16", "augreg").preprocessing == Preprocessing(384, 384)
     assert find_weights("ViT-B_16", B16).preprocessing == Preprocessing(224, 224, crop=0.875)
     assert find_weights("BiT-R50x1", "bit-m+imagenet2012").preprocessing == Preprocessing(480, 480)

@@ -1,4 +1,4 @@
-"""Every layout of published weights, read to the reference's outputs."""
+"""Models from every layout of published weights equal the reference."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TOLERANCE = {"logits": 2e-5, "encoded": 5e-5, "pre_logits": 2e-5}
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_a_model_from_a_file_gives_the_references_outputs(name, fixtures):
+def test_a_model_from_a_file_equals_the_reference(name, fixtures):
     file, outputs, arguments, dialect = REFERENCES[name]
     with open_checkpoint(fixtures / file) as checkpoint:
         assert checkpoint.dialect == dialect
@@ -63,11 +63,11 @@ def test_a_model_from_a_file_gives_the_references_outputs(name, fixtures):
     model = keras_vit.model_from_weights(fixtures / file, **arguments)
     expected = dict(np.load(fixtures / f"{outputs}.io.npz"))
     compared = sorted(expected.keys() & TOLERANCE.keys())
-    found = model.intermediates(*compared)(expected["images"])
+    actual = model.intermediates(*compared)(expected["images"])
     assert compared
     for output in compared:
         np.testing.assert_allclose(
-            np.asarray(found[output]), expected[output], atol=TOLERANCE[output], rtol=0
+            np.asarray(actual[output]), expected[output], atol=TOLERANCE[output], rtol=0
         )
     if "pos_embedding" in expected:
         positions = np.asarray(model.get_layer("patch_encoder").positions)
@@ -79,8 +79,8 @@ def test_fine_tuning_drops_the_representation_and_resamples(fixtures):
     model = keras_vit.model_from_weights(fixtures / "vit_token_prelogits.weights.npz", 5, 48)
     assert not np.asarray(model(expected["images"])).any()  # uniform at first: the head is zero
     model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
-    found = np.asarray(model(expected["images"], training=False))
-    np.testing.assert_allclose(found, expected["logits"], atol=2e-5, rtol=0)
+    actual = np.asarray(model(expected["images"], training=False))
+    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
     positions = np.asarray(model.get_layer("patch_encoder").positions)
     np.testing.assert_allclose(positions, expected["pos_embedding"], atol=1e-6)
 
@@ -113,7 +113,7 @@ def scanned(arrays):
 
 
 def big_vision_positions(arrays):
-    # What fix_old_checkpoints of big_vision makes from older files.
+    # The keys that big_vision's fix_old_checkpoints converts older files to.
     table = arrays.pop("Transformer/posembed_input/pos_embedding")
     arrays["cls"] = arrays["cls"] + table[:, :1]
     arrays["pos_embedding"] = table[:, 1:]
@@ -153,8 +153,8 @@ def test_variations_of_the_official_layout_give_the_same_model(name, fixtures, t
     np.savez(tmp_path / "file.npz", **change(dict(np.load(fixtures / "vit_token.weights.npz"))))
     expected = np.load(fixtures / "vit_token.io.npz")
     model = keras_vit.model_from_weights(tmp_path / "file.npz")
-    found = np.asarray(model(expected["images"], training=False))
-    np.testing.assert_allclose(found, expected["logits"], atol=2e-5 + tolerance, rtol=0)
+    actual = np.asarray(model(expected["images"], training=False))
+    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5 + tolerance, rtol=0)
     report = keras_vit.load_weights(model, tmp_path / "file.npz")
     assert dialect in report.dialect
     assert report.weights == 40
@@ -179,7 +179,7 @@ def test_bfloat16_is_read_exactly(fixtures, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_map_head_at_the_top_is_read_as_one_inside_map_head(tmp_path, small_spec, randomised):
+def test_a_map_head_at_the_top_level_is_read_like_a_nested_one(tmp_path, small_spec, randomised):
     spec = dataclasses.replace(small_spec, pooling="map")
     model = randomised(keras_vit.ViT(spec, 3, 16))
     keras_vit.save_weights(model, tmp_path / "map.npz")
@@ -193,7 +193,7 @@ def test_a_map_head_at_the_top_is_read_as_one_inside_map_head(tmp_path, small_sp
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_file_without_positions_has_waves_if_official_and_none_if_timm(tmp_path, small_spec):
+def test_a_file_without_positions_has_sincos2d_if_official_and_none_if_timm(tmp_path, small_spec):
     for kind, layout in (("sincos2d", "npz"), ("none", "safetensors")):
         spec = dataclasses.replace(small_spec, position_embedding=kind)
         keras_vit.save_weights(keras_vit.ViT(spec, 3, 16), tmp_path / f"described.{layout}")
@@ -216,7 +216,7 @@ def test_keys_that_only_look_official_are_unknown(fixtures, tmp_path):
         keras_vit.model_from_weights(tmp_path / "file.npz")
 
 
-def test_group_norms_of_one_dimension_and_of_four_are_read_alike(fixtures, tmp_path):
+def test_group_norms_may_have_one_or_four_dimensions(fixtures, tmp_path):
     flat = dict(np.load(fixtures / "hybrid_stem_linen.weights.npz"))
     four = dict(np.load(fixtures / "hybrid_stem.weights.npz"))
     assert (flat["gn_root/scale"].shape, four["gn_root/scale"].shape) == ((64,), (1, 1, 1, 64))
@@ -262,7 +262,7 @@ def test_two_models_in_one_file_and_strange_keys_are_refused(tmp_path):
     with pytest.raises(keras_vit.UsageError, match="several models, under 'params/' and 'params/i"):
         keras_vit.model_from_weights(tmp_path / "two.npz")
     np.savez(tmp_path / "strange.npz", **{"layer.weight\x1b[31m": np.zeros(2)})
-    with pytest.raises(keras_vit.UsageError, match=r"in no layout known here.*layer.weight\\x1b"):
+    with pytest.raises(keras_vit.UsageError, match=r"has an unknown layout.*layer.weight\\x1b"):
         keras_vit.model_from_weights(tmp_path / "strange.npz")
 
 
@@ -313,12 +313,14 @@ def test_gelu_epsilon_heads_labels_and_preprocessing_come_from_the_config(fixtur
     assert model.preprocessing.interpolation == "bicubic"
     assert model.preprocessing.mean == pytest.approx((123.675, 116.28, 103.53))
     (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
-    with pytest.raises(keras_vit.UsageError, match="its activation is 'relu'; only GELU is known"):
+    with pytest.raises(
+        keras_vit.UsageError, match="its activation is 'relu'; only GELU is supported"
+    ):
         keras_vit.model_from_weights(tmp_path)
 
 
 def test_timms_average_pooling_with_a_class_token_is_refused(fixtures, tmp_path):
-    # The keys are the same as with the pooling of the class token.
+    # The keys are the same as those of a model that pools by the class token.
     content = (fixtures / "timm_token.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(content)
     config = json.loads((fixtures / "timm_token.config.json").read_text())
@@ -330,22 +332,24 @@ def test_timms_average_pooling_with_a_class_token_is_refused(fixtures, tmp_path)
             keras_vit.model_from_weights,
             lambda path: keras_vit.load_weights(model, path),
         ):
-            with pytest.raises(keras_vit.UsageError, match="has a class token and pools by 'avg'"):
+            with pytest.raises(
+                keras_vit.UsageError, match="has a class token and the pooling 'avg'"
+            ):
                 read(tmp_path)
         del place["global_pool"]
 
 
 @pytest.mark.parametrize("activation", ["relu", ["gelu"], 3])
-def test_another_activation_than_gelu_is_refused(fixtures, tmp_path, activation):
+def test_activations_other_than_gelu_are_refused(fixtures, tmp_path, activation):
     (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
     config = json.loads((fixtures / "hf_base.config.json").read_text())
     model = keras_vit.model_from_weights(fixtures / "hf_base.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_act": activation}))
-    with pytest.raises(keras_vit.UsageError, match="only GELU is known"):
+    with pytest.raises(keras_vit.UsageError, match="only GELU is supported"):
         keras_vit.load_weights(model, tmp_path)
 
 
 def test_a_pytorch_file_without_its_config_must_be_a_known_variant(fixtures, tmp_path):
     (tmp_path / "lonely.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
-    with pytest.raises(keras_vit.UsageError, match="put its config.json beside it"):
+    with pytest.raises(keras_vit.UsageError, match="put its config.json in the same"):
         keras_vit.model_from_weights(tmp_path / "lonely.safetensors")

@@ -1,4 +1,4 @@
-"""Downloads from a real web server that breaks off, stalls and sends wrong data."""
+"""Downloads from a real web server that closes connections, stalls and sends wrong data."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def md5(content):
 
 @dataclasses.dataclass
 class Answer:
-    """What the server does with one request."""
+    """The server's response to one request."""
 
     content: bytes = CONTENT
     status: int | None = None
-    headers: dict = dataclasses.field(default_factory=dict)  # None leaves one out
+    headers: dict = dataclasses.field(default_factory=dict)  # headers that are None are not sent
     ranges: bool = True
     chunked: bool = False
     send: int | None = None  # bytes of the body, then the connection closes
-    stall: bool = False  # or falls silent
+    stall: bool = False  # instead of closing, sends nothing more
     pace: float = 0.0  # seconds between pieces of 10,000 bytes
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """A server on loopback. It gives its answers in turn, the last one again and again."""
+    """A server on loopback. It sends its answers in turn, and then repeats the last one."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers, self.requests = [Answer()], []
-        self.asked, self.over = threading.Event(), threading.Event()
+        self.requested, self.over = threading.Event(), threading.Event()
 
     def url(self, path="models/a.npz"):
         return f"http://127.0.0.1:{self.server_port}/{path}"
@@ -72,7 +72,7 @@ class Site(http.server.ThreadingHTTPServer):
         return f"127.0.0.1_{self.server_port}"
 
     def handle_error(self, *_):
-        """A client that was killed is no error here."""
+        """Ignores errors of clients that were killed."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -80,7 +80,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.requests.append((self.path, dict(self.headers)))
-        self.server.asked.set()
+        self.server.requested.set()
         answers = self.server.answers
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         self.close_connection = True
@@ -144,7 +144,7 @@ def site(monkeypatch):
 
 @pytest.fixture
 def get(site, tmp_path):
-    """Fetches into the test's own cache, without long pauses."""
+    """Downloads into the test's own cache, without long pauses."""
 
     def call(path="models/a.npz", **options):
         return fetch(site.url(path), tmp_path, **{"backoff": 0.01, "timeout": 5.0, **options})
@@ -170,7 +170,7 @@ def one_line(error):
 # ------------------------------------------------------------------------------- without failures
 
 
-def test_a_file_arrives_whole_and_is_asked_for_once(site, get, tmp_path):
+def test_a_file_is_complete_and_requested_once(site, get, tmp_path):
     path = get()
     assert path.read_bytes() == CONTENT
     assert get() == path
@@ -190,13 +190,13 @@ def test_equal_names_of_two_directories_are_kept_apart(site, get):
     ]
 
 
-def test_it_asks_for_plain_bytes(site, get):
+def test_requests_ask_for_unencoded_content(site, get):
     get()
     assert site.requests[0][1]["Accept-Encoding"] == "identity"
 
 
 @pytest.mark.parametrize("chunked", [True, False])
-def test_a_file_of_unknown_length_is_taken_when_its_end_can_be_known(site, get, chunked):
+def test_a_file_of_unknown_length_is_accepted_if_its_end_can_be_checked(site, get, chunked):
     site.answers = [Answer(chunked=chunked, headers={"Content-Length": None})]
     assert get().read_bytes() == CONTENT
 
@@ -220,7 +220,7 @@ def test_a_bar_is_drawn_on_stderr_for_terminals_only(get, capsys):
 # -------------------------------------------------------------------------------- breaks, resumed
 
 
-def test_a_break_is_resumed_where_it_happened(site, get):
+def test_a_broken_download_is_resumed(site, get):
     site.answers = [Answer(send=100_000), Answer()]
     assert get().read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=99999-"]
@@ -238,13 +238,13 @@ def test_a_later_call_resumes_too(site, get, tmp_path):
     assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
 
 
-def test_a_server_without_ranges_starts_anew(site, get):
+def test_without_range_support_the_download_starts_again(site, get):
     site.answers = [Answer(send=100_000), Answer(ranges=False)]
     assert get().read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=99999-"]
 
 
-def test_a_file_changed_meanwhile_starts_anew(site, get):
+def test_if_the_file_changed_the_download_starts_again(site, get):
     site.answers = [Answer(send=100_000), Answer(CHANGED)]
     assert get().read_bytes() == CHANGED
 
@@ -260,26 +260,26 @@ def test_a_file_changed_meanwhile_starts_anew(site, get):
         {"Content-Range": None},
     ],
 )
-def test_an_answer_that_does_not_continue_the_part_starts_anew(site, get, headers):
+def test_if_a_response_does_not_continue_the_part_the_download_starts_again(site, get, headers):
     site.answers = [Answer(send=100_000), Answer(headers=headers), Answer()]
     assert get().read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=99999-", None]
 
 
-def test_a_range_refused_starts_anew(site, get):
+def test_if_the_range_is_refused_the_download_starts_again(site, get):
     site.answers = [Answer(send=100_000), Answer(status=416), Answer()]
     assert get().read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=99999-", None]
 
 
-def test_a_part_without_etag_and_hash_starts_anew(site, get):
+def test_without_etag_and_hash_the_download_starts_again(site, get):
     bare = {"ETag": None, "x-goog-hash": None}
     site.answers = [Answer(send=100_000, headers=bare), Answer(headers=bare)]
     assert get().read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=99999-", None]
 
 
-def test_without_a_hash_the_etag_tells_versions_apart(site, get):
+def test_without_a_hash_the_etag_distinguishes_versions(site, get):
     no_hash = {"x-goog-hash": None}
     site.answers = [Answer(send=100_000, headers=no_hash), Answer(headers=no_hash)]
     assert get().read_bytes() == CONTENT
@@ -287,7 +287,7 @@ def test_without_a_hash_the_etag_tells_versions_apart(site, get):
     assert site.requests[1][1]["If-Range"] == f'"{md5(CONTENT)}"'
 
 
-def test_without_a_hash_the_part_of_an_earlier_call_starts_anew(site, get):
+def test_without_a_hash_the_part_of_an_earlier_call_is_not_continued(site, get):
     no_hash = {"x-goog-hash": None}
     site.answers = [Answer(send=100_000, headers=no_hash), Answer(CHANGED, headers=no_hash)]
     with pytest.raises(UsageError):
@@ -303,7 +303,7 @@ def test_a_part_of_unknown_origin_does_not_reach_the_file(site, get, tmp_path, s
     assert get().read_bytes() == CONTENT
 
 
-def test_a_chunked_answer_cut_short_is_not_taken_for_whole(site, get):
+def test_a_truncated_chunked_response_is_detected(site, get):
     site.answers = [Answer(chunked=True, send=100_000), Answer(chunked=True, ranges=False)]
     assert get().read_bytes() == CONTENT
     assert len(site.requests) == 2
@@ -323,7 +323,7 @@ def test_a_server_that_only_stalls_is_given_up(site, get):
     assert len(site.requests) == 3
 
 
-def test_attempts_that_bring_much_are_not_counted(site, get, monkeypatch):
+def test_attempts_with_progress_are_not_counted(site, get, monkeypatch):
     monkeypatch.setattr(download, "_CHUNK", 50_000)
     site.answers = [*[Answer(send=60_000) for _ in range(4)], Answer()]
     assert get(retries=1).read_bytes() == CONTENT
@@ -385,7 +385,7 @@ def test_a_damaged_part_is_noticed_and_downloaded_again(site, get, tmp_path):
     assert ranges(site) == [None, "bytes=99999-", None]
 
 
-def test_a_pinned_hash_is_checked_whatever_the_server_announces(site, get, tmp_path):
+def test_a_pinned_hash_is_always_checked(site, get, tmp_path):
     expected, received = (hashlib.sha256(content).hexdigest() for content in (CONTENT, CHANGED))
     for headers in ({}, {"x-goog-hash": None, "ETag": None}):
         site.answers = [Answer(CHANGED, headers=headers)]
@@ -411,7 +411,7 @@ def test_more_than_announced_is_not_written(site, get, tmp_path):
     assert files(tmp_path) == []
 
 
-def test_an_endless_answer_is_bounded(site, get, tmp_path):
+def test_an_endless_response_is_stopped(site, get, tmp_path):
     site.answers = [Answer(CONTENT * 10, chunked=True)]
     with pytest.raises(UsageError, match="the file has more than 500000 bytes") as error:
         get(max_bytes=500_000)
@@ -419,7 +419,7 @@ def test_an_endless_answer_is_bounded(site, get, tmp_path):
     assert files(tmp_path) == []
 
 
-def test_too_long_a_file_is_refused_before_its_first_byte(site, get, tmp_path):
+def test_a_file_that_is_too_large_is_refused_before_its_first_byte(site, get, tmp_path):
     with pytest.raises(UsageError, match="the file has more than 299999 bytes"):
         get(max_bytes=299_999)
     assert files(tmp_path) == []
@@ -435,7 +435,7 @@ def test_a_file_that_the_disk_cannot_hold_is_refused(site, get, tmp_path):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Answer(headers={"Content-Encoding": "gzip"}), "encoded .'gzip'."),
+        (Answer(headers={"Content-Encoding": "gzip"}), "encoded content .'gzip'."),
         (
             Answer(headers={"Content-Length": None, "x-goog-hash": None}),
             "neither length nor hash, so an incomplete file would not be noticed",
@@ -446,7 +446,7 @@ def test_a_file_that_the_disk_cannot_hold_is_refused(site, get, tmp_path):
         (Answer(status=204), "answers 204, not 200"),
     ],
 )
-def test_answers_that_are_refused(site, get, tmp_path, answer, message):
+def test_responses_that_are_refused(site, get, tmp_path, answer, message):
     site.answers = [answer]
     with pytest.raises(UsageError, match=message) as error:
         get()
@@ -490,7 +490,7 @@ def test_statuses_are_reported_and_only_some_are_retried(
 
 
 def check_advice(error, path):
-    """The message says where in the cache the file belongs, and that its path can be passed."""
+    """Checks that the message has the path in the cache, and says that a path can be passed."""
     message = one_line(error)
     assert f"put it into the cache as {path}, or pass its path as weights" in message
 
@@ -508,7 +508,7 @@ def test_an_unknown_host(site, tmp_path):
     with pytest.raises(UsageError, match=message) as error:
         fetch("https://nowhere.invalid/a.npz", tmp_path)
     check_advice(error, tmp_path / "nowhere.invalid" / "a.npz")
-    assert "KERAS_VIT_OFFLINE=1 uses the cache alone" in str(error.value)
+    assert "KERAS_VIT_OFFLINE=1 uses only the cache" in str(error.value)
 
 
 def test_a_server_without_tls(site, tmp_path):
@@ -603,7 +603,7 @@ def test_a_url_that_cannot_be_a_path_is_refused(url):
 
 # ------------------------------------------------------------------------- real processes, killed
 
-# Without the package's own imports (Keras), which would take seconds a process.
+# It avoids the package's __init__, because importing Keras takes seconds in each process.
 _CHILD = """
 import json, sys, types
 root, url, cache, limit = json.loads(sys.argv[1])
@@ -655,9 +655,9 @@ def test_a_process_killed_at_any_moment_leaves_no_incomplete_file(site, get, tmp
     site.answers = [Answer(pace=0.005)]  # 0.15 seconds the whole file
     kept = 0
     for moment in [0.0, *rng.uniform(0.0, 0.15, 7)]:
-        site.asked.clear()
+        site.requested.clear()
         with child(site, tmp_path) as process:
-            wait_until(lambda p=process: site.asked.is_set() or p.poll() is not None)
+            wait_until(lambda p=process: site.requested.is_set() or p.poll() is not None)
             time.sleep(moment)
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -686,7 +686,7 @@ def test_two_processes_fetch_one_file_once(site, tmp_path):
     assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
 
 
-def test_a_file_finished_between_the_look_and_the_lock_is_taken(site, get, tmp_path, monkeypatch):
+def test_a_file_completed_before_the_lock_is_acquired_is_used(site, get, tmp_path, monkeypatch):
     path = tmp_path / site.folder / "models" / "a.npz"
     monkeypatch.setattr(download.fcntl, "flock", lambda *_: path.write_bytes(CONTENT))
     assert get() == path

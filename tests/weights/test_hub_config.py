@@ -1,4 +1,4 @@
-"""What a hub's config files say of preprocessing, against the steps of timm and transformers."""
+"""Preprocessing from config files, compared with the steps of timm and transformers."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def photograph():
 
 
 def resized(size, edge):
-    """Width and height with the short side at `edge`, in torchvision's whole numbers."""
+    """Width and height with the short side `edge`, rounded as in torchvision."""
     width, height = size
     return (edge, edge * height // width) if width < height else (edge * width // height, edge)
 
 
 def resize_then_cut(image, edge, size, resampling):
-    """The short side to `edge`, then the central `size`: timm, by way of torchvision."""
+    """Resizes the short side to `edge`, then crops the central `size`, like timm."""
     scaled = resized(image.size, edge)
     image = image.resize(scaled, resampling)
     left, top = (round((side - size) / 2) for side in scaled)
@@ -82,7 +82,7 @@ def test_timm_maps_to_pixel_values():
     assert timm_preprocessing(DEIT) == Preprocessing(224, 224, 224 / 248, "bicubic", **IMAGENET)
 
 
-def test_timms_absent_fields_mean_what_they_mean_to_timm():
+def test_absent_fields_have_the_defaults_of_timm():
     expected = Preprocessing(224, 224, 0.875, "bicubic", **IMAGENET)
     assert timm_preprocessing({"pretrained_cfg": {}}) == expected
     assert timm_preprocessing({"crop_pct": None, "crop_mode": ""}) == expected
@@ -106,7 +106,7 @@ def test_timm_crops(change, expected):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"crop_mode": "border"}, "cannot be done here. Received: crop_mode='border'"),
+        ({"crop_mode": "border"}, "is not supported. Received: crop_mode='border'"),
         ({"crop_mode": "squash"}, "Received: crop_mode='squash' with crop_pct=0.9; pass prepro"),
         ({"interpolation": "lanczos"}, "Received: interpolation='lanczos'"),
         ({"interpolation": ["bicubic"]}, "Received: interpolation="),
@@ -114,8 +114,8 @@ def test_timm_crops(change, expected):
         ({"crop_pct": 1e-320}, r"crop_pct must lie in \[0.01, 1\]"),
         ({"crop_pct": "0.9"}, "crop_pct must be a number"),
         ({"input_size": [1, 28, 28]}, r"input_size must be \[3, height, width\]"),
-        ({"input_size": [3, 10**12, 1]}, "input_size must be pixels, at most 65536"),
-        ({"input_size": [3, True, 1]}, "input_size must be pixels"),
+        ({"input_size": [3, 10**12, 1]}, "input_size must be 1 to 65536 pixels"),
+        ({"input_size": [3, True, 1]}, "input_size must be 1 to 65536 pixels"),
         ({"mean": [0.5, 0.5]}, r"mean must be a number or three. Received: mean=\[0.5, 0.5\]"),
         ({"std": [0.5, 0.5, 0]}, "scale must be positive"),
         ({"std": [0.5, "x" * 10_000, 0]}, "std must be a number"),
@@ -123,7 +123,7 @@ def test_timm_crops(change, expected):
         ({"pretrained_cfg": []}, r"pretrained_cfg must be an object. Received: \[\]"),
     ],
 )
-def test_timm_refuses_in_one_line_what_has_no_equal(change, message):
+def test_unsupported_timm_preprocessing_is_refused_in_one_line(change, message):
     with pytest.raises(UsageError, match=message) as refusal:
         timm_preprocessing(AUGREG | change)
     assert "\n" not in str(refusal.value)
@@ -133,8 +133,8 @@ def test_transformers_maps_to_pixel_values():
     assert transformers_preprocessing(OLD_VIT) == Preprocessing(224, 224)
     assert transformers_preprocessing({}) == Preprocessing(224, 224)
     assert transformers_preprocessing(BIT) == Preprocessing(448, 448, 1.0)
-    found = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
-    assert found == Preprocessing(224, 224, **IMAGENET)
+    actual = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
+    assert actual == Preprocessing(224, 224, **IMAGENET)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_transformers_sizes_crops_and_scales(config, expected):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (OLD_VIT | {"do_rescale": False}, "cannot be done here. Received: do_rescale=False; pass"),
+        (OLD_VIT | {"do_rescale": False}, "is not supported. Received: do_rescale=False; pass"),
         (OLD_VIT | {"do_resize": False}, "Received: do_resize=False"),
         (OLD_VIT | {"do_pad": True}, "Received: do_pad=True"),
         (OLD_VIT | {"rescale_offset": True}, "Received: rescale_offset=True"),
@@ -175,7 +175,7 @@ def test_transformers_sizes_crops_and_scales(config, expected):
         (OLD_VIT | {"resample": 9}, "Received: resample=9"),
         (OLD_VIT | {"size": {"shortest_edge": 224}}, "'shortest_edge': 224} without do_center_cr"),
         (OLD_VIT | {"size": {"longest_edge": 224}}, "Received: size={'longest_edge': 224}"),
-        (OLD_VIT | {"size": {"height": -1, "width": 2}}, "size must be pixels"),
+        (OLD_VIT | {"size": {"height": -1, "width": 2}}, "size must be 1 to 65536 pixels"),
         (OLD_VIT | {"rescale_factor": 0}, "rescale_factor must be positive"),
         (BIT | {"crop_size": 500}, "Received: crop_size=500 of size={'shortest_edge': 448}"),
         (BIT | {"crop_size": {"height": 200, "width": 100}}, "Received: crop_size="),
@@ -186,40 +186,40 @@ def test_transformers_sizes_crops_and_scales(config, expected):
         (OLD_VIT | {"image_mean": {"r": 1}}, "image_mean must be a number"),
     ],
 )
-def test_transformers_refuses_in_one_line_what_has_no_equal(config, message):
+def test_unsupported_transformers_preprocessing_is_refused_in_one_line(config, message):
     with pytest.raises(UsageError, match=message) as refusal:
         transformers_preprocessing(config)
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) < 400
 
 
-def test_stretching_is_transformers_resize_to_the_last_digit(photograph):
-    how = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
+def test_stretching_equals_the_resize_of_transformers_exactly(photograph):
+    preprocessing = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
     pixels = np.asarray(photograph.resize((224, 224), Image.Resampling.BILINEAR), np.float64)
     expected = (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
-    found = preprocess(np.asarray(photograph), how)[0]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    actual = preprocess(np.asarray(photograph), preprocessing)[0]
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [(640, 424), (424, 640), (424, 424)])
 @pytest.mark.parametrize("crop_pct", [0.875, 0.9, 1.0])
-def test_a_crop_is_timms_where_its_whole_pixels_are_the_exact_centre(photograph, size, crop_pct):
+def test_a_crop_matches_timm_if_its_centre_is_exact(photograph, size, crop_pct):
     image = photograph.resize(size, Image.Resampling.BICUBIC)
-    found = preprocess(np.asarray(image), timm_preprocessing(AUGREG | {"crop_pct": crop_pct}))
+    actual = preprocess(np.asarray(image), timm_preprocessing(AUGREG | {"crop_pct": crop_pct}))
     edge = math.floor(224 / crop_pct)
     expected = resize_then_cut(image, edge, 224, Image.Resampling.BICUBIC)
-    assert np.abs(found[0] * 127.5 + 127.5 - expected).mean() < 1.0  # of 255
+    assert np.abs(actual[0] * 127.5 + 127.5 - expected).mean() < 1.0  # of 255
 
 
 @pytest.mark.parametrize("size", [(640, 427), (500, 375), (375, 500), (301, 427), (3000, 2001)])
 @pytest.mark.parametrize("crop_pct", [0.875, 0.9, 0.95, 1.0])
-def test_a_crop_is_timms_to_half_a_pixel_of_the_resized_image(size, crop_pct):
-    how = timm_preprocessing(AUGREG | {"crop_pct": crop_pct})
-    left, top, right, bottom = _central_box(size, how)
+def test_a_crop_matches_timm_within_half_a_pixel(size, crop_pct):
+    preprocessing = timm_preprocessing(AUGREG | {"crop_pct": crop_pct})
+    left, top, right, bottom = _central_box(size, preprocessing)
     scaled = resized(size, math.floor(224 / crop_pct))
     for whole, low, high, cut in zip(size, (left, top), (right, bottom), scaled, strict=True):
         pixel = whole / cut
         first = round((cut - 224) / 2)
-        theirs = np.array([first, first + 224]) * pixel
-        assert abs((low + high) / 2 - theirs.mean()) <= 0.501 * pixel
-        assert np.abs([low, high] - theirs).max() <= pixel
+        timm_box = np.array([first, first + 224]) * pixel
+        assert abs((low + high) / 2 - timm_box.mean()) <= 0.501 * pixel
+        assert np.abs([low, high] - timm_box).max() <= pixel

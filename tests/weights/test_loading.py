@@ -1,4 +1,4 @@
-"""Weights into a model: strict, whole, and with the likely cause where they do not fit."""
+"""Loading of weights into a model: everything must match, and errors name the likely cause."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def test_keys_and_shapes_are_the_official_ones(tmp_path, fixtures):
     model = keras_vit.ViT(spec, 10, 48)
     keras_vit.load_weights(model, fixtures / "vit_token.weights.npz")
     keras_vit.save_weights(model, tmp_path / "again.npz")
-    expected, found = np.load(fixtures / "vit_token.weights.npz"), np.load(tmp_path / "again.npz")
-    assert sorted(found.files) == sorted(expected.files)
+    expected, actual = np.load(fixtures / "vit_token.weights.npz"), np.load(tmp_path / "again.npz")
+    assert sorted(actual.files) == sorted(expected.files)
     for key in expected.files:  # a round trip is bit-equal
-        np.testing.assert_array_equal(found[key], expected[key], strict=True)
+        np.testing.assert_array_equal(actual[key], expected[key], strict=True)
 
 
 @pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
@@ -34,7 +34,9 @@ def test_round_trip_of_every_weight(small_spec, randomised, tmp_path, pooling):
 
 
 @pytest.mark.once
-def test_missing_unexpected_and_misshapen_are_listed_and_nothing_is_loaded(model, saved, rewrite):
+def test_missing_unexpected_and_misshapen_weights_are_listed_and_none_is_loaded(
+    model, saved, rewrite
+):
     def change(arrays):
         del arrays["cls"]
         arrays["extra"] = np.zeros(3, np.float32)
@@ -85,7 +87,7 @@ def test_absent_file_and_foreign_model_are_named(model, tmp_path):
         keras_vit.save_weights(object(), tmp_path / "x.npz")
 
 
-def test_weights_hold_under_a_renamed_model(small_spec, tmp_path):
+def test_weights_load_into_a_renamed_model(small_spec, tmp_path):
     keras_vit.save_weights(keras_vit.ViT(small_spec, 5, 16, name="other"), tmp_path / "w.npz")
     keras_vit.load_weights(keras_vit.ViT(small_spec, 5, 16), tmp_path / "w.npz")
 
@@ -127,7 +129,7 @@ def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "cause_part"),
     [
         ("blocks.0.ls1.gamma", "LayerScale"),
         ("reg_token", "register tokens"),
@@ -137,13 +139,13 @@ def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
     ],
 )
 @pytest.mark.once
-def test_what_no_vit_here_has_is_named(fixtures, tmp_path, key, told):
+def test_unsupported_parts_are_named(fixtures, tmp_path, key, cause_part):
     from safetensors.numpy import load_file, save_file
 
     arrays = load_file(fixtures / "timm_token.safetensors")
     save_file(arrays | {key: np.zeros(48, np.float32)}, tmp_path / "other.safetensors")
     model = keras_vit.model_from_weights(fixtures / "timm_token.safetensors")
-    assert told in cause(model, tmp_path / "other.safetensors")
+    assert cause_part in cause(model, tmp_path / "other.safetensors")
 
 
 @pytest.mark.once
@@ -165,22 +167,22 @@ def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, small_spec
 
 
 @pytest.mark.once
-def test_gelu_and_epsilon_that_the_file_tells_must_be_the_models(small_spec, fixtures, tmp_path):
+def test_gelu_and_epsilon_stated_in_the_file_must_match_the_model(small_spec, fixtures, tmp_path):
     spec = dataclasses.replace(small_spec, gelu="erf", layer_norm_eps=1e-12)
     keras_vit.save_weights(keras_vit.ViT(spec, 5, 16), tmp_path / "erf.npz")
-    for field, told in (("gelu", "'erf', the model has 'tanh'"), ("layer_norm_eps", "1e-12")):
+    for field, expected in (("gelu", "'erf', the model has 'tanh'"), ("layer_norm_eps", "1e-12")):
         other = dataclasses.replace(spec, **{field: getattr(small_spec, field)})
         model = keras_vit.ViT(other, 5, 16)
-        assert f"needs {field}={told}" in cause(model, tmp_path / "erf.npz")
+        assert f"needs {field}={expected}" in cause(model, tmp_path / "erf.npz")
     transformers = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 2, 3, 96), 7, 32)
     assert "needs gelu='erf'" in cause(transformers, fixtures / "hf_classifier.safetensors")
-    lonely = tmp_path / "timm.safetensors"  # timm computes so whatever lies beside the file
-    lonely.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
-    assert "needs gelu='erf'" in cause(transformers, lonely)
+    without_config = tmp_path / "timm.safetensors"  # timm's numerics are known without a config
+    without_config.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
+    assert "needs gelu='erf'" in cause(transformers, without_config)
 
 
 @pytest.mark.once
-def test_heads_that_shapes_do_not_tell_must_be_the_models(fixtures, tmp_path):
+def test_num_heads_stated_in_the_config_must_match_the_model(fixtures, tmp_path):
     spec = keras_vit.ViTSpec(8, 48, 2, 4, 96, gelu="erf", layer_norm_eps=1e-12)
     model = keras_vit.ViT(spec, 7, 32)
     line = cause(model, fixtures / "hf_classifier.safetensors")
@@ -189,17 +191,17 @@ def test_heads_that_shapes_do_not_tell_must_be_the_models(fixtures, tmp_path):
 
 @pytest.mark.once
 def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
-    theirs = keras_vit.ViT(small_spec, 2, 16, labels=["cat", "dog"])
-    keras_vit.save_weights(theirs, tmp_path / "pets.npz")
-    ours = keras_vit.ViT(small_spec, 2, 16, labels=["day", "night"])
-    line = cause(ours, tmp_path / "pets.npz")
+    pets = keras_vit.ViT(small_spec, 2, 16, labels=["cat", "dog"])
+    keras_vit.save_weights(pets, tmp_path / "pets.npz")
+    days = keras_vit.ViT(small_spec, 2, 16, labels=["day", "night"])
+    line = cause(days, tmp_path / "pets.npz")
     assert "has other classes ('cat' ...) than the model ('day' ...); head=\"reset\"" in line
-    keras_vit.load_weights(ours, tmp_path / "pets.npz", head="reset")
+    keras_vit.load_weights(days, tmp_path / "pets.npz", head="reset")
     keras_vit.load_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "pets.npz")
 
 
 @pytest.mark.once
-def test_official_files_go_with_the_official_numerics(small_spec, fixtures):
+def test_official_files_need_the_official_numerics(small_spec, fixtures):
     spec = keras_vit.ViTSpec(16, 48, 2, 3, 112)
     for field, value in (("gelu", "erf"), ("layer_norm_eps", 1e-3)):
         model = keras_vit.ViT(dataclasses.replace(spec, **{field: value}), 10, 48)
@@ -208,7 +210,7 @@ def test_official_files_go_with_the_official_numerics(small_spec, fixtures):
 
 
 @pytest.mark.once
-def test_the_report_says_what_was_done(fixtures, small_spec):
+def test_the_record_describes_the_loading(fixtures, small_spec):
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 64, 2, 4, 128), 5, (48, 16))
     report = keras_vit.load_weights(
         model, fixtures / "vit_token_prelogits.weights.npz", head="reset"
@@ -221,13 +223,13 @@ def test_the_report_says_what_was_done(fixtures, small_spec):
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic"])
 @pytest.mark.once
-def test_positions_are_resampled_by_the_method_asked_for(fixtures, method):
+def test_positions_are_resampled_by_the_chosen_method(fixtures, method):
     model = keras_vit.ViT(keras_vit.ViTSpec(16, 48, 2, 3, 112), 10, (80, 64))
     keras_vit.load_weights(model, fixtures / "vit_token.weights.npz", positions=method)
     table = np.load(fixtures / "vit_token.weights.npz")["Transformer/posembed_input/pos_embedding"]
     expected = resample_positions(table, (3, 3), (5, 4), method=method)
-    found = np.asarray(model.get_layer("patch_encoder").positions)
-    np.testing.assert_array_equal(found, expected)
+    actual = np.asarray(model.get_layer("patch_encoder").positions)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.once
@@ -236,7 +238,7 @@ def test_an_unknown_method_is_refused_even_where_nothing_is_resampled(model, sav
 
 
 @pytest.mark.once
-def test_a_grid_that_is_not_square_is_remembered(small_spec, randomised, tmp_path):
+def test_a_grid_that_is_not_square_is_saved(small_spec, randomised, tmp_path):
     # 2 x 8 and 4 x 4 are both 16 positions: only what the file says tells them apart.
     model = randomised(keras_vit.ViT(small_spec, 5, (16, 64)))
     keras_vit.save_weights(model, tmp_path / "wide.npz")
@@ -249,7 +251,7 @@ def test_a_grid_that_is_not_square_is_remembered(small_spec, randomised, tmp_pat
 
 
 @pytest.mark.once
-def test_a_grid_that_nothing_tells_is_square_or_must_be_given(small_spec, tmp_path):
+def test_an_unknown_grid_must_be_square_or_passed(small_spec, tmp_path):
     def mute(size):  # what another program writes: no comment
         path = tmp_path / "mute.npz"
         keras_vit.save_weights(keras_vit.ViT(small_spec, 5, size), path)
@@ -271,7 +273,9 @@ def test_a_grid_that_nothing_tells_is_square_or_must_be_given(small_spec, tmp_pa
 
 
 @pytest.mark.once
-def test_patches_of_another_size_are_resized_only_when_asked(small_spec, randomised, tmp_path, rng):
+def test_patches_of_another_size_are_resized_only_if_requested(
+    small_spec, randomised, tmp_path, rng
+):
     model = randomised(keras_vit.ViT(small_spec, 5, 16))
     keras_vit.save_weights(model, tmp_path / "eight.npz")
     twelve = keras_vit.ViT(dataclasses.replace(small_spec, patch_size=12), 5, 24)

@@ -1,4 +1,4 @@
-"""Patch kernels for another patch size."""
+"""The resampling of patch kernels to another patch size."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def test_patch_kernels_are_resized_as_flexivit_does(old, new, rng):
     inverse = np.linalg.pinv(resized.reshape(old * old, new * new).astype(np.float64))
     kernel = rng.normal(size=(old, old, 3, 4)).astype(np.float32)
     expected = np.einsum("ab,bcd->acd", inverse, kernel.reshape(old * old, 3, 4))
-    found = resample_patches(kernel, new)
-    np.testing.assert_allclose(found.reshape(new * new, 3, 4), expected, atol=2e-5)
+    actual = resample_patches(kernel, new)
+    np.testing.assert_allclose(actual.reshape(new * new, 3, 4), expected, atol=2e-5)
 
 
-def test_larger_patches_embed_enlarged_images_as_before(rng):
+def test_larger_patches_keep_the_embeddings_of_enlarged_images(rng):
     import tensorflow as tf
 
     kernel = rng.normal(size=(8, 8, 3, 4))

@@ -1,4 +1,4 @@
-"""Weights out: the layouts of others, bit for bit, whole or not at all."""
+"""Saving of weights in all layouts: exact round trips, and files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ TRANSFORMERS = {"token", "coarse"}
 
 def build(spec, classes=5):
     model_class = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
-    how = keras_vit.Preprocessing(32, 48, 0.9, "bicubic", (120.0, 115.0, 100.0), (60.0, 58.0, 57.0))
+    preprocessing = keras_vit.Preprocessing(
+        32, 48, 0.9, "bicubic", (120.0, 115.0, 100.0), (60.0, 58.0, 57.0)
+    )
     labels = [f"class {i}" for i in range(classes)]
-    return model_class(spec, classes, (32, 48), preprocessing=how, labels=labels)
+    return model_class(spec, classes, (32, 48), preprocessing=preprocessing, labels=labels)
 
 
 def assert_same(one, other):
@@ -50,14 +52,14 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_official_round_trip_is_bit_equal_and_tells_all(name, randomised, tmp_path):
+def test_official_round_trip_is_bit_equal_and_keeps_all_settings(name, randomised, tmp_path):
     model = randomised(build(SPECS[name]))
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     assert_same(keras_vit.model_from_weights(tmp_path / "weights.npz"), model)
 
 
 @pytest.mark.parametrize("name", sorted(SPECS.keys() - NO_TIMM))
-def test_timm_round_trip_is_bit_equal_and_tells_all(name, randomised, tmp_path):
+def test_timm_round_trip_is_bit_equal_and_keeps_all_settings(name, randomised, tmp_path):
     model = randomised(build(SPECS[name]))
     keras_vit.save_weights(model, tmp_path / "timm" / "model.safetensors")
     assert_same(keras_vit.model_from_weights(tmp_path / "timm"), model)
@@ -80,46 +82,46 @@ def test_transformers_round_trip_is_bit_equal(classes, randomised, tmp_path):
         *(("transformers", name) for name in sorted(SPECS.keys() - TRANSFORMERS)),
     ],
 )
-def test_a_layout_without_a_place_for_a_weight_is_refused(layout, name, tmp_path):
-    with pytest.raises(keras_vit.UsageError, match=r"layout has no place for|save this|save a "):
+def test_a_layout_that_cannot_store_a_weight_is_refused(layout, name, tmp_path):
+    with pytest.raises(keras_vit.UsageError, match=r"cannot store|save this|save a "):
         keras_vit.save_weights(build(SPECS[name]), tmp_path / "model.safetensors", layout)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["timm_token", "timm_map", "hf_classifier", "hf_base"])
-def test_others_files_are_written_as_they_were(name, fixtures, tmp_path):
+def test_timm_and_transformers_files_are_written_unchanged(name, fixtures, tmp_path):
     # Read what timm or transformers wrote, write it again: the same names, shapes and bits.
     file = fixtures / f"{name}.safetensors"
     layout = "timm" if name.startswith("timm") else "transformers"
     keras_vit.save_weights(
         keras_vit.model_from_weights(file), tmp_path / "model.safetensors", layout
     )
-    expected, found = load_file(file), load_file(tmp_path / "model.safetensors")
-    assert found.keys() == expected.keys()
+    expected, actual = load_file(file), load_file(tmp_path / "model.safetensors")
+    assert actual.keys() == expected.keys()
     for key, array in expected.items():
-        np.testing.assert_array_equal(found[key], array, strict=True)
+        np.testing.assert_array_equal(actual[key], array, strict=True)
     config = json.loads((tmp_path / "config.json").read_text())
-    theirs = json.loads((fixtures / f"{name}.config.json").read_text())
+    reference = json.loads((fixtures / f"{name}.config.json").read_text())
     if layout == "transformers":
-        for field in theirs.keys() & config.keys() - {"id2label", "label2id"}:
-            assert config[field] == theirs[field], field
+        for field in reference.keys() & config.keys() - {"id2label", "label2id"}:
+            assert config[field] == reference[field], field
     else:
-        assert config["model_args"]["act_layer"] == theirs["model_args"].get("act_layer", "gelu")
+        assert config["model_args"]["act_layer"] == reference["model_args"].get("act_layer", "gelu")
         assert config["model_args"]["num_heads"] == 3
         assert int(48 * config["model_args"]["mlp_ratio"]) == 96
 
 
 @pytest.mark.parametrize("name", ["vit_token", "vit_token_prelogits", "hybrid_stem"])
-def test_official_files_are_written_as_they_were(name, fixtures, tmp_path):
+def test_official_files_are_written_unchanged(name, fixtures, tmp_path):
     file = fixtures / f"{name}.weights.npz"
     keras_vit.save_weights(keras_vit.model_from_weights(file), tmp_path / "again.npz")
-    expected, found = np.load(file), np.load(tmp_path / "again.npz")
-    assert sorted(found.files) == sorted(expected.files)
+    expected, actual = np.load(file), np.load(tmp_path / "again.npz")
+    assert sorted(actual.files) == sorted(expected.files)
     for key in expected.files:
-        np.testing.assert_array_equal(found[key], expected[key], strict=True)
+        np.testing.assert_array_equal(actual[key], expected[key], strict=True)
 
 
-def test_labels_too_long_for_an_archives_comment_are_left_out(tmp_path):
+def test_labels_too_long_for_the_archive_comment_are_not_saved(tmp_path):
     labels = [f"{i} {'x' * 100}" for i in range(1000)]
     model = keras_vit.ViT(SPECS["none"], 1000, 32, labels=labels)
     keras_vit.save_weights(model, tmp_path / "weights.npz")
@@ -139,7 +141,7 @@ def test_labels_too_long_for_an_archives_comment_are_left_out(tmp_path):
         ("weights.safetensors", "hub", "layout must be one of official, timm, transformers"),
     ],
 )
-def test_names_and_layouts_that_do_not_go_together_are_refused(tmp_path, name, layout, message):
+def test_suffixes_that_do_not_fit_the_layout_are_refused(tmp_path, name, layout, message):
     with pytest.raises(keras_vit.UsageError, match=message):
         keras_vit.save_weights(build(VIT), tmp_path / name, layout)
     assert not list(tmp_path.iterdir())
@@ -170,13 +172,15 @@ def test_the_description_needs_no_model(fixtures):
         assert checkpoint.parameters == sum(a.size for a in arrays.values())
 
 
-def test_files_of_another_model_under_the_same_name_go(tmp_path):
+def test_json_files_of_a_previous_model_are_deleted(tmp_path):
     path = tmp_path / "model.safetensors"
     stretched = keras_vit.ViT(VIT, 5, 32)
     keras_vit.save_weights(stretched, path, "transformers")
     assert (tmp_path / "preprocessor_config.json").exists()
-    how = keras_vit.Preprocessing(32, 32, crop=0.875)
-    keras_vit.save_weights(keras_vit.ViT(VIT, 5, 32, preprocessing=how), path, "transformers")
+    preprocessing = keras_vit.Preprocessing(32, 32, crop=0.875)
+    keras_vit.save_weights(
+        keras_vit.ViT(VIT, 5, 32, preprocessing=preprocessing), path, "transformers"
+    )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     # timm has names for its hybrids' patches, and none for this one's.
     spec = dataclasses.replace(VIT, patch_size=4, stem=keras_vit.ResNetStem())
@@ -197,7 +201,7 @@ def test_a_config_of_another_program_is_not_replaced(tmp_path, content):
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
-def test_a_zero_head_is_told_from_a_trained_one_and_from_none(tmp_path):
+def test_head_state_is_zero_trained_or_none(tmp_path):
     for classes, state in ((5, "zero"), (0, "none")):
         keras_vit.save_weights(build(VIT, classes), tmp_path / "w.npz")
         with open_checkpoint(tmp_path / "w.npz") as checkpoint:

@@ -1,4 +1,4 @@
-"""Keys with numbers in them."""
+"""Templates for keys with numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize(
-    ("template", "key", "found"),
+    ("template", "key", "indices"),
     [
         ("cls", "cls", {}),
         ("blocks.{i}.norm1.bias", "blocks.0.norm1.bias", {"i": 0}),
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.once
         ("stages.{i0}.blocks.{j0}.conv1", "stages.0.blocks.9.conv1", {"i": 1, "j": 10}),
     ],
 )
-def test_the_numbers_of_a_key_write_it_again(template, key, found):
-    assert numbers(template, key) == found
-    assert fill(template, **found) == key
+def test_numbers_of_a_key_round_trip(template, key, indices):
+    assert numbers(template, key) == indices
+    assert fill(template, **indices) == key
     assert outline(template) == outline(key)
 
 

@@ -1,4 +1,4 @@
-"""Files of weights that are broken or hostile: one line each, bounded memory, nothing executed."""
+"""Damaged and malicious files give one line of error, need little memory and execute nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tensors(model, tmp_path):
 
 
 def npy(shape, descr="<f4", content=b""):
-    """An array file with that header and that content, whether they agree or not."""
+    """An array file with this header and content, which need not match."""
     header = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     return HEADER + struct.pack("<H", len(header)) + header + content
@@ -48,7 +48,7 @@ def replace(path, name, content, compress=zipfile.ZIP_STORED):
 
 
 def refused(path, model=None):
-    """The one line that reading `path` ends in; it must not take memory."""
+    """The one-line error of reading `path`; reading must not need much memory."""
     tracemalloc.start()
     try:
         with pytest.raises(keras_vit.UsageError) as caught:
@@ -70,12 +70,12 @@ def refused(path, model=None):
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"<html>404</html>", b"\x00" * 100])
 def test_files_of_another_kind_are_refused(tmp_path, content):
     (tmp_path / "bad.npz").write_bytes(content)
-    assert "is not a whole .npz or .safetensors file" in refused(tmp_path / "bad.npz")
+    assert "is not a complete .npz or .safetensors file" in refused(tmp_path / "bad.npz")
 
 
-def test_a_zip_that_is_none_is_refused(tmp_path):
+def test_an_invalid_zip_is_refused(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 not a zip")
-    assert "is not a whole .npz file" in refused(tmp_path / "bad.npz")
+    assert "is not a complete .npz file" in refused(tmp_path / "bad.npz")
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
@@ -85,19 +85,19 @@ def test_a_pickle_is_named_and_never_read(tmp_path, protocol):
             return (tmp_path.joinpath("executed").mkdir, ())
 
     (tmp_path / "weights.bin").write_bytes(pickle.dumps(Evil(), protocol))
-    assert "is a pickle (of PyTorch?), which could run code" in refused(tmp_path / "weights.bin")
+    assert "is a pickle (from PyTorch?), which could run code" in refused(tmp_path / "weights.bin")
     assert not (tmp_path / "executed").exists()
 
 
-def test_files_of_other_programs_are_told_apart(model, tmp_path):
+def test_files_of_other_programs_are_named(model, tmp_path):
     model.save(tmp_path / "model.keras")
-    assert "is a whole Keras model; keras.models.load_model" in refused(tmp_path / "model.keras")
+    assert "is a complete Keras model; open it with" in refused(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
     assert "is an HDF5 file of Keras" in refused(tmp_path / "model.weights.h5")
     with zipfile.ZipFile(tmp_path / "model.pth", "w") as archive:  # as torch.save writes it
         archive.writestr("archive/data.pkl", pickle.dumps({}))
         archive.writestr("archive/data/0", bytes(12))
-    assert "is a pickle (of PyTorch?)" in refused(tmp_path / "model.pth")
+    assert "is a pickle (from PyTorch?)" in refused(tmp_path / "model.pth")
 
 
 @pytest.mark.parametrize("shape", [(1,), (1, 1, 48)])
@@ -115,7 +115,7 @@ def test_pickled_arrays_are_refused_and_not_executed(model, saved, tmp_path, sha
 
 def test_integers_are_refused(model, saved, rewrite):
     rewrite(saved, lambda arrays: arrays.update({"cls": np.zeros((1, 1, 48), int)}))
-    assert "cls must hold floats. Received: int64" in refused(saved, model)
+    assert "cls must contain floats. Received: int64" in refused(saved, model)
 
 
 def test_a_scalar_head_is_refused(saved, rewrite):
@@ -125,7 +125,7 @@ def test_a_scalar_head_is_refused(saved, rewrite):
 
 
 @pytest.mark.parametrize("shape", [(10**12,), (1, 1, 10**12), (2**40, 2**40), (-1, 48)])
-def test_a_header_that_lies_about_its_size_costs_no_memory(model, saved, shape):
+def test_a_header_with_a_wrong_size_needs_no_memory(model, saved, shape):
     replace(saved, "cls.npy", npy(shape))
     assert "cls cannot be read: its header claims" in refused(saved, model)
 
@@ -167,20 +167,20 @@ def test_a_name_cannot_write_to_the_terminal(model, saved):
 def test_two_members_of_one_name_are_refused(saved):
     with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("cls.npy", npy((1,), content=bytes(4)))
-    assert "two arrays of the name cls" in refused(saved)
+    assert "two arrays with the name cls" in refused(saved)
 
 
-def test_members_that_are_no_arrays_are_refused(saved):
+def test_members_that_are_not_arrays_are_refused(saved):
     replace(saved, "README", b"text")
     assert "README is not a numpy array" in refused(saved)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+@pytest.mark.parametrize("fraction", [0.01, 0.5, 0.99])
 @pytest.mark.parametrize("kind", ["saved", "tensors"])
-def test_truncated_files_are_refused(request, model, kind, share):
+def test_truncated_files_are_refused(request, model, kind, fraction):
     path = request.getfixturevalue(kind)
-    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-    assert "is not a whole" in refused(path, model)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * fraction)])
+    assert "is not a complete" in refused(path, model)
 
 
 def test_a_flipped_bit_is_noticed_and_the_model_is_as_before(model, saved):
@@ -208,14 +208,14 @@ def test_encrypted_members_are_refused(saved):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("kind", ["saved", "tensors"])
-def test_values_that_are_no_numbers_are_counted_and_refused(request, model, kind, value):
+def test_nan_and_infinite_values_are_counted_and_refused(request, model, kind, value):
     path = request.getfixturevalue(kind)
     before = model.get_weights()
     model.get_layer("head").bias.assign(np.full(5, value))
     keras_vit.save_weights(model, path)
     model.set_weights(before)
     line = refused(path, model)
-    assert "holds 5 NaN or infinite values in 1 arrays, the first in head" in line
+    assert "has 5 NaN or infinite values in 1 arrays, the first in head" in line
     for one, other in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(one, other)
     keras_vit.load_weights(model, path, allow_nonfinite=True)
@@ -224,7 +224,7 @@ def test_values_that_are_no_numbers_are_counted_and_refused(request, model, kind
 
 def test_doubles_beyond_float32_are_infinite_and_refused(model, saved, rewrite):
     rewrite(saved, lambda arrays: arrays.update({"cls": np.full((1, 1, 48), 1e300)}))
-    assert "holds 48 NaN or infinite values" in refused(saved, model)
+    assert "has 48 NaN or infinite values" in refused(saved, model)
 
 
 def lie(tensors, change, length=None):
@@ -249,24 +249,24 @@ LIES = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_safetensors_with_a_lying_header_are_refused(model, tensors, name):
+def test_safetensors_with_a_wrong_header_are_refused(model, tensors, name):
     lie(tensors, LIES[name])
-    assert "is not a whole .safetensors file" in refused(tensors, model)
+    assert "is not a complete .safetensors file" in refused(tensors, model)
 
 
 @pytest.mark.parametrize("length", [10**12, 2**63, 5])
-def test_safetensors_with_a_lying_header_length_are_refused(model, tensors, length):
+def test_safetensors_with_a_wrong_header_length_are_refused(model, tensors, length):
     lie(tensors, lambda header: None, length)
-    assert "is not a whole .safetensors file" in refused(tensors, model)
+    assert "is not a complete .safetensors file" in refused(tensors, model)
 
 
-def test_types_that_are_no_floats_are_refused(model, tensors):
+def test_types_other_than_floats_are_refused(model, tensors):
     # As many bytes as before, so that the header is consistent.
     lie(tensors, lambda h: h["cls_token"].update(dtype="I32"))
-    assert "cls_token must hold floats. Received: I32" in refused(tensors, model)
+    assert "cls_token must contain floats. Received: I32" in refused(tensors, model)
 
 
-def test_what_another_program_left_in_the_metadata_is_not_believed(model, saved, tensors):
+def test_metadata_of_other_programs_is_ignored(model, saved, tensors):
     keras_vit.load_weights(model, saved)
     for comment in (b"built by a script", b"[1]", b'{"format": 1}', b'{"format": 9, "spec": 3}'):
         with zipfile.ZipFile(saved, "a") as archive:
@@ -276,7 +276,7 @@ def test_what_another_program_left_in_the_metadata_is_not_believed(model, saved,
         keras_vit.load_weights(model, saved)
     with zipfile.ZipFile(saved, "a") as archive:
         archive.comment = b'{"format": 1, "spec": {"depth": -3}}'
-    assert "holds no architecture known here" in refused_spec(saved)
+    assert "has an unknown architecture" in refused_spec(saved)
 
 
 def refused_spec(path):
@@ -286,11 +286,13 @@ def refused_spec(path):
 
 
 def claim(path, **changes):
-    """The archive at `path` with what it says of itself changed."""
+    """The archive at `path` with changed metadata."""
     with zipfile.ZipFile(path, "a") as archive:
-        told = json.loads(archive.comment)
+        metadata = json.loads(archive.comment)
         spec = changes.pop("spec", {})
-        archive.comment = json.dumps(told | changes | {"spec": told["spec"] | spec}).encode()
+        archive.comment = json.dumps(
+            metadata | changes | {"spec": metadata["spec"] | spec}
+        ).encode()
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ def claim(path, **changes):
         {"num_classes": 10**9},
     ],
 )
-def test_claims_that_the_weights_do_not_bear_out_build_nothing(saved, claims):
+def test_metadata_that_contradicts_the_weights_is_refused(saved, claims):
     claim(saved, **claims)
     tracemalloc.start()
     # What cannot hurt may be passed over; what must not come is memory or another exception.
@@ -322,15 +324,15 @@ def test_claims_that_the_weights_do_not_bear_out_build_nothing(saved, claims):
     assert peak < 50 << 20
 
 
-def test_a_vit_that_says_it_is_a_bit_is_refused(saved):
+def test_a_vit_with_the_metadata_of_a_bit_is_refused(saved):
     with zipfile.ZipFile(saved, "a") as archive:
-        told = json.loads(archive.comment) | {"spec": {"layers": [3, 4, 6, 3], "width": 1}}
-        archive.comment = json.dumps(told).encode()
-    with pytest.raises(keras_vit.UsageError, match="the spec that it states contradicts its weig"):
+        metadata = json.loads(archive.comment) | {"spec": {"layers": [3, 4, 6, 3], "width": 1}}
+        archive.comment = json.dumps(metadata).encode()
+    with pytest.raises(keras_vit.UsageError, match="the spec in its metadata contradicts"):
         keras_vit.model_from_weights(saved)
 
 
-def test_images_without_end_that_only_a_config_claims_are_refused(tmp_path, small_spec):
+def test_an_implausible_image_size_in_a_config_is_refused(tmp_path, small_spec):
     spec = dataclasses.replace(small_spec, position_embedding="sincos2d")
     keras_vit.save_weights(keras_vit.ViT(spec, 5, 16), tmp_path / "sincos.npz")
     claim(tmp_path / "sincos.npz", image_size=[8 * 10**4, 8 * 10**4])
@@ -338,14 +340,14 @@ def test_images_without_end_that_only_a_config_claims_are_refused(tmp_path, smal
         keras_vit.model_from_weights(tmp_path / "sincos.npz")
 
 
-def test_arrays_of_no_bytes_are_refused(saved, tensors, model, rewrite):
+def test_empty_arrays_are_refused(saved, tensors, model, rewrite):
     rewrite(saved, lambda arrays: arrays.update({"embedding/kernel": np.zeros((8, 8, 0, 10**6))}))
     assert "embedding/kernel is empty" in refused(saved, model)
     lie(tensors, lambda h: h.update(extra={"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}))
     assert "extra is empty" in refused(tensors, model)
 
 
-def test_thousands_of_scanned_layers_under_strange_names_cost_nothing(tmp_path, saved):
+def test_unknown_keys_with_thousands_of_scanned_layers_are_cheap(tmp_path, saved):
     arrays = dict(np.load(saved))
     layers = {f"Transformer/encoderblock/a{i}/b": np.zeros((1000, 1), "f") for i in range(2000)}
     np.savez(tmp_path / "scan.npz", **arrays, **layers)
@@ -362,7 +364,7 @@ def test_endless_metadata_is_not_read(tensors):
     assert "its header claims" in refused(tensors)
 
 
-def test_weights_of_other_axes_or_without_a_block_are_no_architecture(fixtures, tmp_path):
+def test_weights_with_wrong_axes_or_a_missing_block_have_no_architecture(fixtures, tmp_path):
     arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
     flat = arrays | {"embedding/kernel": np.zeros(5, np.float32)}
     bare = {key: array for key, array in arrays.items() if "encoderblock" not in key}
@@ -372,7 +374,7 @@ def test_weights_of_other_axes_or_without_a_block_are_no_architecture(fixtures, 
         assert "a weight that determines it is missing or has another shape" in line
 
 
-def test_a_config_that_is_no_json_is_named(tmp_path, fixtures):
+def test_a_config_that_is_not_json_is_named(tmp_path, fixtures):
     (tmp_path / "model.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
     for content in (b"{", b"\xff", b"[" * 100_000):
         (tmp_path / "config.json").write_bytes(content)

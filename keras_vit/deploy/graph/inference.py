@@ -189,7 +189,7 @@ class _Graph:
         x = images if spec.stem is None else self.stem(images)
         x = self.embed(x)
         for i in range(spec.depth):
-            class_only = i == spec.depth - 1 and pooling.reads_class_token_alone
+            class_only = i == spec.depth - 1 and pooling.reads_only_class_token
             class_only = class_only and "class_token_only" in self.rewrites
             with tf.name_scope(f"encoderblock_{i}"):
                 x = self.block(f"encoderblock_{i}", x, class_only)

@@ -37,7 +37,7 @@ def _attend_from_constant_query(graph, keys):
 
 
 def _fold_probe(spec, weights):
-    weights.pop(f"{_ATTENTION}/key/bias", None)  # adds the same to all logits of a softmax
+    weights.pop(f"{_ATTENTION}/key/bias", None)  # softmax ignores a constant added to all logits
     kernel, bias = (
         weights.pop(f"{_ATTENTION}/query/{part}").astype(float) for part in ("kernel", "bias")
     )

@@ -15,6 +15,6 @@ TOKEN = Pooling(
     class_token=True,
     layer=_layer,
     infer=lambda graph, x: graph.first_token(x),
-    reads_class_token_alone=True,
+    reads_only_class_token=True,
     averages=True,
 )

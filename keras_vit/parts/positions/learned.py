@@ -1,4 +1,4 @@
-"""A learned vector for each position, the class token's included (paper, section 3.1)."""
+"""A learned vector for each position, including the class token's (paper, section 3.1)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def resample_positions(
     class_token: bool = True,
     method: Method = "bilinear",
 ) -> np.ndarray:
-    """A table of position embeddings for another grid of patches.
+    """Resamples a table of position embeddings to another grid of patches.
 
     Args:
         table: (1, tokens, hidden_dim), the class token's position first if there is one.
         old, new: rows and columns of the grids.
-        class_token: whether the first position is the class token's; it is kept as it is.
-        method: "bilinear" as the official code, or "bicubic" as timm; see `resample_grid`.
+        class_token: whether the first position is the class token's; it is not changed.
+        method: "bilinear" as in the official code, or "bicubic" as in timm; see `resample_grid`.
 
     Returns:
         float32 (1, new tokens, hidden_dim).
 
     Raises:
-        UsageError: the table is not of the old grid.
+        UsageError: the table does not have the size of the old grid.
     """
     extra = int(class_token)
     if table.ndim != 3 or table.shape[:2] != (1, extra + old[0] * old[1]):

@@ -1,4 +1,4 @@
-"""A learned half vector for each column, then one for each row (paper, appendix D.4)."""
+"""One learned half vector for each column and one for each row (paper, appendix D.4)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def _table(weights, tokens, width, ops):
 
 
 def _resample(table, old, new, class_token, method, axis) -> np.ndarray:
-    # A table of one side is a grid of one column.
+    # The table for one axis is resampled as a grid with one column.
     return resample_grid(table[:, None], (new[axis], 1), method)[:, 0]  # (side, hidden_dim / 2)
 
 
-# No official file has this kind of positions, so its keys are this library's own.
+# No official file has this kind of positions, so keras_vit defines its keys.
 LEARNED2D = PositionEmbedding(
     weights=tuple(
         PositionWeight(

@@ -17,11 +17,12 @@ class PositionWeight:
 
     Attributes:
         name: the variable's name in its layer.
-        key: the end of its official key. What stands before it is in `weights/names.py`.
-        shape: from the tokens and the width to the shape, whose last axis depends on the width
-            alone. The width is hidden_dim, for weights of attention the number of heads.
-        resample: from the array, the grids before and after, whether there is a class token, and
-            the method, to the array for the new grid.
+        key: the end of its official key; `weights/names.py` has the prefix.
+        shape: a function of the tokens and the width that returns the shape. The width is
+            hidden_dim, or the number of heads for weights in attention. The last axis must depend
+            only on the width.
+        resample: a function that returns the array for a new grid, given the array, the old and
+            the new grid, whether there is a class token, and the method.
         stddev: standard deviation of the initial values; 0 for zeros.
     """
 
@@ -34,22 +35,24 @@ class PositionWeight:
 
 @dataclasses.dataclass(frozen=True)
 class PositionEmbedding:
-    """A kind of position embedding: a table that is added to the tokens, or a bias of attention.
+    """A kind of position embedding: a table that is added to the tokens, or a bias in attention.
 
-    `table` and `bias` are written once, for the Keras layers and for the inference graph: `ops` is
-    `keras.ops` in the former and NumPy in the latter.
+    The Keras layers and the inference graph both call `table` and `bias`: the layers with
+    `keras.ops` as `ops`, the graph with NumPy.
 
     Attributes:
-        weights: the weights of `table`, held by `PatchEncoder`.
-        table: from weights by name, tokens, hidden_dim and ops to (1, patches, hidden_dim); with a
-            `class_slot` to (1, tokens, hidden_dim). None if nothing is added to the tokens.
+        weights: the weights of `table`; they belong to `PatchEncoder`.
+        table: a function of weights by name, tokens, hidden_dim and ops that returns (1, patches,
+            hidden_dim), or (1, tokens, hidden_dim) with `class_slot`. None if nothing is added to
+            the tokens.
         class_slot: whether the table begins with a row for the class token, if there is one.
-        needs_grid: whether `table` needs to know rows and columns, not just their product.
-        attention_weights: the weights of `bias`, held by each block's `MultiHeadAttention`.
-        bias: from weights by name, tokens and ops to (1, heads, tokens, tokens), query by key,
-            which is added to the logits of attention. None if nothing is added.
-        grid_from_shapes: from the weights' shapes in a file and whether there is a class token to
-            the grid of patches, or None where the shapes do not determine it.
+        needs_grid: whether `table` needs rows and columns, and not only their product.
+        attention_weights: the weights of `bias`; they belong to each block's `MultiHeadAttention`.
+        bias: a function of weights by name, tokens and ops that returns (1, heads, tokens, tokens),
+            query by key, to be added to the attention logits. None if nothing is added.
+        grid_from_shapes: a function of the shapes of the weights in a file and of whether there is
+            a class token. It returns the grid of patches, or None if the shapes do not determine
+            it.
         width_multiple: hidden_dim must be a multiple of this.
     """
 

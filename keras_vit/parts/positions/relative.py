@@ -1,4 +1,4 @@
-"""A learned bias of each head for each offset between two patches (BEiT, Bao et al. 2022; Swin)."""
+"""A learned bias for each head and offset between two patches (BEiT, Bao et al. 2022; Swin)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _BIAS = "relative_position_bias"
 
 
 def relative_entries(tokens: Tokens) -> int:
-    """The number of offsets between two patches, and three more for a class token."""
+    """The number of offsets between two patches, plus three if there is a class token."""
     return math.prod(_offsets(tokens.grid)) + 3 * tokens.class_token
 
 
 def relative_index(tokens: Tokens) -> np.ndarray:
-    """The entry of a table of offsets for each pair of tokens: (tokens, tokens), query by key.
+    """The entry of the bias table for each pair of tokens: (tokens, tokens), query by key.
 
-    Entries follow the offset from key to query, (row, column) in raster order from the most
-    negative. The last three are, as in BEiT: class token to patch, patch to class token, class
-    token to itself.
+    Entries are ordered by the offset (row, column) from key to query, in raster order from the
+    most negative offset. As in BEiT, the last three are: class token to patch, patch to class
+    token, class token to itself.
     """
     grid = tokens.grid
     positions = np.indices(grid).reshape(2, -1)  # (2, patches), raster order
@@ -51,7 +51,7 @@ def _resample(table, old, new, class_token, method) -> np.ndarray:
     offsets = table[: math.prod(old)].reshape(*old, -1)  # (row offsets, column offsets, heads)
     # (row offsets, column offsets, heads) to (offsets, heads)
     offsets = resample_grid(offsets, new, method).reshape(math.prod(new), -1)
-    return np.concatenate([offsets, table[math.prod(old) :]])  # the class token's three follow
+    return np.concatenate([offsets, table[math.prod(old) :]])  # then the class token's three
 
 
 def _square(shapes: Mapping[str, tuple[int, ...]], class_token: bool) -> Grid | None:
@@ -61,11 +61,11 @@ def _square(shapes: Mapping[str, tuple[int, ...]], class_token: bool) -> Grid | 
 
 
 def _offsets(grid: Grid) -> Grid:
-    # The offsets between two patches of a grid form a grid too.
+    # The offsets between the patches of a grid form a grid too.
     return 2 * grid[0] - 1, 2 * grid[1] - 1
 
 
-# No official file has this kind of positions, so its key is this library's own.
+# No official file has this kind of positions, so keras_vit defines its key.
 RELATIVE = PositionEmbedding(
     attention_weights=(
         PositionWeight(

@@ -1,4 +1,4 @@
-"""Fixed waves for each position of the grid (big_vision `posemb_sincos_2d`)."""
+"""Fixed sines and cosines for each position of the grid (big_vision `posemb_sincos_2d`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from keras_vit.parts.positions.position_embedding import PositionEmbedding
 
 
 def sincos_2d(grid: Grid, width: int, temperature: float = 10_000.0) -> np.ndarray:
-    """Fixed waves for each position of a grid: (rows * columns, width), in float64.
+    """Sines and cosines for each position of a grid: (rows * columns, width), in float64.
 
-    The quarters of the width are sin and cos of the column, then sin and cos of the row, each at
-    width / 4 frequencies from 1 down to 1 / temperature.
+    The four quarters of the width are sin and cos of the column, then sin and cos of the row. Each
+    quarter has width / 4 frequencies, from 1 down to 1 / temperature.
     """
     rows, columns = np.indices(grid).reshape(2, -1)  # (2, patches), raster order
     frequencies = temperature ** -np.linspace(0, 1, width // 4)
