@@ -60,7 +60,10 @@ def published(tmp_path, monkeypatch):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("page", PROGRAMS)
+@pytest.mark.parametrize(
+    "page",
+    [p if p == "README.md" else pytest.param(p, marks=pytest.mark.slow) for p in PROGRAMS],
+)
 def test_programs_run(page, published, image_folder, trained_run, monkeypatch, rng):
     folder = published / "work"
     shutil.copytree(trained_run.path, folder / "runs" / "flowers")

@@ -231,6 +231,7 @@ def test_an_unknown_backend_and_a_missing_flavour_are_one_line(base_install):
         assert line.endswith(message)
 
 
+@pytest.mark.slow
 def test_importing_redirects_no_descriptor_and_prints_nothing_of_its_own():
     program = (
         "import os\n"
@@ -275,6 +276,7 @@ def test_help_of_every_command_imports_nothing_heavy(tmp_path):
             assert "options:" in result.stdout
 
 
+@pytest.mark.slow
 def test_in_a_command_the_public_names_are_the_same_and_come_when_they_are_used(tmp_path):
     program = (
         "import sys; sys.argv = ['keras-vit']\n"

@@ -58,6 +58,7 @@ np.savez("out.npz", losses=losses, trained=again, message=message)
 """
 
 
+@pytest.mark.slow
 def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomised, rng, tmp_path):
     from keras_vit._keras import keras
 

@@ -103,6 +103,7 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
         assert out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "5.png").unlink()
@@ -208,6 +209,7 @@ def test_mistakes_with_a_run_are_one_line(invoke, tmp_path, script, arguments, m
     assert message in one_line(code, error)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tiny_model, tmp_path):
     arguments = ("--data", image_folder, "--model", tiny_model, "--out", "run", *QUICK)

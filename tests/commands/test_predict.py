@@ -93,6 +93,7 @@ def test_a_run_and_its_weights_give_the_models_probabilities(
         check(out, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, expected, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "runs" / "mine")

@@ -17,6 +17,8 @@ import pytest
 import keras_vit
 from keras_vit.data import digits
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 COMMAND = "export/to_saved_model.py"
 

@@ -111,7 +111,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("kind", EDITS)
+@pytest.mark.parametrize(
+    "kind",
+    [k if k in ("activation", "layer") else pytest.param(k, marks=pytest.mark.slow) for k in EDITS],
+)
 def test_an_edited_model_is_exported_as_it_is(kind, model, inputs, tmp_path):
     edit, note = EDITS[kind]
     before = np.asarray(model(inputs, training=False))

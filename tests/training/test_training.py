@@ -206,6 +206,7 @@ def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_pa
     assert run.spec["weights"] == "seven.npz"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
     for name, recipe in RECIPES.items():
@@ -234,6 +235,7 @@ def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypa
     assert ("attention on" in page.read_text()) == (kind == "hybrid")
 
 
+@pytest.mark.slow
 def test_compiled_training_equals_uncompiled_training(image_folder, tmp_path, tiny_model):
     losses = []
     for jit in (True, False):
@@ -256,6 +258,7 @@ def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
     assert run.model().dtype_policy.name == "float32"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, duration="2 steps")

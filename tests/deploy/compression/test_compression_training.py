@@ -80,6 +80,7 @@ def test_a_pattern_leaves_two_of_four_inputs(train):
         assert (np.count_nonzero(fours, axis=1) == 2).all(), path
 
 
+@pytest.mark.slow
 def test_clustering_gives_the_requested_values_and_keeps_zeros_in_the_file(train, images):
     wrapped, made = train("prune+cluster", clusters=5)
     np.testing.assert_allclose(
@@ -91,6 +92,7 @@ def test_clustering_gives_the_requested_values_and_keeps_zeros_in_the_file(train
     assert found["sparsity"] == pytest.approx(0.5, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_file_computes_what_was_trained(train, images):
     wrapped, made = train("prune+qat", "int4")
     content = compressed_file(made)

@@ -112,6 +112,7 @@ def test_rewritten_equals_keras_for_every_pooling_and_position(
                 assert_equals_keras(model, pixels, expected, input=given, rewrites=rewrites)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "architecture",
     [
