@@ -45,7 +45,7 @@ format: $(INSTALLED) ## fix and format the code with ruff
 # newer, and uv does not notice this, because it resolves for Python 3.10.
 lock: $(INSTALLED) ## resolve requirements.lock again from setup.py
 	$(BIN)/pip install --quiet uv
-	echo 'backports-strenum<1.3' | $(BIN)/uv pip compile setup.py --extra all --universal \
+	echo 'backports-strenum<1.3' | $(BIN)/uv pip compile setup.py --extra all --extra test --universal \
 		--python-version 3.10 --constraint - --output-file requirements.lock --quiet --upgrade \
 		--no-annotate --no-emit-index-url --custom-compile-command "make lock"
 

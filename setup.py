@@ -12,7 +12,8 @@ EXTRAS = {
     "jax": ["jax>=0.6"],
     "test": ["markdown-it-py>=3.0", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12"],
 }
-EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
+# All that users need, without the tools of developers.
+EXTRAS["all"] = sorted({r for name, extra in EXTRAS.items() if name != "test" for r in extra})
 
 setup(
     name="keras_vit",

@@ -128,6 +128,7 @@ def create_run(
     split: Split,
     recipe: dict[str, Any],
     origin: str,
+    *,
     overwrite: bool = False,
 ) -> Path:
     """Writes a new run folder with all files except the metrics, and with the model's weights.

@@ -6,6 +6,8 @@ rooms of the library must know them: a room with a list of kinds of its own fail
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -169,6 +171,20 @@ def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
     with pytest.raises(keras_vit.UsageError, match="timm's ViT has learned positions or none"):
         keras_vit.save_weights(model, tmp_path / "model.safetensors")
+
+
+def test_the_kind_with_the_most_keys_is_the_one_in_the_file(monkeypatch, randomised, tmp_path):
+    learned, relative = (POSITION_EMBEDDINGS[name] for name in ("learned", "relative"))
+    both = dataclasses.replace(
+        learned, attention_weights=relative.attention_weights, bias=relative.bias
+    )
+    monkeypatch.setitem(POSITION_EMBEDDINGS, "both", both)
+    spec = keras_vit.ViTSpec(8, 48, 1, 3, 112, position_embedding="both")
+    model = randomised(keras_vit.ViT(spec, 5, 16))
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz"))
+    again = keras_vit.model_from_weights(tmp_path / "bare.npz")
+    assert again.spec.position_embedding == "both"
 
 
 @pytest.mark.once

@@ -60,8 +60,7 @@ def test_a_source_and_a_recipe_train_a_run_from_the_command_line(invoke, monkeyp
     monkeypatch.setitem(SOURCES, "squares", squares)
     recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, augment="none", jit=False)
     monkeypatch.setitem(PRESETS, "quick", Preset(recipe, model="ViT-Toy_8", data="squares"))
-    arguments = ("--data", "squares", "--recipe", "quick")
-    code, out, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
+    code, out, error = invoke("train/fit.py", "--data", "squares", cwd=tmp_path)
     assert code == 0, error
     assert "16 images of 2 classes" in out
     code, out, error = invoke("train/evaluate.py", cwd=tmp_path)  # the newest run, its own source

@@ -59,8 +59,12 @@ def run(arguments: Arguments) -> None:
 
     folder = data.source_folder(arguments.data)
     out = arguments.out or Path("runs") / (folder.resolve().name if folder else arguments.data)
-    options = (arguments.weights, arguments.overwrite, arguments.tensorboard)
-    training.check_settings(arguments.data, arguments.settings, arguments.model, out, *options)
+    options = {
+        "weights": arguments.weights,
+        "overwrite": arguments.overwrite,
+        "tensorboard": arguments.tensorboard,
+    }
+    training.check_settings(arguments.data, arguments.settings, arguments.model, out, **options)
     print(f"reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
     print_skipped(data.skipped_summary(source))
@@ -77,13 +81,13 @@ def run(arguments: Arguments) -> None:
     print(f"held-out accuracy {report.accuracy:.2%} after {steps} steps: {run.path}")
 
 
-def _train(source: Any, arguments: Arguments, out: Path, options: tuple) -> Any:
+def _train(source: Any, arguments: Arguments, out: Path, options: dict) -> Any:
     from keras_vit import training
 
     verbose, start = 1 if sys.stdout.isatty() else 2, time.time()
     try:
         return training.train(
-            source, arguments.settings, arguments.model, out, *options, verbose=verbose
+            source, arguments.settings, arguments.model, out, **options, verbose=verbose
         )
     except KeyboardInterrupt:
         weights = out / "weights.npz"

@@ -40,6 +40,7 @@ def train(
     recipe: Recipe,
     model_name: str,
     out: str | os.PathLike,
+    *,
     weights: str | os.PathLike | None = None,
     overwrite: bool = False,
     tensorboard: bool = False,
@@ -67,7 +68,15 @@ def train(
         UsageError: settings contradict each other, or the folder is not empty.
         KeyboardInterrupt: Ctrl-C was pressed; the current weights have been saved.
     """
-    check_settings(source.locator, recipe, model_name, out, weights, overwrite, tensorboard)
+    check_settings(
+        source.locator,
+        recipe,
+        model_name,
+        out,
+        weights=weights,
+        overwrite=overwrite,
+        tensorboard=tensorboard,
+    )
     extra = [keras.callbacks.TensorBoard(str(Path(out) / "tensorboard"))] if tensorboard else []
     split = split_source(source, recipe.held_out)
     keras.utils.set_random_seed(recipe.seed)
@@ -80,7 +89,7 @@ def train(
         "versions": versions(),
     }
     origin = "fresh" if weights is None else os.path.basename(weights)
-    folder = runs.create_run(out, model, source, split, settings, origin, overwrite)
+    folder = runs.create_run(out, model, source, split, settings, origin, overwrite=overwrite)
     _fit(model, source, split, recipe, steps, RunWriter(folder), extra, verbose)
     return runs.open_run(folder)
 
@@ -90,6 +99,7 @@ def check_settings(
     recipe: Recipe,
     model_name: str,
     out: str | os.PathLike,
+    *,
     weights: str | os.PathLike | None = None,
     overwrite: bool = False,
     tensorboard: bool = False,

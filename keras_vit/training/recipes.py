@@ -119,14 +119,15 @@ RECIPES: dict[str, Recipe] = {name: preset.recipe for name, preset in PRESETS.it
 
 
 def default_recipe(data: str | os.PathLike, weights: str | os.PathLike | None = None) -> str:
-    """The name of the default recipe for these images and weights.
+    """The name of the default recipe for these images and weights: the most specific that fits.
 
     Args:
         data: see `open_source`.
         weights: the initial weights; None for random ones.
     """
-    return next(
-        name
+    fitting = {
+        name: (preset.data is not None, preset.weights)
         for name, preset in PRESETS.items()
         if preset.data in (None, str(data)) and (weights is not None or not preset.weights)
-    )
+    }
+    return max(fitting, key=fitting.get)  # the first of equals

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -295,11 +295,14 @@ class Checkpoint:
         )
 
     def _pooling(self) -> str:
-        for name in POOLINGS:
-            keys = {row.key for row in pooling_rows(name)}
-            if keys and keys <= self.layout.places.keys():
-                return name
-        return "token" if self._class_token else "gap"
+        keys = {name: {row.key for row in pooling_rows(name)} for name in POOLINGS}
+        return self._kind_of_keys(keys) or ("token" if self._class_token else "gap")
+
+    def _kind_of_keys(self, keys: Mapping[str, Set[str]]) -> str | None:
+        # Of the kinds whose keys are all in the file, the one with the most: keys of one kind can
+        # contain those of another.
+        present = [name for name in keys if keys[name] and keys[name] <= self.layout.places.keys()]
+        return max(present, key=lambda name: len(keys[name]), default=None)
 
     def _check_pool(self) -> None:
         # A model that pools in another way can have the same keys, but its logits are different.
@@ -312,13 +315,11 @@ class Checkpoint:
             )
 
     def _position_embedding(self) -> str:
-        for name, kind in POSITION_EMBEDDINGS.items():
-            keys = position_keys(kind).keys()
-            if keys and keys <= self.layout.places.keys():
-                return name
+        keys = {name: position_keys(kind).keys() for name, kind in POSITION_EMBEDDINGS.items()}
         # Official files without position weights are big_vision's "better baselines". timm has no
         # fixed positions.
-        return "sincos2d" if self.layout.family == "official" else "none"
+        default = "sincos2d" if self.layout.family == "official" else "none"
+        return self._kind_of_keys(keys) or default
 
     def _heads(self, hidden: int, depth: int, mlp: int) -> int:
         # Matrices do not show the number of heads, so it is taken from a variant of the same size.

@@ -145,7 +145,7 @@ def test_data_and_weights_choose_the_recipe(data, weights, name):
 
 def test_a_recipe_is_added_by_a_row(monkeypatch):
     row = Preset(Recipe(duration="7 steps"), model="ViT_S16", data="stripes")
-    monkeypatch.setattr("keras_vit.training.recipes.PRESETS", {"stripes": row, **PRESETS})
+    monkeypatch.setattr("keras_vit.training.recipes.PRESETS", {**PRESETS, "stripes": row})
     assert default_recipe("stripes") == default_recipe("stripes", "augreg") == "stripes"
     assert default_recipe("digits") == "digits"
 
@@ -375,7 +375,7 @@ def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model
 
     def create(name, overwrite=False):
         return runs.create_run(
-            tmp_path / name, model, source, split_source(source), {}, "fresh", overwrite
+            tmp_path / name, model, source, split_source(source), {}, "fresh", overwrite=overwrite
         )
 
     create("run")
