@@ -111,7 +111,7 @@ def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(
     monkeypatch, trained_like, pictures, tmp_path
 ):
     row = PRECISIONS["dynamic"].choosing_float_layers("auto-dynamic", "a help", "a summary")
-    # Full agreement in float32 and nothing else is allowed, so all layers but few stay in float.
+    # A budget so small that most layers must stay in float.
     row = dataclasses.replace(row, budget=Budget(0.0, 1e-3, 1e-3, None))
     monkeypatch.setitem(PRECISIONS, "auto-dynamic", row)
     model, images = trained_like(keras_vit.ViT(TOY, 3, 16)), pictures(12, (16, 16))
