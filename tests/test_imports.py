@@ -104,6 +104,24 @@ def test_there_is_no_circle():
         visit(module, [])
 
 
+def test_there_is_no_circle_of_rooms_inside_deploy():
+    """A room of `keras_vit.deploy` is a folder, or a module beside the folders."""
+    edges: dict[str, set[str]] = {}
+    for module, names in imports().items():
+        if module.startswith("keras_vit.deploy."):
+            here = module.split(".")[2]
+            inside = [name for name in names if name.startswith("keras_vit.deploy.")]
+            edges.setdefault(here, set()).update({name.split(".")[2] for name in inside} - {here})
+
+    def visit(here, path):
+        assert here not in path, " -> ".join([*path, here])
+        for other in edges[here]:
+            visit(other, [*path, here])
+
+    for here in edges:
+        visit(here, [])
+
+
 def test_weights_never_build_a_model():
     actual = {n for m, names in imports().items() if room(m) == "weights" for n in names}
     assert not {name for name in actual if room(name) == "models"}

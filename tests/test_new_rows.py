@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import re
 import sys
 import types
@@ -102,6 +103,28 @@ def test_a_precision_is_exported_judged_and_described(
     assert "a summary of half-head" in (tmp_path / "card.md").read_text()
     opened = deploy.open_bundle(tmp_path / "half-head")
     assert opened.predict(pictures(1, (16, 16))).shape == (1, 3)
+
+
+@pytest.mark.once
+def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(
+    monkeypatch, trained_like, pictures, tmp_path
+):
+    row = PRECISIONS["dynamic"].choosing_float_layers("auto-dynamic", "a help", "a summary")
+    # A budget so small that most layers must stay in float.
+    row = dataclasses.replace(row, budget=Budget(0.0, 1e-3, 1e-3, None))
+    monkeypatch.setitem(PRECISIONS, "auto-dynamic", row)
+    model, images = trained_like(keras_vit.ViT(TOY, 3, 16)), pictures(12, (16, 16))
+    options = {"representative_data": images, "threads": ()}
+    found = deploy.export_bundles(model, tmp_path, "auto-dynamic", **options)
+    assert found.refused == {}
+    recipe = json.loads((tmp_path / "auto-dynamic" / "recipe.json").read_text())
+    assert recipe["base"] == "dynamic"
+    assert recipe["float_layers"] == found.written["auto-dynamic"]["float_layers"] != []
+    options["recipe"] = tmp_path / "auto-dynamic" / "recipe.json"
+    again = deploy.export_bundles(model, tmp_path / "again", "auto-dynamic", **options)
+    assert again.written["auto-dynamic"]["sha256"] == found.written["auto-dynamic"]["sha256"]
+    with pytest.raises(keras_vit.UsageError, match="is not a recipe of float layers for int8"):
+        deploy.export_bundles(model, tmp_path / "other", "auto", **options)
 
 
 @pytest.mark.once

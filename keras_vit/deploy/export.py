@@ -13,7 +13,7 @@ from keras_vit import _checks, _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import write_report
-from keras_vit.deploy.convert.auto import BASE, choose_float_layers, read_recipe
+from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import check_calibration, check_layers, for_runtime
 from keras_vit.deploy.images import CALIBRATED, Part, Samples, samples_of, to_pixels
@@ -24,7 +24,7 @@ from keras_vit.deploy.judge.files import JudgedFile, MadeFile, check, compared, 
 from keras_vit.deploy.judge.measure import Measured, measure
 from keras_vit.deploy.judge.parity import ParityError, Verdict
 from keras_vit.deploy.judge.reference import Reference, reference_of
-from keras_vit.deploy.precisions import Precision, precision_of
+from keras_vit.deploy.precisions import PRECISIONS, Precision, precision_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_of, resolve
 from keras_vit.deploy.subject import Subject, of_run
 from keras_vit.specs import Preprocessing
@@ -72,14 +72,15 @@ def export_tflite(
             model, the output of these layers.
         float_layers: names of `deploy.quantizable_layers` that stay in float.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
-            the default, 0.5 (int4: 1.5).
+            its precision's own limit, `Budget.drop`.
         min_runtime: the oldest runtime that must run the file: "2.16.1" for TFLite, "LiteRT 2.1";
             None for any.
         recipe: a recipe.json that "auto" wrote into a bundle, used instead of a search.
         rewrite: False exports Keras' own graph, without rewrites.
 
     Returns:
-        The comparison with Keras; its `notes()` say which loss of accuracy the images exclude.
+        The comparison with Keras; its `notes()` say which loss of accuracy the images exclude, and
+        why the graph was not rewritten.
 
     Raises:
         ParityError: the file differs by more than its precision explains; nothing is written.
@@ -89,6 +90,11 @@ def export_tflite(
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
+    if not isinstance(quantize, (str, type(None))):
+        raise UsageError(
+            f"export_tflite writes one file: quantize must be one name. Received: {quantize!r}; "
+            "use deploy.export_bundles for several."
+        )
     precision, options = precision_of(quantize), GraphOptions(input, output)
     demands = Demands(max_drop, min_runtime, max_images)
     float_layers = tuple(float_layers)
@@ -98,22 +104,14 @@ def export_tflite(
         raise UsageError(f"{precision.quantize} chooses the float layers; leave out float_layers.")
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
+    _check_recipe(recipe, [precision])
     for_runtime(precision, min_runtime)
     resolved = resolve(model, options, rewrite)
     known = _known_recipe(recipe, [precision], resolved.name)
-    if representative_data is None:
-        check_calibration(precision, None)
-    samples = samples_of(
-        representative_data,
-        resolved.input_shape,
-        resolved.preprocessing,
-        max_images,
-        None if precision.is_float else CALIBRATED,
-        _searches([precision], known),
-    )
-    export = _begin(resolved, samples, [precision], options, demands, known)
-    if note := _surprise(export.converter.graphs.note):
-        warnings.warn(note, stacklevel=2)
+    request = _Request((precision,), options, demands, known)
+    samples = _given_samples(representative_data, resolved, request)
+    export = _begin(resolved, samples, request)
+    _warn_if_unexpected(export.converter.graphs.note)
     export.check_recipe()
     judged = dataclasses.replace(export, watched=False).judged(precision, float_layers)
     with _files.replacing(path) as temporary:
@@ -167,7 +165,8 @@ def export_bundles(
 
     Args:
         model: a Keras model, as for `export_tflite`; or the folder of a run, which has its own
-            images.
+            images. A `Subject` is accepted too and loses its model, so that a large model is not in
+            memory during its conversion: it is exported once.
         folder: the folder to write bundles to, each in a subfolder named after its precision.
         quantize: one or several names in `deploy.PRECISIONS`.
         representative_data: as for `export_tflite`; only for a Keras model.
@@ -196,9 +195,6 @@ def export_bundles(
         check_replaceable(folder / precision.name)
     _check_recipe(recipe, precisions)
     subject = _as_subject(model, representative_data)
-    known = None
-    if subject is not None:
-        known = _known_recipe(recipe, precisions, subject.name)
     refused = dict(_too_new(precisions, min_runtime))
     precisions = [precision for precision in precisions if precision.name not in refused]
     written: dict[str, dict[str, Any]] = {}
@@ -206,20 +202,20 @@ def export_bundles(
         return Bundles(folder, written, refused, {})
     if subject is None:
         resolved = resolve(model, options, rewrite, labels, preprocessing)
-        known = _known_recipe(recipe, precisions, resolved.name)
-        samples = _given_samples(representative_data, resolved, precisions, demands, known)
     else:
-        if subject.source is None:
-            _check_images(precisions)
-        # Removed, so that a large model is not in memory during its conversion.
-        model, subject.model = subject.model, None
         names = labels or subject.labels
-        resolved = resolve(model, options, rewrite, names, preprocessing, subject.name)
-        samples = subject.samples(
-            demands.images, _calibrated(precisions, demands), _searches(precisions, known)
-        )
+        resolved = resolve(subject.model, options, rewrite, names, preprocessing, subject.name)
+    known = _known_recipe(recipe, precisions, resolved.name)
+    request = _Request(tuple(precisions), options, demands, known, say)
     about = _about(resolved)
-    export = _begin(resolved, samples, precisions, options, demands, known, say)
+    if subject is None:
+        samples = _given_samples(representative_data, resolved, request)
+    else:
+        samples = _own_samples(subject, request)
+        # Removed, so that a large model is not in memory during its conversion.
+        subject.model = None
+    export = _begin(resolved, samples, request)
+    _warn_if_unexpected(export.converter.graphs.note)
     del model, resolved
     export.check_recipe()
     for precision in precisions:
@@ -241,7 +237,7 @@ class Demands:
 
     Attributes:
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
-            the default, 0.5 (int4: 1.5).
+            its precision's own limit, `Budget.drop`.
         min_runtime: the oldest runtime that must run the files; None for any.
         images: the largest number of images to compare; auto chooses layers on as many more.
         calibrate: the largest number of images to measure ranges on.
@@ -264,23 +260,43 @@ class Demands:
             check_version(self.min_runtime)
 
 
-def _begin(
-    resolved: Resolved,
-    samples: Samples,
-    precisions: list[Precision],
-    options: Any,
-    demands: Demands,
-    recipe: dict[str, Any] | None,
-    say: Callable[[str], None] = lambda line: None,
-) -> _Export:
+@dataclasses.dataclass(frozen=True)
+class _Request:
+    """The files to make: their precisions, inputs and outputs, and the demands on them."""
+
+    precisions: tuple[Precision, ...]
+    options: Any
+    demands: Demands
+    recipe: dict[str, Any] | None
+    say: Callable[[str], None] = lambda line: None
+
+    @property
+    def calibrate(self) -> int | None:
+        """The largest number of images to measure ranges on; None if no ranges are measured."""
+        in_float = all(precision.is_float for precision in self.precisions)
+        return None if in_float else self.demands.calibrate
+
+    @property
+    def searches(self) -> bool:
+        """Whether float layers are searched for."""
+        return any(row.base and not self.recipe_of(row) for row in self.precisions)
+
+    def recipe_of(self, precision: Precision) -> dict[str, Any] | None:
+        """The given recipe, if it is for this precision."""
+        fits = self.recipe is not None and self.recipe["base"] == precision.base
+        return self.recipe if fits else None
+
+
+def _begin(resolved: Resolved, samples: Samples, request: _Request) -> _Export:
     """Computes Keras' scores and writes the graphs; the model is not needed afterwards."""
+    options = request.options
 
     def inputs_of(images: Any) -> Any:
         as_floats = images is None or options.input == "float32"
         return images if as_floats else to_pixels(images, resolved.preprocessing)
 
     def reference(part: Part) -> Reference:
-        say(f"Keras on {len(part.images)} {part.images_from}")
+        request.say(f"Keras on {len(part.images)} {part.images_from}")
         inputs = inputs_of(part.images)
         return reference_of(resolved, options, inputs, part.targets, part.images_from)
 
@@ -288,15 +304,13 @@ def _begin(
     chosen_on = samples.choosing and reference(samples.choosing)
     converter = Converter(
         resolved,
-        [precision.quantize for precision in precisions],
+        [precision.quantize for precision in request.precisions],
         options,
         inputs_of(samples.calibration),
-        demands.min_runtime,
+        request.demands.min_runtime,
         compared_on,
     )
-    if note := _surprise(converter.graphs.note):
-        say(note)
-    return _Export(converter, compared_on, chosen_on, demands, recipe, say, resolved.name)
+    return _Export(converter, compared_on, chosen_on, request, resolved.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,33 +320,34 @@ class _Export:
     converter: Converter
     compared_on: Reference
     chosen_on: Reference | None
-    demands: Demands
-    recipe: dict[str, Any] | None
-    say: Callable[[str], None]
+    request: _Request
     model: str
     watched: bool = True  # whether the differences of blocks are recorded
 
     def judged(self, precision: Precision, float_layers: tuple[str, ...] = ()) -> JudgedFile:
         """Makes and compares a file; raises a `RefusedError` if it does not meet the demands."""
-        recipe = (self.recipe or self.search(precision)) if precision.base else None
+        recipe = None
+        if precision.base:
+            recipe = self.request.recipe_of(precision) or self.search(precision)
         layers = tuple(recipe["float_layers"]) if recipe else float_layers
         judged = judge_file(
             self.converter.made(precision.quantize, layers, recipe), self.compared_on
         )
         differences = self.differences(judged.made) if self.watched else None
         try:
-            check(judged, self.demands.max_drop, self.demands.min_runtime)
+            check(judged, self.request.demands.max_drop, self.request.demands.min_runtime)
         except ParityError as error:
             _, layers = differences or self.differences(judged.made)
             raise ParityError(
-                f"{error} This file was not written.{_place(layers)}{_choice(recipe)}"
+                f"{error} This file was not written.{_place(layers)}{_choice(precision, recipe)}"
             ) from None
         return dataclasses.replace(judged, differences=differences[0] if differences else {})
 
     def check_recipe(self) -> None:
         """Raises a `UsageError` if the recipe names layers that the model does not have."""
-        if self.recipe is not None:
-            check_layers(self.converter.float_file(BASE), self.recipe["float_layers"])
+        recipe = self.request.recipe
+        if recipe is not None:
+            check_layers(self.converter.float_file(recipe["base"]), recipe["float_layers"])
 
     def search(self, precision: Precision) -> dict[str, Any]:
         """Searches for the layers that must stay in float; returns a recipe."""
@@ -340,15 +355,16 @@ class _Export:
         def holds(content: Any) -> bool:
             made = MadeFile(precision, content, self.converter.options)
             try:
-                compared(made, self.chosen_on).check(self.demands.max_drop)
+                compared(made, self.chosen_on).check(self.request.demands.max_drop)
             except ParityError:
                 return False
             return True
 
         inputs = self.chosen_on.inputs
         few = inputs[spread(_RANKED, len(inputs))]
-        choice = choose_float_layers(self.converter, few, holds, self.say)
-        return choice.to_dict(self.model, f"{len(inputs)} {self.chosen_on.images_from}")
+        base, say = precision.base, self.request.say
+        choice = choose_float_layers(self.converter, base, few, holds, say)
+        return choice.to_dict(base, self.model, f"{len(inputs)} {self.chosen_on.images_from}")
 
     def differences(self, made: MadeFile) -> tuple[dict[str, float], dict[str, float]]:
         """The differences of blocks and of layers from the float file."""
@@ -368,52 +384,51 @@ def _as_subject(model: Any, representative_data: Any) -> Subject | None:
         return None
     if representative_data is not None:
         raise UsageError("representative_data is for Keras models; a run has its own images.")
+    if model.model is None:
+        raise UsageError(
+            f"{model.name} was exported before, which removed its model to free memory; open it "
+            "again for another export."
+        )
     return model
 
 
-def _given_samples(
-    data: Any,
-    resolved: Resolved,
-    precisions: list[Precision],
-    demands: Demands,
-    recipe: dict[str, Any] | None,
-) -> Samples:
+def _given_samples(data: Any, resolved: Resolved, request: _Request) -> Samples:
     if data is None:
-        _check_images(precisions)
+        _check_images(request.precisions)
     return samples_of(
         data,
         resolved.input_shape,
         resolved.preprocessing,
-        demands.images,
-        _calibrated(precisions, demands),
-        _searches(precisions, recipe),
+        request.demands.images,
+        request.calibrate,
+        request.searches,
     )
 
 
-def _check_images(precisions: list[Precision]) -> None:
+def _own_samples(subject: Subject, request: _Request) -> Samples:
+    if subject.source is None:
+        _check_images(request.precisions)
+    return subject.samples(request.demands.images, request.calibrate, request.searches)
+
+
+def _check_images(precisions: Iterable[Precision]) -> None:
     for precision in precisions:
         check_calibration(precision, None)
 
 
-def _calibrated(precisions: list[Precision], demands: Demands) -> int | None:
-    return None if all(precision.is_float for precision in precisions) else demands.calibrate
-
-
-def _searches(precisions: list[Precision], recipe: dict[str, Any] | None) -> bool:
-    return recipe is None and any(precision.base for precision in precisions)
-
-
-def _check_recipe(recipe: str | os.PathLike | None, precisions: list[Precision]) -> None:
+def _check_recipe(recipe: str | os.PathLike | None, precisions: Iterable[Precision]) -> None:
     if recipe is not None and not any(precision.base for precision in precisions):
+        choosing = " or ".join(name for name, row in PRECISIONS.items() if row.base)
         names = ", ".join(precision.quantize for precision in precisions)
-        raise UsageError(f"a recipe is for auto. Received: quantize={names}.")
+        raise UsageError(f"a recipe is for {choosing}. Received: quantize={names}.")
 
 
 def _known_recipe(
-    recipe: str | os.PathLike | None, precisions: list[Precision], model: str
+    recipe: str | os.PathLike | None, precisions: Iterable[Precision], model: str
 ) -> dict[str, Any] | None:
-    _check_recipe(recipe, precisions)
-    return None if recipe is None else read_recipe(recipe, model)
+    """The recipe; None if there is none or no precision that would use it."""
+    bases = {precision.base for precision in precisions if precision.base}
+    return None if recipe is None or not bases else read_recipe(recipe, model, bases)
 
 
 def _too_new(precisions: list[Precision], min_runtime: str | None) -> Iterable[tuple[str, str]]:
@@ -457,11 +472,12 @@ def _reported(
     return measured
 
 
-def _surprise(note: str) -> str:
-    """A warning if a model is unexpectedly exported without rewrites; otherwise ""."""
-    if note in ("", NOT_KERAS_VIT, NOT_WANTED):
-        return ""
-    return f"the model is exported as it is, without exact rewrites: {note}."
+def _warn_if_unexpected(note: str) -> None:
+    """Warns the caller of a public function that a model was changed and is not rewritten."""
+    if note not in ("", NOT_KERAS_VIT, NOT_WANTED):
+        warnings.warn(
+            f"the model is exported as it is, without exact rewrites: {note}.", stacklevel=3
+        )
 
 
 def _place(differences: dict[str, float]) -> str:
@@ -476,11 +492,11 @@ def _place(differences: dict[str, float]) -> str:
     )
 
 
-def _choice(recipe: dict[str, Any] | None) -> str:
-    """A sentence about the layers that auto chose."""
+def _choice(precision: Precision, recipe: dict[str, Any] | None) -> str:
+    """A sentence about the layers that were chosen to stay in float."""
     if recipe is None:
         return ""
     return (
-        f" auto kept {len(recipe['float_layers'])} layers in float, chosen on "
+        f" {precision.quantize} kept {len(recipe['float_layers'])} layers in float, chosen on "
         f"{recipe['chosen_on']}: more images give a better choice."
     )

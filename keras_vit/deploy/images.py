@@ -92,7 +92,7 @@ def samples_of(
             warnings.warn(
                 "representative_data holds only one image, which is used both to measure ranges "
                 "and to compare: the comparison proves little. Pass more images.",
-                stacklevel=4,
+                stacklevel=4,  # the caller of a public function of `deploy.export`
             )
         places = others
     if choose and len(places) > 1:

@@ -99,6 +99,11 @@ class Precision:
         kinds = [kind for name, kind in self.rules if name in ("*", operator)]
         return kinds[-1] if kinds else "float"
 
+    def choosing_float_layers(self, quantize: str, help: str, summary: str) -> Precision:
+        """The same precision, but layers stay in float that lose too much accuracy."""
+        names = {"quantize": quantize, "name": quantize, "help": help, "summary": summary}
+        return dataclasses.replace(self, base=self.quantize, trainable=False, **names)
+
 
 def _products(kind: Kind) -> Rules:
     return tuple((operator, kind) for operator in PRODUCTS)
@@ -110,6 +115,19 @@ def _products(kind: Kind) -> Rules:
 # disagreement is allowed. "R" is a B/16 with random weights, whose scores vary little from image to
 # image (24 coarse images). The allowed errors let R pass in int8 and are below those of files that
 # always give the same scores.
+_INT8 = Precision(
+    "int8",
+    "int8",
+    _products("static8"),
+    # C: 97.2% to 98.2% with two sets of calibration images, 0.10, 0.022. D: 99.4%, 0.08, 0.017.
+    # R: 91.7%, 0.05, 0.17; with outlier channels 87.5%, 0.05, 0.31.
+    Budget(0.95, 0.5, 0.4),
+    "Dense layers and convolutions in int8 with measured ranges",
+    "Dense layers and convolutions in int8 with measured ranges; attention's products, "
+    "softmax, GELU, norms and the residual stream stay float",
+    calibrated=True,
+    trainable=True,
+)
 _ROWS = (
     Precision(
         "none",
@@ -141,19 +159,7 @@ _ROWS = (
         older=OlderForm("2.17.0", _products("dynamic8_per_tensor")),
         trainable=True,
     ),
-    Precision(
-        "int8",
-        "int8",
-        _products("static8"),
-        # C: 97.2% to 98.2% with two sets of calibration images, 0.10, 0.022. D: 99.4%, 0.08, 0.017.
-        # R: 91.7%, 0.05, 0.17; with outlier channels 87.5%, 0.05, 0.31.
-        Budget(0.95, 0.5, 0.4),
-        "Dense layers and convolutions in int8 with measured ranges",
-        "Dense layers and convolutions in int8 with measured ranges; attention's products, "
-        "softmax, GELU, norms and the residual stream stay float",
-        calibrated=True,
-        trainable=True,
-    ),
+    _INT8,
     Precision(
         "int8-full",
         "int8-full",
@@ -188,15 +194,10 @@ _ROWS = (
         runtime="LiteRT 2.1.0",
         trainable=True,
     ),
-    Precision(
+    _INT8.choosing_float_layers(
         "auto",
-        "auto",
-        _products("static8"),
-        Budget(0.95, 0.5, 0.4),
         "int8 with as few float layers as max_drop needs",
         "int8, with as few layers in float as its budget needs",
-        calibrated=True,
-        base="int8",
     ),
 )
 # By the value of `quantize`.

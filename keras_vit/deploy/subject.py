@@ -25,7 +25,7 @@ class Subject:
     """A model to export, with images for calibration and comparison.
 
     Attributes:
-        model: the model; an export removes it, to free its memory before the conversion.
+        model: the model; None after an export, which frees its memory before the conversion.
         name: name of the model.
         labels: the classes' names, in the order of the logits.
         folder: the run folder; None for weights.
@@ -36,7 +36,7 @@ class Subject:
         labelled: whether the images' targets are the model's classes.
     """
 
-    model: ImageModel
+    model: ImageModel | None
     name: str
     labels: tuple[str, ...]
     folder: Path | None = None

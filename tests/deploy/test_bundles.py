@@ -57,7 +57,7 @@ def test_refused_files_are_explained_and_the_others_written(digits_of, tmp_path)
     assert int8.startswith("the int8 file")
     assert "This file was not written. Its layers differ from those of the float file by" in int8
     assert f"by more than 10% from {SPOILED} on, most in {SPOILED} (" in int8
-    assert "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.16.1" in refused["int4"]
+    assert "needs LiteRT 2.1.0 or newer. Received: min_runtime=2.16.1" in refused["int4"]
     # Auto is within the budget that int8 exceeds, with only the sensitive layer in float.
     assert written["auto"]["float_layers"] == [SPOILED]
     recipe = json.loads((tmp_path / "auto" / "recipe.json").read_text())
@@ -123,7 +123,7 @@ def test_precisions_that_are_too_new_are_refused_before_keras_runs(digits_of, tm
     found = deploy.export_bundles(digits_of(), tmp_path, ["int4"], **options)
     assert (found.written, list(found.refused), progress) == ({}, ["int4"], [])
     assert found.refused["int4"].startswith(
-        "int4 needs LiteRT 2.1.0 or newer. Received: min_runtime=2.1"
+        "this precision needs LiteRT 2.1.0 or newer. Received: min_runtime=2.1"
     )
 
 
@@ -231,6 +231,22 @@ def test_a_folder_that_cannot_be_written_is_refused_before_reading(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file is a file; choose another folder"):
         deploy.export_bundles("no run", tmp_path / "file" / "out")
+
+
+def test_a_subject_without_a_model_is_refused_before_anything_is_written(digits_of, tmp_path):
+    digits = digits_of()
+    deploy.export_bundles(digits, tmp_path / "first", **QUICK)
+    with pytest.raises(UsageError, match="ViT-Test was exported before, .*; open it again"):
+        deploy.export_bundles(digits, tmp_path / "second", **QUICK)
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_subject_keeps_its_model_if_a_mistake_stops_the_export(digits_of, tmp_path):
+    digits = digits_of()
+    (tmp_path / "recipe.json").write_text(json.dumps(RECIPE | {"model": "ViT-B_16"}))
+    with pytest.raises(UsageError, match="is a recipe for ViT-B_16"):
+        deploy.export_bundles(digits, tmp_path, "auto", recipe=tmp_path / "recipe.json", **QUICK)
+    assert digits.model is not None
 
 
 def test_the_model_is_freed_before_the_conversion(digits_of, tmp_path, monkeypatch):

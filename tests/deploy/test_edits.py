@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
@@ -125,7 +126,10 @@ def test_an_edited_model_is_exported_as_it_is(kind, model, inputs, tmp_path):
     with pytest.warns(UserWarning, match="exported as it is, without exact rewrites") as warned:
         verdict = keras_vit.export_tflite(model, path, representative_data=inputs)
     assert note in str(warned[0].message)
+    assert warned[0].filename == __file__
     assert not verdict.rewritten
+    assert note in verdict.note
+    assert verdict.notes() == [f"converted as it is, without exact rewrites: {verdict.note}"]
     np.testing.assert_allclose(
         Runner(path).predict(inputs), expected, atol=1e-5 * np.abs(expected).max()
     )
@@ -140,6 +144,27 @@ def test_an_edited_model_with_pixel_input_and_probabilities_in_int8(model, input
         keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=inputs, **options)
     found = Runner(tmp_path / "m.tflite").predict(deploy.to_pixels(inputs, model.preprocessing))
     np.testing.assert_allclose(found, expected, atol=0.1)
+
+
+def test_bundles_of_an_edited_model_warn_and_record_the_reason(model, inputs, tmp_path):
+    set_activation(model)
+    with pytest.warns(UserWarning, match="exported as it is, without exact rewrites") as warned:
+        found = deploy.export_bundles(model, tmp_path, "none", inputs, threads=(1,))
+    assert warned[0].filename == __file__
+    note = found.written["float32"]["parity"]["note"]
+    assert "encoderblock_1/mlp/dense_0 has activation='relu'" in note
+    written = json.loads((tmp_path / "float32" / "model.json").read_text())
+    assert written["parity"]["note"] == note
+    assert "note" not in written["half_precision"]
+    assert f"without exact rewrites: `{note}`" in (tmp_path / "card.md").read_text()
+
+
+def test_a_clone_is_exported_without_warning_as_no_keras_vit_model(model, inputs, tmp_path):
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    verdict = keras_vit.export_tflite(clone, tmp_path / "m.tflite", representative_data=inputs)
+    assert (verdict.rewritten, verdict.note) == (False, "it is not a keras_vit model")
+    assert verdict.notes() == [f"converted as it is, without exact rewrites: {verdict.note}"]
 
 
 def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
@@ -170,7 +195,7 @@ def test_a_changed_layer_class_is_noticed_in_the_scores(model, inputs, tmp_path,
 def test_rewrite_false_exports_keras_own_graph(model, inputs, tmp_path, quantize):
     path = tmp_path / "m.tflite"
     verdict = keras_vit.export_tflite(model, path, quantize, inputs, rewrite=False)
-    assert not verdict.rewritten
+    assert (verdict.rewritten, verdict.note) == (False, "rewrite=False")
     # Keras' graph contains different operators for a LayerNorm.
     assert "SQUARED_DIFFERENCE" in operators(path.read_bytes())
     assert keras_vit.export_tflite(model, path, quantize, inputs).rewritten

@@ -390,10 +390,24 @@ def test_errors_without_pictures_are_raised_before_pictures_are_read(model, tmp_
         raise AssertionError("pictures were read")
         yield
 
-    with pytest.raises(RefusedError, match="int4 needs LiteRT 2.1.0 or newer"):
+    with pytest.raises(RefusedError, match="this precision needs LiteRT 2.1.0 or newer"):
         keras_vit.export_tflite(model, tmp_path / "m", "int4", pictures(), min_runtime="2.9")
     with pytest.raises(UsageError, match="a recipe is for auto. Received: quantize=int8"):
         keras_vit.export_tflite(model, tmp_path / "m", "int8", pictures(), recipe="recipe.json")
+
+
+def test_several_precisions_are_refused_with_the_function_that_takes_them(model, tmp_path):
+    message = "Received: ['int8', 'none']; use deploy.export_bundles for several"
+    with pytest.raises(UsageError, match=re.escape(message)):
+        keras_vit.export_tflite(model, tmp_path / "m.tflite", ["int8", "none"])
+
+
+@pytest.mark.parametrize("export", [keras_vit.export_tflite, deploy.export_bundles])
+def test_a_warning_about_a_single_image_names_the_callers_line(export, model, inputs, tmp_path):
+    with pytest.warns(UserWarning, match="holds only one image") as warned:
+        export(model, tmp_path / "out", "dynamic", inputs[:1])
+    [warning] = [entry for entry in warned if "only one image" in str(entry.message)]
+    assert warning.filename == __file__
 
 
 def test_each_file_is_parsed_once(model, inputs, tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def test_the_last_rule_for_an_operator_wins():
 def test_auto_is_its_base_with_a_choice_of_layers():
     auto = PRECISIONS["auto"]
     base = PRECISIONS[auto.base]
-    assert (auto.rules, auto.calibrated) == (base.rules, base.calibrated)
+    assert (auto.rules, auto.budget, auto.calibrated) == (base.rules, base.budget, base.calibrated)
     assert [name for name, p in PRECISIONS.items() if p.base] == ["auto"]
 
 

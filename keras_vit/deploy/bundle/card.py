@@ -131,7 +131,7 @@ def _proof(description: dict[str, Any]) -> str:
     parity = description["parity"]
     if parity.get("lost") is None:
         return ""
-    return "; ".join(Verdict.from_dict(parity).notes(parity["max_drop"]))
+    return "; ".join(Verdict.from_dict(parity).accuracy_notes(parity["max_drop"]))
 
 
 def _calibration(description: dict[str, Any]) -> str:
@@ -209,6 +209,8 @@ def _recipe(description: dict[str, Any]) -> str:
         text += f"; float layers: {', '.join(code(layer) for layer in kept)}"
     if not description["parity"].get("rewritten", True):
         text += "; the graph was converted as it is, without exact rewrites"
+        if note := description["parity"].get("note"):
+            text += f": {code(note)}"
     return text
 
 

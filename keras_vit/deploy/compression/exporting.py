@@ -43,7 +43,7 @@ def made_file(
     ranges = _ranges(content, precision, compressed, calibration)
     content = quantized(content, precision, ranges=ranges)
     measured = calibration if precision.calibrated else None
-    return MadeFile(precision, content, options, converter.rewritten, calibration=measured)
+    return MadeFile(precision, content, options, converter.graphs.note, calibration=measured)
 
 
 def _ranges(

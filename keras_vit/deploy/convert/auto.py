@@ -1,10 +1,10 @@
-"""Chooses which layers of an int8 file must stay in float, by quantising each layer alone."""
+"""Chooses which layers of a quantised file must stay in float, by quantising each layer alone."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,8 @@ from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import quantizable_layers
-from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.runner import Runner
 
-BASE = PRECISIONS["auto"].base
 RECIPE = ("base", "model", "chosen_on", "float_layers", "sensitivity")
 
 
@@ -33,14 +31,21 @@ class Choice:
     float_layers: tuple[str, ...]
     sensitivity: dict[str, float]
 
-    def to_dict(self, model: str, chosen_on: str) -> dict[str, Any]:
-        """A recipe as plain JSON values, with the name of the model and a description of images."""
-        recipe = {"base": BASE, "model": model, "chosen_on": chosen_on, **dataclasses.asdict(self)}
+    def to_dict(self, base: str, model: str, chosen_on: str) -> dict[str, Any]:
+        """A recipe as plain JSON values.
+
+        Args:
+            base: the precision of the other layers.
+            model: name of the model.
+            chosen_on: a description of the images.
+        """
+        recipe = {"base": base, "model": model, "chosen_on": chosen_on, **dataclasses.asdict(self)}
         return {"format": 1, **{field: recipe[field] for field in RECIPE}}
 
 
 def choose_float_layers(
     converter: Converter,
+    base: str,
     images: np.ndarray,
     within_budget: Callable[[bytes], bool],
     say: Callable[[str], None] = lambda line: None,
@@ -49,10 +54,11 @@ def choose_float_layers(
 
     Each layer is quantised alone to measure its sensitivity. Then the shortest list of the most
     sensitive layers is searched for that keeps the file within the budget, and each layer of the
-    list is tried in int8 again. The search is deterministic.
+    list is tried quantised again. The search is deterministic.
 
     Args:
-        converter: the converter of the model, made for "int8" with calibration images.
+        converter: the converter of the model, made for `base`.
+        base: a name in `PRECISIONS`: the precision of the layers that do not stay in float.
         images: a few inputs of the file (n, height, width, 3), to measure sensitivity on.
         within_budget: whether a file is within the budget.
         say: called with each line of progress.
@@ -60,27 +66,27 @@ def choose_float_layers(
     Raises:
         RefusedError: a file with all layers in float is over the budget too.
     """
-    if within_budget(converter(BASE)):
+    if within_budget(converter(base)):
         return Choice((), {})
-    content = converter.float_file(BASE)
+    content = converter.float_file(base)
     layers = quantizable_layers(content)
-    if not within_budget(converter(BASE, layers)):
+    if not within_budget(converter(base, layers)):
         raise RefusedError("the file is over its budget even with all layers in float.")
     expected = Runner(content).predict(images)
     sensitivity = {}
     for i, layer in enumerate(layers):
         others = [other for other in layers if other != layer]
-        scores = Runner(converter(BASE, others)).predict(images)
+        scores = Runner(converter(base, others)).predict(images)
         sensitivity[layer] = float(np.mean((scores - expected) ** 2) / np.mean(expected**2))
         if (i + 1) % 10 == 0 or i + 1 == len(layers):
             say(f"sensitivity of {i + 1} of {len(layers)} layers")
     ranked = sorted(layers, key=lambda layer: (-sensitivity[layer], layers.index(layer)))
-    kept = _shortest(ranked, lambda names: within_budget(converter(BASE, names)), say)
+    kept = _shortest(ranked, lambda names: within_budget(converter(base, names)), say)
     return Choice(tuple(kept), {layer: sensitivity[layer] for layer in ranked})
 
 
-def read_recipe(path: str | os.PathLike, model: str) -> dict[str, Any]:
-    """Reads a recipe.json that `auto` wrote for a model of that name.
+def read_recipe(path: str | os.PathLike, model: str, bases: Collection[str]) -> dict[str, Any]:
+    """Reads a recipe.json that an export wrote for a model of that name and one of the bases.
 
     Raises:
         UsageError: the file is not such a recipe.
@@ -88,8 +94,10 @@ def read_recipe(path: str | os.PathLike, model: str) -> dict[str, Any]:
     recipe = _files.read_json(path, format=1, fields=RECIPE)
     names, sensitivity = recipe["float_layers"], recipe["sensitivity"]
     listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if recipe["base"] != BASE or not listed or not isinstance(sensitivity, dict):
-        raise UsageError(f"{path} is not a recipe of float layers for {BASE}.")
+    if recipe["base"] not in bases or not listed or not isinstance(sensitivity, dict):
+        raise UsageError(
+            f"{path} is not a recipe of float layers for {' or '.join(sorted(bases))}."
+        )
     for layer, value in sensitivity.items():
         _checks.number(f"{path}: sensitivity of {layer}", value)
     if recipe["model"] != model:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.deploy.inspect.flatbuffer import has_weights_behind
+
 # The largest flatbuffer: offsets have 31 bits.
 LARGEST = 2**31 - 1
 # The alignment of constants that the schema requires (`force_align` of Buffer.data).
@@ -18,16 +20,19 @@ _ALIGNMENT = 16
 
 
 def embed_weights(content: bytes | bytearray) -> bytearray:
-    """A copy of a file with its weights inside the flatbuffer, unless it is larger than 2 GB.
+    """A file with its weights inside the flatbuffer, unless it is larger than 2 GB.
 
     Args:
         content: a valid `.tflite` file, made by the converter or the quantizer.
+
+    Returns:
+        A file that may be changed: `content` itself if it is a bytearray with nothing to move.
     """
     from ai_edge_litert import schema_py_generated as schema
 
     size = _embedded_size(content)
     if size > LARGEST or not has_weights_behind(content):
-        return bytearray(content)
+        return content if isinstance(content, bytearray) else bytearray(content)
     model = schema.ModelT.InitFromPackedBuf(content)
     for buffer in model.buffers:
         if buffer.size:
@@ -36,14 +41,6 @@ def embed_weights(content: bytes | bytearray) -> bytearray:
     builder = _builder(size)
     builder.Finish(model.Pack(builder), b"TFL3")
     return builder.Output()
-
-
-def has_weights_behind(content: Any) -> bool:
-    """Whether some weights of a file are behind its flatbuffer."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    file = schema.Model.GetRootAs(content, 0)
-    return any(file.Buffers(i).Size() for i in range(file.BuffersLength()))
 
 
 def _embedded_size(content: bytes) -> int:

@@ -95,7 +95,7 @@ class Converter:
         calibration = None if precision.is_float else self.calibration
         content = self(quantize, layers)
         return MadeFile(
-            precision, content, self.options, self.rewritten, layers, calibration, recipe
+            precision, content, self.options, self.graphs.note, layers, calibration, recipe
         )
 
     def float_file(self, quantize: str | None = None) -> TFLiteFile:
@@ -114,11 +114,6 @@ class Converter:
     def calibration(self) -> np.ndarray | None:
         """The images for measuring ranges."""
         return self.graphs.calibration
-
-    @property
-    def rewritten(self) -> bool:
-        """Whether the model was rebuilt as a faster graph."""
-        return self.graphs.rewritten
 
 
 def to_tflite(

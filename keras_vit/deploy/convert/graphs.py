@@ -33,19 +33,17 @@ class Graphs:
         folder: the folder of the graphs; it is removed with this record.
         options: the input and output of the graphs.
         calibration: the images for balancing outlier channels and for measuring ranges.
-        rewritten: whether the model was rebuilt as a faster graph; otherwise it is Keras' graph.
-        note: why the model was not rebuilt; "" if it was.
+        note: why this is Keras' own graph; "" if the model was rebuilt as a faster one.
     """
 
     folder: tempfile.TemporaryDirectory
     options: Any
     calibration: np.ndarray | None
-    rewritten: bool
     note: str
 
     def path(self, precision: Precision) -> Path:
         """The SavedModel that files of a precision are converted from."""
-        balanced = self.rewritten and balances(precision, self.calibration)
+        balanced = not self.note and balances(precision, self.calibration)
         return Path(self.folder.name) / ("balanced" if balanced else "plain")
 
 
@@ -78,7 +76,7 @@ def write_graphs(
                 _save(module, Path(folder.name) / ("balanced" if balanced else "plain"))
     if note:
         _save(_as_it_is(resolved, options), Path(folder.name) / "plain")
-    return Graphs(folder, options, calibration, not note, note)
+    return Graphs(folder, options, calibration, note)
 
 
 def balances(precision: Precision, calibration: np.ndarray | None) -> bool:

@@ -20,7 +20,7 @@ from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, TFLiteFile, read_graph
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
-from keras_vit.deploy.precisions import BLOCK, PRODUCTS, Kind, Precision
+from keras_vit.deploy.precisions import BLOCK, PRECISIONS, PRODUCTS, Kind, Precision
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
 
@@ -39,9 +39,14 @@ def for_runtime(precision: Precision, minimum: str | None) -> Precision:
     if minimum is None:
         return precision
     if precision.runtime is not None and not runs(precision.runtime, minimum):
+        others = [
+            name
+            for name, row in PRECISIONS.items()
+            if row.rules and (row.runtime is None or runs(row.runtime, minimum))
+        ]
         raise RefusedError(
-            f"{precision.name} needs {named_runtime(precision.runtime)} or newer. Received: "
-            f"min_runtime={minimum}; export int8 or dynamic, or raise min_runtime."
+            f"this precision needs {named_runtime(precision.runtime)} or newer. Received: "
+            f"min_runtime={minimum}; choose one of {', '.join(others)}, or raise min_runtime."
         )
     if precision.older is None or runs(precision.older.before, minimum):
         return precision
@@ -77,9 +82,8 @@ def quantized(
             quantizer = _library().Quantizer(content, _recipe(graph, precision, kept))
             content = quantizer.quantize(ranges).quantized_model
         del quantizer
-    result = embed_weights(content)
-    graph = state_versions(result)
-    return TFLiteFile.with_graph(result, graph)
+    content = embed_weights(content)  # the quantizer's result is freed before the next copy
+    return TFLiteFile.with_graph(content, state_versions(content))
 
 
 def measured_ranges(
@@ -121,9 +125,10 @@ def measured_ranges(
 def check_calibration(precision: Precision, calibration: np.ndarray | None) -> None:
     """Raises a `UsageError` if ranges must be measured and there are no images."""
     if precision.calibrated and (calibration is None or not len(calibration)):
+        others = [n for n, row in PRECISIONS.items() if not (row.is_float or row.calibrated)]
         raise UsageError(
             f"{precision.name} needs images to measure ranges on: pass representative data, or "
-            "choose 'dynamic', which does not need any."
+            f"choose {' or '.join(others)}, which need none."
         )
 
 

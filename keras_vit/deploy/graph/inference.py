@@ -171,7 +171,10 @@ def channel_ranges(
 
 
 class _Graph:
-    """One forward pass: the spec, the weights and the rewrites, shared by its parts."""
+    """One forward pass: the spec, the weights and the rewrites, shared by its parts.
+
+    Poolings use it as an `InferenceGraph`.
+    """
 
     # Poolings do not import TensorFlow; they use its functions under the names of `keras.ops`.
     ops = _legacy_ops

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.convert.buffers import has_weights_behind
 
 Model = bytes | bytearray | str | os.PathLike
 # Operators whose inputs after the first are weights, named after their layers.
@@ -93,7 +92,8 @@ class Graph:
         tensors, operators: all of them.
         inputs, outputs: indices of tensors.
         stated_runtime: the oldest runtime that the converter stated; None if there is none.
-        weights_behind: whether weights are stored behind the flatbuffer, see `buffers`.
+        weights_behind: whether weights are stored behind the flatbuffer, see
+            `convert.buffers`.
     """
 
     tensors: tuple[Tensor, ...]
@@ -194,7 +194,7 @@ def _read_graph(model: Model) -> Graph:
             _indices(graph, "Inputs", len(tensors)),
             _indices(graph, "Outputs", len(tensors)),
             _stated_runtime(file),
-            has_weights_behind(content),
+            _has_weights_behind(file),
         )
     except UsageError:
         raise
@@ -236,6 +236,17 @@ def check_static(model: Model | Graph) -> None:
             f"{len(dynamic)} tensors have sizes that are known only at run time, the first "
             f"{first.name} {list(first.shape)}; delegates do not run them. Fix the batch size."
         )
+
+
+def has_weights_behind(content: Any) -> bool:
+    """Whether some weights of a file are behind its flatbuffer."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    return _has_weights_behind(schema.Model.GetRootAs(content, 0))
+
+
+def _has_weights_behind(file: Any) -> bool:
+    return any(file.Buffers(i).Size() for i in range(file.BuffersLength()))
 
 
 def as_graph(model: Model | Graph) -> Graph:

@@ -26,7 +26,7 @@ class MadeFile:
         precision: the precision, which sets the budget.
         content: the content of model.tflite.
         options: a `GraphOptions`: the file's input and output.
-        rewritten: whether the model was rebuilt as a faster graph.
+        note: why the model was not rebuilt as a faster graph; "" if it was.
         float_layers: layers that stayed in float in a quantised file.
         calibration: the images that ranges were measured on; None if there were none.
         recipe: the layers that `auto` chose, as in recipe.json; None for other precisions.
@@ -35,7 +35,7 @@ class MadeFile:
     precision: Precision
     content: TFLiteFile
     options: Any
-    rewritten: bool = True
+    note: str = ""
     float_layers: tuple[str, ...] = ()
     calibration: np.ndarray | None = None
     recipe: dict[str, Any] | None = None
@@ -96,7 +96,7 @@ def compared(made: MadeFile, reference: Reference, runner: Runner | None = None)
     scores = (runner or Runner(made.content)).predict(reference.inputs)
     features = made.options.output == "features"
     verdict = compare(made.precision.name, reference.expected, scores, reference.targets, features)
-    return dataclasses.replace(verdict, rewritten=made.rewritten)
+    return dataclasses.replace(verdict, rewritten=not made.note, note=made.note)
 
 
 def check(
@@ -107,7 +107,7 @@ def check(
     Args:
         judged: the file.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
-            the default, 0.5 (int4: 1.5).
+            its precision's own limit, `Budget.drop`.
         min_runtime: the oldest runtime that must run it: "2.16.1", "LiteRT 2.1".
 
     Raises:

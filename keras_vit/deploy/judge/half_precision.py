@@ -37,8 +37,9 @@ class HalfPrecision:
     verdict: Verdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: "problem", and the fields of the verdict."""
+        """Plain JSON values: "problem", and the fields of the verdict but its note."""
         figures = {} if self.verdict is None else dataclasses.asdict(self.verdict)
+        figures.pop("note", None)  # it is about the graph, not about half precision
         return {"problem": self.problem, **figures}
 
 

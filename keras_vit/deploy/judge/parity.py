@@ -56,6 +56,7 @@ class Verdict:
         informed: whether Keras is more accurate than always predicting the most frequent class, by
             more than chance explains. Otherwise accuracy is not used: there is none to lose.
         rewritten: whether the graph was rewritten for speed; otherwise it was converted as it is.
+        note: why the graph was not rewritten; "" if it was.
     """
 
     precision: str
@@ -76,6 +77,7 @@ class Verdict:
     keras_classes: int | None = None
     file_classes: int | None = None
     weakest_class: dict[str, int] | None = None
+    note: str = ""
 
     @property
     def drop(self) -> float | None:
@@ -120,7 +122,7 @@ class Verdict:
         cases.
 
         Args:
-            max_drop: points of accuracy; None for the default, 0.5 (int4: 1.5).
+            max_drop: points of accuracy; None for the precision's own limit, `Budget.drop`.
             budget: None for the budget of the precision.
         """
         _check_scale(self.scale)
@@ -146,7 +148,12 @@ class Verdict:
             )
 
     def notes(self, max_drop: float | None = None) -> list[str]:
-        """Sentences that say which loss of accuracy the images exclude."""
+        """Why the graph was not rewritten, and which loss of accuracy the images exclude."""
+        graph = [f"converted as it is, without exact rewrites: {self.note}"] if self.note else []
+        return graph + self.accuracy_notes(max_drop)
+
+    def accuracy_notes(self, max_drop: float | None = None) -> list[str]:
+        """Sentences that say which loss of accuracy the images exclude; none without labels."""
         if self.accuracy is None:
             return []
         if not self.informed:
@@ -179,7 +186,8 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Verdict:
-        """The inverse of `to_dict`; raises KeyError if a field is missing."""
+        """The inverse of `to_dict`; raises KeyError if a field is missing, except `note`."""
+        values = {"note": "", **values}  # older bundles have no note
         return cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
 
     def _check_agreement(self, agreement: float) -> None:

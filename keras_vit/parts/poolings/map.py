@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from keras_vit.parts.poolings.pooling import Pooling
+from keras_vit.parts.poolings.pooling import InferenceGraph, Pooling
 
 _ATTENTION = "pooling/attention"
 # The product of the probe's query and the key's kernel, for each head.
@@ -17,7 +17,7 @@ def _layer(spec):
     return MAPPooling(spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps, name="pooling")
 
 
-def _infer(graph, x):
+def _infer(graph: InferenceGraph, x):
     if f"{_PROBED}/kernel" in graph.weights:
         x = _attend_from_constant_query(graph, x)
     else:
@@ -26,7 +26,7 @@ def _infer(graph, x):
     return graph.first_token(x)
 
 
-def _attend_from_constant_query(graph, keys):
+def _attend_from_constant_query(graph: InferenceGraph, keys):
     with graph.scope("attention"):
         logits = graph.scaled(graph.dense(_PROBED, keys))  # (batch, keys, heads)
         logits = graph.ops.transpose(logits, (0, 2, 1))

@@ -4,9 +4,56 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import numpy as np
+
+
+class InferenceGraph(Protocol):
+    """What the inference function of a pooling may use: a forward pass that is being built.
+
+    Names of weights and layers are the paths in the Keras model, "pooling/mlp".
+
+    Attributes:
+        spec: the ViTSpec.
+        weights: the weights by name.
+        ops: TensorFlow's functions under the names of `keras.ops`.
+    """
+
+    spec: Any
+    weights: Mapping[str, Any]
+    ops: Any
+
+    def scope(self, name: str) -> AbstractContextManager:
+        """A context that adds a level to the names of operators."""
+
+    def dense(self, name: str, x: Any) -> Any:
+        """A Dense layer: (..., inputs) to (..., units)."""
+
+    def mlp(self, name: str, x: Any) -> Any:
+        """An MLP block: (batch, tokens, hidden_dim) to the same shape."""
+
+    def norm(self, name: str, x: Any, centred: bool) -> Any:
+        """LayerNorm. The mean of `centred` values is zero and is not computed."""
+
+    def attention(self, name: str, queries: Any, keys: Any) -> Any:
+        """Multi-head attention of (batch, queries, hidden_dim) to (batch, keys, hidden_dim)."""
+
+    def scaled(self, query: Any) -> Any:
+        """Queries, divided by the root of the head's size unless a rewrite did this before."""
+
+    def heads(self, x: Any) -> Any:
+        """(batch, tokens, hidden_dim) to (batch, heads, tokens, head_dim)."""
+
+    def attended(self, name: str, logits: Any, value: Any) -> Any:
+        """The output of attention from logits (b, h, queries, keys), values (b, h, keys, dim)."""
+
+    def for_each_image(self, constant: Any, x: Any) -> Any:
+        """A constant (1, n, hidden_dim), repeated for the batch of `x`: (batch, n, hidden_dim)."""
+
+    def first_token(self, x: Any) -> Any:
+        """(batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +69,8 @@ class Pooling:
             The function imports Keras itself. None if the head reads every token.
         weights: a row for each weight: official key, path in the layer, official shape in the
             letters of `weights/names.py`.
-        infer: the layer in the inference graph: a function of a `deploy.graph.inference._Graph`
-            and the tokens (batch, tokens, hidden_dim) that returns (batch, hidden_dim).
-            `graph.ops` has TensorFlow's functions under the names of `keras.ops`; `graph.weights`
-            has the paths in the Keras model as names.
+        infer: the layer in the inference graph: a function of an `InferenceGraph` and the tokens
+            (batch, tokens, hidden_dim) that returns (batch, hidden_dim).
         reads_only_class_token: whether the last block may compute only the class token.
         averages: whether the output is a weighted mean of the tokens, with the same weights in
             every channel. Then the scale and shift of the encoder's last norm can be applied after
@@ -39,7 +84,7 @@ class Pooling:
     class_token: bool
     layer: Callable[[Any], Any] | None = None
     weights: str = ""
-    infer: Callable[[Any, Any], Any] = lambda graph, x: x
+    infer: Callable[[InferenceGraph, Any], Any] = lambda graph, x: x
     reads_only_class_token: bool = False
     averages: bool = False
     readers: tuple[str, ...] = ()

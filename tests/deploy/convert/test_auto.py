@@ -53,14 +53,14 @@ class Counting:
 
 def test_no_layer_stays_float_if_int8_is_within_the_budget(sample):
     converter = Counting(sample.converter)
-    found = choose_float_layers(converter, sample.images[:2], accurate(sample))
+    found = choose_float_layers(converter, "int8", sample.images[:2], accurate(sample))
     assert (found.float_layers, found.sensitivity) == ((), {})
     assert converter.count == 1
 
 
 def test_the_sensitive_layer_is_found_reproducibly(sensitive):
     said = []
-    arguments = (sensitive.converter, sensitive.images[:2], accurate(sensitive))
+    arguments = (sensitive.converter, "int8", sensitive.images[:2], accurate(sensitive))
     assert not accurate(sensitive)(sensitive.file("int8"))
     found = choose_float_layers(*arguments, said.append)
     assert found.float_layers == (SPOILED,)
@@ -80,7 +80,10 @@ def test_the_sensitive_layer_is_found_reproducibly(sensitive):
 def test_the_list_is_the_shortest_within_the_budget(sensitive):
     needed = {"encoderblock_0/attention/query", SPOILED}
     found = choose_float_layers(
-        sensitive.converter, sensitive.images[:1], lambda content: needed <= float_layers(content)
+        sensitive.converter,
+        "int8",
+        sensitive.images[:1],
+        lambda content: needed <= float_layers(content),
     )
     assert set(found.float_layers) == needed
     assert found.float_layers[0] == SPOILED  # the most sensitive first
@@ -89,13 +92,13 @@ def test_the_list_is_the_shortest_within_the_budget(sensitive):
 def test_a_budget_that_float_layers_exceed_is_refused_before_measuring(sensitive):
     converter = Counting(sensitive.converter)
     with pytest.raises(RefusedError, match="over its budget even with all layers in float"):
-        choose_float_layers(converter, sensitive.images[:1], lambda content: False)
+        choose_float_layers(converter, "int8", sensitive.images[:1], lambda content: False)
     assert converter.count == 2
 
 
 def test_sensitivity_is_the_error_of_quantising_one_layer_alone(sensitive):
     found = choose_float_layers(
-        sensitive.converter, sensitive.images[:2], accurate(sensitive)
+        sensitive.converter, "int8", sensitive.images[:2], accurate(sensitive)
     ).sensitivity
     others = [layer for layer in found if layer != SPOILED]
     alone = Runner(sensitive.converter("int8", others)).predict(sensitive.images[:2])
@@ -106,7 +109,7 @@ def test_sensitivity_is_the_error_of_quantising_one_layer_alone(sensitive):
 
 def test_a_choice_is_plain_json():
     choice = Choice(("head",), {"head": 0.5, "other": 0.25})
-    assert json.loads(json.dumps(choice.to_dict("ViT-Test", "8 images"))) == {
+    assert json.loads(json.dumps(choice.to_dict("int8", "ViT-Test", "8 images"))) == {
         "format": 1,
         "base": "int8",
         "model": "ViT-Test",

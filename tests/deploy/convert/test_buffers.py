@@ -9,9 +9,9 @@ from ai_edge_litert import schema_py_generated as schema
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert import buffers
-from keras_vit.deploy.convert.buffers import embed_weights, has_weights_behind
+from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.convert.quantize import quantized
-from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.flatbuffer import has_weights_behind, read_graph
 from keras_vit.deploy.precisions import PRECISIONS
 
 pytestmark = pytest.mark.once
