@@ -291,7 +291,24 @@ def test_ctrl_c_is_one_line_while_a_command_starts(trained_run, tmp_path, name, 
     shutil.copytree(trained_run.path, tmp_path / "run")
     program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
     answer = program["interrupted"](program["COMMANDS"][name], seconds, tmp_path)
-    assert program["judged"](*answer) == "one line", answer
+    assert program["judged"](*answer, seconds) == "one line", answer
+
+
+@pytest.mark.once
+def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
+    program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
+    judged, together = program["judged"], program["judged_together"]
+    python = 'File "<frozen site>", line 226, in addsitedir\nKeyboardInterrupt\n'
+    library = f'File "{ROOT}/keras_vit/cli/_program.py", line 9, in run\nKeyboardInterrupt\n'
+    assert judged(130, "\ninterrupted.\n", 3) == "one line"
+    assert judged(0, "", 3) == "had ended"
+    for code in (1, -signal.SIGINT):
+        assert judged(code, python, 0.05) == "Python itself"
+        assert judged(code, python, 0.2).startswith("wrong")
+        assert judged(code, library, 0.05).startswith("wrong")
+    assert together({"one line": 1, "Python itself": 3}) is None
+    assert together({"had ended": 9}) == "no interrupt was answered in one line"
+    assert together({"one line": 9, "Python itself": 4}).startswith("expected at most 3")
 
 
 def test_a_newer_run_is_refused_by_every_command(invoke, trained_run, tmp_path):
