@@ -188,5 +188,6 @@ def _message(error: Exception) -> str | None:
         name, extras = PACKAGES[error.name]
         return f"this command needs {name}: pip install 'keras_vit[{extras[0]}]'"
     if isinstance(error, _FILE_ERRORS) and path is not None:
-        return f"{path}: {error.strerror}."
+        # It may also be a bug, of which the traceback tells more.
+        return f"{path}: {error.strerror} ({_arguments.TRACEBACK} shows where)."
     return None

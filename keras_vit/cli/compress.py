@@ -97,14 +97,14 @@ def _compress(trained: Any, wanted: list, arguments: Arguments, out: Path) -> di
     from keras_vit.deploy import compression
 
     return compression.compress_bundles(
-        trained,
-        wanted,
-        _fine_tuning(trained, arguments),
-        out,
-        arguments.max_drop,
-        arguments.images,
-        arguments.calibrate,
-        max(arguments.threads),
+        subject=trained,
+        compressions=wanted,
+        train=_fine_tuning(trained, arguments),
+        out=out,
+        max_drop=arguments.max_drop,
+        images=arguments.images,
+        calibrate=arguments.calibrate,
+        threads=max(arguments.threads),
         say=lambda line: print(f"  {line}", flush=True),
     )
 
@@ -121,16 +121,16 @@ def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
         raise UsageError(f"--duration {arguments.duration!r} is less than one step of training.")
     usual = recipe["learning_rate"] / 3 if recipe["optimizer"] == "adamw" else 3e-5
     return FineTuning(
-        trained.source,
-        trained.training,
-        trained.preprocessing,
-        steps,
-        recipe["batch_size"],
-        usual if arguments.learning_rate is None else arguments.learning_rate,
-        recipe["augment"],
-        recipe["label_smoothing"],
-        recipe["seed"],
-        recipe.get("jit", True),
+        source=trained.source,
+        indices=trained.training,
+        preprocessing=trained.preprocessing,
+        steps=steps,
+        batch_size=recipe["batch_size"],
+        learning_rate=usual if arguments.learning_rate is None else arguments.learning_rate,
+        augment=recipe["augment"],
+        label_smoothing=recipe["label_smoothing"],
+        seed=recipe["seed"],
+        jit=recipe.get("jit", True),
         report=lambda step, loss, accuracy: print(
             f"    step {step}/{steps}: loss {loss:.3f}, accuracy {accuracy:.1%}", flush=True
         ),
