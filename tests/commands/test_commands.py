@@ -170,7 +170,7 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
     [
         (["--data", "nowhere"], "nowhere: expected a folder"),
         (["--data", "empty"], "empty: expected two subfolders or more"),
-        (["--data", "half"], "half: no readable picture in without, fill or remove"),
+        (["--data", "half"], "half: no readable picture in without, add pictures or remove"),
         (["--model", "ViT_B61"], "unknown model 'ViT_B61'; did you mean ViT-B_16?"),
         (["--image-size", "30"], "must be a multiple of patch_size=4. Received: 30 x 30"),
         (["--duration", "soon"], "a duration is a number and a unit"),

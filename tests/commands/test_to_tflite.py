@@ -146,7 +146,10 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
         (["--quantize", "none", "int8"], "int8 needs images to measure ranges on: pass represent"),
         (["--quantize", "none", "--recipe", "r.json"], "a recipe is for auto. Received: quantize"),
         (["--quantize", "auto", "--recipe", "r.json"], "r.json does not exist"),
-        (["--min-runtime", "new"], "min_runtime must be a version of TFLite such as 2.16.1, or of"),
+        (
+            ["--min-runtime", "new"],
+            "--min-runtime must be a version of TFLite such as 2.16.1, or of",
+        ),
         (["--data", "nowhere"], "nowhere: expected a folder"),
         (["--image-size", "17"], "must be a multiple of patch_size=16. Received: 17 x 17"),
     ],
