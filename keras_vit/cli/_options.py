@@ -11,9 +11,9 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._program import spelled
 
 
-def check_run(name: str, run: Path) -> None:
+def check_run(run: Path | None) -> None:
     """Raises a `UsageError` if there is no such folder, before anything slow is imported."""
-    if not run.exists():
+    if run is not None and not run.exists():
         raise UsageError(f"{run}: expected a run folder; there is no such folder.")
 
 
@@ -46,10 +46,13 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
 class RunOptions:
     """A run and its pictures."""
 
-    run: Path | None = option(None, check=check_run)
+    run: Path | None = None
     """The run folder; default: the newest under runs/."""
     data: str | None = None
     """Where the run's pictures are now, if they were moved."""
+
+    def __post_init__(self):
+        check_run(self.run)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +82,7 @@ class ModelOptions(RunOptions):
         if self.weights is not None and self.out is None:
             raise UsageError("--weights need --out, the folder to write.")
         check_weights(self.weights, self.model)
+        super().__post_init__()
 
     def open(self):
         """The model and its images, as a `Subject`."""

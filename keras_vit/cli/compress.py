@@ -63,6 +63,7 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
     folder."""
 
     def __post_init__(self):
+        super().__post_init__()
         stages = {stage for method in self.method for stage in METHODS[method]}
         for field, stage in (("sparsity", "prune"), ("pattern", "prune"), ("clusters", "cluster")):
             if getattr(self, field) != getattr(Arguments, field) and stage not in stages:

@@ -31,7 +31,7 @@ class Arguments:
 
     pictures: tuple[Path, ...] = option((), positional="PICTURE")
     """Picture files, and folders of them."""
-    run: Path | None = option(None, check=check_run)
+    run: Path | None = None
     """A run folder; default: the newest under runs/."""
     bundle: Path | None = None
     """Instead of a run: an exported folder, such as runs/demo/export/int8."""
@@ -57,6 +57,7 @@ class Arguments:
         if self.model is not None and self.weights is None:
             raise UsageError("--model goes with --weights; runs and bundles know their model.")
         check_weights(self.weights, self.model)
+        check_run(self.run)
 
 
 def run(arguments: Arguments) -> None:

@@ -129,7 +129,10 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
         (["--model", "ViT-B_16"], "--model says what --weights are for; a run knows its model"),
         (["--weights", "a.npz", "--run", "run"], "expected --run or --weights. Received: both"),
         (["--weights", "a.npz"], "--weights need --out, the folder to write"),
-        (["--weights", "a.npz", "--out", "b"], "a.npz: expected a .npz or .safetensors file"),
+        (
+            ["--weights", "a.npz", "--out", "b"],
+            "a.npz: there is no such file; published weights",
+        ),
         (["--run", "nowhere"], "nowhere: expected a run folder"),
         ([], "no run under"),
     ],
@@ -143,8 +146,11 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--quantize", "none", "int8"], "int8 needs images to measure ranges on: pass represent"),
-        (["--quantize", "none", "--recipe", "r.json"], "a recipe is for auto. Received: quantize"),
+        (["--quantize", "none", "int8"], "int8 needs images to measure ranges on: pass --data"),
+        (
+            ["--quantize", "none", "--recipe", "r.json"],
+            "a recipe is for auto. Received: --quant",
+        ),
         (["--quantize", "auto", "--recipe", "r.json"], "r.json does not exist"),
         (
             ["--min-runtime", "new"],
