@@ -101,7 +101,7 @@ def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
     arguments = ("--weights", weights, "--data", image_folder, "--out", "bundles", *FEW)
     options = ("--quantize", "int4", "none", "--min-runtime", "2.16.1")
     [line] = refused(invoke(COMMAND, *arguments, *options, cwd=tmp_path), 3)
-    assert line.startswith("to_tflite.py: int4: int4 needs LiteRT 2.1.0 or newer. Received: min_")
+    assert line.startswith("to_tflite.py: int4: int4 needs LiteRT 2.1.0 or newer. Received: --min")
     bundles = {path.name for path in (tmp_path / "bundles").iterdir() if path.is_dir()}
     assert bundles == {"float32"}
     record = json.loads((tmp_path / "bundles" / "table.json").read_text())
