@@ -4,19 +4,21 @@
 >>> model = keras_vit.ViT_B16(num_classes=5)
 """
 
+# First of all, Ctrl-C is one line in commands. Before this point Python itself starts, and shows a
+# traceback; to keep that time short, these two modules import almost nothing.
+from keras_vit.cli import is_command as _is_command
+from keras_vit.cli._interrupts import exit_on_interrupt as _exit_on_interrupt
+
+if _is_command():
+    _exit_on_interrupt()
+
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from keras_vit.cli import is_command as _is_command
-
 __version__ = "0.1.0"
 
-if _is_command():
-    # Commands read their arguments before they import Keras; Ctrl-C may stop them at once.
-    from keras_vit.cli._interrupts import exit_on_interrupt as _exit_on_interrupt
-
-    _exit_on_interrupt()
-else:
+# Commands read their arguments before they import Keras.
+if not _is_command():
     # Import everything: `keras.models.load_model` finds only classes that have been imported.
     from keras_vit._public import *  # noqa: F403
     from keras_vit._public import __all__ as _names

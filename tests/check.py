@@ -1,6 +1,7 @@
 """The checks of `make check` that are not in pytest: python tests/check.py [name ...]
 
 Each check runs programs as a user does. If one fails, the others still run, and the exit code is 1.
+The last lines name the checks that were skipped and those that failed.
 """
 
 from __future__ import annotations
@@ -22,22 +23,31 @@ COMPRESSED = {
 }
 
 
+class SkippedError(Exception):
+    """A check that cannot run here, with the reason."""
+
+
 def main() -> None:
     names = sys.argv[1:] or list(CHECKS)
     unknown = set(names) - CHECKS.keys()
     if unknown:
         sys.exit(f"expected names out of {', '.join(CHECKS)}. Received: {', '.join(unknown)}")
-    failed = []
+    failed, skipped = [], []
     for name in names:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
         try:
             CHECKS[name]()
-        except (AssertionError, subprocess.CalledProcessError) as error:
-            print(f"== {name} FAILED: {error}", flush=True)
+        except SkippedError as reason:
+            print(f"== {name} skipped: {reason}", flush=True)
+            skipped.append(name)
+        except Exception as error:  # a failed demo leaves no table, for example
+            print(f"== {name} FAILED: {error!r}", flush=True)
             failed.append(name)
         else:
             print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
+    if skipped:
+        print(f"\nskipped: {', '.join(skipped)}", flush=True)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -97,8 +107,7 @@ def wheel() -> None:
 def runtimes() -> None:
     """Older TFLite runtimes run the demo's files. These runtimes need Python 3.11 or older."""
     if sys.version_info >= (3, 12):
-        print("skipped: it needs Python 3.11 or older; see benchmarks/runtimes.py --python")
-        return
+        raise SkippedError("it needs Python 3.11 or older; see benchmarks/runtimes.py --python")
     _python("benchmarks/runtimes.py", "--run", RUN)
 
 

@@ -5,8 +5,8 @@ Each module here is one command: it reads the arguments, calls the library and p
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 # Commands in the order of the work, with their scripts in a clone.
 COMMANDS = {
@@ -33,11 +33,13 @@ def main(command: str | None = None) -> None:
 
 def is_command() -> bool:
     """Whether this process runs one of the commands, and not a program of a user."""
-    program = Path(sys.argv[0] if sys.argv else "").absolute()
-    if program.name == "-m":  # Python is still searching for the module to run
+    program = os.path.abspath(sys.argv[0] if sys.argv else "")
+    folder, name = os.path.split(program)
+    if name == "-m":  # Python is still searching for the module to run
         module = sys.orig_argv[-len(sys.argv)].removeprefix("-m")
         return module == "keras_vit"
-    is_script = f"{program.parent.name}/{program.name}" in COMMANDS.values()
+    clone, room = os.path.split(folder)
     # In a clone the library is next to the scripts, even if another copy of it is installed.
-    in_clone = is_script and (program.parents[1] / "keras_vit" / "__init__.py").is_file()
-    return in_clone or program.stem in ("keras-vit", "keras-vit-script")
+    library = os.path.join(clone, "keras_vit", "__init__.py")
+    in_clone = f"{room}/{name}" in COMMANDS.values() and os.path.isfile(library)
+    return in_clone or os.path.splitext(name)[0] in ("keras-vit", "keras-vit-script")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from keras_vit._errors import UsageError, did_you_mean, nearest
 from keras_vit.cli._fields import Option, options_of
+from keras_vit.cli._flags import with_flags
 
 TRACEBACK = "--traceback"  # of every command
 _TRACEBACK = Option("traceback", False, "Show the traceback of an error.", bool)
@@ -150,13 +151,14 @@ def _help(options: Sequence[Option], line: Line, defaults: Mapping[str, Any]) ->
         if each.group not in groups:
             groups[each.group] = parser.add_argument_group(each.group)
         values = vars(defaults[each.group]) if each.group in defaults else defaults
-        _add(groups[each.group], each, _described(each, values.get(each.name, each.default)))
+        described = _described(each, values.get(each.name, each.default))
+        _add(groups[each.group], each, with_flags(described, options))
     return parser.format_help()
 
 
 def _described(option: Option, default: Any) -> str:
     is_on = option.element is bool and option.default
-    text = f"Turns off: {option.help}" if is_on else option.help
+    text = f"Turns off {option.help}" if is_on else option.help
     if option.choices:
         text += f" One of: {', '.join(map(str, option.choices))}."
     in_text = default is None and "efault: " in text  # the docstring explains the default

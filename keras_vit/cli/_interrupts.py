@@ -3,17 +3,16 @@
 While Keras and TensorFlow are imported, an exception would be swallowed or shown by whatever is
 being imported. Nothing is written yet, so the process ends at once. After that Ctrl-C is a
 KeyboardInterrupt, and the library removes what is unfinished.
+
+keras_vit imports this module first, so that Ctrl-C is handled as early as possible: what it imports
+at the top is already there. `_signal` is `signal` without its enums, which take 10 ms to import.
 """
 
 from __future__ import annotations
 
-import _thread
-import contextlib
+import _signal as signal
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
 
 EXIT_CODE = 130
 _terminal = 2  # the descriptor of standard error, even while descriptor 2 is redirected
@@ -33,6 +32,8 @@ def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") 
 
 def raise_on_interrupt() -> None:
     """From now on Ctrl-C is a KeyboardInterrupt in the main thread."""
+    import _thread
+    import threading
 
     def note(number, frame):
         global _interrupted
@@ -56,12 +57,16 @@ def was_interrupted() -> bool:
     return _interrupted
 
 
-@contextlib.contextmanager
-def writing_to(descriptor: int) -> Iterator[None]:
+class writing_to:  # noqa: N801 (used like a function; contextlib is too slow to import here)
     """Sets the descriptor for the message of Ctrl-C while descriptor 2 is redirected."""
-    global _terminal
-    before, _terminal = _terminal, descriptor
-    try:
-        yield
-    finally:
-        _terminal = before
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+
+    def __enter__(self) -> None:
+        global _terminal
+        self._before, _terminal = _terminal, self._descriptor
+
+    def __exit__(self, *error: object) -> None:
+        global _terminal
+        _terminal = self._before

@@ -11,6 +11,37 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._program import spelled
 
 
+def check_run(run: Path | None) -> None:
+    """Raises a `UsageError` if there is no such folder, before anything slow is imported."""
+    if run is not None and not run.exists():
+        raise UsageError(f"{run}: expected a run folder; there is no such folder.")
+
+
+def check_model(name: str, model: str) -> None:
+    """Raises a `UsageError` if there is no such model."""
+    from keras_vit.specs import find_variant
+
+    find_variant(model)
+
+
+def check_weights(weights: str | None, model: str | None, run_instead: str = "--run {}") -> None:
+    """Raises a `UsageError` if `weights` is a run, or is missing and can be no published name.
+
+    Args:
+        weights: a file, a URL, or with `model` a published name.
+        model: the name of a model, if it is known.
+        run_instead: what to use instead of a run; {} is its folder.
+    """
+    if weights is None:
+        return
+    if (Path(weights) / "spec.json").is_file():
+        raise UsageError(f"{weights} is a run; use {run_instead.format(weights)}.")
+    if model is None and "://" not in weights and not Path(weights).exists():
+        raise UsageError(
+            f"{weights}: there is no such file; published weights need --model, such as ViT_B16."
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
     """A run and its pictures."""
@@ -20,21 +51,24 @@ class RunOptions:
     data: str | None = None
     """Where the run's pictures are now, if they were moved."""
 
+    def __post_init__(self):
+        check_run(self.run)
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions(RunOptions):
     """A model with pictures: a run, or weights."""
 
     data: str | None = None
-    """Pictures to measure ranges and to compare on: 'digits', or a folder with one subfolder for
-    each class. Default: the pictures of the run; for --weights none, and random images are
-    compared."""
+    """Pictures to compare the results on, and to measure ranges: 'digits', or a folder with one
+    subfolder for each class. Default: the pictures of the run; with --weights there are none, and
+    random images are compared."""
     weights: str | None = None
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
     such as augreg."""
-    model: str | None = None
-    """The model that --weights are for, a name of keras_vit.list_models(); default: what the file
-    holds."""
+    model: str | None = option(None, check=check_model)
+    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
+    model that the file holds."""
     image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
     """One number, or height and width, in pixels; positions are resampled. Default: the model's."""
     out: Path | None = None
@@ -47,6 +81,8 @@ class ModelOptions(RunOptions):
             raise UsageError("expected --run or --weights. Received: both.")
         if self.weights is not None and self.out is None:
             raise UsageError("--weights need --out, the folder to write.")
+        check_weights(self.weights, self.model)
+        super().__post_init__()
 
     def open(self):
         """The model and its images, as a `Subject`."""

@@ -27,6 +27,8 @@ from keras_vit._files import full_disk
 from keras_vit._optional import PACKAGES, check_installed
 from keras_vit._quiet import quiet
 from keras_vit.cli import COMMANDS, _arguments, _interrupts, is_command
+from keras_vit.cli._fields import options_of
+from keras_vit.cli._flags import with_flags
 
 # If these errors have a path, they are about a file or folder of the user.
 _FILE_ERRORS = (
@@ -69,7 +71,7 @@ def run(
     words = sys.argv[1:] if words is None else words
     description = description or sys.modules["__main__"].__doc__ or ""
     line = _arguments.Line(words, spelled(name), description)
-    with _one_line_errors(name, show_traceback=_arguments.TRACEBACK in words):
+    with _one_line_errors(name, arguments, _arguments.TRACEBACK in words):
         command(_arguments.read(arguments, line, defaults))
     if is_command():
         _interrupts.exit_on_interrupt(code=0, message="")  # the work is done
@@ -147,7 +149,9 @@ def _progress(message: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _one_line_errors(command: str, show_traceback: bool = False) -> Iterator[None]:
+def _one_line_errors(
+    command: str, arguments: type | None = None, show_traceback: bool = False
+) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
@@ -160,6 +164,8 @@ def _one_line_errors(command: str, show_traceback: bool = False) -> Iterator[Non
             raise
         if show_traceback:
             traceback.print_exc()
+        if arguments is not None and isinstance(error, RefusedError | UsageError):
+            message = with_flags(message, options_of(arguments))
         program = spelled(command)
         if program.startswith("python ") and not program.startswith("python -m"):
             program = Path(sys.argv[0]).name
@@ -188,5 +194,6 @@ def _message(error: Exception) -> str | None:
         name, extras = PACKAGES[error.name]
         return f"this command needs {name}: pip install 'keras_vit[{extras[0]}]'"
     if isinstance(error, _FILE_ERRORS) and path is not None:
-        return f"{path}: {error.strerror}."
+        # It may also be a bug, of which the traceback tells more.
+        return f"{path}: {error.strerror} ({_arguments.TRACEBACK} shows where)."
     return None

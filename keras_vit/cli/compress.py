@@ -28,16 +28,23 @@ _PRECISIONS = [name for name, precision in PRECISIONS.items() if precision.base 
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(MeasuringOptions, RunOptions):
-    """Options of the command."""
+class _MethodOptions:
+    """Options of their own class, so that the help shows them before those for measurements."""
 
     method: tuple[str, ...] = option(("qat",), choices=METHODS)
     """One method or several, each from the run's own weights."""
     quantize: str | None = option(None, choices=_PRECISIONS)
-    """The files' precision, which qat trains for (int4, dynamic or int8); default: int4 where qat
+    """The precision of the files; qat trains for it (int4, dynamic or int8). Default: int4 if qat
     is part of the method, none otherwise."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
+    """Options of the command."""
+
     duration: str = "20 epochs"
-    """How long each fine-tuning takes, in epochs, steps or examples; prune+... has two."""
+    """Length of each fine-tuning: '20 epochs', '500 steps' or '1e6 examples'; prune+qat and
+    prune+cluster have two."""
     learning_rate: float | None = option(None, check=_checks.not_negative)
     """Adam's first learning rate; default: a third of the run's, or 3e-5 if SGD trained it."""
     sparsity: float = 0.5
@@ -52,9 +59,11 @@ class Arguments(MeasuringOptions, RunOptions):
     threads: tuple[int, ...] = option((2,), check=_checks.positive_integer)
     """Threads of the interpreter when latency is compared; the largest of several numbers."""
     out: Path | None = None
-    """Where the bundles go, a folder for each; default: compressed/ in the run folder."""
+    """The folder to write, with a folder for each bundle; default: compressed/ in the run
+    folder."""
 
     def __post_init__(self):
+        super().__post_init__()
         stages = {stage for method in self.method for stage in METHODS[method]}
         for field, stage in (("sparsity", "prune"), ("pattern", "prune"), ("clusters", "cluster")):
             if getattr(self, field) != getattr(Arguments, field) and stage not in stages:
@@ -97,14 +106,14 @@ def _compress(trained: Any, wanted: list, arguments: Arguments, out: Path) -> di
     from keras_vit.deploy import compression
 
     return compression.compress_bundles(
-        trained,
-        wanted,
-        _fine_tuning(trained, arguments),
-        out,
-        arguments.max_drop,
-        arguments.images,
-        arguments.calibrate,
-        max(arguments.threads),
+        subject=trained,
+        compressions=wanted,
+        train=_fine_tuning(trained, arguments),
+        out=out,
+        max_drop=arguments.max_drop,
+        images=arguments.images,
+        calibrate=arguments.calibrate,
+        threads=max(arguments.threads),
         say=lambda line: print(f"  {line}", flush=True),
     )
 
@@ -121,16 +130,16 @@ def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
         raise UsageError(f"--duration {arguments.duration!r} is less than one step of training.")
     usual = recipe["learning_rate"] / 3 if recipe["optimizer"] == "adamw" else 3e-5
     return FineTuning(
-        trained.source,
-        trained.training,
-        trained.preprocessing,
-        steps,
-        recipe["batch_size"],
-        usual if arguments.learning_rate is None else arguments.learning_rate,
-        recipe["augment"],
-        recipe["label_smoothing"],
-        recipe["seed"],
-        recipe.get("jit", True),
+        source=trained.source,
+        indices=trained.training,
+        preprocessing=trained.preprocessing,
+        steps=steps,
+        batch_size=recipe["batch_size"],
+        learning_rate=usual if arguments.learning_rate is None else arguments.learning_rate,
+        augment=recipe["augment"],
+        label_smoothing=recipe["label_smoothing"],
+        seed=recipe["seed"],
+        jit=recipe.get("jit", True),
         report=lambda step, loss, accuracy: print(
             f"    step {step}/{steps}: loss {loss:.3f}, accuracy {accuracy:.1%}", flush=True
         ),

@@ -1,7 +1,7 @@
 """Converts weights to another layout, or inspects a file.
 
 IN is a run folder, or a file in any layout that keras_vit reads: the official .npz in all its
-spellings, BiT's, or the safetensors of timm or transformers (or one of their folders). The layout
+spellings, BiT's, or the safetensors of timm or transformers (or one of their folders). The format
 of OUT follows from its name, or from --to. The file is read back and compared after it is written.
 """
 
@@ -29,9 +29,9 @@ class Arguments:
     output: Path | None = option(None, positional="OUT")
     """The file to write; a folder for a SavedModel."""
     to: Literal["npz", "safetensors", "keras", "saved_model"] | None = None
-    """The format of OUT; default: that of its suffix, a SavedModel if it has none."""
+    """The format of OUT; default: the format of its suffix, a SavedModel if it has none."""
     layout: Literal["timm", "transformers"] = "timm"
-    """Whose names a .safetensors file uses; their JSON files are written beside it."""
+    """The library whose names a .safetensors file uses; its JSON files are written beside it."""
     inspect: Path | None = None
     """Describe this file or run folder and write nothing; no model is built."""
     num_classes: int | None = option(None, check=_checks.not_negative)

@@ -21,7 +21,7 @@ class Arguments(RunOptions):
     """Options of the command."""
 
     batch_size: int = option(64, check=_checks.positive_integer)
-    """Images at a time."""
+    """Number of images that the model computes at a time."""
     min_accuracy: float = option(0.0, check=_checks.fraction)
     """Exit with code 3 if the held-out accuracy is lower than this; from 0 to 1."""
 

@@ -21,9 +21,15 @@ from keras_vit.cli._program import load
 from keras_vit.deploy.precisions import PRECISIONS
 
 
+def _check_runtime(name: str, version: str) -> None:
+    from keras_vit.deploy.inspect.runtimes import check_version
+
+    check_version(version)
+
+
 @dataclasses.dataclass(frozen=True)
-class Arguments(MeasuringOptions, ModelOptions):
-    """Options of the command."""
+class _PrecisionOptions:
+    """An option of its own class, so that the help shows it before those for measurements."""
 
     quantize: tuple[str, ...] = option(
         ("none",),
@@ -31,17 +37,25 @@ class Arguments(MeasuringOptions, ModelOptions):
         help="One precision or several. "
         + " ".join(f"{name}: {precision.help}." for name, precision in PRECISIONS.items()),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
+    """Options of the command."""
+
     recipe: Path | None = None
-    """A recipe.json that auto wrote: the same layers stay float, without a new search. Default:
-    auto searches."""
+    """A recipe.json that auto wrote: auto keeps the same layers in float, without a new search.
+    Default: auto searches."""
     input: Literal["float32", "uint8"] = "float32"
     """The file's input: preprocessed values, or RGB pixels of the right size."""
     output: Literal["logits", "probabilities", "features"] = "logits"
     """The file's output; features are the input of the head."""
-    min_runtime: str | None = None
-    """The oldest runtime that must run the files: 2.16.1 of TFLite, 'LiteRT 2.1'. Default: any."""
+    min_runtime: str | None = option(None, check=_check_runtime)
+    """The oldest runtime that must run the files: a version of TFLite such as 2.16.1, or of LiteRT
+    such as 'LiteRT 2.1'. Default: any."""
     rewrite: bool = True
-    """the faster graph that computes the same; Keras' own is exported instead."""
+    """the rewrites that make the graph faster with the same results: Keras' graph is exported as
+    it is."""
     max_drop: float | None = option(None, check=_checks.not_negative)
     """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
     int4 1.5."""

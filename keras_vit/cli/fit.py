@@ -1,7 +1,7 @@
 """Trains a model on images and writes a run folder.
 
-Without --recipe, the recipe is the one for the data (digits), finetune if --weights are given, and
-scratch otherwise. Each of its settings can also be given on its own.
+Without --recipe, the recipe is digits for the data of this name, finetune with --weights, and
+scratch otherwise. Each of its settings can also be given as an option.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.cli._fields import option
+from keras_vit.cli._options import check_model, check_weights
 from keras_vit.cli._printing import class_table, print_skipped, warn
 from keras_vit.cli._program import load
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
@@ -26,22 +27,25 @@ class Arguments:
     data: str = "digits"
     """'digits' (scikit-learn's, no download), or a folder with one subfolder for
     each class."""
-    model: str = PRESETS["scratch"].model
-    """A name of keras_vit.list_models()."""
+    model: str = option(PRESETS["scratch"].model, check=check_model)
+    """The model to train, such as ViT_S16 or BiT_R50x1; an unknown name lists all."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
     recipe: str = option("scratch", choices=PRESETS)
-    """Where the settings below come from that are not given on their own."""
+    """The values of the settings below; each of them can be changed by its own option."""
     weights: str | None = None
-    """What to start from: a file of weights in any layout, a URL, or a published name such as
-    imagenet21k or augreg."""
+    """Weights to begin with instead of random ones: a file in any layout, a URL, or a published
+    name such as imagenet21k or augreg."""
     overwrite: bool = False
-    """Replace the run that --out holds."""
+    """Replace the run in --out."""
     strict: bool = False
-    """Stop where pictures cannot be read instead of skipping them."""
+    """Stop if a picture cannot be read, instead of skipping it."""
     tensorboard: bool = False
     """Also write TensorBoard's event files into the run folder."""
     settings: Recipe = RECIPES["scratch"]
+
+    def __post_init__(self):
+        check_weights(self.weights, self.model, run_instead="{}/weights.npz")
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:

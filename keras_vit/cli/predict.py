@@ -18,7 +18,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
-from keras_vit.cli._options import newest_run
+from keras_vit.cli._options import check_model, check_run, check_weights, newest_run
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
 
@@ -38,13 +38,13 @@ class Arguments:
     weights: str | None = None
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
     such as augreg."""
-    model: str | None = None
-    """The model that --weights are for, a name of keras_vit.list_models(); default: what the file
-    holds."""
+    model: str | None = option(None, check=check_model)
+    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
+    model that the file holds."""
     top_k: int = option(5, check=_checks.positive_integer)
     """How many classes of each picture are printed."""
     json: bool = False
-    """Print a JSON object for each picture, one a line."""
+    """Print a JSON object on a line for each picture."""
 
     def __post_init__(self):
         if not self.pictures:
@@ -56,6 +56,8 @@ class Arguments:
             )
         if self.model is not None and self.weights is None:
             raise UsageError("--model goes with --weights; runs and bundles know their model.")
+        check_weights(self.weights, self.model)
+        check_run(self.run)
 
 
 def run(arguments: Arguments) -> None:
@@ -109,14 +111,8 @@ def _model_of_weights(weights: str, name: str | None) -> Any:
 
     import keras_vit
 
-    if (Path(weights) / "spec.json").is_file():
-        raise UsageError(f"{weights} is a run; use --run {weights}.")
     if name is not None:
         model = keras_vit.create_model(name, weights=weights)
-    elif "://" not in weights and not Path(weights).exists():
-        raise UsageError(
-            f"{weights}: there is no such file; published weights need --model, such as ViT_B16."
-        )
     else:
         model = keras_vit.model_from_weights(weights)
     if not model.num_classes:

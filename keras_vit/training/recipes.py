@@ -37,10 +37,11 @@ class Recipe:
     class_weights: Literal["none", "balanced"] = "none"
     """'balanced' weights the loss so that rare and frequent classes count equally."""
     augment: Literal["none", "shift", "mild_crop_flip", "crop_flip"] = "crop_flip"
-    """Random augmentation; keras_vit/data/augmentation.py describes each."""
+    """Random augmentation: shift moves, rotates and zooms a little and does not mirror,
+    mild_crop_flip mirrors and keeps at least half of the area, crop_flip at least 5%."""
     dropout: float | None = None
-    """Dropout rate after the positions, the attention and both MLP layers; None for the default
-    of the model."""
+    """Dropout rate after the positions, the attention and both MLP layers; default: that of the
+    model."""
     drop_path: float = 0.0
     """Stochastic depth: the rate in the last block; it rises linearly from 0 in the first."""
     held_out: float = 0.2

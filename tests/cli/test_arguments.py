@@ -23,7 +23,7 @@ class Settings:
     rate: float = 0.1
     """How fast; 5% is slow."""
     jit: bool = True
-    """Compile."""
+    """the compiler."""
     kind: Literal["one", "two"] = "one"
     """Which kind."""
 
@@ -126,7 +126,7 @@ def test_help_shows_choices_and_defaults_within_the_terminal(capsys, monkeypatch
         "--grid N N",
         "One of: a, beta, gamma. (default: a)",
         "The folder; default: here. ",
-        "--no-jit Turns off: Compile.",
+        "--no-jit Turns off the compiler.",
         "How fast; 5% is slow. (default: 0.1)",
         "settings: ",
     ):

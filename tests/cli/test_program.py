@@ -42,8 +42,16 @@ def ended(monkeypatch, capsys):
         (RefusedError("over its budget"), 3, "over its budget"),
         (MissingPackageError("needs X: pip install x"), 2, "needs X: pip install x"),
         (DiskFullError("out could not be written"), 2, "out could not be written"),
-        (FileNotFoundError(errno.ENOENT, "No such file", "a.npz"), 2, "a.npz: No such file."),
-        (PermissionError(errno.EACCES, "Permission denied", "x"), 2, "x: Permission denied."),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file", "a.npz"),
+            2,
+            "a.npz: No such file (--traceback shows where).",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "x"),
+            2,
+            "x: Permission denied (--traceback shows where).",
+        ),
         (
             ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"),
             2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import resource
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 from keras_vit import data, deploy, runs
+from keras_vit.cli import main
 from keras_vit.cli._printing import class_table
 
 ROOT = Path(__file__).parents[2]
@@ -168,11 +170,14 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
     [
         (["--data", "nowhere"], "nowhere: expected a folder"),
         (["--data", "empty"], "empty: expected two subfolders or more"),
-        (["--data", "half"], "half: no readable picture in without, fill or remove"),
+        (["--data", "half"], "half: no readable picture in without, add pictures or remove"),
         (["--model", "ViT_B61"], "unknown model 'ViT_B61'; did you mean ViT-B_16?"),
         (["--image-size", "30"], "must be a multiple of patch_size=4. Received: 30 x 30"),
         (["--duration", "soon"], "a duration is a number and a unit"),
-        (["--batch-size", "0"], "batch_size must be a positive integer"),
+        (
+            ["--batch-size", "0"],
+            "--batch-size must be a positive integer. Received: --b",
+        ),
         (["--batch-size", "many"], "--batch-size: expected an integer. Received: 'many'"),
         (["--epochs", "3"], "unknown option --epochs. --help lists the options."),
         (["--duraton", "3"], "unknown option --duraton; did you mean --duration?"),
@@ -181,7 +186,7 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
         (["--weights", "none.npz"], "none.npz: expected a .npz file"),
         (["--out", "half", "--model", "ViT_Pico4"], "half is not empty and is not a run"),
         (["--data", "pictures", "--out", "pictures/run"], "lies inside the data"),
-        (["--seed", "8589934592"], "seed must be below 2**32"),
+        (["--seed", "8589934592"], "--seed must be below 2**32. Received: --seed=8589934592."),
     ],
 )
 @pytest.mark.once
@@ -204,9 +209,42 @@ def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, messag
         ("train/evaluate.py", ["--min-accuracy", "97.5"], "--min-accuracy must lie in [0, 1)"),
     ],
 )
-def test_mistakes_with_a_run_are_one_line(invoke, tmp_path, script, arguments, message):
+def test_mistakes_with_options_of_models_are_one_line(invoke, tmp_path, script, arguments, message):
     code, _, error = invoke(script, *arguments, cwd=tmp_path)
     assert message in one_line(code, error)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("fit --model ViT_B17", "unknown model 'ViT_B17'; did you mean ViT-B_16"),
+        ("fit --weights run", "run is a run; use run/weights.npz."),
+        ("export --run nope", "nope: expected a run folder; there is no such folder."),
+        ("evaluate --run nope", "nope: expected a run folder; there is no such folder."),
+        ("predict a.png --run nope", "nope: expected a run folder; there is no such folder."),
+        ("export --min-runtime soon", "--min-runtime must be a version of TFLite"),
+        ("export --weights run --out o", "run is a run; use --run run."),
+        ("export --weights gone --out o", "gone: there is no such file; published weights need"),
+        ("saved-model --weights a --model B --out o", "unknown model 'B'; choose one of "),
+    ],
+)
+def test_mistakes_come_before_anything_slow_is_imported(
+    monkeypatch, capsys, tmp_path, line, message
+):
+    def load(*modules):
+        raise AssertionError("the modules of the command were imported")
+
+    name = line.split()[0]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "spec.json").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["keras-vit", *line.split()])
+    command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
+    monkeypatch.setattr(command, "load", load)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert message in one_line(stop.value.code, capsys.readouterr().err)
 
 
 @pytest.mark.slow
@@ -291,7 +329,24 @@ def test_ctrl_c_is_one_line_while_a_command_starts(trained_run, tmp_path, name, 
     shutil.copytree(trained_run.path, tmp_path / "run")
     program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
     answer = program["interrupted"](program["COMMANDS"][name], seconds, tmp_path)
-    assert program["judged"](*answer) == "one line", answer
+    assert program["judged"](*answer, seconds) == "one line", answer
+
+
+@pytest.mark.once
+def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
+    program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
+    judged, together = program["judged"], program["judged_together"]
+    python = 'File "<frozen site>", line 226, in addsitedir\nKeyboardInterrupt\n'
+    library = f'File "{ROOT}/keras_vit/cli/_program.py", line 9, in run\nKeyboardInterrupt\n'
+    assert judged(130, "\ninterrupted.\n", 3) == "one line"
+    assert judged(0, "", 3) == "had ended"
+    for code in (1, -signal.SIGINT):
+        assert judged(code, python, 0.05) == "Python itself"
+        assert judged(code, python, 0.2).startswith("wrong")
+        assert judged(code, library, 0.05).startswith("wrong")
+    assert together({"one line": 1, "Python itself": 3}) is None
+    assert together({"had ended": 9}) == "no interrupt was answered in one line"
+    assert together({"one line": 9, "Python itself": 4}).startswith("expected at most 3")
 
 
 def test_a_newer_run_is_refused_by_every_command(invoke, trained_run, tmp_path):

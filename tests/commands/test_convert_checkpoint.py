@@ -128,7 +128,7 @@ def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
         (["in.npz", "out.h5"], "expected .npz, .safetensors, .keras or a folder, or pass --to"),
         (["in.npz", "out.h5", "--to", "keras"], "expected a name that ends in .keras"),
         (["in.npz", "full", "--overwrite"], "full is not empty and holds no SavedModel"),
-        (["in.npz", "out.npz", "--image-size", "40"], "image_size must be a multiple of patch"),
+        (["in.npz", "out.npz", "--image-size", "40"], "--image-size must be a multiple of patch"),
         (
             ["in.npz", "out.npz", "--image-size", "1", "2", "3"],
             "--image-size takes 1 value or 2.",

@@ -163,8 +163,11 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
     [
         ([], "train/predict.py photo.jpg"),
         (["0.png"], "no run under "),
-        (["--run", "no", "0.png"], "no: expected a run folder; there is none"),
-        (["--run", "a", "--bundle", "b", "0.png"], "expected one of --run, --bundle and --weights"),
+        (["--run", "no", "0.png"], "no: expected a run folder; there is no such folder."),
+        (
+            ["--run", "run", "--bundle", "b", "0.png"],
+            "expected one of --run, --bundle and --weights",
+        ),
         (["--model", "ViT_B16", "0.png"], "--model goes with --weights"),
         (["--weights", "augreg", "0.png"], "published weights need --model, such as ViT_B16"),
         (["--bundle", "more", "0.png"], "more: expected a bundle's folder. There is none."),

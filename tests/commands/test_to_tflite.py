@@ -102,10 +102,13 @@ def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
     options = ("--quantize", "int4", "none", "--min-runtime", "2.16.1")
     [line] = refused(invoke(COMMAND, *arguments, *options, cwd=tmp_path), 3)
     assert line.startswith("to_tflite.py: int4: this precision needs LiteRT 2.1.0 or newer. ")
+    assert "Received: --min-runtime" in line
     bundles = {path.name for path in (tmp_path / "bundles").iterdir() if path.is_dir()}
     assert bundles == {"float32"}
     record = json.loads((tmp_path / "bundles" / "table.json").read_text())
-    assert record["refused"] == {"int4": line.removeprefix("to_tflite.py: int4: ")}
+    [(precision, reason)] = record["refused"].items()  # in the words of the library
+    in_flags = reason.replace("min_runtime", "--min-runtime")
+    assert (precision, in_flags) == ("int4", line.removeprefix("to_tflite.py: int4: "))
     assert "## Refused" in (tmp_path / "bundles" / "card.md").read_text()
 
 
@@ -129,7 +132,10 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
         (["--model", "ViT-B_16"], "--model says what --weights are for; a run knows its model"),
         (["--weights", "a.npz", "--run", "run"], "expected --run or --weights. Received: both"),
         (["--weights", "a.npz"], "--weights need --out, the folder to write"),
-        (["--weights", "a.npz", "--out", "b"], "a.npz: expected a .npz or .safetensors file"),
+        (
+            ["--weights", "a.npz", "--out", "b"],
+            "a.npz: there is no such file; published weights",
+        ),
         (["--run", "nowhere"], "nowhere: expected a run folder"),
         ([], "no run under"),
     ],
@@ -143,10 +149,16 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--quantize", "none", "int8"], "int8 needs images to measure ranges on: pass represent"),
-        (["--quantize", "none", "--recipe", "r.json"], "a recipe is for auto. Received: quantize"),
+        (["--quantize", "none", "int8"], "int8 needs images to measure ranges on: pass --data"),
+        (
+            ["--quantize", "none", "--recipe", "r.json"],
+            "a recipe is for auto. Received: --quant",
+        ),
         (["--quantize", "auto", "--recipe", "r.json"], "r.json does not exist"),
-        (["--min-runtime", "new"], "min_runtime must be a version of TFLite such as 2.16.1, or of"),
+        (
+            ["--min-runtime", "new"],
+            "--min-runtime must be a version of TFLite such as 2.16.1, or of",
+        ),
         (["--data", "nowhere"], "nowhere: expected a folder"),
         (["--image-size", "17"], "must be a multiple of patch_size=16. Received: 17 x 17"),
     ],

@@ -1,0 +1,38 @@
+"""Messages of the library in the words of a command: `batch_size=0` becomes `--batch-size=0`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from keras_vit.cli._fields import Option
+
+# Arguments of the library whose options have another name.
+_OPTIONS = {"representative_data": "data", "representative data": "data"}
+# Functions of the library, and how a command says the same.
+_FUNCTIONS = {"keras_vit.list_weights": "an unknown name lists all"}
+
+
+def with_flags(message: str, options: Iterable[Option]) -> str:
+    """A text in which the flags of `options` replace the arguments of Python.
+
+    Parts of paths and of calls, such as `ViT_B16(weights="augreg")`, stay as they are.
+    """
+    by_name = {each.name: each for each in options if each.flag}
+    by_name |= {name: by_name[other] for name, other in _OPTIONS.items() if other in by_name}
+    for name, option in by_name.items():
+        pattern = rf"(?<![\w./\\'\"-])(?<!\w\(){name}{_end(name, option)}"
+        message = re.sub(pattern, option.flag, message)
+    for function, words in _FUNCTIONS.items():
+        message = message.replace(function, words)
+    return message
+
+
+def _end(name: str, option: Option) -> str:
+    """A pattern for what follows the name of an argument."""
+    if option.element is bool:
+        return f"={not option.default}"
+    if "_" in name or " " in name:
+        return r"(?![\w/\\'\"-]|\.\w)"
+    # A name such as "data" is also a usual word.
+    return "(?==| must )"

@@ -1,0 +1,39 @@
+"""Messages of the library name the flags of a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_vit.cli import export, fit
+from keras_vit.cli._fields import options_of
+from keras_vit.cli._flags import with_flags
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "expected"),
+    [
+        (fit, "batch_size=0.", "--batch-size=0."),
+        (fit, "seed must be small.", "--seed must be small."),
+        (fit, "Received: jit=False and precision='x'.", "Received: --no-jit and --precision='x'."),
+        (fit, "leave out image_size.", "leave out --image-size."),
+        (fit, "patch_size=4, model_name, my_seed=1", "patch_size=4, model_name, my_seed=1"),
+        (fit, "the data and the model are gone", "the data and the model are gone"),
+        (fit, "ViT_B16(weights='a')", "ViT_B16(weights='a')"),
+        (fit, "a/batch_size/b: image_size.npz", "a/batch_size/b: image_size.npz"),
+        (fit, "max_drop of another command", "max_drop of another command"),
+        (fit, "use --batch-size", "use --batch-size"),
+        (export, "pass representative data, or", "pass --data, or"),
+        (export, "representative_data is empty", "--data is empty"),
+        (export, "min_runtime=2.14; max_drop", "--min-runtime=2.14; --max-drop"),
+        (fit, "none (keras_vit.list_weights)", "none (an unknown name lists all)"),
+    ],
+)
+def test_arguments_of_python_become_flags(command, message, expected):
+    assert with_flags(message, options_of(command.Arguments)) == expected
+
+
+def test_the_help_of_export_begins_with_what_is_exported_and_how():
+    names = [each.name for each in options_of(export.Arguments)]
+    assert names.index("quantize") < names.index("images")

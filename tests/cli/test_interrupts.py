@@ -1,0 +1,27 @@
+"""Ctrl-C is handled before a command imports anything that takes time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[2]
+
+
+def imported(*words):
+    """The modules that a process imports, in the order in which their imports end."""
+    line = [sys.executable, "-X", "importtime", *words]
+    errors = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stderr
+    return [line.rpartition("|")[2].strip() for line in errors.splitlines() if "|" in line]
+
+
+def test_ctrl_c_is_handled_before_anything_else_is_imported():
+    names = imported("train/fit.py", "--help")
+    early = names[: names.index("keras_vit.cli._interrupts") + 1]
+    own = {"__future__", "keras_vit.cli", "keras_vit.cli._interrupts"}
+    assert set(early) - set(imported("-c", "")) <= own
