@@ -86,7 +86,11 @@ _CHECKS = {
 
 
 @pytest.mark.once
-def test_commands_are_read():
+def test_commands_are_read(trained_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for run in ("demo", "flowers"):
+        shutil.copytree(trained_run.path, tmp_path / "runs" / run)
+    (tmp_path / "ViT-B_16.npz").touch()
     lines = [line for page in PAGES for line in _commands((ROOT / page).read_text())]
     assert len(lines) > 10
     for name, *words in lines:

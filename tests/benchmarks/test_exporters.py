@@ -88,16 +88,16 @@ def test_no_contender_at_all_is_one_line_more(invoke, tiny_model, others, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--outliers", "inf"], "outliers must be a number. Received: outliers=inf"),
-        (["--outliers", "nan"], "outliers must be a number. Received: outliers=nan"),
-        (["--outliers", "0.5"], "outliers must lie in [1, 10000]. Received: outliers=0.5"),
-        (["--outliers", "1e30"], "outliers must lie in [1, 10000]. Received: outliers=1e+30"),
+        (["--outliers", "inf"], "--outliers must be a number. Received: --outliers=inf"),
+        (["--outliers", "nan"], "--outliers must be a number. Received: --outliers=nan"),
+        (["--outliers", "0.5"], "--outliers must lie in [1, 10000]. Received: --outliers=0.5"),
+        (["--outliers", "1e30"], "--outliers must lie in [1, 10000]. Received: --outliers=1e+30"),
         (["--rounds", "0"], "--rounds must be a positive integer. Received: --rounds=0"),
         (
             ["--image-size", "0"],
             "--image-size must be a positive integer. Received: ",
         ),
-        (["--image-size", "17"], "image_size must be a multiple of patch_size=8. Received: 17"),
+        (["--image-size", "17"], "--image-size must be a multiple of patch_size=8. Received: 17"),
         (["--contenders", "float32", "nowhere"], "OpenVINO bfloat16. Received: 'nowhere'."),
         (["--ablation", "--contenders", "float32"], "--ablation only compares files of keras_vit"),
     ],
@@ -114,4 +114,4 @@ def test_outliers_in_a_resnet_are_one_line(invoke, monkeypatch, tmp_path):
     arguments = ("--model", "BiT-Test", "--image-size", "32", "--outliers", "50")
     code, _, err = invoke(COMMAND, *arguments, cwd=tmp_path)
     assert code == 2
-    assert err == "exporters.py: outliers are for ViTs. Received: outliers=50.0 and a BiT.\n"
+    assert err == "exporters.py: outliers are for ViTs. Received: --outliers=50.0 and a BiT.\n"
