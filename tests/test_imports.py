@@ -177,6 +177,7 @@ def test_preprocessing_on_another_backend_needs_no_tensorflow(tmp_path):
     subprocess.run([sys.executable, "-c", program, tmp_path / "a.png"], env=environment, check=True)
 
 
+@pytest.mark.slow
 def test_deploy_is_loaded_when_it_is_first_used():
     program = (
         "import sys, keras_vit; assert 'keras_vit.deploy' not in sys.modules;"

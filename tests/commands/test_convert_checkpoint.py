@@ -171,6 +171,7 @@ def test_nonfinite_values_are_accepted_if_allowed(invoke, fixtures, tmp_path):
     assert np.isnan(np.load(tmp_path / "out.npz")["cls"][0, 0, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_an_existing_file_is_replaced_only_with_overwrite(invoke, fixtures, tmp_path):
     first, second = fixtures / "vit_token.weights.npz", fixtures / "timm_map.safetensors"

@@ -191,6 +191,7 @@ def test_a_changed_layer_class_is_noticed_in_the_scores(model, inputs, tmp_path,
     np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantize", [None, "int8"])
 def test_rewrite_false_exports_keras_own_graph(model, inputs, tmp_path, quantize):
     path = tmp_path / "m.tflite"
@@ -249,6 +250,7 @@ def test_first_edit_leaves_the_random_state_unchanged(model):
     assert random.random() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(LEGACY, reason="model.quantize is of Keras 3")
 @pytest.mark.parametrize("rewrite", [True, False])
 def test_a_model_that_keras_has_quantised_is_refused(model, tmp_path, rewrite):

@@ -217,7 +217,8 @@ def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
         assert run.metrics()[-1]["step"] == 2
 
 
-@pytest.mark.parametrize("kind", ["hybrid", pytest.param("bit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["hybrid", "bit"])
 def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypatch, kind):
     from keras_vit.evaluation import evaluate
 

@@ -108,6 +108,7 @@ def test_the_file_computes_what_was_trained(train, images):
     assert np.median(np.abs(found - trained)) < 0.1 * np.median(np.abs(found - float_scores))
 
 
+@pytest.mark.slow
 def test_fixed_ranges_are_those_of_training(train, images):
     wrapped, made = train("qat", "int8")
     content = compressed_file(made, images)

@@ -61,6 +61,7 @@ def test_batched_scores_equal_those_of_the_model():
     np.testing.assert_allclose(predict(model, images), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_jax_computes_on_the_cpu_in_the_highest_precision():
     script = """

@@ -226,6 +226,7 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
     np.testing.assert_allclose(scores[1], expected, atol=atol)
 
 
+@pytest.mark.slow
 def test_a_model_whose_layers_were_changed_is_served_as_it_is(small_spec, rng, tmp_path):
     model = trained(keras_vit.ViT(small_spec, 5, SIZE, preprocessing=HOW))
     images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
