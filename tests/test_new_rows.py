@@ -56,6 +56,7 @@ def test_a_variant_is_built_listed_counted_and_recognised(monkeypatch, tmp_path)
         assert checkpoint.variant == "ViT-Toy_8"
 
 
+@pytest.mark.once
 def test_a_source_and_a_recipe_train_a_run_from_the_command_line(invoke, monkeypatch, tmp_path):
     monkeypatch.setitem(VARIANTS, "ViT-Toy_8", TOY)
     monkeypatch.setitem(SOURCES, "squares", squares)

@@ -61,6 +61,7 @@ def test_a_run_becomes_bundles_that_a_recipe_makes_again(invoke, trained_run, tm
     )
 
 
+@pytest.mark.slow
 def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_folder, tmp_path):
     weights = fixtures / "vit_token.weights.npz"
     arguments = ("--weights", weights, "--data", image_folder, "--out", "bundles")

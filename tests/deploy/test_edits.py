@@ -159,6 +159,7 @@ def test_bundles_of_an_edited_model_warn_and_record_the_reason(model, inputs, tm
     assert f"without exact rewrites: `{note}`" in (tmp_path / "card.md").read_text()
 
 
+@pytest.mark.once  # tf_keras clones a ViT as a ViT
 def test_a_clone_is_exported_without_warning_as_no_keras_vit_model(model, inputs, tmp_path):
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())

@@ -176,6 +176,7 @@ def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
     assert accuracy == pytest.approx(records[-1]["val_accuracy"], abs=1e-6)
 
 
+@pytest.mark.once
 def test_the_same_seed_gives_the_same_run(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, seed=5, dropout=0.1, drop_path=0.1)
     source = open_source(image_folder)

@@ -210,6 +210,7 @@ def never():
     raise AssertionError("something was trained")
 
 
+@pytest.mark.slow
 def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run, tmp_path):
     calls = []
 
