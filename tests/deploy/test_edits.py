@@ -252,7 +252,7 @@ def test_first_edit_leaves_the_random_state_unchanged(model):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(LEGACY, reason="model.quantize is of Keras 3")
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
 @pytest.mark.parametrize("rewrite", [True, False])
 def test_a_model_that_keras_has_quantised_is_refused(model, tmp_path, rewrite):
     # TFLite's converter does not support Keras' integer products.

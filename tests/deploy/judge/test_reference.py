@@ -72,7 +72,6 @@ with full_precision():
     print(jax.config.jax_default_matmul_precision, jax.config.jax_default_device.platform)
 assert jax.config.jax_default_matmul_precision is None
 """
-    pytest.importorskip("jax")
     environment = {**os.environ, "KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0"}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment
