@@ -1,7 +1,7 @@
 # Every target first installs what it needs in the virtual environment $(VENV).
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 2
+JOBS ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
@@ -29,8 +29,8 @@ test: lint ## lint and the essential tests, in both flavours of Keras: under ten
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
 
 check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, Ctrl-C, fuzz, wheel, old runtimes
-	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m slow
-	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "slow and not once"
+	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations 20 -m slow
+	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations 20 -m "slow and not once"
 	$(BIN)/python tests/check.py
 
 lint: $(INSTALLED) ## check the code and its format with ruff

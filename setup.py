@@ -6,7 +6,13 @@ from setuptools import find_packages, setup
 
 EXTRAS = {
     "tensorflow": ["tensorflow>=2.18", "tf_keras>=2.18"],
-    "train": ["scikit-learn>=1.5", "matplotlib>=3.9", "tensorboard>=2.18"],
+    "train": [
+        "scikit-learn>=1.5",
+        "matplotlib>=3.9",
+        "tensorboard>=2.18",
+        "tensorflow-datasets>=4.9.7",
+        "importlib-resources>=6.4",  # tensorflow-datasets 4.9.10 imports it and does not require it
+    ],
     "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9"],
     "compress": ["tensorflow-model-optimization>=0.8.1"],
     "jax": ["jax>=0.6"],

@@ -33,6 +33,7 @@ CASES = (
     (keras_vit.ResNetSpec((2, 1, 1, 1)), "bit", {"image_size": (70, 97)}),
     ("timm_token.safetensors", "timm_token", {}),
     ("timm_map.safetensors", "timm_map", {}),
+    ("timm_distilled.safetensors", "timm_distilled", {}),
     ("hf_classifier.safetensors", "hf_classifier", {}),
     ("hf_base.safetensors", "hf_base", {}),
 )

@@ -52,6 +52,14 @@ def number(field: str, value: Any) -> int | float:
     return result
 
 
+def probability(field: str, value: Any) -> int | float:
+    """A number from 0 to 1."""
+    result = number(field, value)
+    if not 0 <= result <= 1:
+        raise UsageError(f"{field} must lie in [0, 1]. Received: {field}={value!r}.")
+    return result
+
+
 def not_negative(field: str, value: Any) -> int | float:
     """A number of at least 0."""
     result = number(field, value)

@@ -26,7 +26,11 @@ class MissingPackageError(ImportError):
 
 
 class RefusedError(RuntimeError):
-    """A result misses its budget. Commands print the message, one line, and exit with 3."""
+    """Results miss their budget. Commands print the message, a line for each, and exit with 3."""
+
+
+class LostProcessError(RuntimeError):
+    """Another process of the same training ended. Commands print the message and exit with 1."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -59,6 +59,24 @@ def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
         sync(path.parent)
 
 
+def check_writable(path: str | os.PathLike) -> None:
+    """Checks that `path` can be written with `replacing` or `replacing_folder`.
+
+    A temporary folder is made and removed: permission bits do not show that a disk is read-only.
+
+    Raises:
+        UsageError: a part of the path is a file, or its folder cannot be written to.
+    """
+    above = Path(path).resolve().parents
+    existing = next(folder for folder in above if folder.exists())
+    if not existing.is_dir():
+        raise UsageError(f"{existing} is a file; choose another folder.")
+    try:
+        Path(tempfile.mkdtemp(_UNFINISHED, ".check_writable.", existing)).rmdir()
+    except OSError:
+        raise UsageError(f"{existing} cannot be written to; choose another folder.") from None
+
+
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes UTF-8 text, atomically."""
     with replacing(path) as temporary:
@@ -161,8 +179,28 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _lock(folder: Path, wait: bool) -> Iterator[bool]:
-    """Locks a folder; yields False if another process has the lock or the system has no locks."""
+def locked(path: str | os.PathLike) -> Iterator[None]:
+    """A context in which no other process may enter it for the same path.
+
+    The lock is a hidden file next to `path`; the system releases it when the process ends. File
+    systems without locks have none.
+
+    Raises:
+        UsageError: another process has the lock.
+    """
+    target = Path(path).resolve()  # of a link, too
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = target.parent / f".{target.name}.lock"
+    lock.touch()
+    with _lock(lock, wait=False) as is_mine:
+        if is_mine is False:
+            raise UsageError(f"another process is writing {path}; choose another folder.")
+        yield
+
+
+@contextlib.contextmanager
+def _lock(folder: Path, wait: bool) -> Iterator[bool | None]:
+    """Locks a folder; yields False if another process has the lock, None if there are no locks."""
     with contextlib.ExitStack() as stack:
         try:
             import fcntl
@@ -171,8 +209,10 @@ def _lock(folder: Path, wait: bool) -> Iterator[bool]:
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = True
-        except (ImportError, OSError):
+        except BlockingIOError:
             locked = False
+        except (ImportError, OSError):
+            locked = None
         yield locked
 
 

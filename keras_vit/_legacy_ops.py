@@ -6,6 +6,7 @@ import tensorflow as tf
 
 reshape = tf.reshape
 transpose = tf.transpose
+matmul = tf.matmul
 broadcast_to = tf.broadcast_to
 shape = tf.shape
 cast = tf.cast
@@ -14,11 +15,35 @@ sqrt = tf.sqrt
 rsqrt = tf.math.rsqrt
 relu = tf.nn.relu
 pad = tf.pad
+abs = tf.abs
+exp = tf.exp
+log1p = tf.math.log1p
+maximum = tf.maximum
+minimum = tf.minimum
+cos = tf.cos
+convert_to_tensor = tf.convert_to_tensor
+stack = tf.stack
+log_softmax = tf.nn.log_softmax
 
 
 def concatenate(tensors, axis=-1):
     """As `keras.ops.concatenate`."""
     return tf.concat(tensors, axis)
+
+
+def sum(x, axis=None):
+    """As `keras.ops.sum`."""
+    return tf.reduce_sum(x, axis)
+
+
+def argmax(x, axis=-1):
+    """As `keras.ops.argmax`."""
+    return tf.argmax(x, axis)
+
+
+def one_hot(x, num_classes, dtype=None):
+    """As `keras.ops.one_hot`."""
+    return tf.one_hot(x, num_classes, dtype=dtype)
 
 
 def mean(x, axis=None, keepdims=False):

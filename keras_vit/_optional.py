@@ -15,6 +15,7 @@ PACKAGES = {
     "sklearn": ("scikit-learn", ("train",)),
     "matplotlib": ("matplotlib", ("train", "export")),
     "tensorboard": ("TensorBoard", ("train",)),
+    "tensorflow_datasets": ("TensorFlow Datasets", ("train",)),
     "ai_edge_litert": ("LiteRT", ("export",)),
     "ai_edge_quantizer": ("AI Edge Quantizer", ("export",)),
     "tensorflow_model_optimization": ("tensorflow-model-optimization", ("compress",)),

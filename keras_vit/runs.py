@@ -17,6 +17,7 @@ import numpy as np
 
 from keras_vit import _files
 from keras_vit._errors import UsageError
+from keras_vit.data.source import check_labels
 from keras_vit.data.sources import Source, open_source, source_folder
 from keras_vit.data.split import RULE, Split
 from keras_vit.models.image_model import ImageModel
@@ -57,8 +58,12 @@ class Run:
         local_time = time.localtime((self.path / "weights.npz").stat().st_mtime)
         return time.strftime("%Y-%m-%d %H:%M", local_time)
 
-    def model(self) -> ImageModel:
-        """The trained model."""
+    def model(self, dtype: Any = None) -> ImageModel:
+        """The trained model.
+
+        Args:
+            dtype: Keras' dtype or policy; None for float32.
+        """
         spec = spec_from_dict(self.spec["spec"])
         model = model_class(spec)(
             spec,
@@ -66,6 +71,7 @@ class Run:
             labels=self.labels,
             image_size=tuple(self.spec["image_size"]),
             preprocessing=Preprocessing.from_dict(self.spec["preprocessing"]),
+            dtype=dtype,
             name=self.spec["model"],
         )
         load_weights(model, self.path / "weights.npz")
@@ -84,8 +90,8 @@ class Run:
         folder = source_folder(data)
         if folder is not None and not folder.is_dir():
             raise UsageError(
-                f"{data}, the folder with the pictures of {self.path}, is gone; pass their current "
-                "folder as data."
+                f"{data}, the folder with the pictures of {self.path}, is gone; name their current "
+                "folder with data=FOLDER."
             )
         source = open_source(data)
         if source.labels != self.labels:
@@ -105,6 +111,9 @@ class Run:
         """
         parts = ("train", "held_out")
         ids = _files.read_json(self.path / "split.json", format=FORMAT, fields=parts)
+        for part in parts:
+            if not isinstance(ids[part], list) or not all(isinstance(i, str) for i in ids[part]):
+                raise UsageError(f"{self.path / 'split.json'}: {part} must be a list of names.")
         index = {name: i for i, name in enumerate(source.ids)}
         missing = [i for part in parts for i in ids[part] if i not in index]
         if missing:
@@ -112,7 +121,29 @@ class Run:
                 f"{source.locator}: {len(missing)} images of the run's split are missing or "
                 f"unreadable, the first is {missing[0]}; put them back or train again."
             )
-        return Split(*(np.array([index[i] for i in ids[part]], int) for part in parts))
+        indices = (np.array([index[i] for i in ids[part]], int) for part in parts)
+        return Split(*indices, ids.get("rule", RULE))
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """A setting of the recipe.
+
+        Args:
+            name: a field of `training.Recipe`.
+            default: the value for runs that were trained before there was such a setting.
+
+        Raises:
+            UsageError: recipe.json does not have it and there is no default.
+        """
+        settings = self.recipe["recipe"]
+        if isinstance(settings, dict) and settings.get(name, default) is not None:
+            return settings.get(name, default)
+        raise UsageError(f"{self.path / 'recipe.json'} has no setting {name!r}; train again.")
+
+    @property
+    def may_weight_classes(self) -> bool:
+        """Whether another training could weight the classes: see `training.Recipe`."""
+        ways = (self.setting("class_weights", "none"), self.setting("sampling", "all"))
+        return self.setting("loss", "softmax") == "softmax" and "balanced" not in ways
 
     def metrics(self) -> list[dict[str, Any]]:
         """A record for each finished epoch, oldest first."""
@@ -143,11 +174,12 @@ def create_run(
         overwrite: replace an existing run.
 
     Raises:
-        UsageError: see `check_out`.
+        UsageError: see `check_out`; or the name of a class has several lines.
         DiskFullError: the disk is full.
     """
     path = Path(path)
     check_out(path, source.locator, overwrite)
+    check_labels(source.labels, source.locator)
     with _files.replacing_folder(path) as folder:
         _files.write_json(
             folder / "spec.json",
@@ -169,13 +201,27 @@ def create_run(
             folder / "split.json",
             {
                 "format": FORMAT,
-                "rule": RULE,
+                "rule": split.rule,
                 "train": ids[split.train].tolist(),
                 "held_out": ids[split.held_out].tolist(),
             },
         )
         save_weights(model, folder / "weights.npz")
     return path
+
+
+def rewind(run: Run, step: int, settings: dict[str, Any]) -> None:
+    """Prepares a run to go on after `step`: removes later metrics, and writes its settings.
+
+    Args:
+        run: the run.
+        step: the step of the checkpoint.
+        settings: the recipe, as JSON values.
+    """
+    _files.write_json(run.path / "recipe.json", {**run.recipe, "recipe": settings})
+    earlier = [record for record in run.metrics() if record["step"] <= step]
+    text = "".join(f"{json.dumps(record)}\n" for record in earlier)
+    _files.write_text(run.path / "metrics.jsonl", text)
 
 
 def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool = False) -> None:
@@ -185,22 +231,17 @@ def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool 
         UsageError: the folder is not empty, lies inside the data, or cannot be written.
     """
     path = Path(path)
-    above = [path.resolve(), *path.resolve().parents]
     folder = source_folder(data)
-    if folder is not None and folder.resolve() in above:
-        raise UsageError(f"{path} lies inside the data, {data}; choose another folder.")
-    existing = next(folder for folder in above if folder.exists())
-    if not existing.is_dir():
-        raise UsageError(f"{existing} is a file; choose another folder.")
-    # The run is first written to a folder next to `path`, then renamed.
-    writable = existing.parent if existing == path.resolve() else existing
-    if not os.access(writable, os.W_OK | os.X_OK):
-        raise UsageError(f"{writable} cannot be written to; choose another folder.")
+    if folder is not None and folder.resolve() in [path.resolve(), *path.resolve().parents]:
+        raise UsageError(f"out={path} lies inside the data, {data}; choose another folder.")
+    if path.is_file():
+        raise UsageError(f"{path} is a file; choose another folder.")
+    _files.check_writable(path)
     if path.is_dir() and any(path.iterdir()):
         if not (path / "spec.json").is_file():
             raise UsageError(f"{path} is not empty and is not a run; choose another folder.")
         if not overwrite:
-            raise UsageError(f"{path} is a run already; choose another folder or set overwrite.")
+            raise UsageError(f"{path} is a run; choose another folder or pass overwrite=True.")
 
 
 def load_run(path: str | os.PathLike) -> ImageModel:
@@ -224,7 +265,8 @@ def open_run(path: str | os.PathLike) -> Run:
     """
     path = Path(path)
     if path.is_file():
-        raise UsageError(f"{path} is a file; pass the run's folder, such as {path.parent}.")
+        advice = f"; pass {path.parent}" if (path.parent / "spec.json").is_file() else ""
+        raise UsageError(f"{path}: expected a run folder. Received: a file{advice}.")
     if not path.is_dir():
         raise UsageError(f"{path}: expected a run folder; there is no such folder.")
     files = ("spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json")
@@ -236,7 +278,8 @@ def open_run(path: str | os.PathLike) -> Run:
     fields = ("model", "spec", "num_classes", "image_size", "preprocessing")
     spec = _files.read_json(path / "spec.json", format=FORMAT, fields=fields)
     recipe = _files.read_json(path / "recipe.json", format=FORMAT, fields=("data", "recipe"))
-    labels = tuple((path / "labels.txt").read_text(encoding="utf-8").splitlines())
+    lines = (path / "labels.txt").read_text(encoding="utf-8").removesuffix("\n")
+    labels = tuple(lines.split("\n"))  # splitlines() breaks at other characters too
     if len(labels) != spec["num_classes"]:
         raise UsageError(
             f"{path}: expected {spec['num_classes']} labels, the num_classes of spec.json. "

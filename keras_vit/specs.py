@@ -134,8 +134,9 @@ class ViTSpec:
         mlp_dim: width of the MLP's hidden layer.
         pooling: the input of the head, a name in `POOLINGS`. "token": the class token. "gap": the
             mean of all tokens, without a class token. "map": multihead attention pooling, also
-            without a class token (Zhai et al. 2022, big_vision). "none": every token, including
-            the class token.
+            without a class token (Zhai et al. 2022, big_vision). "distilled": the class token and
+            a distillation token, each with its own classifier (DeiT, Touvron et al. 2021). "none":
+            every token, including the class token.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
         position_embedding: a name in `POSITION_EMBEDDINGS`. "learned": one vector per position.
@@ -154,7 +155,8 @@ class ViTSpec:
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
-            hidden_dim, or the position embedding needs another hidden_dim.
+            hidden_dim, the position embedding needs another hidden_dim, or "distilled" has a
+            representation or positions in attention.
     """
 
     patch_size: int
@@ -205,6 +207,8 @@ class ViTSpec:
                 f"position_embedding={self.position_embedding!r} needs a hidden_dim that is a "
                 f"multiple of {multiple}. Received: hidden_dim={self.hidden_dim}."
             )
+        if self.distillation_token:
+            self._check_distilled()
         if self.stem is not None and not isinstance(self.stem, ResNetStem):
             raise UsageError(f"stem must be a ResNetStem or None. Received: stem={self.stem!r}.")
 
@@ -212,6 +216,16 @@ class ViTSpec:
     def class_token(self) -> bool:
         """Whether a learned token precedes the patches."""
         return POOLINGS[self.pooling].class_token
+
+    @property
+    def distillation_token(self) -> bool:
+        """Whether a second learned token, which learns from a teacher, follows the class token."""
+        return POOLINGS[self.pooling].distillation_token
+
+    @property
+    def prefix_tokens(self) -> int:
+        """The number of learned tokens before the patches."""
+        return POOLINGS[self.pooling].prefix_tokens
 
     @property
     def head_dim(self) -> int:
@@ -246,6 +260,18 @@ class ViTSpec:
                 f"Received: {height} x {width}; the nearest is {nearest}."
             )
         return height // patch, width // patch
+
+    def _check_distilled(self) -> None:
+        if self.representation_dim is not None:
+            raise UsageError(
+                f"pooling={self.pooling!r} has two classifiers and no representation before them. "
+                f"Received: representation_dim={self.representation_dim}; leave it out."
+            )
+        if POSITION_EMBEDDINGS[self.position_embedding].bias is not None:
+            raise UsageError(
+                f"position_embedding={self.position_embedding!r} has no entries for a distillation "
+                f"token. Received: pooling={self.pooling!r}; choose another of the two."
+            )
 
     def _hybrid_grid(self, height: int, width: int) -> tuple[int, int]:
         stride, patch = self.stem.stride, self.patch_size
@@ -467,8 +493,8 @@ def _or(values: list[int]) -> str:
 
 
 # Sizes: table 1 of the paper; Ti and S from DeiT and AugReg; BiT from Kolesnikov et al. 2020. Pico
-# is for tiny images such as the digits and has no published weights. Dropout rates are those of
-# the published models.
+# and R14x1 are for tiny images such as the digits and have no published weights. Dropout rates are
+# those of the published models.
 VARIANTS: dict[str, Spec] = {
     # ViTSpec(patch_size, hidden_dim, depth, num_heads, mlp_dim)
     "ViT-Pico_4": ViTSpec(4, 64, 4, 4, 128),
@@ -487,12 +513,14 @@ VARIANTS: dict[str, Spec] = {
     "ViT-B_16-gap": ViTSpec(16, 768, 12, 12, 3072, "gap"),
     "ViT-B_32-gap": ViTSpec(32, 768, 12, 12, 3072, "gap"),
     # Hybrids: patch_size counts positions of the stem's output. R+ViT-Ti_16's patch has 32 pixels.
+    "R+ViT-Pico_4": ViTSpec(1, 64, 4, 4, 128, stem=ResNetStem()),
     "R+ViT-Ti_16": ViTSpec(8, 192, 12, 3, 768, stem=ResNetStem()),
     "R26+ViT-S_32": ViTSpec(1, 384, 12, 6, 1536, stem=ResNetStem((2, 2, 2, 2))),
     "R26+ViT-B_32": ViTSpec(1, 768, 12, 12, 3072, stem=ResNetStem((2, 2, 2, 2))),
     "R50+ViT-B_16": ViTSpec(1, 768, 12, 12, 3072, dropout=0.1, stem=ResNetStem((3, 4, 9))),
     "R50+ViT-L_32": ViTSpec(1, 1024, 24, 16, 4096, dropout=0.1, stem=ResNetStem((3, 4, 6, 3))),
     # ResNetSpec(units in each block, width)
+    "BiT-R14x1": ResNetSpec((1, 1, 1, 1)),
     "BiT-R50x1": ResNetSpec((3, 4, 6, 3)),
     "BiT-R101x1": ResNetSpec((3, 4, 23, 3)),
     "BiT-R50x3": ResNetSpec((3, 4, 6, 3), 3),

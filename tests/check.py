@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+from keras_vit.deploy.precisions import PRECISIONS
+
 ROOT = Path(__file__).parents[1]
 RUN = "runs/demo"
-PRECISIONS = ("none", "float16", "dynamic", "int8", "int8-full", "int16x8", "int4", "auto")
 # {file: (largest loss of accuracy in points, largest fraction of the compressed float32 file)}
 COMPRESSED = {
     "qat-int4": (0.7, 0.25),
@@ -53,15 +54,12 @@ def main() -> None:
 
 
 def demo() -> None:
-    """The demo of the README reaches its accuracy, writes four files and is fast enough."""
-    start = time.monotonic()
+    """The demo of the README reaches its accuracy and writes four files."""
     subprocess.run(["make", "demo"], cwd=ROOT, check=True)
-    seconds = time.monotonic() - start
     rows = _table("export")["rows"]
     assert [row["precision"] for row in rows] == ["float32", "float16", "dynamic", "int8"], rows
     for row in rows:
         assert row["accuracy"] >= 0.975, f"expected an accuracy of 0.975 or more. Received: {row}"
-    assert seconds <= 300, f"expected a demo of 300 s at most. Received: {seconds:.0f} s"
 
 
 def exports() -> None:
@@ -73,7 +71,7 @@ def exports() -> None:
 
 
 def compression() -> None:
-    """Compressed files of the demo's run are as small and as accurate as the README states."""
+    """Compressed files of the demo's run are as small and as accurate as docs/export.md states."""
     _python("export/compress.py", "--run", RUN, "--method", "qat", "prune", "cluster")
     rows = {row["name"]: row for row in _table("compressed")["rows"]}
     for name, (points, fraction) in COMPRESSED.items():
@@ -86,12 +84,17 @@ def compression() -> None:
 
 def kills() -> None:
     """Exports that are killed leave complete bundles."""
-    _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "20")
+    _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "8")
+
+
+def resumes() -> None:
+    """Trainings that are killed and resumed end with the files of one that was not."""
+    _python("tests/commands/kill_training.py", "--kills", "3")
 
 
 def interrupts() -> None:
-    """Ctrl-C at any moment prints one line."""
-    _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "0.5")
+    """Ctrl-C at any moment prints one line and ends the command within 5 seconds."""
+    _python("tests/commands/interrupt_commands.py", "--run", RUN, "--step", "1", "--random", "4")
 
 
 def fuzz() -> None:
@@ -112,7 +115,7 @@ def runtimes() -> None:
 
 
 # The first one trains the run that most others use.
-_ALL = (demo, exports, compression, kills, interrupts, fuzz, wheel, runtimes)
+_ALL = (demo, exports, compression, kills, resumes, interrupts, fuzz, wheel, runtimes)
 CHECKS = {check.__name__: check for check in _ALL}
 
 

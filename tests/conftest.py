@@ -3,49 +3,58 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import functools
 import gc
 import os
 import runpy
+import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-import keras_vit
-from keras_vit._keras import LEGACY, backend, keras
-from keras_vit.specs import VARIANTS
-from keras_vit.weights.names import weight_names
-
-# Keras imports JAX, which sets this variable. Commands that inherit it would take it for the user's
-# setting.
-os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
+# keras_vit is imported by the fixtures, because pytest-xdist's first process does not need Keras.
 
 ROOT = Path(__file__).parents[1]
 TINY_MODEL = "ViT-Test_8"
-TINY_SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=2, mlp_dim=48)
+TINY_SPEC = {"patch_size": 8, "hidden_dim": 32, "depth": 1, "num_heads": 2, "mlp_dim": 48}
 
 
 def pytest_report_header():
-    flavour = "tf_keras" if LEGACY else "Keras 3"
-    return f"{flavour} on {backend()}, {keras.__version__}"
+    legacy = os.environ.get("TF_USE_LEGACY_KERAS") == "1"
+    return f"Keras: {version('tf_keras' if legacy else 'keras')}"
 
 
 def pytest_collection_finish():
-    """Excludes the objects of imported modules from garbage collection.
+    """Undoes what the imported modules did to the process.
 
     Keras collects garbage for each layer that it quantises, and the converter for each file. With
     TensorFlow's objects, a collection takes 0.3 s; without them, almost no time.
     """
     gc.collect()
     gc.freeze()
+    # Keras imports JAX, which sets this variable. Commands that inherit it would take it for the
+    # user's setting.
+    os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    """No test reads or writes the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERAS_VIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(autouse=True)
 def _seeded():
+    from keras_vit._keras import keras
+
     keras.utils.set_random_seed(0)
 
 
@@ -63,7 +72,9 @@ def fixtures() -> Path:
 @pytest.fixture
 def small_spec():
     """A spec with 2 blocks and 3 heads, so that heads and tokens cannot be confused."""
-    return keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
+    from keras_vit import ViTSpec
+
+    return ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 
 
 @pytest.fixture
@@ -110,23 +121,46 @@ def image_folder(tmp_path):
 
 
 @pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory):
+    """`image_folder` for tests that do not change it."""
+    return make_image_folder(tmp_path_factory.mktemp("shared") / "pictures")
+
+
+@pytest.fixture(scope="session")
 def trained_run(tmp_path_factory):
-    """A run folder: three epochs of real training of a tiny model on real images."""
+    """A run folder: three epochs of real training of a tiny model on real images.
+
+    One process of pytest-xdist trains it, and each gets a copy.
+    """
+    from keras_vit import runs
     from keras_vit.data import digits
     from keras_vit.training import RECIPES, train
 
     recipe = dataclasses.replace(RECIPES["digits"], duration="3 epochs", image_size=16, jit=False)
-    out = tmp_path_factory.mktemp("runs") / "digits"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(VARIANTS, TINY_MODEL, TINY_SPEC)
-        return train(digits(), recipe, TINY_MODEL, out)
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "trained"
+    shared.mkdir(exist_ok=True)
+    with open(shared / "lock", "w") as lock, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "trained").exists():
+            _add_tiny_model(patch)
+            train(TINY_MODEL, digits(), recipe, shared / "digits")
+            (shared / "trained").touch()
+    return runs.open_run(shutil.copytree(shared / "digits", own / "runs" / "digits"))
 
 
-@pytest.fixture
-def tiny_model(monkeypatch):
+@pytest.fixture(scope="module")
+def tiny_model():
     """The name of a model with one block, because tracing takes most of the time of a short run."""
-    monkeypatch.setitem(VARIANTS, TINY_MODEL, TINY_SPEC)
-    return TINY_MODEL
+    with pytest.MonkeyPatch.context() as patch:
+        _add_tiny_model(patch)
+        yield TINY_MODEL
+
+
+def _add_tiny_model(patch):
+    from keras_vit.specs import VARIANTS, ViTSpec
+
+    patch.setitem(VARIANTS, TINY_MODEL, ViTSpec(**TINY_SPEC))
 
 
 @pytest.fixture
@@ -184,6 +218,8 @@ def pictures():
 @pytest.fixture(scope="session")
 def trained_like():
     """Sets kernels that keep the scale of their input, and random norms and biases."""
+
+    from keras_vit.weights.names import weight_names
 
     def fill(model):
         generator = np.random.default_rng(1)

@@ -17,6 +17,7 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.cli._arguments import Line, read
+from keras_vit.data.augmentation import AUGMENTATIONS
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import augreg, find_weights, parameter_count
 from keras_vit.weights.cache import cached_path
@@ -33,7 +34,7 @@ PROGRAMS = {
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """A cache with small models under the names of the files that the README downloads."""
+    """A cache with small models under the names of the files that docs/weights.md downloads."""
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     for name in ("ViT-B_16", "ViT-S_16"):
@@ -59,11 +60,9 @@ def published(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "page",
-    [p if p == "README.md" else pytest.param(p, marks=pytest.mark.slow) for p in PROGRAMS],
-)
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_programs_run(page, published, image_folder, trained_run, monkeypatch, rng):
     folder = published / "work"
     shutil.copytree(trained_run.path, folder / "runs" / "flowers")
@@ -88,9 +87,11 @@ _CHECKS = {
 @pytest.mark.once
 def test_commands_are_read(trained_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for run in ("demo", "flowers"):
+    for run in ("demo", "flowers", "cifar10"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
     (tmp_path / "ViT-B_16.npz").touch()
+    for folder in ("flower_photos", "photos", "pictures"):
+        (tmp_path / folder).mkdir()
     lines = [line for page in PAGES for line in _commands((ROOT / page).read_text())]
     assert len(lines) > 10
     for name, *words in lines:
@@ -117,3 +118,15 @@ def test_its_parameter_counts_are_exact(name):
     assert re.search(
         rf"{re.escape(name)}( \(for tiny images\))? \| {parameter_count(VARIANTS[name]):,} ", README
     )
+
+
+@pytest.mark.once
+def test_its_table_of_augmentations_is_complete():
+    section = (ROOT / "docs/training.md").read_text().split("## Augmentation")[1].split("\n## ")[0]
+    named = {
+        name
+        for line in section.splitlines()
+        if line.startswith("| `") and "`--augment`" not in line
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    assert named == set(AUGMENTATIONS)

@@ -14,7 +14,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, _files
-from keras_vit.training.callbacks import RunWriter
+from keras_vit.training.callbacks import RunWriter, Steps
 
 pytestmark = pytest.mark.once
 
@@ -73,9 +73,10 @@ def test_a_full_disk_is_one_line_with_the_path(tmp_path, error):
 def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
     model = keras_vit.ViT_Pico4(num_classes=3, image_size=8)
     model.compile("adam", "mse")
-    (tmp_path / "metrics.jsonl").write_text("x" * 10_000)
-    log = RunWriter(tmp_path)
+    log = RunWriter(tmp_path, model, Steps(0, 1))
     log.set_model(model)
+    larger_than_weights = 1_000_000
+    (tmp_path / "metrics.jsonl").write_text("x" * larger_than_weights)
 
     def keras_file():
         with _files.replacing(tmp_path / "model.keras") as temporary:
@@ -91,7 +92,8 @@ def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name, write in writers.items():
         # A limit on the size of files acts like a full disk, and the process can still report it.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+        limit = larger_than_weights if name == "metrics.jsonl" else 10_000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         try:
             with pytest.raises(OSError, match="could not be written") as caught:
                 write()
@@ -101,7 +103,8 @@ def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
             f"{tmp_path / name} could not be written: File too large; make room or write to "
             "another disk."
         )
-    assert names(tmp_path) == ["metrics.jsonl"]
+    # The weights of the epoch are written before its line in metrics.jsonl, and there was room.
+    assert names(tmp_path) == ["metrics.jsonl", "weights.npz"]
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])

@@ -165,6 +165,7 @@ def test_importing_loads_nothing_heavy_beyond_keras():
     }
 
 
+@pytest.mark.slow
 def test_preprocessing_on_another_backend_needs_no_tensorflow(tmp_path):
     program = (
         "import sys, numpy as np, keras_vit; from PIL import Image;"
@@ -277,6 +278,7 @@ atexit.register(lambda: print(json.dumps(sorted({heavy!r} & sys.modules.keys()))
 """
 
 
+@pytest.mark.slow
 def test_help_of_every_command_imports_nothing_heavy(tmp_path):
     for name, script in COMMANDS.items():
         module = ["-m", "keras_vit", name, "--help"]
@@ -309,6 +311,7 @@ def test_in_a_command_the_public_names_are_the_same_and_come_when_they_are_used(
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_users_own_program_registers_the_classes_whatever_its_name(tmp_path):
     program = (
         "import keras_vit; from keras_vit._keras import keras\n"

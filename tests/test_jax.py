@@ -94,11 +94,11 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomi
 
 @pytest.mark.slow
 def test_jax_reads_every_layout_to_the_references_outputs(tmp_path):
-    # The program whose figures the README gives.
+    # The program whose figures docs/weights.md gives.
     program = Path(__file__).parents[1] / "benchmarks" / "parity.py"
     header, _, _, *rows = _run_under_jax(tmp_path, program).splitlines()
     assert header == "Keras on jax"
-    assert len(rows) == 14
+    assert len(rows) == 15
     for row in rows:
         name, *_, logits, encoded = row.split()
         assert logits == "-" or float(logits) <= 2e-5, row

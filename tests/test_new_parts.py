@@ -21,6 +21,8 @@ from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.poolings.pooling import Pooling
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
+from keras_vit.training import Recipe, build
+from keras_vit.training.settings import check_recipe
 
 SIZE, LARGER = (16, 24), (24, 40)  # grids of 2 x 3 and 3 x 5 patches
 
@@ -36,11 +38,11 @@ def _table(weights, tokens, width, ops):
 def _bias(weights, tokens, ops):
     places = np.indices(tokens.grid, np.float32).reshape(2, -1)  # (2, patches)
     distance = np.abs(places[:, :, None] - places[:, None]).sum(0)
-    distance = np.pad(distance, (int(tokens.class_token), 0))  # (tokens, tokens)
+    distance = np.pad(distance, (tokens.prefix, 0))  # (tokens, tokens)
     return ops.reshape(weights["decay"], (1, -1, 1, 1)) * distance  # (1, heads, tokens, tokens)
 
 
-def _resample_slopes(slopes, old, new, class_token, method):
+def _resample_slopes(slopes, old, new, prefix, method):
     return slopes * (np.subtract(old, 1) / np.subtract(new, 1))[:, None]
 
 
@@ -108,6 +110,7 @@ def assert_same(model, again, images):
     np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
 
 
+@pytest.mark.once
 def test_the_spec_knows_the_kinds_constraints(model):
     assert model.spec.class_token == (model.spec.pooling == "token")
     if model.spec.position_embedding == "ramp":
@@ -119,6 +122,7 @@ def test_the_spec_knows_the_kinds_constraints(model):
         keras_vit.ViTSpec(8, 48, 2, 3, 112, pooling="max")
 
 
+@pytest.mark.once
 def test_the_kind_changes_what_the_model_computes(model, images):
     moved = np.asarray(model(np.roll(images, 8, axis=2)))  # by one patch
     difference = np.abs(np.asarray(model(images)) - moved).max()
@@ -135,11 +139,13 @@ def test_a_keras_file_brings_it_back(model, images, tmp_path):
     assert_same(model, keras.models.load_model(tmp_path / "model.keras"), images)
 
 
+@pytest.mark.once
 def test_a_file_of_weights_brings_it_back(model, images, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     assert_same(model, keras_vit.model_from_weights(tmp_path / "weights.npz"), images)
 
 
+@pytest.mark.once
 def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     np.savez(
@@ -149,6 +155,7 @@ def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_pa
     assert_same(model, again, images)
 
 
+@pytest.mark.once
 def test_another_image_size_resamples_its_positions(model, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     larger = keras_vit.model_from_weights(tmp_path / "weights.npz", image_size=LARGER)
@@ -158,6 +165,7 @@ def test_another_image_size_resamples_its_positions(model, tmp_path):
         np.testing.assert_allclose(actual, slopes / 2, rtol=1e-6)
 
 
+@pytest.mark.once
 def test_other_programs_layouts_refuse_it(model, tmp_path):
     for layout in ("timm", "transformers"):
         with pytest.raises(keras_vit.UsageError, match="save a .npz|save this|cannot store"):
@@ -196,7 +204,18 @@ def test_the_exported_file_gives_the_logits_of_keras(model, images):
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("left_out", "balanced"),
-    [((), False), ((), True), (("fold_norms",), False), (("constants",), False), (REWRITES, False)],
+    [
+        (REWRITES, False),
+        *(
+            pytest.param(left_out, balanced, marks=pytest.mark.slow)
+            for left_out, balanced in (
+                ((), False),
+                ((), True),
+                (("fold_norms",), False),
+                (("constants",), False),
+            )
+        ),
+    ],
 )
 def test_the_graph_gives_them_balanced_and_without_rewrites(model, images, left_out, balanced):
     module = inference_module(
@@ -213,3 +232,14 @@ def test_the_graph_gives_them_balanced_and_without_rewrites(model, images, left_
 
 def assert_near(actual, expected):
     np.testing.assert_allclose(actual, expected, atol=2e-5 * np.abs(expected).max(), rtol=0)
+
+
+def test_a_recipe_may_choose_the_position_embedding(monkeypatch):
+    ramp = dataclasses.replace(RAMP, width_multiple=1)
+    monkeypatch.setitem(POSITION_EMBEDDINGS, "ramp", ramp)
+    recipe = Recipe(position_embedding="ramp", image_size=32, batch_size=2)
+    model = build("ViT_Pico4", ("a", "b"), recipe)
+    assert model.spec.position_embedding == "ramp"
+    assert model.get_layer("patch_encoder").slopes.shape == (2, model.spec.hidden_dim)
+    with pytest.raises(keras_vit.UsageError, match="must be one of learned, .*, ramp. Received"):
+        check_recipe(dataclasses.replace(recipe, position_embedding="rump"), "ViT_Pico4")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit import UsageError, runs
-from keras_vit.data import SOURCES, Source, digits, open_source, split_source
+from keras_vit.data import SOURCES, Opener, Source, digits, open_source, split_source
 
 
 @pytest.fixture
@@ -19,6 +21,7 @@ def run(trained_run, tmp_path):
     return shutil.copytree(trained_run.path, tmp_path / "run")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "name", ["spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json"]
 )
@@ -63,7 +66,7 @@ def imaginary(monkeypatch):
             image=lambda i: np.full((8, 8, 3), i, np.uint8),
         )
 
-    monkeypatch.setitem(SOURCES, "stripes", stripes)
+    monkeypatch.setitem(SOURCES, "stripes", Opener(stripes))
 
 
 @pytest.mark.usefixtures("imaginary")
@@ -79,6 +82,23 @@ def test_a_source_is_added_by_a_function_and_a_row(tmp_path, small_spec):
     np.testing.assert_array_equal(run.split(again).held_out, split_source(source).held_out)
 
 
+@pytest.mark.usefixtures("imaginary")
+def test_names_of_classes_with_line_breaks_are_refused_before_a_run_is_written(
+    tmp_path, small_spec
+):
+    source = dataclasses.replace(open_source("stripes"), labels=("across", "down\x85"))
+    model, split = keras_vit.ViT(small_spec, 2, 16), split_source(source)
+    with pytest.raises(UsageError, match=r"stripes: .*line breaks. Received: 'down\\x85'; rename"):
+        runs.create_run(tmp_path / "run", model, source, split, {"recipe": {}}, "fresh")
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_are_the_lines_of_their_file_and_nothing_less(run):
+    labels = ["a\x1cb", "", *"cdefghij"]  # as of runs that were written by hand
+    (run / "labels.txt").write_text("\n".join(labels))
+    assert runs.open_run(run).labels == tuple(labels)
+
+
 def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
     image_folder, tmp_path, small_spec
 ):
@@ -90,7 +110,7 @@ def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
     assert run.recipe["data"] == str(image_folder)
     assert run.source().name == "pictures"
     moved = image_folder.rename(image_folder.with_name("moved"))
-    with pytest.raises(UsageError, match=f"{image_folder}, the folder .*, is gone; pass"):
+    with pytest.raises(UsageError, match=f"{image_folder}, the folder .*, is gone; name"):
         run.source()
     assert run.source(moved).locator == str(moved)
 
@@ -156,7 +176,7 @@ def test_the_run_folder_is_checked_before_anything_is_written(run, tmp_path):
     (tmp_path / "thesis" / "a.txt").write_text("years of work")
     data = tmp_path / "data"
     for out, message in (
-        (run, "is a run already"),
+        (run, "is a run; choose"),
         (tmp_path / "thesis", "is not empty and is not a run"),
         (tmp_path / "file", "file is a file"),
         (tmp_path / "file" / "below" / "run", "file is a file"),
@@ -170,8 +190,24 @@ def test_the_run_folder_is_checked_before_anything_is_written(run, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    with pytest.raises(UsageError, match="locked cannot be written to; choose another folder"):
-        runs.check_out(tmp_path / "locked" / "run", "digits")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_a_folder_that_not_even_root_can_write_to_is_named():
+    with pytest.raises(UsageError, match="/proc cannot be written to; choose another folder"):
+        runs.check_out("/proc/run", "digits")
+
+
+def test_a_split_that_is_no_list_of_names_is_refused(run):
+    content = json.loads((run / "split.json").read_text())
+    for value in (5, [5], {"a": 1}, None):
+        (run / "split.json").write_text(json.dumps(content | {"train": value}))
+        with pytest.raises(UsageError, match="split.json: train must be a list of names"):
+            runs.open_run(run).split(digits())
+
+
+def test_a_setting_that_a_run_does_not_have_is_named(run):
+    content = json.loads((run / "recipe.json").read_text())
+    (run / "recipe.json").write_text(json.dumps(content | {"recipe": {}}))
+    opened = runs.open_run(run)
+    assert opened.setting("jit", True) is True
+    with pytest.raises(UsageError, match="recipe.json has no setting 'batch_size'; train again"):
+        opened.setting("batch_size")

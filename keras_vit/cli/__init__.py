@@ -11,6 +11,8 @@ import sys
 # Commands in the order of the work, with their scripts in a clone.
 COMMANDS = {
     "fit": "train/fit.py",
+    "sweep": "train/sweep.py",
+    "compare": "train/compare.py",
     "evaluate": "train/evaluate.py",
     "predict": "train/predict.py",
     "export": "export/to_tflite.py",

@@ -142,7 +142,11 @@ def _documents(kind: type) -> dict[str, str]:
     for each in reversed(kind.__mro__):
         if not dataclasses.is_dataclass(each):
             continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0].body
+        try:
+            source = inspect.getsource(each)
+        except OSError:  # an installation without sources has options without descriptions
+            continue
+        body = ast.parse(textwrap.dedent(source)).body[0].body
         for field, text in itertools.pairwise(body):
             is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
             if isinstance(field, ast.AnnAssign) and is_text:

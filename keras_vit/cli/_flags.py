@@ -1,14 +1,15 @@
-"""Messages of the library in the words of a command: `batch_size=0` becomes `--batch-size=0`."""
+"""Messages of the library in a command's words: `input='uint8'` becomes `--input uint8`."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 
 from keras_vit.cli._fields import Option
 
 # Arguments of the library whose options have another name.
-_OPTIONS = {"representative_data": "data", "representative data": "data"}
+_OPTIONS = {"representative_data": "data"}
 # Functions of the library, and how a command says the same.
 _FUNCTIONS = {"keras_vit.list_weights": "an unknown name lists all"}
 
@@ -22,6 +23,9 @@ def with_flags(message: str, options: Iterable[Option]) -> str:
     by_name |= {name: by_name[other] for name, other in _OPTIONS.items() if other in by_name}
     for name, option in by_name.items():
         pattern = rf"(?<![\w./\\'\"-])(?<!\w\(){name}{_end(name, option)}"
+        message = re.sub(
+            rf"{pattern}='([^']+)'", lambda m, f=option.flag: f"{f} {shlex.quote(m[1])}", message
+        )
         message = re.sub(pattern, option.flag, message)
     for function, words in _FUNCTIONS.items():
         message = message.replace(function, words)

@@ -4,8 +4,9 @@ While Keras and TensorFlow are imported, an exception would be swallowed or show
 being imported. Nothing is written yet, so the process ends at once. After that Ctrl-C is a
 KeyboardInterrupt, and the library removes what is unfinished.
 
-keras_vit imports this module first, so that Ctrl-C is handled as early as possible: what it imports
-at the top is already there. `_signal` is `signal` without its enums, which take 10 ms to import.
+keras_vit imports this module first, so that Ctrl-C is handled as early as possible. Python has
+already loaded the modules that it imports. `_signal` is `signal` without its enums, which take 10
+ms to import.
 """
 
 from __future__ import annotations

@@ -7,14 +7,36 @@ from pathlib import Path
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
+from keras_vit._files import check_writable
 from keras_vit.cli._fields import option
 from keras_vit.cli._program import spelled
+
+_MOST_THREADS = 256
+_WEIGHT_FILES = (".npz", ".safetensors", ".h5", ".keras")
 
 
 def check_run(run: Path | None) -> None:
     """Raises a `UsageError` if there is no such folder, before anything slow is imported."""
-    if run is not None and not run.exists():
+    if run is None:
+        return
+    if not run.exists():
         raise UsageError(f"{run}: expected a run folder; there is no such folder.")
+    if run.is_file():
+        advice = f"; pass {run.parent}" if (run.parent / "spec.json").is_file() else ""
+        raise UsageError(f"{run}: expected a run folder. Received: a file{advice}.")
+    if not any(run.iterdir()):
+        raise UsageError(f"{run}: expected a run folder. Received: an empty folder.")
+
+
+def check_data(name: str, data: str) -> None:
+    """Raises a `UsageError` if there is neither a folder nor a source of this name."""
+    if Path(data).is_dir():
+        return
+    if Path(data).is_file():
+        raise UsageError(f"{name} must be a folder or a source. Received: {data}, a file.")
+    from keras_vit.data import check_source
+
+    check_source(data)
 
 
 def check_model(name: str, model: str) -> None:
@@ -36,10 +58,29 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
         return
     if (Path(weights) / "spec.json").is_file():
         raise UsageError(f"{weights} is a run; use {run_instead.format(weights)}.")
-    if model is None and "://" not in weights and not Path(weights).exists():
+    if "://" in weights or Path(weights).exists():
+        return
+    if model is None:
         raise UsageError(
             f"{weights}: there is no such file; published weights need --model, such as ViT_B16."
         )
+    if Path(weights).suffix in _WEIGHT_FILES or Path(weights).name != weights:
+        raise UsageError(f"{weights}: there is no such file of weights.")
+
+
+def check_threads(name: str, threads: int) -> None:
+    """Raises a `UsageError` for more threads than TFLite's interpreter can start."""
+    _checks.positive_integer(name, threads)
+    if threads > _MOST_THREADS:
+        raise UsageError(f"{name} must be {_MOST_THREADS} at most. Received: {name}={threads}.")
+
+
+def check_folder(out: Path | None) -> None:
+    """Raises a `UsageError` if a folder to write is a file or cannot be written."""
+    if out is not None and out.is_file():
+        raise UsageError(f"{out} is a file; choose another folder.")
+    if out is not None:
+        check_writable(out)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +89,7 @@ class RunOptions:
 
     run: Path | None = None
     """The run folder; default: the newest under runs/."""
-    data: str | None = None
+    data: str | None = option(None, check=check_data)
     """Where the run's pictures are now, if they were moved."""
 
     def __post_init__(self):
@@ -59,10 +100,10 @@ class RunOptions:
 class ModelOptions(RunOptions):
     """A model with pictures: a run, or weights."""
 
-    data: str | None = None
-    """Pictures to compare the results on, and to measure ranges: 'digits', or a folder with one
-    subfolder for each class. Default: the pictures of the run; with --weights there are none, and
-    random images are compared."""
+    data: str | None = option(None, check=check_data)
+    """Pictures to compare the results on, and to measure ranges: a folder with one subfolder for
+    each class, or a source such as 'digits'. Default: the pictures of the run; with --weights there
+    are none, and random images are compared."""
     weights: str | None = None
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
     such as augreg."""
@@ -76,12 +117,13 @@ class ModelOptions(RunOptions):
 
     def __post_init__(self):
         if self.weights is None and self.model is not None:
-            raise UsageError("--model says what --weights are for; a run knows its model.")
+            raise UsageError("--model is only used with --weights; a run already has its model.")
         if self.weights is not None and self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
         if self.weights is not None and self.out is None:
             raise UsageError("--weights need --out, the folder to write.")
         check_weights(self.weights, self.model)
+        check_folder(self.out)
         super().__post_init__()
 
     def open(self):
@@ -103,7 +145,7 @@ class MeasuringOptions:
     """Compare on at most this many images; of a run these are held-out images."""
     calibrate: int = option(32, check=_checks.positive_integer)
     """Measure ranges on at most this many other images; of a run these are training images."""
-    threads: tuple[int, ...] = option((1, 2), check=_checks.positive_integer)
+    threads: tuple[int, ...] = option((1, 2), check=check_threads)
     """Threads of the interpreter when latency is measured; one number or several."""
 
 

@@ -1,7 +1,8 @@
 """Runs a command: reads its arguments, imports, prints errors in one line, sets the exit code.
 
-Exit codes: 0 done, 1 a bug, with its traceback, 2 a mistake of the user, 3 a result over its
-budget, 130 interrupted.
+Exit codes: 0 done, 1 a bug, with its traceback, or a training that lost one of its processes, 2 a
+mistake of the user, 3 a result over its budget, 75 ended by SIGTERM after the state was saved, 130
+interrupted by Ctrl-C, 141 if nobody reads the output any more.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from typing import Any, NoReturn
 
 from keras_vit._errors import (
     DiskFullError,
+    LostProcessError,
     MissingPackageError,
     RefusedError,
     UsageError,
     did_you_mean,
 )
 from keras_vit._files import full_disk
+from keras_vit._interrupts import TERMINATED, Terminated
 from keras_vit._optional import PACKAGES, check_installed
 from keras_vit._quiet import quiet
 from keras_vit.cli import COMMANDS, _arguments, _interrupts, is_command
@@ -38,6 +41,10 @@ _FILE_ERRORS = (
     NotADirectoryError,
     PermissionError,
 )
+
+# The messages of these errors may name arguments of Python.
+_WITH_ARGUMENTS = (LostProcessError, RefusedError, UsageError)
+_has_others = False  # whether other processes train with this one
 
 
 def run_command(name: str | None, words: Sequence[str]) -> None:
@@ -73,6 +80,7 @@ def run(
     line = _arguments.Line(words, spelled(name), description)
     with _one_line_errors(name, arguments, _arguments.TRACEBACK in words):
         command(_arguments.read(arguments, line, defaults))
+        sys.stdout.flush()
     if is_command():
         _interrupts.exit_on_interrupt(code=0, message="")  # the work is done
 
@@ -108,8 +116,28 @@ def spelled(command: str = "") -> str:
     return f"python {min(str(script), os.path.relpath(script), key=len)}"
 
 
+def train_with_others() -> None:
+    """From now on an error ends this process at once, without waiting for the other processes."""
+    global _has_others
+    _has_others = True
+
+
+def exit_interrupted(message: str, arguments: type) -> None:
+    """Ends this process at once, as after Ctrl-C, without waiting for any thread.
+
+    Args:
+        message: what was saved, in the words of the library.
+        arguments: the options of the command.
+    """
+    message = with_flags(message, options_of(arguments))
+    os.write(2, f"\ninterrupted; {message}.\n".encode())
+    os._exit(_interrupts.EXIT_CODE)
+
+
 def _chosen(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     """The command that the first word names, and the other words."""
+    if words and words[0] == "help":
+        words = [*words[1:2], "--help"]
     if not words or words[0] in ("-h", "--help"):
         print(_overview())
         sys.exit(0)
@@ -154,8 +182,14 @@ def _one_line_errors(
 ) -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt as error:
-        _interrupted(str(error))
+    except (KeyboardInterrupt, Terminated) as error:
+        message = str(error)
+        if arguments is not None:
+            message = with_flags(message, options_of(arguments))
+        _interrupted(message, isinstance(error, Terminated))
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(141)  # as a program that SIGPIPE ends
     except Exception as error:
         message = _message(error)
         if message is None:
@@ -164,24 +198,38 @@ def _one_line_errors(
             raise
         if show_traceback:
             traceback.print_exc()
-        if arguments is not None and isinstance(error, RefusedError | UsageError):
+        if arguments is not None and isinstance(error, _WITH_ARGUMENTS):
             message = with_flags(message, options_of(arguments))
         program = spelled(command)
         if program.startswith("python ") and not program.startswith("python -m"):
             program = Path(sys.argv[0]).name
         print(f"{program}: {message}", file=sys.stderr)
-        sys.exit(3 if isinstance(error, RefusedError) else 2)
+        code = 2
+        for kind, number in ((RefusedError, 3), (LostProcessError, 1)):
+            code = number if isinstance(error, kind) else code
+        if _has_others:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        sys.exit(code)
 
 
-def _interrupted(message: str = "") -> NoReturn:
-    print(f"\ninterrupted{f'; {message}' if message else ''}.", file=sys.stderr)
-    sys.exit(_interrupts.EXIT_CODE)
+def _interrupted(message: str = "", terminated: bool = False) -> NoReturn:
+    what = "terminated" if terminated else "interrupted"
+    code = TERMINATED if terminated else _interrupts.EXIT_CODE
+    print(f"\n{what}{f'; {message}' if message else ''}.", file=sys.stderr)
+    if is_command():
+        # Not sys.exit: while Python ends, TensorFlow may wait for ever for threads that read data.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _message(error: Exception) -> str | None:
     """The message for an error of the user; None for any other error."""
     path = getattr(error, "filename", None)
-    if isinstance(error, RefusedError):
+    if isinstance(error, RefusedError | LostProcessError):
         return str(error)
     if not isinstance(error, DiskFullError) and (reason := full_disk(error)):
         # Errors of _files name the file that is written; without a name it is a temporary file.

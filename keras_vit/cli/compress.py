@@ -18,10 +18,16 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
-from keras_vit.cli._options import MeasuringOptions, RunOptions, newest_run
+from keras_vit.cli._options import (
+    MeasuringOptions,
+    RunOptions,
+    check_folder,
+    check_threads,
+    newest_run,
+)
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
-from keras_vit.deploy.compression.methods import METHODS, PATTERNS
+from keras_vit.deploy.compression.methods import METHODS, PATTERNS, Compression
 from keras_vit.deploy.precisions import PRECISIONS
 
 _PRECISIONS = [name for name, precision in PRECISIONS.items() if precision.base is None]
@@ -56,7 +62,7 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
     max_drop: float = option(1.0, check=_checks.not_negative)
     """Points of accuracy that a file may lose, compared with the run's model. The default is
     higher than that of an export because compression changes the weights themselves."""
-    threads: tuple[int, ...] = option((2,), check=_checks.positive_integer)
+    threads: tuple[int, ...] = option((2,), check=check_threads)
     """Threads of the interpreter when latency is compared; the largest of several numbers."""
     out: Path | None = None
     """The folder to write, with a folder for each bundle; default: compressed/ in the run
@@ -68,8 +74,21 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
         for field, stage in (("sparsity", "prune"), ("pattern", "prune"), ("clusters", "cluster")):
             if getattr(self, field) != getattr(Arguments, field) and stage not in stages:
                 raise UsageError(
-                    f"--{field} is for {stage}. Received: --method {' '.join(self.method)}."
+                    f"--{field} needs a method with {stage}. "
+                    f"Received: --method {' '.join(self.method)}."
                 )
+        check_folder(self.out)
+        self.compressions()
+
+    def compressions(self) -> list[Compression]:
+        """The compressions, one for each method."""
+        settings = self.sparsity, self.pattern, self.clusters
+        return [
+            Compression(
+                method, self.quantize or ("int4" if "qat" in METHODS[method] else "none"), *settings
+            )
+            for method in dict.fromkeys(self.method)
+        ]
 
 
 def run(arguments: Arguments) -> None:
@@ -77,37 +96,32 @@ def run(arguments: Arguments) -> None:
     if "keras_vit._keras" not in sys.modules:  # tensorflow-model-optimization needs tf_keras
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     load("tensorflow", "tf_keras", "ai_edge_litert.interpreter", "ai_edge_quantizer")
-    from keras_vit import _files
+    from keras_vit import _files, runs
     from keras_vit.deploy import subject
 
-    wanted = [_wanted(method, arguments) for method in dict.fromkeys(arguments.method)]
     load("tensorflow_model_optimization")
-    trained = subject.of_run(arguments.run or newest_run(), arguments.data)
+    run = arguments.run or newest_run()
+    if runs.open_run(run).setting("loss", "softmax") != "softmax":
+        raise UsageError(f"{run} was trained with the sigmoid loss, compress trains with softmax.")
+    trained = subject.of_run(run, arguments.data)
     out = arguments.out or trained.folder / "compressed"
     print(
         f"compressing {trained.folder} ({trained.name}, {len(trained.labels)} classes)", flush=True
     )
-    record = _compress(trained, wanted, arguments, out)
+    record = _compress(trained, arguments, out)
     _files.write_json(out / "table.json", record)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
     if record["refused"]:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))
 
 
-def _wanted(method: str, arguments: Arguments) -> Any:
-    from keras_vit.deploy.compression import Compression
-
-    quantize = arguments.quantize or ("int4" if "qat" in METHODS[method] else "none")
-    return Compression(method, quantize, arguments.sparsity, arguments.pattern, arguments.clusters)
-
-
-def _compress(trained: Any, wanted: list, arguments: Arguments, out: Path) -> dict[str, Any]:
+def _compress(trained: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
     """The content of table.json."""
     from keras_vit.deploy import compression
 
     return compression.compress_bundles(
         subject=trained,
-        compressions=wanted,
+        compressions=arguments.compressions(),
         train=_fine_tuning(trained, arguments),
         out=out,
         max_drop=arguments.max_drop,
@@ -120,26 +134,20 @@ def _compress(trained: Any, wanted: list, arguments: Arguments, out: Path) -> di
 
 def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
     from keras_vit import runs
-    from keras_vit.deploy.compression import FineTuning
+    from keras_vit.deploy.compression import fine_tuning_of
     from keras_vit.training.durations import to_steps
 
-    recipe = runs.open_run(trained.folder).recipe["recipe"]
-    counts = {"batch_size": recipe["batch_size"], "num_examples": len(trained.training)}
-    steps = to_steps(arguments.duration, **counts)
+    steps = to_steps(
+        arguments.duration,
+        batch_size=runs.open_run(trained.folder).setting("batch_size"),
+        num_examples=len(trained.images.training),
+    )
     if steps < 1:
         raise UsageError(f"--duration {arguments.duration!r} is less than one step of training.")
-    usual = recipe["learning_rate"] / 3 if recipe["optimizer"] == "adamw" else 3e-5
-    return FineTuning(
-        source=trained.source,
-        indices=trained.training,
-        preprocessing=trained.preprocessing,
-        steps=steps,
-        batch_size=recipe["batch_size"],
-        learning_rate=usual if arguments.learning_rate is None else arguments.learning_rate,
-        augment=recipe["augment"],
-        label_smoothing=recipe["label_smoothing"],
-        seed=recipe["seed"],
-        jit=recipe.get("jit", True),
+    return fine_tuning_of(
+        trained,
+        steps,
+        arguments.learning_rate,
         report=lambda step, loss, accuracy: print(
             f"    step {step}/{steps}: loss {loss:.3f}, accuracy {accuracy:.1%}", flush=True
         ),

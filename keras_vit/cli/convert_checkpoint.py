@@ -53,6 +53,10 @@ class Arguments:
             raise UsageError("expected IN and OUT, or --inspect FILE.")
         if self.inspect is not None and self.input is not None:
             raise UsageError("--inspect FILE writes nothing; leave IN and OUT out.")
+        for field in ("to", "num_classes", "image_size"):
+            if self.inspect is not None and getattr(self, field) is not None:
+                flag = f"--{field.replace('_', '-')}"
+                raise UsageError(f"--inspect FILE writes nothing; leave {flag} out.")
 
 
 def run(arguments: Arguments) -> None:
@@ -85,7 +89,7 @@ def run(arguments: Arguments) -> None:
         print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
         print(f"loaded   {loaded}", flush=True)
         if loaded.head == "reset":
-            print("head     starts at zero: the classes are not IN's", flush=True)
+            print("head     reset to zeros: IN has another number of classes", flush=True)
     print(f"wrote    {arguments.output}: {_write(model, arguments, kind)}")
 
 
@@ -99,8 +103,13 @@ def _kind(arguments: Arguments) -> str:
     suffix = next(suffix for suffix, name in _SUFFIXES.items() if name == kind)
     if suffix and output.suffix != suffix:
         raise UsageError(f"{output}: expected a name that ends in {suffix} for --to {kind}.")
-    if output.resolve() == arguments.input.resolve():
+    if output.resolve() in (arguments.input.resolve(), _weights(arguments.input).resolve()):
         raise UsageError(f"{output} is IN itself; choose another OUT.")
+    if _is_run(output.parent):
+        raise UsageError(
+            f"{output} would be a file of the run {output.parent}; choose another OUT."
+        )
+    _files.check_writable(output)
     if output.exists() and not arguments.overwrite:
         raise UsageError(f"{output} exists; choose another OUT or --overwrite it.")
     if output.is_dir() != (kind == "saved_model") and output.exists():

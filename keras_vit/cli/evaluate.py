@@ -13,7 +13,7 @@ from keras_vit._errors import RefusedError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import RunOptions, newest_run
 from keras_vit.cli._printing import table, warn
-from keras_vit.cli._program import load
+from keras_vit.cli._program import load, spelled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Arguments(RunOptions):
 
     batch_size: int = option(64, check=_checks.positive_integer)
     """Number of images that the model computes at a time."""
-    min_accuracy: float = option(0.0, check=_checks.fraction)
+    min_accuracy: float = option(0.0, check=_checks.probability)
     """Exit with code 3 if the held-out accuracy is lower than this; from 0 to 1."""
 
 
@@ -41,8 +41,11 @@ def run(arguments: Arguments) -> None:
     ]
     rows.append(["macro mean", *(f"{report.macro[name]:.4f}" for name in names), ""])
     print(table(["class", *names, "images"], rows))
-    warn(evaluation.recall_warning(report, run.recipe["recipe"].get("class_weights", "none")))
-    print(f"\nheld-out accuracy {report.accuracy:.2%}; report: {page}")
+    warning = evaluation.recall_warning(report, run.may_weight_classes)
+    if warning:
+        fit = f"{spelled('fit')} --class-weights balanced"
+        warn(warning.replace("class_weights='balanced'", fit))
+    print(f"\n{report.headline}; report: {page}")
     if report.accuracy < arguments.min_accuracy:
         raise RefusedError(
             f"expected a held-out accuracy of {arguments.min_accuracy:.2%} or more. "

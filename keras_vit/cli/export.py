@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from keras_vit import _checks
-from keras_vit._errors import RefusedError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions
 from keras_vit.cli._printing import print_skipped, table
 from keras_vit.cli._program import load
-from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.deploy.precisions import PRECISIONS, check_calibration, precision_of
 
 
 def _check_runtime(name: str, version: str) -> None:
@@ -60,6 +60,16 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
     """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
     int4 1.5."""
 
+    def __post_init__(self):
+        super().__post_init__()
+        precisions = [precision_of(name) for name in self.quantize]
+        chooses = any(precision.base for precision in precisions)
+        if chooses and self.recipe is not None and not self.recipe.is_file():
+            raise UsageError(f"{self.recipe} does not exist.")
+        if self.weights is not None and self.data is None:
+            for precision in precisions:
+                check_calibration(precision, None)
+
 
 def run(arguments: Arguments) -> None:
     """Exports, and prints what was measured."""
@@ -72,7 +82,7 @@ def run(arguments: Arguments) -> None:
 
     subject = arguments.open()
     out = arguments.out or subject.folder / "export"
-    print_skipped(skipped_summary(subject.source) if subject.source else ())
+    print_skipped(skipped_summary(subject.images.source) if subject.images.source else ())
     height, width = subject.model.image_size
     print(f"from      {subject.folder or arguments.weights}")
     print(

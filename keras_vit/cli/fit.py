@@ -1,22 +1,33 @@
 """Trains a model on images and writes a run folder.
 
-Without --recipe, the recipe is digits for the data of this name, finetune with --weights, and
-scratch otherwise. Each of its settings can also be given as an option.
+Without --recipe, the recipe is that of --data if there is one, finetune with --weights, and scratch
+otherwise; --recipes lists all. Each of its settings can also be given as an option.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_vit._checks import positive_integer
+from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
-from keras_vit.cli._options import check_model, check_weights
+from keras_vit.cli._options import check_data, check_model, check_run, check_weights
 from keras_vit.cli._printing import class_table, print_skipped, warn
-from keras_vit.cli._program import load
+from keras_vit.cli._program import exit_interrupted, load, train_with_others
+from keras_vit.cli._progress import ProgressPrinter, planned, previewed
+from keras_vit.cli._recipes import (
+    check_names_data,
+    check_recipe_name,
+    check_starts_from_weights,
+    recipe_table,
+)
+from keras_vit.training.devices import STRATEGIES, choose, environment
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 
 
@@ -24,77 +35,158 @@ from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 class Arguments:
     """Options of the command."""
 
-    data: str = "digits"
-    """'digits' (scikit-learn's, no download), or a folder with one subfolder for
-    each class."""
+    data: str = option("digits", check=check_data)
+    """A folder with one subfolder for each class, or with such folders in train/ and val/; or
+    'digits' (scikit-learn's, no download), 'cifar10' or 'cifar10:FOLDER', 'tfds:NAME' (a prepared
+    data set of TensorFlow Datasets), 'tfrecords:FOLDER'."""
     model: str = option(PRESETS["scratch"].model, check=check_model)
     """The model to train, such as ViT_S16 or BiT_R50x1; an unknown name lists all."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
-    recipe: str = option("scratch", choices=PRESETS)
+    recipe: str = "scratch"
     """The values of the settings below; each of them can be changed by its own option."""
+    recipes: bool = False
+    """List all recipes and stop."""
+    dry_run: bool = False
+    """Read the images, build everything, print what training would do and need, and stop."""
     weights: str | None = None
     """Weights to begin with instead of random ones: a file in any layout, a URL, or a published
     name such as imagenet21k or augreg."""
+    teacher: Path | None = None
+    """A run folder whose model teaches this one, with --distillation."""
+    resume: bool = False
+    """Go on after the newest checkpoint of the run in --out, with the same settings."""
+    checkpoint_every: str | None = None
+    """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: only when
+    training is stopped by SIGTERM, or by Ctrl-C in a step that ends within three seconds."""
     overwrite: bool = False
     """Replace the run in --out."""
     strict: bool = False
     """Stop if a picture cannot be read, instead of skipping it."""
+    strategy: str = option("auto", choices=STRATEGIES)
+    """The devices: one; mirrored for all GPUs of this machine; multiworker for the machines in
+    TF_CONFIG; tpu; jax for all devices of JAX; auto chooses."""
+    logical_devices: int = option(1, check=positive_integer)
+    """Split the CPU into this many devices, to try --strategy mirrored or jax."""
+    tpu: str | None = None
+    """The name of a TPU; 'local' on a TPU VM."""
     tensorboard: bool = False
     """Also write TensorBoard's event files into the run folder."""
     settings: Recipe = RECIPES["scratch"]
 
     def __post_init__(self):
+        if self.recipes:
+            return
+        check_names_data(self.recipe, self.data)
         check_weights(self.weights, self.model, run_instead="{}/weights.npz")
+        check_run(self.teacher)
+        if not self.resume:
+            check_starts_from_weights(self.recipe, self.weights)
+        # This imports NumPy, which --help does not need.
+        from keras_vit.training.settings import check_checkpoint_every, check_recipe
+
+        check_recipe(self.settings, self.model)
+        check_checkpoint_every(self.checkpoint_every)
+        self.chosen_strategy()
+
+    def chosen_strategy(self) -> str:
+        """The strategy; "auto" is decided."""
+        return choose(self.strategy, tpu=self.tpu, logical_devices=self.logical_devices)
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe, its settings and its model, where they are not given."""
+    """The recipe, its data, its settings and its model, where they are not given."""
     data, weights = given.get("data", Arguments.data), given.get("weights")
     recipe = given.get("recipe") or default_recipe(data, weights)
+    check_recipe_name(recipe)
     preset = PRESETS[recipe]
-    return {"recipe": recipe, "settings": preset.recipe, "model": preset.model}
+    settings = preset.recipe
+    if "recipe" in given:  # its data; without any it is refused later
+        data = given.get("data", preset.data or "")
+    if "model" in given:
+        from keras_vit.training.settings import adapted
+
+        with contextlib.suppress(UsageError):  # an unknown model is refused later
+            settings = adapted(settings, given["model"])
+    return {"data": data, "recipe": recipe, "settings": settings, "model": preset.model}
 
 
 def run(arguments: Arguments) -> None:
     """Trains, and prints the classes, the progress and the accuracy."""
+    if arguments.recipes:
+        print(recipe_table())
+        return
+    strategy = arguments.chosen_strategy()
+    _choose_keras(strategy)
     load("tensorflow", "sklearn.metrics")
-    from keras_vit import data, evaluation, training
+    from keras_vit import data, evaluation, runs, training
 
-    folder = data.source_folder(arguments.data)
-    out = arguments.out or Path("runs") / (folder.resolve().name if folder else arguments.data)
-    options = {
-        "weights": arguments.weights,
-        "overwrite": arguments.overwrite,
-        "tensorboard": arguments.tensorboard,
-    }
-    training.check_settings(arguments.data, arguments.settings, arguments.model, out, **options)
+    engine = training.open_engine(
+        strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices
+    )
+    if engine.processes > 1:
+        train_with_others()
+    out = arguments.out or Path("runs") / data.source_name(arguments.data)
+    options = {"weights": arguments.weights, "tensorboard": arguments.tensorboard}
+    training.check_settings(
+        arguments.data, arguments.settings, arguments.model, out,
+        overwrite=arguments.overwrite or arguments.resume or arguments.dry_run, engine=engine,
+        **options,
+    )  # fmt: skip
     print(f"reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
     print_skipped(data.skipped_summary(source))
     print(f"{len(source)} images of {len(source.labels)} classes:")
     counts = list(source.counts.values())
     print(class_table(source.labels, counts), flush=True)
-    if arguments.settings.class_weights == "none":
-        warn(training.imbalance_warning(source.labels, counts))
-    print(f"training {arguments.model}, {arguments.settings.duration}, to {out}", flush=True)
-    run = _train(source, arguments, out, options)
+    if source.splits:
+        print(data.split_summary(source), flush=True)
+        fraction = arguments.settings.held_out
+        if fraction != PRESETS[arguments.recipe].recipe.held_out:
+            warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
+    if arguments.settings.may_weight_classes:
+        warn(training.imbalance_warning(source.labels, counts), Arguments)
+    with engine.scope():
+        teacher = None if arguments.teacher is None else runs.load_run(arguments.teacher)
+    if arguments.dry_run:
+        plan, costs = training.dry_run(
+            arguments.model, source, arguments.settings, weights=arguments.weights,
+            teacher=teacher, engine=engine,
+        )  # fmt: skip
+        print(previewed(plan, costs, arguments.settings, out))
+        return
+    run = training.train(
+        arguments.model,
+        source,
+        arguments.settings,
+        out,
+        **options,
+        teacher=teacher,
+        resume=arguments.resume,
+        overwrite=arguments.overwrite,
+        checkpoint_every=arguments.checkpoint_every,
+        strategy=engine,
+        started=lambda plan: print(planned(plan, out), flush=True),
+        report=ProgressPrinter(),
+        stuck=lambda message: exit_interrupted(message, Arguments),
+    )
+    if not engine.is_chief:
+        print(f"process {engine.process} is done; the first one writes {run.path}")
+        return
     report = evaluation.held_out_report(run, source)
-    warn(evaluation.recall_warning(report, arguments.settings.class_weights))
+    warn(evaluation.recall_warning(report, arguments.settings.may_weight_classes), Arguments)
     steps = run.metrics()[-1]["step"]
-    print(f"held-out accuracy {report.accuracy:.2%} after {steps} steps: {run.path}")
+    print(f"{report.headline} after {steps} steps: {run.path}")
 
 
-def _train(source: Any, arguments: Arguments, out: Path, options: dict) -> Any:
-    from keras_vit import training
-
-    verbose, start = 1 if sys.stdout.isatty() else 2, time.time()
-    try:
-        return training.train(
-            source, arguments.settings, arguments.model, out, **options, verbose=verbose
-        )
-    except KeyboardInterrupt:
-        weights = out / "weights.npz"
-        if weights.is_file() and weights.stat().st_mtime >= start:
-            raise KeyboardInterrupt(f"{out} holds the weights so far") from None
-        raise
+def _choose_keras(strategy: str) -> None:
+    """Sets the variables that Keras reads when it is imported, and says so."""
+    changes = {
+        name: value
+        for name, value in environment(strategy).items()
+        if os.environ.get(name, "0") != value
+    }
+    if changes and "keras_vit._keras" not in sys.modules:
+        os.environ.update(changes)
+        settings = " ".join(f"{name}={value}" for name, value in changes.items())
+        print(f"strategy {strategy} runs with {settings}", flush=True)

@@ -55,7 +55,9 @@ class Arguments:
                 f"expected one of --run, --bundle and --weights. Received: {' '.join(given)}."
             )
         if self.model is not None and self.weights is None:
-            raise UsageError("--model goes with --weights; runs and bundles know their model.")
+            raise UsageError("--model is only used with --weights; runs and bundles have a model.")
+        if self.bundle is not None and not self.bundle.exists():
+            raise UsageError(f"{self.bundle}: expected a bundle's folder; there is no such folder.")
         check_weights(self.weights, self.model)
         check_run(self.run)
 
@@ -103,7 +105,16 @@ def _predictor(arguments: Arguments) -> _Predictor:
     else:
         run = runs.open_run(arguments.run or newest_run())
         model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
+        if run.setting("loss", "softmax") == "sigmoid":
+            scores = functools.partial(_sigmoids, model)
+            return _Predictor(description, model, scores, from_logits=False)
     return _Predictor(description, model, functools.partial(model.predict, verbose=0))
+
+
+def _sigmoids(model: Any, inputs: Any) -> Any:
+    import numpy as np
+
+    return 0.5 * (1 + np.tanh(0.5 * model.predict(inputs, verbose=0)))  # exp would overflow
 
 
 def _model_of_weights(weights: str, name: str | None) -> Any:
@@ -116,7 +127,7 @@ def _model_of_weights(weights: str, name: str | None) -> Any:
     else:
         model = keras_vit.model_from_weights(weights)
     if not model.num_classes:
-        raise UsageError(f"{weights} holds a model without a head, which knows no classes.")
+        raise UsageError(f"{weights} holds a model without a classification head.")
     if not np.asarray(model.get_layer("head").kernel).any():
         warn("the head is all zeros, so every class is equally probable; train it first.")
     return model

@@ -14,7 +14,7 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit.cli._fields import option
-from keras_vit.cli._options import ModelOptions
+from keras_vit.cli._options import ModelOptions, check_data
 from keras_vit.cli._program import load
 
 
@@ -22,6 +22,10 @@ from keras_vit.cli._program import load
 class Arguments(ModelOptions):
     """Options of the command."""
 
+    data: str | None = option(None, check=check_data)
+    """Pictures to compare the results on: a folder with one subfolder for each class, or a source
+    such as 'digits'. Default: the pictures of the run; with --weights there are none, and random
+    images are compared."""
     out: Path | None = None
     """The folder to write; default: export/saved_model in the run folder."""
     top_k: int = option(5, check=_checks.positive_integer)
@@ -37,7 +41,7 @@ def run(arguments: Arguments) -> None:
     out = arguments.out or subject.folder / "export" / "saved_model"
     model, (height, width) = subject.model, subject.model.image_size
     print(f"model    {subject.name}, {height} x {width}, {model.num_classes} classes", flush=True)
-    print(f"compare  with Keras on {subject.images_from}", flush=True)
+    print(f"compare  with Keras on {subject.images.compared_from}", flush=True)
     parity = _export(subject, arguments, out)
     print(
         f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "
@@ -48,8 +52,10 @@ def run(arguments: Arguments) -> None:
 
 
 def _export(subject: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
-    from keras_vit.deploy.serving.serving import export_serving
+    from keras_vit.deploy import export_serving
 
-    images = subject.pictures(arguments.images)
-    content = export_serving(subject.model, out, images, arguments.top_k, subject.images_from)
+    images = subject.images.pictures(arguments.images)
+    content = export_serving(
+        subject.model, out, images, arguments.top_k, subject.images.compared_from
+    )
     return content["parity"]

@@ -1,100 +1,118 @@
-"""Random augmentation for training: functions of an image, the preprocessing and a generator.
+"""Random augmentation for training, as a table of its kinds.
 
-Each returns an image of the model's input size. All randomness comes from the generator, so that
-the augmentation of an example depends only on the seed and the step, and never on threads.
+An augmentation first takes a picture, or a part of it, at the model's input size; then it may
+change the pixels. The functions themselves are in `geometry.py`, `randaugment.py` and
+`three_augment.py`. All randomness comes from a seed, so that an example depends only on the seed of
+the training and on its position, and never on threads.
 """
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Callable
-
-import numpy as np
-from PIL import Image
-
-from keras_vit.data.preprocessing import _RESAMPLING, resize
-from keras_vit.specs import Preprocessing
-
-Augmentation = Callable[[Image.Image, Preprocessing, np.random.Generator], Image.Image]
+from typing import Any
 
 
-def none(image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator) -> Image.Image:
-    """No augmentation: resizes as for evaluation."""
-    return resize(image, preprocessing)
+@dataclasses.dataclass(frozen=True)
+class RandAugment:
+    """RandAugment (Cubuk et al. 2019, arXiv 1909.13719).
 
-
-def crop_flip(
-    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
-) -> Image.Image:
-    """Resizes a random box (5 to 100% of the area, aspect 3/4 to 4/3) and flips half of the images.
-
-    Source: the "inception crop" of big_vision and the official `input_pipeline.py`.
+    Attributes:
+        layers: number of operations in a row, each drawn from all 16.
+        magnitude: how strong they are; 10 is the strongest of AutoAugment, AugReg goes up to 20.
+        translate: how far images of 224 pixels are moved at magnitude 10, in pixels.
+        without: operations that are left out.
     """
-    return _random_crop(image, preprocessing, rng, smallest=0.05)
+
+    layers: int
+    magnitude: float
+    translate: float = 100
+    without: tuple[str, ...] = ()
+
+    def __call__(self, image: Any, seed: Any) -> Any:
+        """A uint8 tensor (height, width, 3), and a seed (2,)."""
+        from keras_vit.data.randaugment import rand_augment
+
+        return rand_augment(image, seed, self.layers, self.magnitude, self.translate, self.without)
 
 
-def mild_crop_flip(
-    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
-) -> Image.Image:
-    """Like `crop_flip`, with at least 50% of the area: for small data sets and short training."""
-    return _random_crop(image, preprocessing, rng, smallest=0.5)
+@dataclasses.dataclass(frozen=True)
+class ThreeAugment:
+    """3-Augment (Touvron et al. 2022, "DeiT III", arXiv 2204.07118).
 
-
-def shift(
-    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator
-) -> Image.Image:
-    """Shifts by up to 12%, rotates by up to 10 degrees and zooms by up to 10%, without a flip.
-
-    It is for pictures that must not be mirrored, such as digits. Pixels from outside are black.
+    Attributes:
+        jitter: strength of the colour jitter.
     """
-    angle = math.radians(rng.uniform(-10, 10))
-    zoom = rng.uniform(0.9, 1.1)
-    right, down = rng.uniform(-0.12, 0.12, 2)
-    width, height = image.size
-    # Output pixel (x, y) reads input (a x + b y + c, d x + e y + f), relative to both centres.
-    scale_x, scale_y = width / preprocessing.width, height / preprocessing.height
-    cos, sin = math.cos(angle) / zoom, math.sin(angle) / zoom
-    a, b, d, e = cos * scale_x, -sin * scale_y, sin * scale_x, cos * scale_y
-    c = width * (0.5 + right) - a * preprocessing.width / 2 - b * preprocessing.height / 2
-    f = height * (0.5 + down) - d * preprocessing.width / 2 - e * preprocessing.height / 2
-    return image.transform(
-        (preprocessing.width, preprocessing.height),
-        Image.Transform.AFFINE,
-        (a, b, c, d, e, f),
-        _RESAMPLING[preprocessing.interpolation],
-    )
 
+    jitter: float = 0.3
+
+    def __call__(self, image: Any, seed: Any) -> Any:
+        """A uint8 tensor (height, width, 3), and a seed (2,)."""
+        from keras_vit.data.three_augment import three_augment
+
+        return three_augment(image, seed, self.jitter)
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """A kind of augmentation: a row of `AUGMENTATIONS`.
+
+    Attributes:
+        help: what it does, in a few words.
+        area: the smallest fraction of a picture that a random box keeps, of aspect 3/4 to 4/3; None
+            for the whole picture, resized as for evaluation.
+        margin: the whole picture is resized to this many times the model's input size, and a random
+            part of the input size is taken; None for no such part.
+        shift: whether the picture is shifted, rotated and zoomed a little.
+        flip: whether half of the images are mirrored.
+        pixels: a TensorFlow function of a uint8 image (height, width, 3) and a seed (2,) that
+            returns another one.
+    """
+
+    help: str
+    area: float | None = None
+    margin: float | None = None
+    shift: bool = False
+    flip: bool = False
+    pixels: Callable[[Any, Any], Any] | None = None
+
+
+# The "inception crop" of big_vision and of the official fine-tuning code keeps 5% or more.
+_SMALLEST = 0.05
+# (layers, magnitude): big_vision's S/16 has (2, 10), AugReg the others.
+_RAND_AUGMENT = ((2, 0), (2, 10), (2, 15), (2, 20))
 
 AUGMENTATIONS: dict[str, Augmentation] = {
-    "none": none,
-    "shift": shift,
-    "mild_crop_flip": mild_crop_flip,
-    "crop_flip": crop_flip,
+    "none": Augmentation("nothing"),
+    "shift": Augmentation("moves, rotates and zooms a little and does not mirror", shift=True),
+    "mild_crop_flip": Augmentation(
+        "mirrors and keeps at least half of the area", area=0.5, flip=True
+    ),
+    "crop_flip": Augmentation("mirrors and keeps at least 5%", area=_SMALLEST, flip=True),
+    # 448 pixels for an input of 384; the operations are big_vision's `resize` and `random_crop`.
+    "resize_crop_flip": Augmentation(
+        "mirrors and keeps 6/7 of the height and of the width", margin=7 / 6, flip=True
+    ),
+    **{
+        f"randaugment_{layers}_{magnitude}": Augmentation(
+            f"crop_flip and {layers} operations of magnitude {magnitude}",
+            area=_SMALLEST,
+            flip=True,
+            pixels=RandAugment(layers, magnitude),
+        )
+        for layers, magnitude in _RAND_AUGMENT
+    },
+    "randaugment_deit": Augmentation(
+        "mirrors, keeps at least 8% and has 2 operations of magnitude 9 as in Model Garden's DeiT: "
+        "no Cutout, and moves by a tenth",
+        area=0.08,
+        flip=True,
+        pixels=RandAugment(2, 9, translate=10, without=("Cutout",)),
+    ),
+    "three_augment": Augmentation(
+        "DeiT III's crop_flip with grey, solarise or blur, and colour jitter",
+        area=0.08,
+        flip=True,
+        pixels=ThreeAugment(),
+    ),
 }
-
-
-def _random_crop(
-    image: Image.Image, preprocessing: Preprocessing, rng: np.random.Generator, smallest: float
-) -> Image.Image:
-    left, top, width, height = _random_box(image.size, rng, smallest)
-    image = image.resize(
-        (preprocessing.width, preprocessing.height),
-        _RESAMPLING[preprocessing.interpolation],
-        box=(left, top, left + width, top + height),
-    )
-    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else image
-
-
-def _random_box(
-    size: tuple[int, int], rng: np.random.Generator, smallest: float
-) -> tuple[int, int, int, int]:
-    # Ten attempts as in tf.image.sample_distorted_bounding_box, then the whole image.
-    for _ in range(10):
-        area = rng.uniform(smallest, 1) * size[0] * size[1]
-        aspect = rng.uniform(0.75, 4 / 3)
-        width, height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if 0 < width <= size[0] and 0 < height <= size[1]:
-            left = rng.integers(size[0] - width, endpoint=True)
-            top = rng.integers(size[1] - height, endpoint=True)
-            return int(left), int(top), width, height
-    return 0, 0, *size

@@ -19,6 +19,7 @@ _COMPRESSIONS = {
     "group4", "tiff_ccitt",
 }  # fmt: skip
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
+_ORIENTATION = 0x0112  # a tag of EXIF
 _EMPTY = "empty file"
 
 
@@ -35,10 +36,16 @@ def decode_image(path: Path) -> np.ndarray:
     """
     with path.open("rb") as file:
         try:
-            with _open(file) as image:
-                return to_rgb(image)
+            return decode_stream(file)
         except Exception as error:  # a damaged file makes Pillow raise errors of any type
-            raise UsageError(f"{printable(path)}: {_reason(error, path)}.") from error
+            reason = check_format(path) or _reason(error, file)
+            raise UsageError(f"{printable(path)}: {reason}.") from error
+
+
+def decode_stream(file: BinaryIO) -> np.ndarray:
+    """`decode_image` for an opened file; Pillow's errors are not caught."""
+    with _open(file) as image:
+        return to_rgb(image)
 
 
 def check_image(path: Path) -> str:
@@ -46,18 +53,37 @@ def check_image(path: Path) -> str:
 
     There are only a few different reasons, so that files can be counted by reason.
     """
+    return examine_image(path)[0]
+
+
+def examine_image(path: Path) -> tuple[str, str]:
+    """The result of `check_image`, and the format if it is in `formats.PLAIN`, else ""."""
     fault = check_format(path)
     if fault:
-        return fault
+        return fault, ""
     with path.open("rb") as file:
-        try:
-            with _open(file) as image:
-                _check_mode(image)
-                image.draft("RGB", (1, 1))  # reads all of a JPEG, but skips most of the decoding
-                image.load()
-        except Exception as error:  # as in decode_image
-            return _reason(error, path)
-    return ""
+        return examine_stream(file)
+
+
+def examine_stream(file: BinaryIO) -> tuple[str, str]:
+    """`examine_image` for an opened file."""
+    try:
+        with _open(file) as image:
+            _check_mode(image)
+            plain = plain_format(image)
+            image.draft("RGB", (1, 1))  # reads all of a JPEG, but skips most of the decoding
+            image.load()
+    except Exception as error:  # as in decode_image
+        return _reason(error, file), ""
+    return "", plain
+
+
+def plain_format(image: Image.Image) -> str:
+    """The format of an opened picture if it is in `formats.PLAIN`, else ""."""
+    modes = {"JPEG": ("L", "RGB"), "PNG": ("1", "L", "P", "RGB")}
+    is_plain = image.mode in modes.get(image.format, ()) and not image.has_transparency_data
+    is_upright = image.getexif().get(_ORIENTATION, 1) == 1
+    return image.format if is_plain and is_upright else ""
 
 
 def check_format(path: Path) -> str:
@@ -118,13 +144,13 @@ def _check_mode(image: Image.Image) -> None:
         raise UsageError(f"{kind} of Pillow's mode {image.mode}, convert to 8 bits a colour")
 
 
-def _reason(error: Exception, path: Path) -> str:
+def _reason(error: Exception, file: BinaryIO) -> str:
     if isinstance(error, UsageError):
         return str(error)
-    fault = check_format(path)
-    if fault:
-        return fault
-    name = _format(path)
+    file.seek(0)
+    name = true_format(file.read(HEADER_BYTES))
+    if name not in READ:
+        return "not a picture that can be read"
     if isinstance(error, Image.DecompressionBombError):
         return f"{name} of more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels"
     return f"truncated {name}" if "truncated" in str(error).lower() else f"broken {name}"

@@ -9,17 +9,20 @@ import collections
 import dataclasses
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from keras_vit._errors import UsageError
 from keras_vit.data.decoding import check_format, printable
 from keras_vit.data.formats import EXTENSIONS, UNREAD
 
-# Names of the parts of a data set. A folder with two of them has no class folders.
-_PARTS = {
-    "train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval",
-}  # fmt: skip
+# The names of the folders of each split. A folder with two of them has no class folders.
+SPLITS = {
+    "train": ("train", "training"),
+    "validation": ("val", "valid", "validation", "dev", "eval"),
+    "test": ("test", "testing"),
+}
+_PARTS = {name for names in SPLITS.values() for name in names}
 _HIDDEN = "hidden"
 _CLUTTER = {"thumbs.db", "desktop.ini"}
 _DEPTH = 4  # how many levels are searched for class folders, to suggest them in an error
@@ -67,8 +70,48 @@ def class_folders(path: Path) -> list[Path]:
     return folders
 
 
-def list_pictures(path: Path, folders: list[Path]) -> tuple[list[tuple[int, Path]], list[Skipped]]:
+def declared_splits(path: Path) -> dict[str, Path]:
+    """The folders of the splits that `path` declares: "train", and "validation", "test" or both.
+
+    Empty if there are none: without training pictures or pictures to hold out, with two folders for
+    one split, or beside other folders with classes. A folder of pictures without class folders,
+    such as the test pictures of a competition, is no split.
+    """
+    subfolders = [folder for folder in _contents(path)[1] if _has_classes(folder)]
+    splits = {}
+    for folder in subfolders:
+        for split, names in SPLITS.items():
+            if folder.name.lower() in names:
+                splits[split] = folder
+    is_complete = "train" in splits and 1 < len(splits) == len(subfolders)
+    return {split: splits[split] for split in SPLITS if split in splits} if is_complete else {}
+
+
+def check_same_classes(path: Path, classes: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises a `UsageError` if the splits have different classes; `classes` has those of each."""
+    expected, differences = set(classes["train"]), []
+    for split, labels in classes.items():
+        lacking, added = expected - set(labels), set(labels) - expected
+        if lacking:
+            differences.append(f"{split} lacks {listed(sorted(map(repr, lacking)))}")
+        if added:
+            differences.append(f"{split} adds {listed(sorted(map(repr, added)))}")
+    if differences:
+        raise UsageError(
+            f"{path}: expected the classes of train in each split. "
+            f"Received: {'; '.join(differences)}; add these folders, or remove them everywhere."
+        )
+
+
+def list_pictures(
+    path: Path, folders: list[Path], check: Callable[[Path], str] = check_format
+) -> tuple[list[tuple[int, Path]], list[Skipped]]:
     """Files whose first bytes are a picture's, each with the index of its class, and all others.
+
+    Args:
+        path: the folder.
+        folders: its class folders.
+        check: the reason to skip a file, or "".
 
     Raises:
         UsageError: classes have invalid names or no pictures; one message lists all problems.
@@ -77,10 +120,10 @@ def list_pictures(path: Path, folders: list[Path]) -> tuple[list[tuple[int, Path
     skipped = [
         Skipped(printable(file.name), "", "outside the class folders", is_unreadable=False)
         for file in sorted(path.iterdir())
-        if not _is_hidden(file.name) and not file.is_dir()
+        if not is_hidden(file.name) and not file.is_dir()
     ]
     for target, folder in enumerate(folders):
-        for file, reason in sorted(_walk(folder)):
+        for file, reason in sorted(_walk(folder, check)):
             if not reason:
                 files.append((target, file))
                 continue
@@ -200,7 +243,7 @@ def _importance(group: tuple[str, list[Skipped]]) -> tuple[bool, bool, int, str]
     return reason == _HIDDEN, not is_unreadable, -len(files), reason
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+def _walk(folder: Path, check: Callable[[Path], str]) -> Iterator[tuple[Path, str]]:
     """All files under `folder`, each with the reason to skip it, or ""."""
     unopened: list[tuple[Path, str]] = []
 
@@ -210,24 +253,24 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
     for directory, folders, files in os.walk(folder, onerror=fail):
         here = Path(directory)
         for name in folders:
-            if _is_hidden(name):
+            if is_hidden(name):
                 yield here / name, _HIDDEN
             elif (here / name).is_symlink():
                 yield here / name, "link to a folder, not followed"
-        folders[:] = [name for name in folders if not _is_hidden(name)]
+        folders[:] = [name for name in folders if not is_hidden(name)]
         for name in files:
-            yield here / name, _reason(here / name, (here / name).relative_to(folder))
+            yield here / name, _reason(here / name, (here / name).relative_to(folder), check)
     yield from unopened
 
 
-def _reason(file: Path, place: Path) -> str:
-    if _is_hidden(file.name):
+def _reason(file: Path, place: Path, check: Callable[[Path], str]) -> str:
+    if is_hidden(file.name):
         return _HIDDEN
     if not _is_text(str(place)):
         return "its name is not readable text"
     if not file.is_file():  # reading a pipe might never end
         return "broken link" if file.is_symlink() else "not a regular file"
-    fault = check_format(file)
+    fault = check(file)
     if fault or _is_picture(file):
         return fault
     return f"picture without a picture's extension ({', '.join(EXTENSIONS[:2])} ...)"
@@ -236,11 +279,17 @@ def _reason(file: Path, place: Path) -> str:
 def _contents(folder: Path) -> tuple[int, list[Path]]:
     """The number of pictures directly in a folder, and its subfolders."""
     try:
-        entries = sorted(p for p in folder.iterdir() if not _is_hidden(p.name))
+        entries = sorted(p for p in folder.iterdir() if not is_hidden(p.name))
     except OSError:
         return 0, []
     folders = [entry for entry in entries if entry.is_dir()]
     return sum(map(_is_picture, set(entries) - set(folders))), folders
+
+
+def _has_classes(folder: Path) -> bool:
+    """Whether two or more subfolders contain pictures, directly or one level deeper."""
+    folders = _contents(folder)[1]
+    return sum(any(_contents(each)[0] for each in (f, *_contents(f)[1])) for f in folders) > 1
 
 
 def _classes_below(folder: Path, depth: int = _DEPTH) -> Path | None:
@@ -262,7 +311,8 @@ def _is_picture(file: Path) -> bool:
     return file.suffix.lower() in EXTENSIONS
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether a name is that of a hidden file, or of one that a file manager makes."""
     return name.startswith(".") or name.lower() in _CLUTTER
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 # Formats that are read. Pillow's other decoders are old code and rarely used.
 READ = ("JPEG", "PNG", "WebP", "GIF", "BMP", "TIFF")
+# What TensorFlow's own decoders turn into the same pixels as Pillow: JPEG and PNG of 8 bits without
+# rotation, transparency and print colours. The first is for everything else.
+PLAIN = ("", "JPEG", "PNG")
 # File extensions of these formats.
 EXTENSIONS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",

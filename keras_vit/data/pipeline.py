@@ -2,21 +2,27 @@
 
 The order of the examples depends only on the seed and the step, never on threads. A repeated run
 therefore gives the same numbers, and training can start at any step.
+
+Each example is read, decoded and augmented by TensorFlow operations. Python runs only for pictures
+that TensorFlow decodes to other pixels than Pillow, and for sources that are Python functions.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from keras_vit.data.augmentation import AUGMENTATIONS
-from keras_vit.data.preprocessing import normalise, preprocess_image
-from keras_vit.data.sources import Source
+from keras_vit._errors import UsageError
+from keras_vit.data.augmentation import AUGMENTATIONS, Augmentation
+from keras_vit.data.formats import PLAIN
+from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.data.source import Source
 from keras_vit.specs import Preprocessing
+
+# Held-out images up to this size are kept in memory after they were decoded once.
+_CACHED_BYTES = 256 * 2**20
 
 
 def training_batches(
@@ -28,8 +34,16 @@ def training_batches(
     augment: str = "none",
     seed: int = 0,
     first_step: int = 0,
+    sampling: str = "all",
+    shard: tuple[int, int] = (0, 1),
+    targets: Callable[[Any, Any], Any] = lambda images, classes: classes,
+    mixup: float = 0.0,
+    cutmix: float = 0.0,
+    erase: float = 0.0,
 ) -> Any:
-    """A `tf.data.Dataset` of `steps` batches: float32 (b, height, width, 3), int64 (b,).
+    """A `tf.data.Dataset` of `steps` batches: images (b, height, width, 3), and targets (b, ...).
+
+    The images are uint8, or float32 with `mixup` or `cutmix`, from 0 to 255.
 
     Each epoch is a new permutation. All batches are full, because a batch may contain the end of
     one epoch and the start of the next.
@@ -38,40 +52,71 @@ def training_batches(
         source: the images.
         indices: the indices of the training images.
         preprocessing: size and scale of the model's input.
-        batch_size: b.
+        batch_size: number of images in the batches of all shards together.
         steps: number of batches.
         augment: a name in `AUGMENTATIONS`.
         seed: random seed of the order and the augmentation.
         first_step: the step of the first batch.
+        sampling: "all" for each image once in an epoch, "balanced" for each class equally often.
+        shard: (i, n) for the i-th of n equal parts of each batch, in order; b = batch_size / n.
+        targets: a TensorFlow function from the images and their classes, int64 (b,), to the
+            targets.
+        mixup, cutmix: alpha of mixup and of CutMix; 0 for off. The targets must be float32.
+        erase: probability of random erasing.
+
+    Raises:
+        UsageError: the number of shards does not divide the batch.
     """
-    augmentation = AUGMENTATIONS[augment]
+    import tensorflow as tf
 
-    def example(position: int) -> tuple[np.ndarray, int]:
-        index = indices[
-            _order(seed, len(indices), position // len(indices))[position % len(indices)]
-        ]
-        rng = np.random.default_rng([seed, position])
-        image = augmentation(Image.fromarray(source.image(index)), preprocessing, rng)
-        return normalise(image, preprocessing), source.targets[index]
+    number, shards = shard
+    if batch_size % shards:
+        raise UsageError(
+            f"batch_size must be a multiple of the {shards} shards. Received: {batch_size}."
+        )
+    size = batch_size // shards
+    drawn = _balanced(source, indices, seed) if sampling == "balanced" else _shuffled(indices, seed)
+    read = _reader(source, indices, preprocessing, AUGMENTATIONS[augment], erase)
+    mixes = bool(mixup or cutmix)
+    group = size + mixes  # each image is mixed with the one before it in the whole batch
 
-    def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
-        first = int(step) * batch_size
-        images, targets = zip(*map(example, range(first, first + batch_size)), strict=True)
-        return np.stack(images), np.array(targets, np.int64)
+    def example(count):
+        place = (number * size + count % group - mixes) % batch_size
+        # The position of an example in the whole training.
+        position = (first_step + count // group) * batch_size + place
+        index = drawn(position)
+        return read(index, tf.stack([tf.constant(seed, tf.int64), position]))
 
-    return _dataset(batch, range(first_step, first_step + steps), preprocessing, batch_size)
+    def finished(step, batch):
+        images, classes = batch
+        if not mixes:
+            return images, targets(images, classes)
+        from keras_vit.data.mixing import mix
+
+        key = tf.stack([tf.constant(seed, tf.int64), -1 - first_step - step])
+        return mix(images, targets(images, classes), key, mixup, cutmix)
+
+    examples = _mapped(tf.data.Dataset.range(steps * group), example)
+    batches = examples.batch(group, drop_remainder=True).enumerate()
+    return _prefetched(_mapped(batches, finished))
 
 
 def evaluation_batches(
     source: Source, indices: np.ndarray, preprocessing: Preprocessing, batch_size: int
 ) -> Any:
-    """A `tf.data.Dataset` over `indices` in order, once; the last batch may be smaller."""
+    """A `tf.data.Dataset` over `indices` in order, once; the last batch may be smaller.
 
-    def batch(step: int) -> tuple[np.ndarray, np.ndarray]:
-        chosen = indices[int(step) * batch_size : (int(step) + 1) * batch_size]
-        return load(source, chosen, preprocessing)
+    A few images are kept in memory when they have been read once.
+    """
+    import tensorflow as tf
 
-    return _dataset(batch, range(-(-len(indices) // batch_size)), preprocessing, None)
+    read = _reader(source, indices, preprocessing, AUGMENTATIONS["none"])
+    seed = np.zeros(2, np.int64)
+    examples = tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64))
+    batches = _mapped(examples, lambda index: read(index, seed)).batch(batch_size)
+    if len(indices) * preprocessing.height * preprocessing.width * 3 <= _CACHED_BYTES:
+        batches = batches.cache()
+    return _prefetched(batches)
 
 
 def load(
@@ -82,28 +127,152 @@ def load(
     return np.stack(images), source.targets[indices]
 
 
-@functools.lru_cache(maxsize=4)
-def _order(seed: int, count: int, epoch: int) -> np.ndarray:
-    return np.random.default_rng([seed, count, epoch]).permutation(count)
-
-
-def _dataset(
-    batch: Callable[[int], tuple[np.ndarray, np.ndarray]],
-    steps: range,
-    preprocessing: Preprocessing,
-    batch_size: int | None,
-) -> Any:
+def _shuffled(indices: np.ndarray, seed: int) -> Callable[[Any], Any]:
+    """From a position to an index: each epoch is a permutation of its own."""
     import tensorflow as tf
 
-    shape = (batch_size, preprocessing.height, preprocessing.width, 3)
+    indices = _constant(indices, np.int64)
+    count = indices.shape[0]
 
-    def load(step):
-        images, targets = tf.numpy_function(batch, [step], (tf.float32, tf.int64))
-        return tf.ensure_shape(images, shape), tf.ensure_shape(targets, (batch_size,))
+    def index(position):
+        epoch, place = position // count, position % count
+        key = tf.stack([tf.constant(seed, tf.int64), epoch])
+        return tf.gather(indices, tf.random.experimental.index_shuffle(place, key, count - 1))
 
-    return (
-        tf.data.Dataset.range(steps.start, steps.stop)
-        .map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        .apply(tf.data.experimental.assert_cardinality(len(steps)))
-        .prefetch(tf.data.AUTOTUNE)
+    return index
+
+
+def _balanced(source: Source, indices: np.ndarray, seed: int) -> Callable[[Any], Any]:
+    """From a position to an index: a class, then one of its images, each equally likely."""
+    import tensorflow as tf
+
+    indices = indices[np.argsort(source.targets[indices], kind="stable")]
+    counts = np.unique(source.targets[indices], return_counts=True)[1]
+    members, starts = _constant(indices, np.int64), _constant(np.cumsum(counts) - counts, np.int64)
+    counts = _constant(counts, np.int64)
+
+    def index(position):
+        key = tf.stack([tf.constant(seed, tf.int64), position])
+        first, second = tf.unstack(tf.random.split(key))
+        kind = tf.random.stateless_uniform((), first, 0, counts.shape[0], tf.int64)
+        place = tf.random.stateless_uniform((), second, 0, counts[kind], tf.int64)
+        return members[starts[kind] + place]
+
+    return index
+
+
+def _reader(
+    source: Source,
+    indices: np.ndarray,
+    preprocessing: Preprocessing,
+    augmentation: Augmentation,
+    erase: float = 0.0,
+) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """A TensorFlow function from an index and a seed (2,) to an augmented image and its class.
+
+    The class is an index, int64 (), or if the source has several, 0 and 1 for each (classes,).
+    """
+    import tensorflow as tf
+
+    several = source.multi_hot is not None
+    targets = _constant(
+        source.multi_hot if several else source.targets, np.uint8 if several else np.int64
     )
+    picture_of = _pictures(source, indices)
+
+    def read(index, seed):
+        place, mirror, pixels, erasing = tf.unstack(tf.random.split(seed, 4))
+        image = picture_of(
+            index, lambda picture: _placed(picture, augmentation, preprocessing, place)
+        )
+        image = tf.ensure_shape(image, (*preprocessing.size, 3))
+        if augmentation.flip:
+            image = tf.image.stateless_random_flip_left_right(image, mirror)
+        if augmentation.pixels is not None:
+            image = augmentation.pixels(image, pixels)
+        if erase:
+            from keras_vit.data.mixing import erased
+
+            image = erased(image, erasing, erase)
+        return image, tf.gather(targets, index)
+
+    return read
+
+
+def _placed(
+    picture: Any, augmentation: Augmentation, preprocessing: Preprocessing, seed: Any
+) -> Any:
+    """A `geometry.Picture`, or the part that the augmentation draws, at the model's input size."""
+    from keras_vit.data import geometry
+
+    if augmentation.shift:
+        return geometry.shifted(picture.pixels(), preprocessing, seed)
+    if augmentation.area is not None:
+        return geometry.cropped(picture, preprocessing, seed, augmentation.area)
+    if augmentation.margin is not None:
+        return geometry.cropped_from_larger(picture, preprocessing, seed, augmentation.margin)
+    return geometry.whole(picture, preprocessing)
+
+
+def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], Any]:
+    """A TensorFlow function of an index and of a function of a `geometry.Picture`."""
+    import tensorflow as tf
+
+    from keras_vit.data import geometry
+
+    def places(values):
+        """A TensorFlow function from an index to the value for it; `values` is for `indices`."""
+        table = np.zeros(len(source), np.int32)
+        table[indices] = values
+        table = _constant(table, np.int32)
+        return lambda index: tf.gather(table, index)
+
+    if source.pixels is not None:
+        pixels, place = _constant(source.pixels[indices], np.uint8), places(np.arange(len(indices)))
+        return lambda index, use: use(geometry.of_pixels(tf.gather(pixels, place(index))))
+
+    def by_python(index):
+        image = tf.numpy_function(lambda i: source.image(int(i)), [index], tf.uint8)
+        return geometry.of_pixels(tf.ensure_shape(image, (None, None, 3)))
+
+    if source.contents is None:
+        return lambda index, use: use(by_python(index))
+    readers = {
+        "": by_python,
+        "JPEG": lambda index: geometry.of_jpeg(source.contents(index)),
+        "PNG": lambda index: geometry.of_png(source.contents(index)),
+    }
+    present, kinds = np.unique(source.formats[indices], return_inverse=True)
+    branches = [readers[PLAIN[kind]] for kind in present]
+    if len(branches) == 1:
+        return lambda index, use: use(branches[0](index))
+    branch = places(kinds)
+    return lambda index, use: tf.switch_case(
+        branch(index), [lambda b=b: use(b(index)) for b in branches]
+    )
+
+
+def _constant(values: Any, dtype: Any) -> Any:
+    """A tensor in main memory."""
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        return tf.constant(np.asarray(values, dtype))
+
+
+def _mapped(elements: Any, function: Callable) -> Any:
+    import tensorflow as tf
+
+    return elements.map(
+        tf.autograph.experimental.do_not_convert(function),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+
+
+def _prefetched(batches: Any) -> Any:
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.max_intra_op_parallelism = 1  # the examples are the parallel parts
+    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)

@@ -1,7 +1,7 @@
-"""Labelled images from any origin, with one interface: from an index to a uint8 RGB image.
+"""The sources of labelled images, by name.
 
-To add a source (a data set of TensorFlow Datasets, a database ...): write a function without
-arguments that returns a `Source`, and add a row to `SOURCES`. Users pass its name there as `data`.
+To add a source (a data set, a database ...): write a function that returns a `Source`, and add a
+row to `SOURCES`. Users pass its name there as `data`, and after a colon what it should open.
 """
 
 from __future__ import annotations
@@ -9,69 +9,89 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from keras_vit._errors import MissingPackageError, UsageError
-from keras_vit._quiet import quiet
+from keras_vit._errors import MissingPackageError, UsageError, nearest
 from keras_vit.data import folders
-from keras_vit.data.decoding import check_image, decode_image
-from keras_vit.data.folders import Skipped
+from keras_vit.data.cifar import cifar10
+from keras_vit.data.picture_folders import image_folder
+from keras_vit.data.records import tfrecords
+from keras_vit.data.source import Source
+from keras_vit.data.tfds import tfds
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Labelled images with random access.
+class Opener:
+    """How a source is opened.
 
     Attributes:
-        name: its name in reports: "digits", or the last part of a folder's path.
-        labels: the class names, in the order of the logits.
-        ids: a stable name for each example.
-        targets: the class of each example, int64 (n,).
-        image: a function of an index that returns the image, uint8 (height, width, 3); it is
-            called from many threads.
-        skipped: the skipped files, each with the reason; see `skipped_summary`.
-        locator: the argument of `open_source` that opens it again: a name in `SOURCES`, or a
-            folder's absolute path. Default: the name.
+        open: returns the `Source`; it receives what comes after the colon, if anything does.
+        argument: whether something comes after the colon. A source that needs it opens many data
+            sets, and files are named after these.
+        help: what comes after the colon, for messages.
     """
 
-    name: str
-    labels: tuple[str, ...]
-    ids: tuple[str, ...]
-    targets: np.ndarray
-    image: Callable[[int], np.ndarray]
-    skipped: tuple[Skipped, ...] = ()
-    locator: str = ""
-
-    def __post_init__(self):
-        object.__setattr__(self, "locator", self.locator or self.name)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of images in each class, in the order of `labels`."""
-        counts = np.bincount(self.targets, minlength=len(self.labels))
-        return dict(zip(self.labels, counts.tolist(), strict=True))
+    open: Callable[..., Source]
+    argument: Literal["none", "optional", "needed"] = "none"
+    help: str = "FOLDER"
 
 
 def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
     """Opens a source by name, or a folder with one subfolder for each class.
 
     Args:
-        data: a name in `SOURCES`, or the folder.
+        data: a name in `SOURCES`, for some with a colon and what to open, such as
+            "cifar10:FOLDER"; or the folder.
         strict: for folders: raise an error for unreadable pictures instead of skipping them.
     """
-    folder = source_folder(data)
-    return SOURCES[str(data)]() if folder is None else image_folder(folder, strict)
+    check_source(data)
+    name, what = _parts(data)
+    if name is None:
+        return image_folder(data, strict)
+    return SOURCES[name].open(what) if what else SOURCES[name].open()
+
+
+def check_source(data: str | os.PathLike) -> None:
+    """Raises a `UsageError` if `data` is neither a folder nor a source with what it needs."""
+    name, what = _parts(data)
+    if name is None:
+        if Path(data).exists():
+            return
+        near = nearest(os.fspath(data), SOURCES)
+        advice = f"did you mean {near}?" if near else f"the sources are {', '.join(SOURCES)}."
+        raise UsageError(
+            f"{data}: expected a folder with one subfolder for each class, or a source; there is "
+            f"no such folder, {advice}"
+        )
+    row = SOURCES[name]
+    if row.argument == "none" and what:
+        raise UsageError(f"nothing may follow the name {name}. Received: {data!r}; use {name!r}.")
+    if row.argument == "needed" and not what:
+        raise UsageError(f"{name} needs what to open. Received: {data!r}; use '{name}:{row.help}'.")
 
 
 def source_folder(data: str | os.PathLike) -> Path | None:
-    """`data` as a folder, which need not exist; None for a name in `SOURCES`."""
-    return None if str(data) in SOURCES else Path(data)
+    """`data` as a folder of pictures, which need not exist; None for a name in `SOURCES`."""
+    return Path(data) if _parts(data)[0] is None else None
+
+
+def source_name(data: str | os.PathLike) -> str:
+    """A name for files: that of the source, or of the folder or data set that it opens."""
+    name, what = _parts(data)
+    if name is None:
+        return Path(data).resolve().name
+    return Path(what.partition(":")[0]).name if SOURCES[name].argument == "needed" else name
+
+
+def _parts(data: str | os.PathLike) -> tuple[str | None, str]:
+    """The name in `SOURCES` and what comes after its colon; None for a folder of pictures."""
+    name, colon, what = os.fspath(data).partition(":")
+    if name not in SOURCES or (colon and not what):
+        return None, ""
+    return name, what
 
 
 def digits() -> Source:
@@ -95,54 +115,16 @@ def digits() -> Source:
         ids=tuple(f"digits/{i:04d}" for i in range(len(images))),
         targets=data.target.astype(np.int64),
         image=images.__getitem__,
+        pixels=images,
     )
 
 
-SOURCES: dict[str, Callable[[], Source]] = {"digits": digits}
-
-
-def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
-    """Opens a folder with one subfolder for each class, with pictures of any size and mode.
-
-    Classes are the subfolders in alphabetical order; they may contain subfolders too. JPEG, PNG,
-    WebP, GIF, BMP and TIFF files are read; the format is detected from the content. Every picture
-    is decoded once to find the corrupt ones; `skipped` has all skipped files.
-
-    Args:
-        path: the folder.
-        strict: raise an error for unreadable pictures instead of skipping them.
-
-    Raises:
-        UsageError: there is no such folder, it does not contain the class folders, a class has no
-            readable picture or an invalid name, or, if strict, a picture cannot be read.
-    """
-    path = Path(path).resolve()
-    classes = folders.class_folders(path)
-    files, skipped = folders.list_pictures(path, classes)
-    # libtiff writes errors to standard error without the name of the file.
-    with quiet(), ThreadPoolExecutor() as pool:
-        faults = list(pool.map(check_image, [file for _, file in files]))
-    readable = [entry for entry, fault in zip(files, faults, strict=True) if not fault]
-    for (target, file), fault in zip(files, faults, strict=True):
-        if fault:
-            place = file.relative_to(path).as_posix()
-            skipped.append(Skipped(place, classes[target].name, fault, is_unreadable=True))
-    unreadable = [file for file in skipped if file.is_unreadable]
-    if strict and unreadable:
-        first = unreadable[0]
-        raise UsageError(
-            f"{path / first.path}: {first.reason} ({len(unreadable)} unreadable in all)."
-        )
-    folders.check_classes(path, classes, {target for target, _ in readable}, skipped)
-    return Source(
-        name=path.name,
-        labels=tuple(folder.name for folder in classes),
-        ids=tuple(file.relative_to(path).as_posix() for _, file in readable),
-        targets=np.array([target for target, _ in readable], np.int64),
-        image=lambda i: decode_image(readable[i][1]),
-        skipped=tuple(skipped),
-        locator=str(path),
-    )
+SOURCES: dict[str, Opener] = {
+    "digits": Opener(digits),
+    "cifar10": Opener(cifar10, "optional"),
+    "tfds": Opener(tfds, "needed", "NAME"),
+    "tfrecords": Opener(tfrecords, "needed"),
+}
 
 
 def skipped_summary(source: Source) -> list[str]:

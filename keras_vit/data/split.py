@@ -16,23 +16,44 @@ RULE = "in each class, the fraction of examples whose sha256 of the id is smalle
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Sorted indices into a source: the images for training and those for evaluation."""
+    """Sorted indices into a source: the images for training and those for evaluation.
+
+    Attributes:
+        train, held_out: the indices.
+        rule: how the images were divided, in words.
+    """
 
     train: np.ndarray
     held_out: np.ndarray
+    rule: str = RULE
 
 
 def split_source(source: Source, fraction: float = 0.2) -> Split:
     """Holds out `fraction` of each class, at least one image and never all.
 
+    Images with several classes count for the rarest of them, those with none for the first class.
+
+    If the source declares its splits, "validation" is held out, or "test" if there is none.
+
     The rule depends only on the ids of the examples (paths in the folder), so most of the split
     stays the same when pictures are added.
 
     Raises:
-        UsageError: a class has fewer than two images, or the fraction is not in (0, 1).
+        UsageError: a class has fewer than two images, a declared split has none, or the fraction is
+            not in (0, 1).
     """
     if not 0 < fraction < 1:
         raise UsageError(f"the held-out fraction must lie in (0, 1). Received: {fraction}.")
+    if source.splits:
+        held_out = "validation" if "validation" in source.splits else "test"
+        empty = [name for name in ("train", held_out) if not len(source.splits[name])]
+        if empty:
+            raise UsageError(
+                f"{source.locator}: expected images to train and others to hold out. "
+                f"Received: none in {' and '.join(empty)}; add images, or name other splits."
+            )
+        rule = f"declared by the data: train is for training, {held_out} is held out"
+        return Split(source.splits["train"], source.splits[held_out], rule)
     few = [f"{label!r} ({count})" for label, count in source.counts.items() if count < 2]
     if few:
         raise UsageError(
@@ -42,8 +63,20 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     held_out = []
     for target in range(len(source.labels)):
         members = np.flatnonzero(source.targets == target)
-        ranked = sorted(members, key=lambda i: hashlib.sha256(source.ids[i].encode()).digest())
         count = min(max(round(fraction * len(members)), 1), len(members) - 1)
-        held_out += ranked[:count]
+        held_out += ranked_by_id(source, members)[:count]
     held_out = np.sort(np.array(held_out, np.int64))
     return Split(np.setdiff1d(np.arange(len(source.ids)), held_out), held_out)
+
+
+def split_summary(source: Source) -> str:
+    """One line on the declared splits of a source and their use; "" if it declares none."""
+    sizes = [f"{name} {len(indices):,}" for name, indices in source.splits.items()]
+    unused = {"test"} & source.splits.keys() if "validation" in source.splits else ()
+    rest = "; test is not used" if unused else ""
+    return f"splits: {', '.join(sizes)} (declared by the data{rest})" if sizes else ""
+
+
+def ranked_by_id(source: Source, indices: np.ndarray) -> list[int]:
+    """The indices in the order of the sha256 of their ids."""
+    return sorted(indices, key=lambda i: hashlib.sha256(source.ids[i].encode()).digest())

@@ -15,7 +15,7 @@ from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundl
 from keras_vit.deploy.bundle.report import write_report
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import check_calibration, check_layers, for_runtime
+from keras_vit.deploy.convert.quantize import check_layers, for_runtime
 from keras_vit.deploy.images import CALIBRATED, Part, Samples, samples_of, to_pixels
 from keras_vit.deploy.inspect.runtimes import check_version
 from keras_vit.deploy.judge.blocks import first_difference, layer_differences
@@ -24,9 +24,9 @@ from keras_vit.deploy.judge.files import JudgedFile, MadeFile, check, compared, 
 from keras_vit.deploy.judge.measure import Measured, measure
 from keras_vit.deploy.judge.parity import ParityError, Verdict
 from keras_vit.deploy.judge.reference import Reference, reference_of
-from keras_vit.deploy.precisions import PRECISIONS, Precision, precision_of
+from keras_vit.deploy.precisions import PRECISIONS, Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_of, resolve
-from keras_vit.deploy.subject import Subject, of_run
+from keras_vit.deploy.subject import OwnImages, Subject, of_run
 from keras_vit.specs import Preprocessing
 
 # Numbers of images for ranking layers, and for finding the layer where a difference begins.
@@ -109,7 +109,9 @@ def export_tflite(
     resolved = resolve(model, options, rewrite)
     known = _known_recipe(recipe, [precision], resolved.name)
     request = _Request((precision,), options, demands, known)
-    samples = _given_samples(representative_data, resolved, request)
+    samples = _given_samples(
+        representative_data, resolved.input_shape, resolved.preprocessing, request
+    )
     export = _begin(resolved, samples, request)
     _warn_if_unexpected(export.converter.graphs.note)
     export.check_recipe()
@@ -209,9 +211,11 @@ def export_bundles(
     request = _Request(tuple(precisions), options, demands, known, say)
     about = _about(resolved)
     if subject is None:
-        samples = _given_samples(representative_data, resolved, request)
+        samples = _given_samples(
+            representative_data, resolved.input_shape, resolved.preprocessing, request
+        )
     else:
-        samples = _own_samples(subject, request)
+        samples = _own_samples(subject.images, request)
         # Removed, so that a large model is not in memory during its conversion.
         subject.model = None
     export = _begin(resolved, samples, request)
@@ -392,23 +396,28 @@ def _as_subject(model: Any, representative_data: Any) -> Subject | None:
     return model
 
 
-def _given_samples(data: Any, resolved: Resolved, request: _Request) -> Samples:
+def _given_samples(
+    data: Any,
+    shape: tuple[int, int, int],
+    preprocessing: Preprocessing | None,
+    request: _Request,
+) -> Samples:
     if data is None:
         _check_images(request.precisions)
     return samples_of(
         data,
-        resolved.input_shape,
-        resolved.preprocessing,
+        shape,
+        preprocessing,
         request.demands.images,
         request.calibrate,
         request.searches,
     )
 
 
-def _own_samples(subject: Subject, request: _Request) -> Samples:
-    if subject.source is None:
+def _own_samples(images: OwnImages, request: _Request) -> Samples:
+    if images.source is None:
         _check_images(request.precisions)
-    return subject.samples(request.demands.images, request.calibrate, request.searches)
+    return images.samples(request.demands.images, request.calibrate, request.searches)
 
 
 def _check_images(precisions: Iterable[Precision]) -> None:
@@ -420,7 +429,9 @@ def _check_recipe(recipe: str | os.PathLike | None, precisions: Iterable[Precisi
     if recipe is not None and not any(precision.base for precision in precisions):
         choosing = " or ".join(name for name, row in PRECISIONS.items() if row.base)
         names = ", ".join(precision.quantize for precision in precisions)
-        raise UsageError(f"a recipe is for {choosing}. Received: quantize={names}.")
+        raise UsageError(
+            f"recipe can only be used with quantize={choosing!r}. Received: quantize={names!r}."
+        )
 
 
 def _known_recipe(

@@ -6,6 +6,7 @@ It imports nothing heavy, so that commands can use it for their help texts.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sized
 from typing import Literal
 
 from keras_vit._errors import UsageError, did_you_mean
@@ -95,7 +96,7 @@ class Precision:
         return all(kind in ("float", "float16") for _, kind in self.rules)
 
     def kind(self, operator: str) -> Kind:
-        """What becomes of an operator: the last rule that applies to it."""
+        """How an operator is quantised: the last rule that applies to it."""
         kinds = [kind for name, kind in self.rules if name in ("*", operator)]
         return kinds[-1] if kinds else "float"
 
@@ -181,6 +182,7 @@ _ROWS = (
         "int16 activations and int8 weights throughout, for NPUs",
         "weights in int8, activations in int16, including input and output: for NPUs; slow on CPUs",
         calibrated=True,
+        runtime="LiteRT 1.3.0",
     ),
     Precision(
         "int4",
@@ -215,6 +217,16 @@ def precision_of(quantize: str | None) -> Precision:
             f"unknown quantize={quantize!r}; {did_you_mean(str(quantize), PRECISIONS)}"
         )
     return PRECISIONS[quantize or "none"]
+
+
+def check_calibration(precision: Precision, calibration: Sized | None) -> None:
+    """Raises a `UsageError` if ranges must be measured and there are no images."""
+    if precision.calibrated and not (calibration is not None and len(calibration)):
+        others = [n for n, row in PRECISIONS.items() if not (row.is_float or row.calibrated)]
+        raise UsageError(
+            f"{precision.name} needs images to measure ranges on: pass representative_data, or "
+            f"choose {' or '.join(others)}, which need none."
+        )
 
 
 def precision_named(name: str) -> Precision:

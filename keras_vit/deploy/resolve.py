@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.deploy.edits import first_edit
 from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing, Spec
+from keras_vit.weights.hashing import sha256_of
 from keras_vit.weights.names import weight_names
 
 # Notes for models that are not expected to be rebuilt, so that no warning is needed.
@@ -159,24 +159,11 @@ def arrays(weights: Iterable[Weight]) -> dict[str, np.ndarray]:
     return {weight.path: _float32(weight.variable) for weight in weights}
 
 
-def weights_sha256(model: ImageModel) -> str:
-    """A hash of a model's weights: their official names, shapes and float32 values, in order.
-
-    Equal weights have the same hash in Keras 3 and tf_keras and on every backend. Only one weight
-    is in memory at a time.
-    """
-    return hash_of(_official_weights(model))
-
-
 def hash_of(weights: Iterable[Weight], tail: Any = None) -> str:
     """`weights_sha256` of resolved weights, together with the weights of the layers after them."""
     others = [] if tail is None else tail.variables
-    digest = hashlib.sha256()
-    for weight in [*weights, *(Weight(f"tail/{i}", "", v) for i, v in enumerate(others))]:
-        array = np.ascontiguousarray(weight.variable, "<f4")
-        digest.update(f"{weight.key} {array.shape}\n".encode())
-        digest.update(array.data)
-    return digest.hexdigest()
+    named = [(weight.key, weight.variable) for weight in weights]
+    return sha256_of([*named, *((f"tail/{i}", v) for i, v in enumerate(others))])
 
 
 def input_shape(model: Any) -> tuple[int, int, int, int]:

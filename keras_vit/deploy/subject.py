@@ -18,6 +18,7 @@ from keras_vit.deploy.judge.choosing import divided, spread
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import create_model
+from keras_vit.specs import Preprocessing
 
 
 @dataclasses.dataclass
@@ -28,25 +29,37 @@ class Subject:
         model: the model; None after an export, which frees its memory before the conversion.
         name: name of the model.
         labels: the classes' names, in the order of the logits.
+        images: its images.
         folder: the run folder; None for weights.
-        source: the images; None for random images.
-        training: indices of the images that measure ranges and choose float layers; if there are
-            two or more, different images do each.
-        held_out: indices of the compared images, on which a run was not trained.
-        labelled: whether the images' targets are the model's classes.
     """
 
     model: ImageModel | None
     name: str
     labels: tuple[str, ...]
+    images: OwnImages
     folder: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnImages:
+    """The images of a run, or pictures for other weights, divided for calibration and comparison.
+
+    Attributes:
+        preprocessing: how images become the model's input.
+        source: the images; None for random images.
+        training: indices of the images that measure ranges and choose float layers; if there are
+            two or more, different images do each.
+        held_out: indices of the compared images, on which a run was not trained.
+        labelled: whether the images' targets are the model's classes.
+        trained: whether the model was trained on `training`.
+    """
+
+    preprocessing: Preprocessing
     source: Source | None = None
     training: np.ndarray | None = None
     held_out: np.ndarray | None = None
     labelled: bool = False
-
-    def __post_init__(self):
-        self.preprocessing = self.model.preprocessing
+    trained: bool = False
 
     def samples(self, count: int, calibrate: int | None, choose: bool) -> Samples:
         """The images of an export.
@@ -57,23 +70,23 @@ class Subject:
             choose: whether float layers are chosen.
         """
         return Samples(
-            Part(*self.comparison(count), self.images_from),
+            Part(*self.comparison(count), self.compared_from),
             Part(*self.choosing(count), self.chosen_from) if choose else None,
             None if calibrate is None else self.calibration(calibrate),
             self.picture(),
         )
 
     @property
-    def images_from(self) -> str:
+    def compared_from(self) -> str:
         """A description of the compared images."""
-        return self._from("held-out images" if self.folder else "images")
+        return self._from("held-out images" if self.trained else "images")
 
     @property
     def chosen_from(self) -> str:
         """A description of the images for choosing layers."""
         same = self.source is not None and not len(self._training_halves()[1])
         also = ", which also measured the ranges" if same else ""
-        return self._from("training images" if self.folder else "other images") + also
+        return self._from("training images" if self.trained else "other images") + also
 
     def calibration(self, count: int) -> np.ndarray | None:
         """Preprocessed images (n, height, width, 3) to measure ranges on; None without pictures."""
@@ -154,16 +167,13 @@ def of_run(
     resampled = image_size and model_from_weights(
         opened.path / "weights.npz", image_size=image_size
     )
-    return Subject(
-        resampled or opened.model(),
-        opened.spec["model"],
-        opened.labels,
-        opened.path,
-        source,
-        split.train,
-        split.held_out,
-        labelled=True,
+    model = resampled or opened.model()
+    # The accuracy of files is that of one class for each image.
+    labelled = source.multi_hot is None
+    images = OwnImages(
+        model.preprocessing, source, split.train, split.held_out, labelled, trained=True
     )
+    return Subject(model, opened.spec["model"], opened.labels, images, opened.path)
 
 
 def of_weights(
@@ -177,8 +187,8 @@ def of_weights(
     Args:
         weights: the `weights` of `keras_vit.create_model`.
         model: a name of `list_models()`; None to find out from the file.
-        data: "digits" or a folder with one subfolder for each class. If the subfolders have the
-            names of the model's classes, accuracy is measured.
+        data: a folder with one subfolder for each class, or a source; see `open_source`. If its
+            classes are those of the model, accuracy is measured.
         image_size: (height, width) to resample the model to; None for the weights' size.
     """
     if model is None:
@@ -187,13 +197,13 @@ def of_weights(
         built = create_model(model, image_size=image_size, weights=weights)
     labels = built.labels or tuple(str(i) for i in range(built.num_classes))
     if data is None:
-        return Subject(built, built.name, labels)
+        return Subject(built, built.name, labels, OwnImages(built.preprocessing))
     source = open_source(data)
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
     # Half of the images are compared; the others measure ranges.
     held_out, others = divided(-(-len(source) // 2), len(source), source.targets)
     parts = (others if len(others) else held_out, held_out)
-    return Subject(
-        built, built.name, labels, None, source, *parts, labelled=source.labels == labels
-    )
+    labelled = source.labels == labels and source.multi_hot is None
+    images = OwnImages(built.preprocessing, source, *parts, labelled)
+    return Subject(built, built.name, labels, images)

@@ -4,8 +4,10 @@ from keras_vit.evaluation.attention import attention_maps, rollout
 from keras_vit.evaluation.classification import (
     ClassReport,
     classification_report,
+    multi_label_report,
     recall_warning,
 )
+from keras_vit.evaluation.comparison import summary, write_comparison
 from keras_vit.evaluation.report import evaluate, held_out_report
 
 __all__ = [
@@ -14,6 +16,9 @@ __all__ = [
     "classification_report",
     "evaluate",
     "held_out_report",
+    "multi_label_report",
     "recall_warning",
     "rollout",
+    "summary",
+    "write_comparison",
 ]

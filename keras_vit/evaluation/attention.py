@@ -15,20 +15,22 @@ def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     names = [f"attention_{i}" for i in range(model.spec.depth)]
     scores = model.intermediates(*names)(inputs, training=False)
     stacked = np.stack([np.asarray(scores[name]) for name in names])  # (layers, n, heads, t, t)
-    maps = rollout(stacked, model.spec.class_token)
+    maps = rollout(stacked, model.spec.prefix_tokens)
     return maps.reshape(len(inputs), *model.grid)  # (n, rows, columns)
 
 
-def rollout(attention_scores: np.ndarray, class_token: bool) -> np.ndarray:
+def rollout(attention_scores: np.ndarray, prefix: int) -> np.ndarray:
     """Attention multiplied through the layers (Abnar and Zuidema 2020).
 
     In each layer, scores are averaged over heads, the identity is added for the residual, and rows
     are normalised. The layers are multiplied. The result is the class token's row over the
-    patches, or the mean row without a class token, divided by its maximum.
+    patches, the mean row of class and distillation token, whose predictions are averaged, or the
+    mean of all rows without such tokens, divided by its maximum.
 
     Args:
         attention_scores: (layers, n, heads, tokens, tokens); each row sums to 1.
-        class_token: whether the first token is a class token.
+        prefix: the number of tokens before the patches: 1 for a class token, 2 for a class and a
+            distillation token.
 
     Returns:
         (n, patches); the largest value in each image is 1.
@@ -39,5 +41,6 @@ def rollout(attention_scores: np.ndarray, class_token: bool) -> np.ndarray:
     joint = layers[0]
     for layer in layers[1:]:
         joint = layer @ joint
-    rows = joint[:, 0, 1:] if class_token else joint.mean(axis=1)  # (n, patches)
+    readers = joint[:, :prefix] if prefix else joint
+    rows = readers[:, :, prefix:].mean(axis=1)  # (n, patches)
     return rows / rows.max(axis=-1, keepdims=True)

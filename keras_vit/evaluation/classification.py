@@ -17,12 +17,15 @@ class ClassReport:
     """The results of a classifier on labelled images.
 
     Attributes:
-        accuracy: fraction of images that are classified correctly.
+        accuracy: fraction of images that are classified correctly: whose most probable class is
+            theirs, or one of theirs.
         classes: label, precision, recall, f1 and support of each class; a class that is never
             predicted has precision 0.
         macro: means of precision, recall and f1 over the classes.
         weighted: the same means, weighted by support.
-        confusion: counts, as [true][predicted].
+        confusion: counts, as [true][predicted]; empty if an image may have several classes.
+        mean_average_precision: if an image may have several classes: the mean over the classes
+            that occur of the average precision; else None.
     """
 
     accuracy: float
@@ -30,6 +33,14 @@ class ClassReport:
     macro: dict[str, float]
     weighted: dict[str, float]
     confusion: list[list[int]]
+    mean_average_precision: float | None = None
+
+    @property
+    def headline(self) -> str:
+        """The main figures in words."""
+        several = self.mean_average_precision
+        more = "" if several is None else f", mean average precision {several:.4f}"
+        return f"held-out accuracy {self.accuracy:.2%}{more}"
 
     def never_recognised(self) -> list[str]:
         """The classes with recall 0, each with its number of images."""
@@ -44,18 +55,58 @@ def classification_report(
     predicted: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
 ) -> ClassReport:
     """scikit-learn's metrics for predicted and true classes, both int (n,)."""
+    confusion = _metrics().confusion_matrix(targets, predicted, labels=np.arange(len(labels)))
+    return ClassReport(
+        accuracy=float((predicted == targets).mean()),
+        confusion=confusion.tolist(),
+        **_by_class(predicted, targets, labels),
+    )
+
+
+def multi_label_report(
+    logits: np.ndarray, multi_hot: np.ndarray, labels: tuple[str, ...]
+) -> ClassReport:
+    """scikit-learn's metrics where images have several classes.
+
+    A class is predicted where its logit is positive: its probability by the sigmoid is over a half.
+
+    Args:
+        logits: (n, classes).
+        multi_hot: 1 for each class of an image, else 0; (n, classes).
+        labels: the names of the classes.
+    """
+    top = np.take_along_axis(multi_hot, logits.argmax(-1)[:, None], -1)
+    precisions = [
+        _metrics().average_precision_score(multi_hot[:, i], logits[:, i])
+        for i in np.flatnonzero(multi_hot.any(axis=0))
+    ]
+    return ClassReport(
+        accuracy=float(top.mean()),
+        confusion=[],
+        mean_average_precision=float(np.mean(precisions)),
+        **_by_class((logits > 0).astype(np.uint8), multi_hot, labels),
+    )
+
+
+def _metrics() -> Any:
     try:
         from sklearn import metrics
     except ImportError:
         raise MissingPackageError(
             "evaluation needs scikit-learn: pip install 'keras_vit[train]'"
         ) from None
-    known = np.arange(len(labels))
+    return metrics
+
+
+def _by_class(
+    predicted: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
+) -> dict[str, Any]:
+    """The `classes`, `macro` and `weighted` of a report, from classes (n,) or (n, classes)."""
 
     def figures(average: str | None) -> dict[str, Any]:
         names = ("precision", "recall", "f1", "support")
-        values = metrics.precision_recall_fscore_support(
-            targets, predicted, labels=known, average=average, zero_division=0
+        values = _metrics().precision_recall_fscore_support(
+            targets, predicted, labels=np.arange(len(labels)), average=average, zero_division=0
         )
         return dict(zip(names, values, strict=True))
 
@@ -70,26 +121,23 @@ def classification_report(
         average: {k: float(v) for k, v in figures(average).items() if k != "support"}
         for average in ("macro", "weighted")
     }
-    return ClassReport(
-        accuracy=float((predicted == targets).mean()),
-        classes=classes,
-        confusion=metrics.confusion_matrix(targets, predicted, labels=known).tolist(),
-        **means,
-    )
+    return {"classes": classes, **means}
 
 
-def recall_warning(report: ClassReport, class_weights: str = "none") -> str | None:
+def recall_warning(report: ClassReport, may_weight_classes: bool = True) -> str | None:
     """One line with advice if a class was never recognised, else None.
 
     Args:
         report: the metrics.
-        class_weights: the setting in the recipe of the training.
+        may_weight_classes: whether class weights can be advised.
     """
     missed = report.never_recognised()
     if not missed:
         return None
     shown = ", ".join(missed[:_MOST_SHOWN]) + (" ..." if len(missed) > _MOST_SHOWN else "")
-    advice = "train longer" if class_weights == "balanced" else "train with balanced class weights"
+    counts = [each["support"] for each in report.classes]
+    weigh = may_weight_classes and max(counts) >= 2 * min(counts)
+    advice = "train with class_weights='balanced'" if weigh else "train longer"
     return (
         f"{len(missed)} of {len(report.classes)} classes were never recognised among the held-out "
         f"images: {shown}. Add images of them, or {advice}."

@@ -54,7 +54,7 @@ def facts(pairs: dict[str, str]) -> str:
 
 def curves(svg: bytes) -> str:
     """Loss and accuracy."""
-    return _section("Curves", _image(svg, "svg+xml", "loss and accuracy by epoch"))
+    return section("Curves", image(svg, "svg+xml", "loss and accuracy by epoch"))
 
 
 def classes(report: ClassReport) -> str:
@@ -69,30 +69,30 @@ def classes(report: ClassReport) -> str:
         [f"{kind} mean", *(f"{values[name]:.4f}" for name in names), total]
         for kind, values in (("macro", report.macro), ("weighted", report.weighted))
     ]
-    return _section("Classes", _table(["class", *names, "images"], rows, means))
+    return section("Classes", table(["class", *names, "images"], rows, means))
 
 
 def confusion(svg: bytes) -> str:
     """The confusion matrix."""
-    return _section("Confusion", _image(svg, "svg+xml", "confusion matrix"))
+    return section("Confusion", image(svg, "svg+xml", "confusion matrix"))
 
 
 def wrong(count: int, pictures: list[tuple[bytes, str]]) -> str:
     """The wrongly classified images, each with its predicted class."""
     if not count:
-        return _section("Wrong", "<p>None of the held-out images.</p>")
+        return section("Wrong", "<p>None of the held-out images.</p>")
     figures = "".join(
-        f"<figure>{_image(png, 'png', text)}<figcaption>{escape(text)}</figcaption></figure>"
+        f"<figure>{image(png, 'png', text)}<figcaption>{escape(text)}</figcaption></figure>"
         for png, text in pictures
     )
     note = f"<p>{count} in all; the {len(pictures)} of highest confidence, highest first.</p>"
-    return _section("Wrong", f'{note}<div class="grid">{figures}</div>')
+    return section("Wrong", f'{note}<div class="grid">{figures}</div>')
 
 
 def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
     """Images next to their attention rollout."""
     figures = "".join(
-        f"<figure><div>{_image(plain, 'png', text)}{_image(laid, 'png', f'attention on {text}')}"
+        f"<figure><div>{image(plain, 'png', text)}{image(laid, 'png', f'attention on {text}')}"
         f"</div><figcaption>{escape(text)}</figcaption></figure>"
         for plain, laid, text in pictures
     )
@@ -100,7 +100,7 @@ def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
         "<p>Attention rollout through all blocks, from the input of the head to the patches: "
         "the model attends to bright patches.</p>"
     )
-    return _section("Attention", f'{note}<div class="grid pairs">{figures}</div>')
+    return section("Attention", f'{note}<div class="grid pairs">{figures}</div>')
 
 
 def exports(record: dict[str, Any] | None) -> str:
@@ -127,18 +127,21 @@ def exports(record: dict[str, Any] | None) -> str:
         for row in record["rows"]
     ]
     note = f"<p>TFLite on {record['images']} held-out images; {escape(record['machine'])}.</p>"
-    return _section("Exports", note + _table(header, rows))
+    return section("Exports", note + table(header, rows))
 
 
 def _or_dash(text: str, value: float | None) -> str:
     return "-" if value is None else text.format(value)
 
 
-def _section(title: str, content: str) -> str:
+def section(title: str, content: str) -> str:
+    """A part of the page; `content` is HTML."""
     return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
-def _table(header: list[str], rows: list[list[str]], foot: list[list[str]] | None = None) -> str:
+def table(header: list[str], rows: list[list[str]], foot: list[list[str]] | None = None) -> str:
+    """A table of texts."""
+
     def line(cells: list[str], tag: str = "td") -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
@@ -150,6 +153,7 @@ def _table(header: list[str], rows: list[list[str]], foot: list[list[str]] | Non
     )
 
 
-def _image(content: bytes, kind: str, text: str) -> str:
+def image(content: bytes, kind: str, text: str) -> str:
+    """A picture inside the page: its bytes, "svg+xml" or "png", and what it shows."""
     encoded = base64.b64encode(content).decode()
     return f'<img alt="{escape(text)}" src="data:image/{kind};base64,{encoded}">'

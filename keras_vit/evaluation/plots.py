@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import logging
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from PIL import Image
 from keras_vit._errors import MissingPackageError
 
 _BLUE, _ORANGE, _GREY = "#2a6fbb", "#d9772b", "#8a8f98"
+_DARK_TO_LIGHT = ("#14243a", "#2a6fbb", "#d9772b", "#7a4fa0", "#8a8f98")
 
 
 def curves(metrics: list[dict[str, Any]]) -> bytes:
@@ -52,6 +55,65 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
                 axis.text(column, row, str(count), ha="center", va="center", color=color)
     axis.spines[:].set_visible(False)
     return _svg(figure)
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line of a diagram: its name, its points, and the deviation of each point if known."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    deviation: Sequence[float] | None = None
+
+
+def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
+    """Diagrams side by side as SVG; the same line has the same style in each.
+
+    Lines differ in dashes, markers and lightness, so that they can be told apart in grey.
+
+    Args:
+        panels: for each diagram the settings of its axes (title, xlabel, ylabel, xscale), and its
+            lines.
+    """
+    plt = _pyplot()
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(4.6 * len(panels), 3.6), layout="constrained", squeeze=False
+    )
+    names = list(dict.fromkeys(line.name for _, of_panel in panels for line in of_panel))
+    for axis, (settings, of_panel) in zip(axes[0], panels, strict=True):
+        for line in of_panel:
+            # Few markers on a long line.
+            style = _style(names.index(line.name)) | {"markevery": max(len(line.x) // 8, 1)}
+            bars = {"yerr": line.deviation, "capsize": 3} if line.deviation is not None else {}
+            axis.errorbar(line.x, line.y, label=line.name, **style, **bars)
+        axis.set(**settings)
+        if settings.get("xscale") == "log":
+            _plain_numbers(axis)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+    axes[0][0].legend(frameon=False)
+    return _svg(figure)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Numbers such as 2,000 on a logarithmic x axis, instead of formulas."""
+    from matplotlib import ticker
+
+    low, high = axis.get_xlim()
+    within = (1, 2, 5) if high < 100 * low else (1,)
+    axis.xaxis.set_major_locator(ticker.LogLocator(subs=within))
+    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,g}"))
+    axis.xaxis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _style(i: int) -> dict[str, Any]:
+    return {
+        "color": _DARK_TO_LIGHT[i % len(_DARK_TO_LIGHT)],
+        "linestyle": ("-", "--", "-.", ":")[i % 4],
+        "marker": "os^DvP"[i % 6],
+        "markersize": 5,
+    }
 
 
 def picture(image: np.ndarray, side: int = 192) -> bytes:

@@ -11,10 +11,15 @@ import numpy as np
 
 from keras_vit import _files, runs
 from keras_vit.data import evaluation_batches, load
+from keras_vit.data.preprocessing import normalise
 from keras_vit.data.sources import Source
 from keras_vit.evaluation import page, plots
 from keras_vit.evaluation.attention import attention_maps
-from keras_vit.evaluation.classification import ClassReport, classification_report
+from keras_vit.evaluation.classification import (
+    ClassReport,
+    classification_report,
+    multi_label_report,
+)
 from keras_vit.specs import ViTSpec
 
 _MOST_WRONG, _MOST_ATTENTION = 24, 8
@@ -35,17 +40,16 @@ def evaluate(
     """
     model, source = run.model(), run.source(data)
     held_out = run.split(source).held_out
-    targets = source.targets[held_out]
     scores = _scores(model, source, held_out, batch_size)
-    report = classification_report(scores.argmax(-1), targets, run.labels)
+    report = _report(source, held_out, scores, run.labels)
     sections = [
         page.facts(_facts(run, source, len(held_out), report)),
         page.curves(plots.curves(metrics)) if (metrics := run.metrics()) else "",
         page.classes(report),
-        page.confusion(plots.confusion(report.confusion, run.labels)),
+        page.confusion(plots.confusion(report.confusion, run.labels)) if report.confusion else "",
         page.wrong(*_wrong(source, held_out, scores, run.labels)),
         # BiT has no attention.
-        page.attention(_attention(model, source, held_out, targets, run.labels))
+        page.attention(_attention(model, source, held_out))
         if isinstance(model.spec, ViTSpec)
         else "",
         page.exports(_exports(run.path)),
@@ -62,20 +66,31 @@ def held_out_report(run: runs.Run, source: Source, batch_size: int = 64) -> Clas
     """The metrics on an open source, without writing a report."""
     held_out = run.split(source).held_out
     scores = _scores(run.model(), source, held_out, batch_size)
-    return classification_report(scores.argmax(-1), source.targets[held_out], run.labels)
+    return _report(source, held_out, scores, run.labels)
+
+
+def _report(
+    source: Source, held_out: np.ndarray, logits: np.ndarray, labels: tuple[str, ...]
+) -> ClassReport:
+    if source.multi_hot is not None:
+        return multi_label_report(logits, source.multi_hot[held_out], labels)
+    return classification_report(logits.argmax(-1), source.targets[held_out], labels)
 
 
 def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) -> np.ndarray:
     batches = evaluation_batches(source, indices, model.preprocessing, batch_size)
-    return np.concatenate([np.asarray(model(images, training=False)) for images, _ in batches])
+    inputs = (normalise(images, model.preprocessing) for images, _ in batches)
+    return np.concatenate([np.asarray(model(each, training=False)) for each in inputs])
 
 
 def _facts(run: runs.Run, source: Source, held_out: int, report: ClassReport) -> dict[str, str]:
     height, width = run.spec["image_size"]
     recipe = run.recipe["recipe"]
-    missed = report.never_recognised()
+    missed, precision = report.never_recognised(), report.mean_average_precision
+    several = {} if precision is None else {"Mean average precision": f"{precision:.4f}"}
     return {
         "Held-out accuracy": f"{report.accuracy:.2%}",
+        **several,
         "Macro f1": f"{report.macro['f1']:.4f}",
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {held_out:,} held out",
@@ -87,31 +102,40 @@ def _wrong(
     source: Source, held_out: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
 ) -> tuple[int, list[tuple[bytes, str]]]:
     # Returns the number of wrong predictions, and the ones with the highest confidence.
-    predicted, targets = scores.argmax(-1), source.targets[held_out]
-    confidence = np.exp(scores - scores.max(-1, keepdims=True))
-    confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
-    wrong = np.flatnonzero(predicted != targets)
+    predicted, classes = scores.argmax(-1), _classes(source, held_out)
+    if source.multi_hot is not None:
+        confidence = 0.5 * (1 + np.tanh(0.5 * scores.max(-1)))  # the sigmoid
+    else:
+        confidence = np.exp(scores - scores.max(-1, keepdims=True))
+        confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
+    wrong = np.array([i for i, each in enumerate(classes) if predicted[i] not in each], int)
     chosen = wrong[np.argsort(-confidence[wrong], kind="stable")][:_MOST_WRONG]
     return len(wrong), [
         (
             plots.picture(source.image(int(held_out[i]))),
-            f"{labels[targets[i]]}, taken for {labels[predicted[i]]} ({confidence[i]:.0%})",
+            f"{' and '.join(labels[each] for each in classes[i]) or 'no class'}, "
+            f"taken for {labels[predicted[i]]} ({confidence[i]:.0%})",
         )
         for i in chosen
     ]
 
 
-def _attention(
-    model: Any, source: Source, held_out: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
-) -> list[tuple[bytes, bytes, str]]:
+def _classes(source: Source, indices: np.ndarray) -> list[np.ndarray]:
+    """The class or the classes of each image."""
+    if source.multi_hot is not None:
+        return [np.flatnonzero(row) for row in source.multi_hot[indices]]
+    return list(source.targets[indices, None])
+
+
+def _attention(model: Any, source: Source, held_out: np.ndarray) -> list[tuple[bytes, bytes, str]]:
     # The first held-out image of each class.
-    firsts = np.unique(targets, return_index=True)[1][:_MOST_ATTENTION]
+    firsts = np.unique(source.targets[held_out], return_index=True)[1][:_MOST_ATTENTION]
     chosen = held_out[firsts]
     maps = attention_maps(model, load(source, chosen, model.preprocessing)[0])
     pictures = []
     for index, attention in zip(chosen, maps, strict=True):
         image = source.image(int(index))
-        caption = labels[source.targets[index]]
+        caption = source.labels[source.targets[index]]
         pictures.append((plots.picture(image), plots.overlay(image, attention), caption))
     return pictures
 

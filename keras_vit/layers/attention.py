@@ -118,7 +118,7 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
     def _tokens(self) -> Tokens:
-        return Tokens(self.grid, self.class_token)
+        return Tokens(self.grid, int(self.class_token))
 
     def _bias(self, dtype):
         if self._positions.bias is None:

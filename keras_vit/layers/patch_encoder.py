@@ -1,4 +1,4 @@
-"""From patches to embeddings: projection, class token, positions (paper, equation 1)."""
+"""From patches to embeddings: projection, learned tokens, positions (paper, equation 1)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 @register
 class PatchEncoder(keras.layers.Layer):
-    """Projects patches to hidden_dim, prepends the class token and adds positions.
+    """Projects patches to hidden_dim, prepends the learned tokens and adds positions.
 
     (batch, patches, pixels) to (batch, tokens, hidden_dim); tokens = patches + 1 with a class
-    token. Only the "learned" table has a position for the class token. The position weights are
-    attributes: `positions` for "learned", `columns` and `rows` for "learned2d".
+    token, patches + 2 with a distillation token too. Only the "learned" table has positions for
+    these tokens. The position weights are attributes: `positions` for "learned", `columns` and
+    `rows` for "learned2d".
 
-    Initialisers as in the official `models_vit.py`: projection LeCun normal, class token zero,
+    Initialisers as in the official `models_vit.py`: projection LeCun normal, learned tokens zero,
     positions N(0, 0.02).
 
     Args:
@@ -28,6 +29,7 @@ class PatchEncoder(keras.layers.Layer):
         position_embedding: a name in `POSITION_EMBEDDINGS`. Kinds that act inside attention, such
             as "relative", have no effect here.
         grid: rows and columns of patches; may be None for "learned", "relative" and "none".
+        distillation_token: whether a second learned token follows the class token (DeiT).
     """
 
     def __init__(
@@ -36,11 +38,13 @@ class PatchEncoder(keras.layers.Layer):
         class_token: bool = True,
         position_embedding: str = "learned",
         grid: tuple[int, int] | None = None,
+        distillation_token: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.hidden_dim = positive_integer("hidden_dim", hidden_dim)
         self.use_class_token = class_token
+        self.use_distillation_token = distillation_token
         self.position_embedding = choice(
             "position_embedding", position_embedding, tuple(POSITION_EMBEDDINGS)
         )
@@ -54,15 +58,19 @@ class PatchEncoder(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="projection",
         )
-        self.class_token = None
+        self.class_token = self.distillation_token = None
 
     def build(self, input_shape):
-        """Creates the projection, the class token and the position weights."""
+        """Creates the projection, the learned tokens and the position weights."""
         if not self.projection.built:
             named_build(self.projection, input_shape, self.trainable)
         if self.use_class_token:
             self.class_token = self.add_weight(
                 shape=(1, 1, self.hidden_dim), initializer="zeros", name="class_token"
+            )
+        if self.use_distillation_token:
+            self.distillation_token = self.add_weight(
+                shape=(1, 1, self.hidden_dim), initializer="zeros", name="distillation_token"
             )
         tokens = self._tokens(input_shape[1])
         add_position_weights(self, self._positions.weights, tokens, self.hidden_dim)
@@ -72,19 +80,22 @@ class PatchEncoder(keras.layers.Layer):
         """Embeds `patches` (batch, patches, pixels)."""
         x = self.projection(patches)
         table = self._table(patches.shape[1], x.dtype)
-        if table is not None and not self._positions.class_slot:
+        if table is not None and not self._positions.prefix_slots:
             x = x + table
-        if self.use_class_token:
-            token = ops.cast(self.class_token, x.dtype)
-            token = ops.broadcast_to(token, (ops.shape(x)[0], 1, self.hidden_dim))
-            x = ops.concatenate([token, x], axis=1)  # (batch, 1 + patches, hidden_dim)
-        if table is not None and self._positions.class_slot:
+        prefix = [
+            token for token in (self.class_token, self.distillation_token) if token is not None
+        ]
+        if prefix:
+            shape = (ops.shape(x)[0], 1, self.hidden_dim)
+            prefix = [ops.broadcast_to(ops.cast(token, x.dtype), shape) for token in prefix]
+            x = ops.concatenate([*prefix, x], axis=1)  # (batch, prefix + patches, hidden_dim)
+        if table is not None and self._positions.prefix_slots:
             x = x + table
         return x
 
     def compute_output_shape(self, input_shape):
         """(batch, tokens, hidden_dim)."""
-        return input_shape[0], input_shape[1] + int(self.use_class_token), self.hidden_dim
+        return input_shape[0], input_shape[1] + self._prefix, self.hidden_dim
 
     def get_config(self):
         """The arguments that build this layer again."""
@@ -94,10 +105,15 @@ class PatchEncoder(keras.layers.Layer):
             "class_token": self.use_class_token,
             "position_embedding": self.position_embedding,
             "grid": self.grid,
+            "distillation_token": self.use_distillation_token,
         }
 
+    @property
+    def _prefix(self) -> int:
+        return int(self.use_class_token) + int(self.use_distillation_token)
+
     def _tokens(self, patches: int) -> Tokens:
-        return Tokens(self.grid or (1, patches), self.use_class_token)
+        return Tokens(self.grid or (1, patches), self._prefix)
 
     def _table(self, patches: int, dtype: str):
         if self._positions.table is None:

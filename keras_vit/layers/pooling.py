@@ -23,6 +23,19 @@ class TokenPooling(StaysFloat, keras.layers.Layer):
 
 
 @register
+class DistilledPooling(StaysFloat, keras.layers.Layer):
+    """Class and distillation token: (batch, tokens, hidden_dim) to (batch, 2 * hidden_dim)."""
+
+    def call(self, x):
+        """The first token of `x` (batch, tokens, hidden_dim), then the second."""
+        return ops.concatenate([x[:, 0], x[:, 1]], axis=-1)
+
+    def compute_output_shape(self, input_shape):
+        """(batch, 2 * hidden_dim)."""
+        return input_shape[0], 2 * input_shape[2]
+
+
+@register
 class AveragePooling(StaysFloat, keras.layers.Layer):
     """The mean of all tokens: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 

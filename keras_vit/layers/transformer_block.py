@@ -6,6 +6,7 @@ from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.named_build import named_build
+from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
@@ -46,6 +47,7 @@ class TransformerBlock(keras.layers.Layer):
         self.layer_norm_eps = layer_norm_eps
         self.dropout = dropout
         self.drop_path = drop_path
+        self.remat = False
         self.norm_attention = keras.layers.LayerNormalization(
             epsilon=layer_norm_eps, dtype=policy, name="norm_attention"
         )
@@ -75,6 +77,11 @@ class TransformerBlock(keras.layers.Layer):
 
     def call(self, x, training=None):
         """Encodes `x` (batch, tokens, hidden_dim)."""
+        if self.remat and training:
+            return rematerialised(self, lambda x: self._encode(x, training), x)
+        return self._encode(x, training)
+
+    def _encode(self, x, training):
         y = self.attention(self.norm_attention(x), training=training)
         y = self.drop_attention(y, training=training)
         x = x + self.skip_attention(y, training=training)

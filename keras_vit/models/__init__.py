@@ -3,6 +3,7 @@
 from keras_vit.models.bit import BiT
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import (
+    BiT_R14x1,
     BiT_R50x1,
     BiT_R50x3,
     BiT_R101x1,
@@ -12,6 +13,7 @@ from keras_vit.models.variants import (
     R26_ViT_S32,
     R50_ViT_B16,
     R50_ViT_L32,
+    R_ViT_Pico4,
     R_ViT_Ti16,
     ViT_B8,
     ViT_B16,
@@ -34,6 +36,7 @@ from keras_vit.models.vit import ViT
 
 __all__ = [
     "BiT",
+    "BiT_R14x1",
     "BiT_R50x1",
     "BiT_R50x3",
     "BiT_R101x1",
@@ -43,6 +46,7 @@ __all__ = [
     "R26_ViT_S32",
     "R50_ViT_B16",
     "R50_ViT_L32",
+    "R_ViT_Pico4",
     "R_ViT_Ti16",
     "ViT",
     "ViT_B8",

@@ -10,6 +10,7 @@ from keras_vit._errors import UsageError, did_you_mean
 from keras_vit._keras import keras, register
 from keras_vit.layers import (
     AttentionScores,
+    DistilledHead,
     GroupNorm,
     PatchEncoder,
     Patches,
@@ -49,7 +50,8 @@ class ViT(ImageModel):
             head, whose logits are always float32; default: Keras' global policy.
         name: name of the model.
 
-    With `spec.pooling == "none"` the head reads every token: (batch, tokens, num_classes).
+    With `spec.pooling == "none"` the head reads every token: (batch, tokens, num_classes). With
+    "distilled" the representation is (batch, 2 * hidden_dim), and the head is a `DistilledHead`.
 
     Raises:
         UsageError: a keyword is unknown (the message suggests one), the patches do not divide the
@@ -126,7 +128,12 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
     x = images if spec.stem is None else _stem(images, spec.stem)
     x = Patches(spec.patch_size, name="patches")(x)
     x = PatchEncoder(
-        spec.hidden_dim, spec.class_token, spec.position_embedding, grid, name="patch_encoder"
+        spec.hidden_dim,
+        spec.class_token,
+        spec.position_embedding,
+        grid,
+        spec.distillation_token,
+        name="patch_encoder",
     )(x)
     x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
     for i in range(spec.depth):
@@ -153,6 +160,9 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
             kernel_initializer="lecun_normal",
             name="pre_logits",
         )(x)
+    if spec.distillation_token and num_classes:
+        bias = keras.initializers.Constant(head_bias)
+        return DistilledHead(num_classes, bias, dtype="float32", name="head")(x)
     return head(x, num_classes, head_bias)
 
 

@@ -17,10 +17,15 @@ Method = Literal["bilinear", "bicubic"]
 
 
 class Tokens(NamedTuple):
-    """A sequence of tokens: patches in raster order, after a class token if there is one."""
+    """A sequence of tokens: learned tokens, such as a class token, then patches in raster order.
+
+    Attributes:
+        grid: rows and columns of patches.
+        prefix: the number of tokens before the patches.
+    """
 
     grid: Grid
-    class_token: bool
+    prefix: int
 
     @property
     def patches(self) -> int:
@@ -30,7 +35,7 @@ class Tokens(NamedTuple):
     @property
     def count(self) -> int:
         """The number of tokens."""
-        return self.patches + int(self.class_token)
+        return self.patches + self.prefix
 
 
 def as_grid(grid: Grid | None) -> Grid | None:

@@ -5,8 +5,16 @@ from keras_vit._lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
+        "building": ["build", "check_settings"],
         "classes": ["balanced_weights", "imbalance_warning"],
-        "fit": ["check_settings", "train"],
+        "checkpoints": ["Checkpoints"],
+        "costs": ["Costs"],
+        "engines": ["Engine", "open_engine"],
+        "plan": ["Plan", "plan_of"],
+        "progress": ["Progress"],
         "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
+        "run": ["dry_run", "train"],
+        "trials": ["Trial", "fixed_budget", "run_trial", "with_seed"],
+        "tasks": ["MultiLabel", "SingleLabel", "Task", "task_of"],
     },
 )

@@ -1,92 +1,195 @@
-"""Callbacks of the training loop: they write metrics and weights, and stop at the last step."""
+"""Callbacks of the training loop: they count steps, evaluate, and write metrics and weights."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from keras_vit._errors import RefusedError
 from keras_vit._files import naming_a_full_disk
-from keras_vit._keras import keras
+from keras_vit._keras import backend, keras, ops
 from keras_vit.weights import save_weights
+
+# The average of the weights in a run folder.
+AVERAGE = "weights_ema.npz"
+
+
+class Steps(keras.callbacks.Callback):
+    """Counts the steps of a training and ends it after the last one, even within an epoch.
+
+    With `steps_per_execution`, training ends after the execution that reaches this number. A loss
+    that is not finite ends it with a `RefusedError`.
+
+    Args:
+        done: number of steps that were made before.
+        total: number of steps after which training ends.
+    """
+
+    def __init__(self, done: int, total: int):
+        super().__init__()
+        self.done, self.total = done, total
+        self._before = done
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Stores the number of steps in all previous epochs."""
+        self._before = self.done
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Counts the steps; `batch` is the index of the last batch of this epoch, from 0."""
+        self.done = self._before + batch + 1
+        if not math.isfinite((logs or {}).get("loss", 0.0)):
+            raise RefusedError(_diverged(self.done, f"the loss is {logs['loss']}"))
+        if self.done >= self.total:
+            self.model.stop_training = True
+
+
+class AfterEachStep(keras.callbacks.Callback):
+    """Calls a function after each training step, and another one after each evaluation step."""
+
+    def __init__(self, training: Callable[[], None], evaluation: Callable[[], None]):
+        super().__init__()
+        self._training, self._evaluation = training, evaluation
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Calls the first function."""
+        self._training()
+
+    def on_test_batch_end(self, batch, logs=None):
+        """Calls the second function."""
+        self._evaluation()
+
+
+class Evaluation(keras.callbacks.Callback):
+    """Evaluates after each epoch, also with the average of the weights if there is one.
+
+    The results are added to the epoch's metrics as "val_loss" and "ema_val_loss", for example.
+
+    Args:
+        evaluate: returns the metrics of the current weights on the held-out images.
+    """
+
+    def __init__(self, evaluate: Callable[[], dict[str, float]]):
+        super().__init__()
+        self._evaluate = evaluate
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Adds the metrics to `logs`."""
+        sync(self.model)
+        self._add(logs, "val_")
+        if averages(self.model.optimizer):
+            with averaged(self.model):
+                self._add(logs, "ema_val_")
+
+    def _add(self, logs: dict[str, float], prefix: str) -> None:
+        logs |= {f"{prefix}{name}": value for name, value in self._evaluate().items()}
 
 
 class RunWriter(keras.callbacks.Callback):
-    """Updates the run folder after each epoch: a line in metrics.jsonl, and the weights."""
+    """Updates the run folder after each epoch: the weights, and a line in metrics.jsonl.
 
-    def __init__(self, folder: Path):
+    Args:
+        folder: the run folder.
+        trained: the model in the learner, whose weights are written.
+        steps: the count of steps.
+    """
+
+    def __init__(self, folder: Path, trained: Any, steps: Steps):
         super().__init__()
-        self.folder = folder
-        self.started = time.monotonic()
+        self.folder, self._trained, self._steps = folder, trained, steps
+        self._started = time.monotonic()
 
     def on_epoch_end(self, epoch, logs=None):
-        """Appends the epoch's metrics, then replaces the weights.
+        """Replaces the weights, then appends the epoch's metrics.
 
         Raises:
-            RefusedError: the loss is not finite; the previous epoch's weights are kept.
+            RefusedError: a metric or a weight is not finite; the previous weights are kept.
         """
-        if not math.isfinite((logs or {}).get("loss", 0.0)):
-            raise RefusedError(
-                f"training diverged in epoch {epoch + 1}: the loss is {logs['loss']}; lower the "
-                "learning rate. The run keeps the weights of the previous epoch."
-            )
-        record = {"epoch": epoch + 1, "step": int(self.model.optimizer.iterations)}
-        record["seconds"] = round(time.monotonic() - self.started, 3)
+        for name, value in (logs or {}).items():
+            if not math.isfinite(value):
+                raise RefusedError(_diverged(self._steps.done, f"the {name} is {value}"))
+        self.save()
+        record = {"epoch": epoch + 1, "step": self._steps.done}
+        record["seconds"] = round(time.monotonic() - self._started, 3)
         record |= {name: float(value) for name, value in (logs or {}).items()}
         record["learning_rate"] = _learning_rate(self.model.optimizer)
         log = self.folder / "metrics.jsonl"
         with naming_a_full_disk(log), log.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
-        self.save()
 
     def save(self) -> None:
-        """Replaces the run's weights with the current weights of the model."""
-        save_weights(self.model, self.folder / "weights.npz")
+        """Replaces the run's weights with the current ones, and the average if there is one.
+
+        Raises:
+            RefusedError: a weight is not finite; the previous weights are kept.
+        """
+        sync(self.model)
+        check_finite(map(value_of, self.model.trainable_variables), self._steps.done)
+        save_weights(self._trained, self.folder / "weights.npz")
+        if averages(self.model.optimizer):
+            with averaged(self.model):
+                save_weights(self._trained, self.folder / AVERAGE)
 
 
-class AfterEachStep(keras.callbacks.Callback):
-    """Calls a function after each training and evaluation step, such as a check for Ctrl-C."""
-
-    def __init__(self, function: Callable[[], None]):
-        super().__init__()
-        self.function = function
-
-    def on_train_batch_end(self, batch, logs=None):
-        """Calls it."""
-        self.function()
-
-    def on_test_batch_end(self, batch, logs=None):
-        """Calls it."""
-        self.function()
+def check_finite(weights: Iterable[np.ndarray], step: int) -> None:
+    """Raises a `RefusedError` if a weight after `step` steps is NaN or infinite."""
+    if not all(np.isfinite(weight).all() for weight in weights):
+        raise RefusedError(_diverged(step, "not all weights are finite"))
 
 
-class StopAfter(keras.callbacks.Callback):
-    """Ends training after a number of steps, even in the middle of an epoch.
+def averages(optimizer: Any) -> list[Any]:
+    """The moving averages of the trainable variables that the optimiser keeps; [] for none."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return list(inner._model_variables_moving_average) if inner.use_ema else []
 
-    With `steps_per_execution`, training ends after the execution that reaches this number.
-    """
 
-    def __init__(self, steps: int):
-        super().__init__()
-        self.steps = steps
-        self.done = self.before = 0  # steps since the start, and before the current epoch
+@contextmanager
+def averaged(learner: Any) -> Iterator[None]:
+    """A context in which the trainable variables have the values of their averages."""
+    variables = learner.trainable_variables
+    before = [_copy(variable) for variable in variables]
+    for variable, average in zip(variables, averages(learner.optimizer), strict=True):
+        variable.assign(_copy(average))
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, before, strict=True):
+            variable.assign(value)
 
-    def on_epoch_begin(self, epoch, logs=None):
-        """Stores the number of steps in all previous epochs."""
-        self.before = self.done
 
-    def on_train_batch_end(self, batch, logs=None):
-        """Counts the steps; `batch` is the index of the last batch of this epoch, from 0."""
-        self.done = self.before + batch + 1
-        if self.done >= self.steps:
-            self.model.stop_training = True
+def value_of(variable: Any) -> np.ndarray:
+    """A copy of a variable's value, also of one that several replicas have."""
+    return np.array(ops.convert_to_tensor(variable))  # NumPy alone cannot read mirrored scalars
+
+
+def sync(learner: Any) -> None:
+    """Makes the variables hold the current values, which JAX keeps elsewhere within an epoch."""
+    if hasattr(learner, "jax_state_sync"):
+        learner.jax_state_sync()
+
+
+def _diverged(step: int, reason: str) -> str:
+    return f"training diverged before step {step}: {reason}; lower the learning rate."
+
+
+def _copy(variable: Any) -> Any:
+    """A copy of a variable's value that one of several processes can assign alone."""
+    if backend() != "jax":
+        return value_of(variable)
+    import jax.numpy
+
+    # All processes would compare an array of NumPy with theirs before they assign it.
+    return jax.numpy.copy(variable.value)
 
 
 def _learning_rate(optimizer) -> float:
     rate = optimizer.learning_rate
     if callable(rate):  # tf_keras returns the schedule
         rate = rate(optimizer.iterations)
-    return float(rate)
+    return float(ops.convert_to_tensor(rate))

@@ -18,11 +18,12 @@ def balanced_weights(targets: np.ndarray, num_classes: int) -> dict[int, float]:
     Their mean over the images is 1. scikit-learn's `class_weight="balanced"` is the same rule.
 
     Args:
-        targets: the classes of the training images, int (n,); each class must occur.
-        num_classes: the number of classes.
+        targets: the classes of the training images, int (n,).
+        num_classes: the number of classes. One without training images has the weight 0.
     """
     counts = np.bincount(targets, minlength=num_classes)
-    return {i: float(weight) for i, weight in enumerate(len(targets) / (num_classes * counts))}
+    found = np.count_nonzero(counts)
+    return {i: len(targets) / (found * int(n)) if n else 0.0 for i, n in enumerate(counts)}
 
 
 def imbalance_warning(labels: Sequence[str], counts: Sequence[int]) -> str | None:
@@ -33,5 +34,5 @@ def imbalance_warning(labels: Sequence[str], counts: Sequence[int]) -> str | Non
     return (
         f"the classes are strongly imbalanced: {labels[most]} has {counts[most]:,} images, "
         f"{labels[least]} {counts[least]:,}. A model may learn to ignore the rare classes; add "
-        "images of them, or train with balanced class weights."
+        "images of them, or set class_weights='balanced'."
     )

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+
 from keras_vit._errors import UsageError
+
+_FEW = 10  # batches; without an incomplete one an epoch of few would lose many examples
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 
 def to_steps(
-    duration: str, *, batch_size: int, num_examples: int, total_steps: int | None = None
+    duration: str,
+    *,
+    batch_size: int,
+    num_examples: int,
+    total_steps: int | None = None,
+    field: str = "duration",
 ) -> int:
     """The number of training steps in a duration, rounded to the nearest integer.
 
     Args:
         duration: a number and a unit: epochs, steps, examples, or % of `total_steps`.
         batch_size: examples in a step.
-        num_examples: examples in an epoch; only full batches of them count.
+        num_examples: examples in an epoch. From ten batches on, only full ones count.
         total_steps: 100%; None if percentages are not allowed.
+        field: the name of the setting, for the error.
 
     Raises:
         UsageError: the duration cannot be parsed, or is negative.
     """
+    batches = num_examples / batch_size
     units = {
-        "epoch": max(num_examples // batch_size, 1),
+        "epoch": batches if batches < _FEW else num_examples // batch_size,
         "step": 1.0,
         "example": 1.0 / batch_size,
     }
@@ -35,9 +48,50 @@ def to_steps(
                 except ValueError:
                     continue
                 if 0 <= amount < float("inf"):
-                    return round(amount * steps)
+                    is_epoch = unit == "epoch" and amount > 0
+                    return max(round(amount * steps), int(is_epoch))
     raise UsageError(
-        "a duration is a number and a unit, such as "
+        f"{field} must be a number and a unit, such as "
         + ", ".join(repr(f"5{'' if u == '%' else ' '}{u}{'' if u == '%' else 's'}") for u in units)
-        + f". Received: {duration!r}."
+        + f". Received: {field}={duration!r}."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Every:
+    """How often checkpoints are written: after so many seconds or steps; neither for never."""
+
+    seconds: float | None = None
+    steps: int | None = None
+
+    def is_due(self, seconds: float, steps: int) -> bool:
+        """Whether a checkpoint is due, this long after the previous one."""
+        return (self.seconds is not None and seconds >= self.seconds) or (
+            self.steps is not None and steps >= self.steps
+        )
+
+
+def interval(text: str, steps_of: Callable[[str], int], field: str = "checkpoint_every") -> Every:
+    """Reads "5 minutes", "30 seconds", "2 hours", or a duration in steps, examples or epochs.
+
+    Args:
+        text: the interval.
+        steps_of: converts a duration to steps; see `to_steps`.
+        field: the name of the setting, for the error.
+
+    Raises:
+        UsageError: the interval cannot be read, or is not positive.
+    """
+    amount, _, unit = text.strip().partition(" ")
+    try:
+        if unit.removesuffix("s") not in _SECONDS:
+            return Every(steps=max(steps_of(text), 1))
+        seconds = float(amount) * _SECONDS[unit.removesuffix("s")]
+        if 0 < seconds < float("inf"):
+            return Every(seconds=seconds)
+    except ValueError:  # a UsageError is one
+        pass
+    raise UsageError(
+        f"{field} must be a number and a unit, such as '5 minutes', '1 epoch' or '500 steps'. "
+        f"Received: {field}={text!r}."
     )

@@ -29,7 +29,7 @@ from keras_vit.specs import (
 )
 from keras_vit.weights.dialects import Layout, find_layout
 from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
-from keras_vit.weights.names import pooling_rows, position_keys
+from keras_vit.weights.names import pooling_keys, position_keys
 from keras_vit.weights.templates import numbers
 from keras_vit.weights.tensors import Tensors, open_tensors
 
@@ -186,7 +186,7 @@ class Checkpoint:
         kind = self._positions
         if not self.has_positions or kind.grid_from_shapes is None:
             return None
-        return kind.grid_from_shapes(self._position_shapes, self._class_token)
+        return kind.grid_from_shapes(self._position_shapes, self._prefix)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -227,8 +227,9 @@ class Checkpoint:
         return "trained" if np.count_nonzero(self.read(f"{self.head}/kernel")) else "zero"
 
     @property
-    def _class_token(self) -> bool:
-        return "cls" in self.layout.places
+    def _prefix(self) -> int:
+        """The number of tokens before the patches."""
+        return POOLINGS[self._pooling()].prefix_tokens
 
     @property
     def _positions(self) -> PositionEmbedding:
@@ -239,7 +240,7 @@ class Checkpoint:
         # The shapes of the position weights by name; {} if one has a wrong number of dimensions.
         weights = position_keys(self._positions)
         shapes = {weight.name: self.shape(key) for key, weight in weights.items()}
-        smallest = Tokens((1, 1), self._class_token)
+        smallest = Tokens((1, 1), self._prefix)
         for weight in weights.values():
             if len(shapes[weight.name]) != len(weight.shape(smallest, 1)):
                 return {}
@@ -247,7 +248,7 @@ class Checkpoint:
 
     def _positions_fit(self, grid: tuple[int, int]) -> bool:
         # The last axis depends only on the width, so it is not compared.
-        tokens = Tokens(grid, self._class_token)
+        tokens = Tokens(grid, self._prefix)
         weights = {weight.name: weight for weight in position_keys(self._positions).values()}
         shapes = self._position_shapes
         return bool(shapes) and all(
@@ -295,8 +296,7 @@ class Checkpoint:
         )
 
     def _pooling(self) -> str:
-        keys = {name: {row.key for row in pooling_rows(name)} for name in POOLINGS}
-        return self._kind_of_keys(keys) or ("token" if self._class_token else "gap")
+        return self._kind_of_keys({name: pooling_keys(name) for name in POOLINGS}) or "gap"
 
     def _kind_of_keys(self, keys: Mapping[str, Set[str]]) -> str | None:
         # Of the kinds whose keys are all in the file, the one with the most: keys of one kind can
@@ -308,7 +308,7 @@ class Checkpoint:
         # A model that pools in another way can have the same keys, but its logits are different.
         config = self.tensors.config
         pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
-        if self._class_token and pool not in ("token", ""):
+        if "cls" in self.layout.places and pool not in ("token", ""):
             raise UsageError(
                 f"{self.path} has a class token and the pooling {pool!r}, which keras_vit does not "
                 "have."

@@ -1,8 +1,8 @@
 """Layouts of weight files: the place of each official key in a file, and the form of its array.
 
 Sources: google-research/vision_transformer `checkpoint.py`; big_vision `models/vit.py`
-(`fix_old_checkpoints`, scanned layers); timm `models/vision_transformer.py` and `resnetv2.py`;
-transformers `models/vit`.
+(`fix_old_checkpoints`, scanned layers); timm `models/vision_transformer.py`, `deit.py` and
+`resnetv2.py`; transformers `models/vit`.
 """
 
 from __future__ import annotations
@@ -183,6 +183,7 @@ _LINEN = {
 # Columns: the weight's path in a keras_vit model, the layout's key, `Place.form`, and part/parts.
 _TIMM = """
 patch_encoder/class_token          cls_token                 same
+patch_encoder/distillation_token   dist_token                same
 patch_encoder/positions            pos_embed                 same
 patch_encoder/projection/kernel    patch_embed.proj.weight   conv
 patch_encoder/projection/bias      patch_embed.proj.bias     flat
@@ -205,6 +206,8 @@ pooling/mlp/dense_1/kernel         attn_pool.mlp.fc2.weight  in
 pooling/mlp/dense_1/bias           attn_pool.mlp.fc2.bias    flat
 head/kernel                        head.weight               in
 head/bias                          head.bias                 flat
+head/distillation_kernel           head_dist.weight          in
+head/distillation_bias             head_dist.bias            flat
 """
 _TIMM_BLOCK = """
 norm_attention/gamma      norm1.weight      flat

@@ -24,7 +24,8 @@ _TIMM_BIT = {
     ResNetSpec((3, 8, 36, 3), 4): "resnetv2_152x4_bit",
 }
 # timm's names for the poolings that it has.
-TIMM_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "none": ""}
+TIMM_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "distilled": "token", "none": ""}
+_TIMM_DISTILLED = "deit_base_distilled_patch16_224"
 _PIL_CODES = {"nearest": 0, "bilinear": 2, "bicubic": 3}
 
 
@@ -35,7 +36,8 @@ def timm_files(model: Any) -> dict[str, dict[str, Any]]:
         architecture, arguments = _TIMM_BIT.get(spec), {}
     else:
         hybrid = _TIMM_STEMS.get((spec.stem, spec.patch_size))
-        architecture = hybrid if spec.stem else "vit_base_patch16_224"
+        plain = _TIMM_DISTILLED if spec.distillation_token else "vit_base_patch16_224"
+        architecture = hybrid if spec.stem else plain
         arguments = _timm_arguments(model)
     if architecture is None:
         return {}

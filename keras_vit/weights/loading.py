@@ -19,6 +19,7 @@ from keras_vit.parts.grids import Method
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.dialects import Place
 from keras_vit.weights.matching import Head, Match, match
+from keras_vit.weights.names import weight_names
 from keras_vit.weights.tensors import display
 
 
@@ -120,12 +121,19 @@ def fill(
             array = matched.changes[key].apply(array)
         variable.assign(array.reshape(tuple(variable.shape)))
     if matched.head == "reset" and model.num_classes:
-        layer = model.get_layer("head")
-        layer.kernel.assign(np.zeros(tuple(layer.kernel.shape), np.float32))
-        layer.bias.assign(np.full(tuple(layer.bias.shape), getattr(model, "head_bias", 0.0)))
+        _reset_head(model)
     resampled = tuple(sorted({change.description for change in matched.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
     return Loaded(dialect, len(matched.names), matched.dropped, ignored, resampled, matched.head)
+
+
+def _reset_head(model: Any) -> None:
+    for name in weight_names(model.spec, model.num_classes, model.image_size):
+        layer, _, part = name.path.partition("/")
+        if layer == "head":
+            variable = name.variable(model)
+            value = getattr(model, "head_bias", 0.0) if part.endswith("bias") else 0.0
+            variable.assign(np.full(tuple(variable.shape), value, np.float32))
 
 
 def _arrays(

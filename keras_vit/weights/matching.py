@@ -19,7 +19,7 @@ from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint
 from keras_vit.weights.dialects import Place
-from keras_vit.weights.names import WeightName, weight_names
+from keras_vit.weights.names import WeightName, head_keys, weight_names
 from keras_vit.weights.resampling import resample_patches
 from keras_vit.weights.tensors import display
 
@@ -98,8 +98,9 @@ def match(
     names = {name.key: name for name in names}
     places, dropped = dict(checkpoint.layout.places), ()
     if head == "reset":
-        names = {key: n for key, n in names.items() if not key.startswith(f"{checkpoint.head}/")}
-        dropped = tuple(k for k in places if k.startswith(_droppable(target.spec, checkpoint.head)))
+        heads = head_keys("bit" in checkpoint.layout.family)
+        names = {key: name for key, name in names.items() if key not in heads}
+        dropped = tuple(k for k in places if k in heads or _drops(target.spec, k))
         places = {key: place for key, place in places.items() if key not in dropped}
     changes = {}
     for key in names.keys() & places.keys():
@@ -112,10 +113,10 @@ def match(
     return Match(names, places, changes, dropped, head)
 
 
-def _droppable(spec: Spec, head: str) -> tuple[str, ...]:
+def _drops(spec: Spec, key: str) -> bool:
     # The pre-training representation is dropped with its head (paper, section 3.1.1).
     keeps = isinstance(spec, ResNetSpec) or spec.representation_dim
-    return (f"{head}/",) if keeps else (f"{head}/", "pre_logits/")
+    return key.startswith("pre_logits/") and not keeps
 
 
 def _check_stated(target: Target | Any, checkpoint: Checkpoint, head: Head) -> None:
@@ -156,9 +157,9 @@ def _change(
     old = grid or _old_grid(checkpoint, fits=stored == shape)
     if old is None or old == new:
         return None
-    class_token = target.spec.class_token
+    prefix = target.spec.prefix_tokens
     description = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
-    return Change(lambda array: name.resample(array, old, new, class_token, method), description)
+    return Change(lambda array: name.resample(array, old, new, prefix, method), description)
 
 
 def _old_grid(checkpoint: Checkpoint, fits: bool) -> Grid | None:
@@ -192,8 +193,8 @@ def _check_names(
     if lines:
         cause = _cause(target, checkpoint, names, places) or f"the first: {lines[0].strip()}"
         raise UsageError(
-            f"{checkpoint.path} does not fit the model in {len(lines)} weights (- missing, "
-            f"+ unexpected, ! other shape): {cause}\n" + "\n".join(lines)
+            f"{checkpoint.path} does not fit the model in {len(lines)} weights: {cause}\n"
+            "(- missing, + unexpected, ! other shape)\n" + "\n".join(lines)
         )
 
 
@@ -201,9 +202,7 @@ def _check_names(
 _UNKNOWN_PARTS = {
     r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which keras_vit does not have",
     r"reg_token|register_tokens": "it has register tokens, which keras_vit does not have",
-    r"dist_token|head_dist|distillation": (
-        "it has a distillation token, which keras_vit does not have"
-    ),
+    r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
     r"fc_norm": "it normalises after pooling; keras_vit normalises before pooling",
     r"[qk]_norm": "it normalises queries and keys, which keras_vit does not do",
     r"norm_pre": "it normalises before the blocks, which keras_vit does not do",
@@ -269,6 +268,6 @@ def _differences(stored: Spec, target: Spec) -> list[str]:
     }
     if "pooling" in pairs:
         one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
-        if (one.class_token, one.weights) == (other.class_token, other.weights):
+        if (one.prefix_tokens, one.weights) == (other.prefix_tokens, other.weights):
             del pairs["pooling"]  # the same weights, as those of "token" and "none"
     return [f"{field} {one}, not {other}" for field, (one, other) in pairs.items() if one != other]

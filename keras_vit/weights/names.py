@@ -17,6 +17,7 @@ import numpy as np
 from keras_vit._errors import UsageError
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.poolings.pooling import Pooling
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
 from keras_vit.specs import ResNetSpec, ResNetStem, ResNetUnit, Spec, ViTSpec
@@ -44,6 +45,8 @@ embedding/kernel    patch_encoder/projection/kernel    P P I D
 embedding/bias      patch_encoder/projection/bias      D
 """)
 _CLASS_TOKEN = _rows("cls    patch_encoder/class_token    1 1 D")
+# No official file has a distillation token, so keras_vit defines its keys and those of its head.
+_DISTILLATION_TOKEN = _rows("dist    patch_encoder/distillation_token    1 1 D")
 _BLOCK = _rows(
     """
 LayerNorm_0/scale                              norm_attention/gamma      D
@@ -77,6 +80,10 @@ pre_logits/bias      pre_logits/bias      R
 _HEAD = _rows("""
 head/kernel    head/kernel    R C
 head/bias      head/bias      C
+""")
+_DISTILLATION_HEAD = _rows("""
+head_dist/kernel    head/distillation_kernel    R C
+head_dist/bias      head/distillation_bias      C
 """)
 _STEM = _rows("""
 conv_root/kernel    conv_root/kernel    7 7 3 w
@@ -207,8 +214,8 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
     if bit:
         tables = [_BIT_ROOT, _BIT_UNIT, _BIT_PROJECTION, _BIT_TAIL, _BIT_HEAD]
     else:
-        tables = [_STEM, _UNIT, _PROJECTION, _EMBEDDING, _CLASS_TOKEN, _BLOCK, _NORM]
-        tables += [_REPRESENTATION, _HEAD, *map(pooling_rows, POOLINGS)]
+        tables = [_STEM, _UNIT, _PROJECTION, _EMBEDDING, _CLASS_TOKEN, _DISTILLATION_TOKEN, _BLOCK]
+        tables += [_NORM, _REPRESENTATION, _HEAD, _DISTILLATION_HEAD, *map(pooling_rows, POOLINGS)]
     keys = [(row.key, row.path) for table in tables for row in table]
     for kind in () if bit else POSITION_EMBEDDINGS.values():
         keys += [(key, path) for key, path, _ in _position_rows(kind)]
@@ -218,6 +225,16 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
 def pooling_rows(pooling: str) -> list[Row]:
     """The weights of a pooling."""
     return _rows(POOLINGS[pooling].weights, "", "pooling/")
+
+
+def pooling_keys(pooling: str) -> set[str]:
+    """The official keys by which a file shows its pooling: tokens before the patches, weights."""
+    return {row.key for row in _prefix(POOLINGS[pooling]) + pooling_rows(pooling)}
+
+
+def head_keys(bit: bool = False) -> tuple[str, ...]:
+    """The official keys of all kinds of heads."""
+    return tuple(row.key for row in (_BIT_HEAD if bit else _HEAD + _DISTILLATION_HEAD))
 
 
 def position_keys(kind: PositionEmbedding, block: int = 0) -> dict[str, PositionWeight]:
@@ -236,9 +253,9 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> 
         "R": spec.representation_dim or spec.hidden_dim,
         "C": num_classes,
     }
-    tokens = Tokens(spec.grid(image_size), spec.class_token)
+    tokens = Tokens(spec.grid(image_size), spec.prefix_tokens)
     positions = POSITION_EMBEDDINGS[spec.position_embedding]
-    names = _names(_EMBEDDING + (_CLASS_TOKEN if spec.class_token else []), sizes)
+    names = _names(_EMBEDDING + _prefix(POOLINGS[spec.pooling]), sizes)
     names += _position_names(positions.weights, _POSITIONS, tokens, spec.hidden_dim)
     for i in range(spec.depth):
         names += _names(_BLOCK, sizes, i)
@@ -247,7 +264,13 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> 
         )
     tail = _NORM + pooling_rows(spec.pooling)
     tail += _REPRESENTATION if spec.representation_dim else []
-    return names + _names(tail + (_HEAD if num_classes else []), sizes)
+    head = _HEAD + (_DISTILLATION_HEAD if spec.distillation_token else [])
+    return names + _names(tail + (head if num_classes else []), sizes)
+
+
+def _prefix(pooling: Pooling) -> list[Row]:
+    rows = list(_CLASS_TOKEN) if pooling.class_token else []
+    return rows + (_DISTILLATION_TOKEN if pooling.distillation_token else [])
 
 
 def _stem(stem: ResNetStem | None) -> list[WeightName]:

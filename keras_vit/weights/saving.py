@@ -144,6 +144,11 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
         return "transformers", "vit." if model.num_classes else ""
     if is_bit:
         return "timm-bit", ""
+    if spec.distillation_token and (spec.stem or spec.position_embedding != "learned"):
+        raise UsageError(
+            "timm's distilled ViT has learned positions and no ResNet; save a .npz in the official "
+            "layout."
+        )
     known = spec.position_embedding in ("learned", "none") and spec.pooling in TIMM_POOLINGS
     if not known or spec.layer_norm_eps > 1e-6:
         raise UsageError(

@@ -18,7 +18,7 @@ from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.specs import ResNetStem
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 DEEP = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=4, num_heads=2, mlp_dim=48)
 PRODUCTS = ("FULLY_CONNECTED", "BATCH_MATMUL", "CONV_2D")
@@ -39,11 +39,11 @@ def cosine(actual, expected):
 @pytest.mark.parametrize(
     ("name", "least"),
     [
+        ("keras_vit int8", 0.99),
+        ("Keras, converted plainly", 0.999999),
         ("keras_vit float32", 0.999999),
         ("keras_vit float16", 0.99999),
         ("keras_vit dynamic", 0.99),
-        ("keras_vit int8", 0.99),
-        ("Keras, converted plainly", 0.999999),
         ("Keras, full integer by the converter", 0.8),
     ],
 )
@@ -59,7 +59,7 @@ def test_a_contender_computes_keras_logits(setting, name, least):
     "spec",
     [
         DEEP,
-        pytest.param(dataclasses.replace(DEEP, depth=2, pooling="map"), marks=pytest.mark.slow),
+        dataclasses.replace(DEEP, depth=2, pooling="map"),
         dataclasses.replace(DEEP, patch_size=1, depth=1, stem=ResNetStem((1, 1))),
     ],
     ids=["token", "map", "hybrid"],

@@ -11,7 +11,7 @@ from keras_vit._errors import UsageError
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.specs import VARIANTS, ResNetSpec
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 COMMAND = "benchmarks/exporters.py"
 FEW = ("--image-size", "8", "--rounds", "2", "--threads", "1")
@@ -60,7 +60,6 @@ def test_contenders_are_timed_on_the_smallest_images_and_written(
         assert row["cosine"] > 0.99999
 
 
-@pytest.mark.slow
 def test_ablation_leaves_out_what_changes_something(invoke, tiny_model, monkeypatch, tmp_path):
     two = ("centre", "standardised_kernels")
     monkeypatch.setattr(contenders, "REWRITES", {name: REWRITES[name] for name in two})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "gate.py"
 
@@ -28,7 +28,6 @@ def test_the_gate_passes_equal_files_and_refuses_bad_ones():
         assert found[name, "10 points worse"][1] == 0
 
 
-@pytest.mark.slow
 def test_it_is_a_command():
     arguments = ("--images", "100", "--trials", "2")
     done = subprocess.run(

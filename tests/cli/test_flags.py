@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
     [
         (fit, "batch_size=0.", "--batch-size=0."),
         (fit, "seed must be small.", "--seed must be small."),
-        (fit, "Received: jit=False and precision='x'.", "Received: --no-jit and --precision='x'."),
+        (fit, "Received: jit=False and precision='x'.", "Received: --no-jit and --precision x."),
         (fit, "leave out image_size.", "leave out --image-size."),
         (fit, "patch_size=4, model_name, my_seed=1", "patch_size=4, model_name, my_seed=1"),
         (fit, "the data and the model are gone", "the data and the model are gone"),
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.once
         (fit, "a/batch_size/b: image_size.npz", "a/batch_size/b: image_size.npz"),
         (fit, "max_drop of another command", "max_drop of another command"),
         (fit, "use --batch-size", "use --batch-size"),
-        (export, "pass representative data, or", "pass --data, or"),
+        (export, "pass representative_data, or", "pass --data, or"),
         (export, "representative_data is empty", "--data is empty"),
         (export, "min_runtime=2.14; max_drop", "--min-runtime=2.14; --max-drop"),
         (fit, "none (keras_vit.list_weights)", "none (an unknown name lists all)"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from keras_vit._errors import DiskFullError, MissingPackageError, RefusedError, 
 from keras_vit.cli import COMMANDS, _program, is_command, main
 
 pytestmark = pytest.mark.once
+ROOT = Path(__file__).parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +31,7 @@ def ended(monkeypatch, capsys):
             raise error
 
         monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-vit", "fit", *words])
+        monkeypatch.setattr(_program, "is_command", lambda: False)  # it would end this process
         with pytest.raises(SystemExit) as stop:
             _program.run(command, Arguments, "Does it.", "fit", words)
         return stop.value.code, capsys.readouterr().err
@@ -164,3 +168,11 @@ def test_a_process_is_a_command_only_if_it_runs_one(monkeypatch, tmp_path):
         monkeypatch.setattr(sys, "argv", [str(program), "--help"])
         monkeypatch.setattr(sys, "orig_argv", ["python", *original, "--help"])
         assert is_command() is expected, program
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_silently():
+    command = [sys.executable, ROOT / "train/fit.py", "--recipes"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141

@@ -1,15 +1,18 @@
 """Presses Ctrl-C at many moments: python tests/commands/interrupt_commands.py --run runs/demo
 
-Each command is started and interrupted after 0.04 s, 0.06 s, 0.08 s, 0.1 s, and then after 0.05 s,
-0.1 s ... 8 s. It must always print one line on standard error and exit with 130, unless it has
-already ended. While Python itself starts (0.03 s, or more on a busy machine) no code of keras_vit
-runs, so none can handle Ctrl-C: such cases are counted separately, and only a few are accepted.
+Each command is started and interrupted early, after 0.04 s to 0.4 s, and then every --step seconds
+until --until; `photographs`, a training of S/16 compiled by XLA, at --random moments of its first
+epoch. It must always print one line on standard error and exit with 130 within --within seconds,
+unless it has already ended. While Python itself starts (0.03 s, or more on a busy machine) and
+until keras_vit has imported its handler, nothing can handle Ctrl-C: such cases are counted
+separately, and few are accepted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -18,16 +21,26 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 ROOT = Path(__file__).parents[2]
 FIT = ("--model", "ViT_Pico4", "--image-size", "8", "--no-jit", "--duration", "200 steps")
+# Compilation of the step and the step itself last longer than --within.
+SLOW = ("--model", "ViT_S16", "--batch-size", "32", "--duration", "200 steps", "--held-out", "0.1")
 COMMANDS = {
     "fit": ("train/fit.py", *FIT, "--out", "fresh", "--overwrite"),
     "export": ("export/to_tflite.py", "--run", "run", "--quantize", "none", "int8"),
     "evaluate": ("train/evaluate.py", "--run", "run"),
+    "photographs": ("train/fit.py", "--data", "pictures", *SLOW, "--out", "slow", "--overwrite"),
 }
-EARLY = (0.04, 0.06, 0.08, 0.1)
+# The line of keras_vit/__init__.py that imports what handles Ctrl-C.
+FIRST_IMPORT = "from keras_vit.cli import is_command as _is_command"
+EARLY = (0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4)
+# Seconds in which `photographs` imports, reads, compiles and makes its first steps.
+FIRST_EPOCH = (3.0, 60.0)
 # The latest moment in seconds at which Python may still be starting, and how often it may be.
-PYTHON_STARTS, PYTHON_ITSELF = 0.1, 3
+PYTHON_STARTS, PYTHON_ITSELF = 0.2, 4
 
 
 def main() -> None:
@@ -36,20 +49,31 @@ def main() -> None:
     parser.add_argument("--commands", nargs="+", default=[*COMMANDS], choices=[*COMMANDS])
     parser.add_argument("--step", type=float, default=0.05, help="seconds (default: 0.05)")
     parser.add_argument("--until", type=float, default=8, help="seconds (default: 8)")
+    parser.add_argument("--random", type=int, default=50, help="moments (default: 50)")
+    parser.add_argument("--within", type=float, default=5, help="seconds (default: 5)")
     arguments = parser.parse_args()
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(arguments.run, Path(folder) / "run")
+        write_photographs(Path(folder) / "pictures")
+        steps = range(1, round(arguments.until / arguments.step) + 1)
+        moments = (*EARLY, *(i * arguments.step for i in steps))
+        chance = random.Random(0)
+        later = [chance.uniform(*FIRST_EPOCH) for _ in range(arguments.random)]
         for name in arguments.commands:
             answers: dict[str, int] = {}
-            steps = range(1, round(arguments.until / arguments.step) + 1)
-            for seconds in (*EARLY, *(i * arguments.step for i in steps)):
-                answer = judged(*interrupted(COMMANDS[name], seconds, folder), seconds)
+            slowest = 0.0
+            for seconds in later if name == "photographs" else moments:
+                code, error, lasted = interrupted(COMMANDS[name], seconds, folder)
+                answer = judged(code, error, seconds)
+                if lasted > arguments.within:
+                    answer = f"wrong: it took {lasted:.1f} s"
+                slowest = max(slowest, lasted)
                 answers[answer] = answers.get(answer, 0) + 1
                 if answer.startswith("wrong"):
                     wrong.append(name)
                     print(f"{name} after {seconds:.2f} s: {answer}", flush=True)
-            print(f"{name}: {answers}", flush=True)
+            print(f"{name}: {answers}, the slowest after {slowest:.1f} s", flush=True)
             if problem := judged_together(answers):
                 wrong.append(name)
                 print(f"{name}: {problem}", flush=True)
@@ -57,8 +81,21 @@ def main() -> None:
         sys.exit(f"{len(wrong)} wrong answers")
 
 
-def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[int, str]:
-    """The exit code and the standard error of a command that is interrupted after `seconds`."""
+def write_photographs(folder: Path) -> None:
+    """Two classes of 64 JPEGs of 320 x 240 pixels."""
+    noise = np.random.default_rng(0)
+    for label in ("day", "night"):
+        (folder / label).mkdir(parents=True)
+        for i in range(64):
+            coarse = Image.fromarray(noise.integers(0, 256, (12, 16, 3), np.uint8))
+            coarse.resize((320, 240)).save(folder / label / f"{i}.jpg")
+
+
+def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[int, str, float]:
+    """The exit code, the standard error and the seconds until the end of a command.
+
+    It is interrupted after `seconds`.
+    """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
     script, *words = command
     process = subprocess.Popen(
@@ -72,8 +109,9 @@ def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[
     )
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
+    pressed = time.monotonic()
     _, error = process.communicate(timeout=120)
-    return process.returncode, error
+    return process.returncode, error, time.monotonic() - pressed
 
 
 def judged(code: int, error: str, seconds: float) -> str:
@@ -83,7 +121,8 @@ def judged(code: int, error: str, seconds: float) -> str:
     if code == 0 and not error.strip():
         return "had ended"
     # Python exits with -SIGINT after any KeyboardInterrupt, even one that keras_vit should handle.
-    is_python = code in (-signal.SIGINT, 1) and str(ROOT / "keras_vit") not in error
+    is_first = error.strip().endswith(f"{FIRST_IMPORT}\nKeyboardInterrupt")
+    is_python = code in (-signal.SIGINT, 1) and (is_first or str(ROOT / "keras_vit") not in error)
     if is_python and seconds <= PYTHON_STARTS:
         return "Python itself"
     return f"wrong: exit code {code}, {error.strip()[-2000:]!r}"

@@ -27,9 +27,9 @@ COMMANDS = sorted(p.relative_to(ROOT) for d in ("train", "export") for p in (ROO
 QUICK = ("--image-size", "16", "--duration", "2 steps", "--batch-size", "4", "--no-jit")
 
 
-def one_line(code, error, expected=2):
+def one_line(code, error):
     """The one line of a command that refused."""
-    assert code == expected, error
+    assert code == 2, error
     (line,) = error.strip().splitlines()
     return line
 
@@ -88,13 +88,18 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
     def read(*arguments):
         raise AssertionError("the pictures were read")
 
+    (tmp_path / "pictures").mkdir()
     monkeypatch.setattr(data, "open_source", read)
     for arguments, message in (
         (("--model", "ViT_B61"), "unknown model"),
         (("--image-size", "30"), "must be a multiple of"),
-        (("--duration", "soon"), "a duration is a number"),
-        (("--warmup", "soon"), "a duration is a number"),
-        (("--weights", "gone.npz"), "gone.npz: expected a .npz file"),
+        (("--duration", "soon"), "must be a number and a unit"),
+        (("--warmup", "soon"), "must be a number and a unit"),
+        (("--warmup", "100%"), "--warmup must be shorter than training, --duration"),
+        (("--model", "BiT_R50x1", "--drop-path", "0.1"), "a setting of Vision Transformers"),
+        (("--checkpoint-every", "soon"), "--checkpoint-every must be a number and a unit"),
+        (("--recipe", "finetune"), "--recipe finetune starts from weights"),
+        (("--weights", "gone.npz"), "gone.npz: there is no such file of weights"),
         (("--out", "pictures/run"), "lies inside the data"),
         (("--out", tmp_path / "file"), "is a file"),
     ):
@@ -121,11 +126,11 @@ def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_m
     assert imbalance.startswith("warning: the classes are strongly imbalanced: blue has 50 images")
     expected = "warning: 1 of 2 classes were never recognised among the held-out images: red (0 of"
     assert recall.startswith(expected)
-    assert recall.endswith("or train with balanced class weights.")
+    assert recall.endswith("or train with --class-weights balanced.")
     code, out, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
     first = out.splitlines()[0]
     assert first.startswith(f"run run: {tiny_model}, 16 x 16 pixels, 2 classes, trained on ")
-    assert error.strip() == recall
+    assert error.strip() == recall.replace("--class", f"python {ROOT / 'train/fit.py'} --class")
     arguments += ("--overwrite", "--class-weights", "balanced")
     code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
     (recall,) = error.strip().splitlines()  # what can be done about the imbalance is done
@@ -148,12 +153,15 @@ def test_strict_stops_at_an_unreadable_picture(invoke, image_folder, tmp_path):
     assert "torn.jpg" in one_line(code, error)
 
 
+@pytest.mark.once
 def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     arguments = ("--run", run, "--min-accuracy", "0.999")
     code, out, error = invoke("train/evaluate.py", *arguments, cwd=tmp_path)
     assert "macro mean" in out
-    line = one_line(code, error, expected=3)
+    assert code == 3
+    *warnings, line = error.splitlines()  # a class may never be recognised by so short a training
+    assert all(w.startswith("warning: ") for w in warnings)
     assert "expected a held-out accuracy of 99.90% or more. Received:" in line
 
 
@@ -173,7 +181,7 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
         (["--data", "half"], "half: no readable picture in without, add pictures or remove"),
         (["--model", "ViT_B61"], "unknown model 'ViT_B61'; did you mean ViT-B_16?"),
         (["--image-size", "30"], "must be a multiple of patch_size=4. Received: 30 x 30"),
-        (["--duration", "soon"], "a duration is a number and a unit"),
+        (["--duration", "soon"], "must be a number and a unit"),
         (
             ["--batch-size", "0"],
             "--batch-size must be a positive integer. Received: --b",
@@ -183,7 +191,7 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
         (["--duraton", "3"], "unknown option --duraton; did you mean --duration?"),
         (["--image-size", "8", "8", "8"], "--image-size takes 1 value or 2. Received: 8 8 8."),
         (["--recipe", "finetun"], "--recipe: unknown value 'finetun'; did you mean finetune?"),
-        (["--weights", "none.npz"], "none.npz: expected a .npz file"),
+        (["--weights", "none.npz"], "none.npz: there is no such file of weights."),
         (["--out", "half", "--model", "ViT_Pico4"], "half is not empty and is not a run"),
         (["--data", "pictures", "--out", "pictures/run"], "lies inside the data"),
         (["--seed", "8589934592"], "--seed must be below 2**32. Received: --seed=8589934592."),
@@ -206,7 +214,7 @@ def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, messag
         ("export/to_tflite.py", ["--threads", "0"], "--threads must be a positive integer"),
         ("export/to_tflite.py", ["--quantize"], "--quantize: expected at least one argument"),
         ("train/evaluate.py", ["--batch-size", "0"], "--batch-size must be a positive integer"),
-        ("train/evaluate.py", ["--min-accuracy", "97.5"], "--min-accuracy must lie in [0, 1)"),
+        ("train/evaluate.py", ["--min-accuracy", "97.5"], "--min-accuracy must lie in [0, 1]."),
     ],
 )
 def test_mistakes_with_options_of_models_are_one_line(invoke, tmp_path, script, arguments, message):
@@ -220,6 +228,27 @@ def test_mistakes_with_options_of_models_are_one_line(invoke, tmp_path, script, 
     [
         ("fit --model ViT_B17", "unknown model 'ViT_B17'; did you mean ViT-B_16"),
         ("fit --weights run", "run is a run; use run/weights.npz."),
+        (
+            "fit --recipe finetune",
+            "--recipe finetune is for any images; give yours: --data FOLDER.",
+        ),
+        (
+            "fit --recipe finetune --data digits",
+            "--recipe finetune starts from weights. Received: no --weights",
+        ),
+        ("fit --recipe finetun", "--recipe: unknown value 'finetun'; did you mean finetune"),
+        ("fit --data digit", "there is no such folder, did you mean digits?"),
+        ("fit --duration soon", "--duration must be a number and a unit, such as '5 epochs'"),
+        ("fit --warmup soon", "--warmup must be a number and a unit"),
+        ("fit --warmup 100%", "--warmup must be shorter than training, --duration '40 epochs'"),
+        ("fit --image-size 30", "must be a multiple of patch_size=4. Received: 30 x 30"),
+        ("fit --checkpoint-every soon", "--checkpoint-every must be a number and a unit"),
+        (
+            "fit --model BiT_R50x1 --drop-path 0.1",
+            "BiT-R50x1 is a ResNet, --drop-path is",
+        ),
+        ("compare --models ViT_B17", "unknown model 'ViT_B17'; did you mean ViT-B_16"),
+        ("sweep --warmup 100%", "--warmup must be shorter than training"),
         ("export --run nope", "nope: expected a run folder; there is no such folder."),
         ("evaluate --run nope", "nope: expected a run folder; there is no such folder."),
         ("predict a.png --run nope", "nope: expected a run folder; there is no such folder."),
@@ -254,7 +283,7 @@ def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tin
     assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
     moved = image_folder.rename(tmp_path / "moved")
     code, _, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
-    assert "is gone; pass their current folder as data" in one_line(code, error)
+    assert "is gone; name their current folder with --data=FOLDER." in one_line(code, error)
     arguments = ("--run", "run", "--data", moved)
     assert invoke("train/evaluate.py", *arguments, cwd=tmp_path)[0] == 0
     shutil.copytree(moved / "red", moved / "aaa")
@@ -314,7 +343,10 @@ def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
-    assert error.strip() == "interrupted; run holds the weights so far."
+    assert re.fullmatch(
+        r"interrupted; run holds the state after \d+ of \d+ steps; go on with --resume.",
+        error.strip(),
+    )
     run = runs.open_run(tmp_path / "run")
     assert len(run.metrics()) >= 1
     head = np.asarray(run.model().get_layer("head").kernel)
@@ -323,13 +355,14 @@ def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
     assert not leftovers
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize(("name", "seconds"), [("fit", 0.3), ("export", 1.5), ("evaluate", 4)])
 def test_ctrl_c_is_one_line_while_a_command_starts(trained_run, tmp_path, name, seconds):
     shutil.copytree(trained_run.path, tmp_path / "run")
     program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
-    answer = program["interrupted"](program["COMMANDS"][name], seconds, tmp_path)
-    assert program["judged"](*answer, seconds) == "one line", answer
+    code, error, _ = program["interrupted"](program["COMMANDS"][name], seconds, tmp_path)
+    assert program["judged"](code, error, seconds) == "one line", error
 
 
 @pytest.mark.once
@@ -342,13 +375,14 @@ def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
     assert judged(0, "", 3) == "had ended"
     for code in (1, -signal.SIGINT):
         assert judged(code, python, 0.05) == "Python itself"
-        assert judged(code, python, 0.2).startswith("wrong")
+        assert judged(code, python, 0.3).startswith("wrong")
         assert judged(code, library, 0.05).startswith("wrong")
     assert together({"one line": 1, "Python itself": 3}) is None
     assert together({"had ended": 9}) == "no interrupt was answered in one line"
-    assert together({"one line": 9, "Python itself": 4}).startswith("expected at most 3")
+    assert together({"one line": 9, "Python itself": 5}).startswith("expected at most 4")
 
 
+@pytest.mark.once
 def test_a_newer_run_is_refused_by_every_command(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     spec = json.loads((run / "spec.json").read_text())

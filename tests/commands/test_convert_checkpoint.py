@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ def test_inspect_describes_a_file(invoke, fixtures, tmp_path):
     assert lines["parameters"] == "98,057"
 
 
+@pytest.mark.once
 def test_inspect_shows_variant_zero_head_and_ignored_keys(invoke, tmp_path):
     keras_vit.save_weights(keras_vit.ViT_Ti16(11), tmp_path / "shown.npz")
     arrays = {f"opt/target/{key}": array for key, array in np.load(tmp_path / "shown.npz").items()}
@@ -88,6 +90,7 @@ def test_weights_are_converted_between_layouts(invoke, fixtures, tmp_path, sourc
     np.testing.assert_allclose(found, expected["logits"], atol=2e-5, rtol=0)
 
 
+@pytest.mark.once
 def test_a_keras_file_and_a_saved_model_give_the_references_logits(invoke, fixtures, tmp_path):
     import tensorflow as tf
 
@@ -124,6 +127,10 @@ def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
         (["in.npz"], "expected IN and OUT, or --inspect FILE"),
         (["in.npz", "out.npz", "--inspect", "in.npz"], "--inspect FILE writes nothing"),
         (["in.npz", "in.npz"], "in.npz is IN itself; choose another OUT"),
+        (["run", "run/weights.npz", "--overwrite"], "run/weights.npz is IN itself; choose"),
+        (["in.npz", "run/more.npz"], "run/more.npz would be a file of the run run; choose"),
+        (["in.npz", "in.npz/out.npz"], "in.npz is a file; choose another folder"),
+        (["--inspect", "in.npz", "--to", "npz"], "--inspect FILE writes nothing; leave --to out"),
         (["in.npz", "there.npz"], "there.npz exists; choose another OUT or --overwrite it"),
         (["in.npz", "out.h5"], "expected .npz, .safetensors, .keras or a folder, or pass --to"),
         (["in.npz", "out.h5", "--to", "keras"], "expected a name that ends in .keras"),
@@ -142,7 +149,10 @@ def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
     ],
 )
 @pytest.mark.once
-def test_a_mistake_is_one_line_and_writes_nothing(invoke, fixtures, tmp_path, arguments, message):
+def test_a_mistake_is_one_line_and_writes_nothing(
+    invoke, fixtures, trained_run, tmp_path, arguments, message
+):
+    shutil.copytree(trained_run.path, tmp_path / "run")
     (tmp_path / "in.npz").write_bytes((fixtures / "vit_token.weights.npz").read_bytes())
     arrays = dict(np.load(tmp_path / "in.npz"))
     arrays["cls"][0, 0, 0] = np.nan
@@ -182,6 +192,7 @@ def test_an_existing_file_is_replaced_only_with_overwrite(invoke, fixtures, tmp_
         assert invoke(COMMAND, second, target, "--overwrite", cwd=tmp_path)[0] == 0
 
 
+@pytest.mark.once
 def test_a_file_that_reads_back_differently_is_removed(invoke, fixtures, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "read", lambda self, key, shape: np.ones(shape, np.float32))
     for target in ("out.npz", "out.safetensors"):

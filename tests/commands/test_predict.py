@@ -115,7 +115,7 @@ def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, ex
         check(out, expected, atol)
     for folder, message in (
         ("pixels", "Received: a folder that holds pixels/float32, pixels/int16x8; choose one."),
-        (run, "expected a bundle's folder. There is none."),
+        (run, "expected a bundle's folder. Received: something else."),
     ):
         code, _, error = invoke(COMMAND, "--bundle", folder, pictures, cwd=tmp_path)
         assert code == 2
@@ -168,13 +168,13 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
             ["--run", "run", "--bundle", "b", "0.png"],
             "expected one of --run, --bundle and --weights",
         ),
-        (["--model", "ViT_B16", "0.png"], "--model goes with --weights"),
+        (["--model", "ViT_B16", "0.png"], "--model is only used with --weights"),
         (["--weights", "augreg", "0.png"], "published weights need --model, such as ViT_B16"),
-        (["--bundle", "more", "0.png"], "more: expected a bundle's folder. There is none."),
+        (["--bundle", "more", "0.png"], "more: expected a bundle's folder. Received: something"),
         (["--weights", "run", "0.png"], "run is a run; use --run run."),
         (
             ["--run", "run/spec.json", "0.png"],
-            "spec.json is a file; pass the run's folder, such as",
+            "spec.json: expected a run folder. Received: a file; pass ",
         ),
         (["--top-k", "0", "0.png"], "--top-k must be a positive integer"),
         (["empty"], "empty contains no pictures (.jpg"),

@@ -33,6 +33,7 @@ def described(folder):
     return json.loads((folder / "assets.extra" / "model.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_newest_run_is_exported_into_it_and_its_size_can_change(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "runs" / "digits")
     options = ("--images", "20", "--top-k", "3", "--image-size", "16", "24")
@@ -53,6 +54,7 @@ def test_the_newest_run_is_exported_into_it_and_its_size_can_change(invoke, trai
     ]
 
 
+@pytest.mark.slow
 def test_a_file_of_weights_is_exported(invoke, fixtures, image_folder, tmp_path):
     weights = fixtures / "vit_token.weights.npz"
     arguments = ("--weights", weights, "--out", "served", "--data", image_folder)
@@ -65,6 +67,7 @@ def test_a_file_of_weights_is_exported(invoke, fixtures, image_folder, tmp_path)
     np.testing.assert_allclose(logits, model(keras_vit.preprocess(pixels, model)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp_path):
     keras_vit.save_weights(keras_vit.create_model(tiny_model, 5, 16), tmp_path / "zero.npz")
     arguments = ("--weights", "zero.npz", "--model", tiny_model, "--out", "served")
@@ -74,6 +77,7 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["zero.npz"]
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_full_disk_is_one_line_without_tensorflows_names(invoke, trained_run, tmp_path):
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -99,7 +103,7 @@ def test_a_full_disk_is_one_line_without_tensorflows_names(invoke, trained_run, 
             ["--image-size", "-8"],
             "--image-size must be a positive integer. Received: ",
         ),
-        (["--model", "ViT-B_16"], "--model says what --weights are for"),
+        (["--model", "ViT-B_16"], "--model is only used with --weights"),
         (["--weights", "a.npz", "--run", "run"], "expected --run or --weights. Received: both"),
         (["--weights", "a.npz"], "--weights need --out, the folder to write"),
         (

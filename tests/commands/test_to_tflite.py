@@ -29,6 +29,7 @@ def refused(result, code):
     return result[2].strip().splitlines()
 
 
+@pytest.mark.slow
 def test_a_run_becomes_bundles_that_a_recipe_makes_again(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     arguments = ("--run", run, *FEW, "--max-drop", "60")
@@ -79,6 +80,7 @@ def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_fo
         np.testing.assert_allclose(golden["scores"], expected, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_another_size_and_features_are_options(invoke, fixtures, tmp_path):
     weights = fixtures / "vit_token.weights.npz"
     arguments = ("--weights", weights, "--out", "bundles", "--image-size", "32", "64")
@@ -95,6 +97,7 @@ def test_another_size_and_features_are_options(invoke, fixtures, tmp_path):
     np.testing.assert_allclose(golden["scores"], expected, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
     invoke, fixtures, image_folder, tmp_path
 ):
@@ -130,7 +133,10 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
         (["--quantize"], "--quantize: expected at least one argument"),
         (["--quantize", "int2"], "unknown value 'int2'; did you mean int8 or int4?"),
         (["--max-drop", "-1"], "--max-drop must not be negative. Received: --max-drop=-1.0"),
-        (["--model", "ViT-B_16"], "--model says what --weights are for; a run knows its model"),
+        (
+            ["--model", "ViT-B_16"],
+            "--model is only used with --weights; a run already",
+        ),
         (["--weights", "a.npz", "--run", "run"], "expected --run or --weights. Received: both"),
         (["--weights", "a.npz"], "--weights need --out, the folder to write"),
         (
@@ -153,7 +159,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
         (["--quantize", "none", "int8"], "int8 needs images to measure ranges on: pass --data"),
         (
             ["--quantize", "none", "--recipe", "r.json"],
-            "a recipe is for auto. Received: --quant",
+            "recipe can only be used with --quantize auto. Received: --quant",
         ),
         (["--quantize", "auto", "--recipe", "r.json"], "r.json does not exist"),
         (

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
+from PIL import Image
 
-from keras_vit import Preprocessing
-from keras_vit.data import evaluation_batches, load, open_source, training_batches
-from keras_vit.data.sources import Source
+from keras_vit import Preprocessing, UsageError
+from keras_vit.data import (
+    Source,
+    digits,
+    evaluation_batches,
+    load,
+    open_source,
+    training_batches,
+)
+from keras_vit.data import preprocessing as preprocessing_module
 
 PREPROCESSING = Preprocessing(4, 4, mean=0.0, scale=1.0)
 
@@ -24,6 +34,32 @@ def numbered():
     )
 
 
+@pytest.fixture
+def photographs(tmp_path, rng):
+    """JPEG and PNG files of all kinds, among them some that only Pillow decodes."""
+    colours = np.asarray(Image.effect_noise((90, 70), 60).resize((190, 170)).convert("RGB"))
+    colours = (colours + rng.integers(0, 60, 3)).clip(0, 255).astype(np.uint8)
+    image = Image.fromarray(colours)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        image.save(tmp_path / label / "0.jpg", quality=90)
+        image.convert("L").save(tmp_path / label / "1.jpg", progressive=True)
+        image.resize((600, 501)).save(tmp_path / label / "2.jpg")
+        image.save(tmp_path / label / "3.jpg", exif=turned)
+        image.convert("CMYK").save(tmp_path / label / "4.jpg")
+        image.save(tmp_path / label / "5.png")
+        image.convert("P").save(tmp_path / label / "6.png")
+        image.convert("1").save(tmp_path / label / "7.png")
+        image.convert("LA").save(tmp_path / label / "8.png")
+        Image.fromarray(rng.integers(0, 2**16, (40, 50)).astype(np.uint16)).save(
+            tmp_path / label / "9.png"
+        )
+        image.save(tmp_path / label / "9.webp")
+    return open_source(tmp_path)
+
+
 def order(batches):
     return np.concatenate([np.asarray(images)[:, 0, 0, 0] for images, _ in batches]).astype(int)
 
@@ -35,6 +71,7 @@ def test_every_epoch_is_a_fresh_permutation(numbered):
     assert seen[:10].tolist() != seen[10:].tolist()
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_order(numbered):
     first, again, other = (
         order(
@@ -84,3 +121,142 @@ def test_load_is_evaluation_in_memory(numbered):
     inputs, targets = load(numbered, np.array([2, 7]), PREPROCESSING)
     assert inputs[:, 0, 0, 0].tolist() == [2, 7]
     assert targets.tolist() == [0, 1]
+
+
+@pytest.mark.once
+def test_evaluation_has_the_bits_of_the_models_own_preprocessing(photographs):
+    assert np.bincount(photographs.formats).tolist() == [10, 6, 6]
+    for crop, interpolation in ((None, "bilinear"), (0.875, "bicubic"), (None, "nearest")):
+        preprocessing = Preprocessing(32, 24, crop=crop, interpolation=interpolation)
+        batches = evaluation_batches(photographs, np.arange(22), preprocessing, 8)
+        for again in (False, True):  # the second time from memory
+            images = np.concatenate([np.asarray(images) for images, _ in batches])
+            for i, image in enumerate(images):
+                expected = preprocessing_module.resize(
+                    Image.fromarray(photographs.image(i)), preprocessing
+                )
+                np.testing.assert_array_equal(image, expected, f"{photographs.ids[i]} {again}")
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_only_pictures_that_need_it_are_read_by_python(photographs):
+    def refuse(index):
+        raise AssertionError(photographs.ids[index])
+
+    source = dataclasses.replace(photographs, image=refuse)
+    plain = np.flatnonzero(source.formats)
+    for augment in ("none", "crop_flip"):
+        list(training_batches(source, plain, Preprocessing(16, 16), 4, 3, augment))
+    others = np.flatnonzero(source.formats == 0)
+    with pytest.raises(Exception, match=r"AssertionError: \w/(3.jpg|4.jpg|8.png|9.png|9.webp)"):
+        list(training_batches(source, others, Preprocessing(16, 16), 4, 1))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "augment",
+    [
+        "randaugment_2_10",
+        *(
+            pytest.param(augment, marks=pytest.mark.slow)
+            for augment in ("none", "shift", "crop_flip", "three_augment")
+        ),
+    ],
+)
+def test_every_augmentation_is_repeatable_and_can_begin_at_any_step(photographs, augment):
+    def batches(steps, first):
+        settings = {"augment": augment, "seed": 2, "first_step": first}
+        found = training_batches(
+            photographs, np.arange(22), Preprocessing(24, 32), 6, steps, **settings
+        )
+        return [np.asarray(images) for images, _ in found]
+
+    whole = batches(5, 0)
+    assert whole[0].shape == (6, 24, 32, 3)
+    assert whole[0].dtype == np.uint8
+    np.testing.assert_array_equal(whole[3:], batches(2, 3))
+    assert whole[0].std() > 10
+
+
+def one_hot(images, classes):
+    import tensorflow as tf
+
+    return tf.one_hot(classes, 2)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sampling": "all"},
+        {"sampling": "balanced"},
+        {"targets": one_hot, "mixup": 0.8, "cutmix": 1.0, "erase": 0.5},
+    ],
+)
+def test_the_shards_together_are_the_whole_batch(numbered, more):
+    def batches(shard):
+        settings = {"augment": "crop_flip", "first_step": 2, "shard": shard, **more}
+        return list(training_batches(numbered, np.arange(10), PREPROCESSING, 6, 3, **settings))
+
+    shards = [batches((i, 3)) for i in range(3)]
+    assert shards[0][0][0].shape == (2, 4, 4, 3)
+    for step, (images, classes) in enumerate(batches((0, 1))):
+        for whole, part in ((images, 0), (classes, 1)):
+            joined = np.concatenate([np.asarray(shard[step][part]) for shard in shards])
+            np.testing.assert_array_equal(whole, joined)
+    with pytest.raises(UsageError, match="batch_size must be a multiple of the 4 shards.*6"):
+        batches((0, 4))
+
+
+def test_balanced_sampling_draws_every_class_equally_often(numbered):
+    targets = np.array([0] * 9 + [1])
+    source = dataclasses.replace(numbered, targets=targets)
+    batches = training_batches(
+        source, np.arange(10), PREPROCESSING, 50, steps=20, sampling="balanced"
+    )
+    seen = order(batches)
+    assert 450 < (seen == 9).sum() < 550
+    counts = np.bincount(seen, minlength=10)[:9]
+    assert counts.min() > 30  # of 56 expected
+
+
+def test_the_order_is_a_random_permutation():
+    source = digits()
+    indices = np.arange(len(source))
+    numbered = dataclasses.replace(source, targets=indices)
+    batches = training_batches(numbered, indices, Preprocessing(8, 8), 1797, steps=3)
+    epochs = [np.asarray(places) for _, places in batches]
+    for places in epochs:
+        assert sorted(places) == indices.tolist()
+        # Neither a rotation nor a few blocks: neighbours are far apart.
+        assert np.median(np.abs(np.diff(places))) > 400
+        assert abs(np.corrcoef(places, indices)[0, 1]) < 0.1
+    assert abs(np.corrcoef(epochs[0], epochs[1])[0, 1]) < 0.1
+
+
+@pytest.mark.once
+def test_a_small_box_of_a_large_jpeg_is_the_right_part(tmp_path):
+    """The decoder gives a smaller picture where the box is much larger than the input."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
+    from keras_vit.data import geometry
+
+    rows, columns = np.mgrid[:960, :1280]
+    pixels = np.stack([rows // 4, columns // 6, (rows + columns) // 10], -1).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", quality=98)
+    content = tf.io.read_file(str(tmp_path / "a.jpg"))
+    preprocessing = Preprocessing(48, 64)
+    for box, shape in (
+        ((0, 0, 960, 1280), (120, 160)),
+        ((200, 160, 400, 300), (100, 75)),
+        ((500, 600, 100, 130), (50, 65)),
+        ((900, 1200, 60, 80), (60, 80)),
+    ):
+        part = geometry.of_jpeg(content).part(tf.constant(box), preprocessing.size)
+        assert part.shape[:2] == shape
+        actual = np.asarray(geometry.resized(part, preprocessing), int)
+        expected = Image.fromarray(pixels).resize(
+            (64, 48), Image.Resampling.BILINEAR,
+            box=(box[1], box[0], box[1] + box[3], box[0] + box[2]),
+        )  # fmt: skip
+        assert np.abs(actual - np.asarray(expected, int)).max() <= 4

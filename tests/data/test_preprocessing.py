@@ -13,14 +13,9 @@ import keras_vit
 from keras_vit import Preprocessing, UsageError
 from keras_vit._keras import keras
 from keras_vit.data import (
-    AUGMENTATIONS,
-    digits,
-    evaluation_batches,
     preprocess,
     preprocess_image,
-    training_batches,
 )
-from keras_vit.data.augmentation import _random_box
 from keras_vit.data.decoding import decode_image
 from keras_vit.data.preprocessing import resize
 
@@ -268,99 +263,3 @@ def test_crop_keeps_the_aspect_of_a_wide_model():
     image = np.zeros((100, 100, 3), np.uint8)
     image[:25], image[75:] = 255, 255  # outside a central box of 100 x 50
     assert (preprocess(image, Preprocessing(8, 16, crop=1.0, interpolation="nearest")) == -1).all()
-
-
-def test_training_and_evaluation_normalise_each_channel():
-    # "none" augments nothing: both pipelines give what `preprocess` gives.
-    preprocessing = Preprocessing(8, 8, mean=(10.0, 20.0, 30.0), scale=(2.0, 3.0, 4.0))
-    source, chosen = digits(), np.arange(4)
-    expected = preprocess([source.image(i) for i in chosen], preprocessing)
-    (actual, _), *_ = evaluation_batches(source, chosen, preprocessing, 4)
-    np.testing.assert_array_equal(np.asarray(actual), expected)
-    (shuffled, _), *_ = training_batches(source, chosen, preprocessing, 4, 1)
-    np.testing.assert_array_equal(np.sort(shuffled, axis=0), np.sort(expected, axis=0))
-
-
-@pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_augmentations_give_the_models_size_and_repeat_under_a_seed(name, rng):
-    image = Image.fromarray(rng.integers(0, 255, (40, 30, 3)).astype(np.uint8))
-    preprocessing = Preprocessing(16, 24)
-    first, again, other = (
-        np.asarray(AUGMENTATIONS[name](image, preprocessing, np.random.default_rng(seed)))
-        for seed in (1, 1, 2)
-    )
-    assert (first.shape, first.dtype) == ((16, 24, 3), np.uint8)
-    np.testing.assert_array_equal(first, again)
-    assert (name == "none") == np.array_equal(first, other)
-
-
-def test_shift_keeps_the_picture_in_place_on_average():
-    image = Image.new("L", (32, 32))
-    image.paste(255, (12, 12, 20, 20))
-    image = image.convert("RGB")
-    generator = np.random.default_rng(0)
-    preprocessing = Preprocessing(64, 64)
-    actual = [
-        np.asarray(AUGMENTATIONS["shift"](image, preprocessing, generator)) for _ in range(300)
-    ]
-    mean = np.stack(actual)[..., 0].mean(0)
-    centre = [(mean.sum(axis) * np.arange(64)).sum() / mean.sum() for axis in (0, 1)]
-    np.testing.assert_allclose(centre, 31.5, atol=1.0)
-    spread = [np.argmax(f[..., 0].max(0) > 128) for f in actual]
-    assert min(spread) < 20  # moved left by more than 10% of the side
-    assert max(spread) > 28
-
-
-def test_shift_turns_a_picture_without_shearing_it():
-    class Recorder:
-        size = (80, 20)
-
-        def transform(self, size, method, matrix, resample):
-            return np.reshape(matrix, (2, 3))[:, :2]
-
-    preprocessing = Preprocessing(16, 16)
-    turned = AUGMENTATIONS["shift"](Recorder(), preprocessing, np.random.default_rng(0)) / (
-        80 / 16,
-        20 / 16,
-    )
-    square = turned @ turned.T
-    np.testing.assert_allclose(square, square[0, 0] * np.eye(2), atol=1e-12)
-    assert abs(turned[0, 1]) > 0.01
-
-
-@pytest.mark.parametrize(("name", "least"), [("crop_flip", 0.05), ("mild_crop_flip", 0.5)])
-def test_crops_are_as_small_as_their_names_say(name, least):
-    image = Image.linear_gradient("L").rotate(90).convert("RGB")  # dark to bright along x
-    generator = np.random.default_rng(0)
-    widths = []
-    for _ in range(300):
-        actual = np.asarray(AUGMENTATIONS[name](image, Preprocessing(8, 8), generator)).astype(int)
-        widths.append(abs(actual[4, 7, 0] - actual[4, 0, 0]) / 255 * 8 / 7)
-    assert 0.8 < min(widths) / least**0.5 < 1.3
-
-
-def test_random_boxes_stay_inside_and_keep_to_the_area_and_aspect():
-    generator = np.random.default_rng(0)
-    for _ in range(300):
-        left, top, width, height = _random_box((300, 200), generator, 0.05)
-        assert 0 <= left <= 300 - width
-        assert 0 <= top <= 200 - height
-        assert 0.04 < width * height / 60_000 <= 1
-        assert 0.7 < width / height < 1.4
-
-
-def test_extreme_aspects_fall_back_to_the_whole_image():
-    assert _random_box((1000, 1), np.random.default_rng(0), 0.9) == (0, 0, 1000, 1)
-
-
-def test_crop_flip_flips_half_the_time():
-    image = Image.linear_gradient("L").rotate(90).convert("RGB")  # dark to bright along x
-    generator = np.random.default_rng(0)
-    preprocessing = Preprocessing(8, 8)
-    flips = 0
-    for _ in range(200):
-        actual = np.asarray(
-            AUGMENTATIONS["mild_crop_flip"](image, preprocessing, generator)
-        ).astype(int)
-        flips += actual[4, 0, 0] > actual[4, 7, 0]
-    assert 70 < flips < 130

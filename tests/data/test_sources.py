@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import struct
 import warnings
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import UsageError
-from keras_vit.data import Skipped, digits, image_folder, open_source, skipped_summary, sources
+from keras_vit.data import Skipped, digits, image_folder, index, open_source, skipped_summary
 from keras_vit.data.decoding import check_image, decode_image
 from keras_vit.data.formats import true_format
 
@@ -37,8 +38,8 @@ def test_folder_reads_every_mode_as_rgb(image_folder):
     assert len(source) == 12
     assert source.ids[0] == "blue/0.jpg"
     assert not source.skipped
-    for index, target in enumerate(source.targets):
-        image = source.image(index)
+    for i, target in enumerate(source.targets):
+        image = source.image(i)
         assert image.dtype == np.uint8
         assert image.shape[-1] == 3
         assert image.mean((0, 1)).argmax() == (2, 0)[target]
@@ -161,12 +162,54 @@ def test_a_folder_one_level_too_high_is_refused_and_the_right_one_named(image_fo
         open_source(root)
 
 
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (("train", "val"), {"train": 12, "validation": 12}),
+        (("Test", "training"), {"train": 12, "test": 12}),
+        (("train", "valid", "test"), {"train": 12, "validation": 12, "test": 12}),
+    ],
+)
+def test_folders_declare_splits(image_folder, parts, expected):
+    root = moved(image_folder, *parts)
+    (root / "readme.txt").write_text("a data set")
+    (root / "flat").mkdir()
+    source = open_source(root)
+    assert {name: len(indices) for name, indices in source.splits.items()} == expected
+    assert source.labels == ("blue", "red")
+    folder = {"train": parts[0] if parts[0].startswith("train") else parts[1]}
+    train = [source.ids[i] for i in source.splits["train"]]
+    assert train[0] == f"{folder['train']}/blue/0.jpg"
+    assert all(name.startswith(folder["train"]) for name in train)
+    for i, target in enumerate(source.targets):
+        assert source.image(i).mean((0, 1)).argmax() == (2, 0)[target]
+    assert [str(each) for each in source.skipped] == [
+        "flat: outside the splits", "readme.txt: outside the splits",
+    ]  # fmt: skip
+    (root / parts[0] / "red" / "9.jpg").write_bytes(b"\xff\xd8\xff")
+    assert skipped_summary(open_source(root))[0] == f"{parts[0]}/red/9.jpg: broken JPEG"
+    with pytest.raises(UsageError, match=f"{parts[0]}/red/9.jpg: broken JPEG"):
+        open_source(root, strict=True)
+
+
+def test_splits_with_different_classes_are_refused_with_the_difference(image_folder):
+    root = moved(image_folder, "train", "val")
+    (root / "val" / "red").rename(root / "val" / "green")
+    with pytest.raises(
+        UsageError, match="expected the classes of train.*validation lacks 'red'; validation adds '"
+    ):
+        open_source(root)
+
+
 @pytest.mark.parametrize("parts", [("train", "val"), ("Test", "training"), ("train", "val", "x")])
 def test_folders_named_like_splits_are_not_classes(image_folder, parts):
-    root = moved(image_folder, *parts)
+    root = moved(image_folder, *parts, "valid")
     train = next(part for part in parts if part.startswith("train"))
-    with pytest.raises(UsageError, match=f"parts of a data set, not classes; pass {root / train}"):
-        open_source(root)
+    if "val" in parts:  # two folders for one split
+        match = f"parts of a data set, not classes; pass {root / train}"
+        with pytest.raises(UsageError, match=match):
+            open_source(root)
+    shutil.rmtree(root / "valid")
     # Test pictures without classes, as competitions give them.
     other = next(part for part in parts if part != train)
     for file in list((root / other).rglob("*.*")):
@@ -224,7 +267,7 @@ def test_checking_leaves_no_warning_filter(image_folder):
 
 
 def test_all_problems_of_the_classes_are_listed_at_once_before_decoding(image_folder, monkeypatch):
-    monkeypatch.setattr(sources, "check_image", None)
+    monkeypatch.setattr(index, "examine_image", None)
     for name in ("green", "two\nlines", "phone", *"abc"):
         (image_folder / name).mkdir()
     (image_folder / "green" / "notes.txt").write_text("nothing here")
@@ -419,3 +462,52 @@ def test_unsupported_pixel_modes_are_refused_by_name(tmp_path, image, options, f
 )
 def test_the_format_is_detected_from_the_first_bytes(header, expected):
     assert true_format(header) == expected
+
+
+def test_pictures_are_checked_again_only_when_they_change(image_folder, monkeypatch):
+    (image_folder / "red" / "torn.png").write_bytes((image_folder / "red/1.png").read_bytes()[:99])
+    before = open_source(image_folder)
+    seen = []
+
+    def examine(path):
+        seen.append(path.name)
+        return real(path)
+
+    real = index.examine_image
+    monkeypatch.setattr(index, "examine_image", examine)
+    monkeypatch.setattr(index, "check_format", lambda path: seen.append(f"format of {path.name}"))
+    again = open_source(image_folder)
+    assert not seen
+    assert (again.ids, again.skipped) == (before.ids, before.skipped)
+    np.testing.assert_array_equal(again.formats, before.formats)
+    os.utime(image_folder / "red" / "0.jpg", ns=(5, 5))
+    monkeypatch.undo()
+    monkeypatch.setattr(index, "examine_image", examine)
+    (image_folder / "blue" / "0.jpg").write_bytes(b"\xff\xd8\xff")
+    assert len(open_source(image_folder)) == len(before) - 1
+    assert sorted(seen) == ["0.jpg", "0.jpg"]
+
+
+def test_a_damaged_or_unwritable_index_is_no_error(image_folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    open_source(image_folder)
+    (file,) = (tmp_path / "cache" / "pictures").iterdir()
+    for content in ("{", '{"format": 1, "folder": "", "files": {"red/0.jpg": [1]}}', "[]"):
+        file.write_text(content)
+        assert len(open_source(image_folder)) == 12
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(image_folder / "red" / "0.jpg"))  # a file
+    assert len(open_source(image_folder)) == 12
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("digits:3", "nothing may follow the name digits. Received: 'digits:3'; use 'digits'."),
+        ("tfds", "tfds needs what to open. Received: 'tfds'; use 'tfds:NAME'."),
+        ("tfrecords", "use 'tfrecords:FOLDER'"),
+        ("digit", "there is no such folder, did you mean digits?"),
+    ],
+)
+def test_a_source_is_named_with_what_it_needs(data, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        open_source(data)

@@ -68,3 +68,22 @@ def test_a_class_with_one_image_and_an_invalid_fraction_are_refused():
         split_source(source([5, 1, 2, 0, 3]))
     with pytest.raises(UsageError, match=r"must lie in \(0, 1\). Received: 1.5"):
         split_source(source([5, 5]), 1.5)
+
+
+def test_declared_splits_are_used_and_the_test_split_is_held_out_only_without_validation():
+    data = source([5, 5])
+    parts = {"train": np.arange(6), "validation": np.array([6, 7]), "test": np.array([8, 9])}
+    split = split_source(dataclasses.replace(data, splits=parts), 0.5)
+    assert (split.train.tolist(), split.held_out.tolist()) == (list(range(6)), [6, 7])
+    assert "validation is held out" in split.rule
+    del parts["validation"]
+    split = split_source(dataclasses.replace(data, splits=parts), 0.5)
+    assert split.held_out.tolist() == [8, 9]
+    assert "test is held out" in split.rule
+
+
+@pytest.mark.parametrize("name", ["train", "validation"])
+def test_an_empty_declared_split_is_refused(name):
+    parts = {"train": np.arange(6), "validation": np.array([6, 7]), name: np.arange(0)}
+    with pytest.raises(UsageError, match=f"images to train and others to hold out.*none in {name}"):
+        split_source(dataclasses.replace(source([5, 5]), splits=parts))

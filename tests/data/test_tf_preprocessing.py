@@ -163,6 +163,7 @@ def test_an_incomplete_picture_is_an_invalid_argument(decode, photographs):
             decode(content)
 
 
+@pytest.mark.slow
 def test_a_batch_may_contain_pictures_of_any_size(photographs, tmp_path):
     settings = Preprocessing(32, 48, crop=0.875)
     contents, expected = [], []

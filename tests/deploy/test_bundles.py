@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import json
 import re
@@ -17,6 +16,7 @@ from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.deploy import subject
 from keras_vit.deploy.convert import converter
+from keras_vit.weights.hashing import weights_sha256
 
 pytestmark = pytest.mark.once
 
@@ -38,12 +38,13 @@ def digits_of(sensitive):
         model.set_weights(sensitive.model.get_weights())
         source = digits()
         parts = np.arange(0, 128, 2), np.arange(1, 128, 2)
-        labels = source.labels
-        return subject.Subject(model, "ViT-Test", labels, None, source, *parts, labelled)
+        images = subject.OwnImages(model.preprocessing, source, *parts, labelled)
+        return subject.Subject(model, "ViT-Test", source.labels, images)
 
     return make
 
 
+@pytest.mark.slow
 def test_refused_files_are_explained_and_the_others_written(digits_of, tmp_path):
     digits, progress = digits_of(), []
     names = ["int8", "none", "int4", "auto", "none"]
@@ -68,7 +69,7 @@ def test_refused_files_are_explained_and_the_others_written(digits_of, tmp_path)
     assert (written["auto"]["chosen_on"], written["float32"]["chosen_on"]) == (chosen_on, None)
     # The hash is that of the model's weights, not of the balanced ones in the file.
     hashes = {description["weights_sha256"] for description in written.values()}
-    assert hashes == {deploy.weights_sha256(digits_of().model)}
+    assert hashes == {weights_sha256(digits_of().model)}
     assert list(written["auto"]["blocks"]) == ["encoderblock_0", "encoderblock_1"]
     assert 0 < max(written["auto"]["blocks"].values()) < 0.1
     assert not (tmp_path / "float32" / "recipe.json").exists()
@@ -85,6 +86,7 @@ def test_refused_files_are_explained_and_the_others_written(digits_of, tmp_path)
     assert not [line for line in progress if "sensitivity" in line]
 
 
+@pytest.mark.slow
 def test_a_run_is_exported_with_pixel_input_and_probabilities(trained_run, tmp_path):
     options = {"input": "uint8", "output": "probabilities"}
     options |= {"max_drop": 10.0}  # three epochs leave near ties
@@ -98,6 +100,7 @@ def test_a_run_is_exported_with_pixel_input_and_probabilities(trained_run, tmp_p
     assert golden["scores"].sum() == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_is_judged_by_its_labels(trained_run, spoiled, tmp_path):
     digits = subject.of_run(trained_run.path)
     spoiled(digits.model, "encoderblock_0")
@@ -127,6 +130,7 @@ def test_precisions_that_are_too_new_are_refused_before_keras_runs(digits_of, tm
     )
 
 
+@pytest.mark.slow
 def test_gpu_delegates_run_a_whole_float_file_correctly(digits_of, tmp_path):
     names = ["none", "float16"]
     written = deploy.export_bundles(digits_of(), tmp_path, names, **QUICK).written
@@ -138,7 +142,7 @@ def test_gpu_delegates_run_a_whole_float_file_correctly(digits_of, tmp_path):
     ("names", "recipe", "message"),
     [
         (["none", "int-8"], None, "unknown quantize='int-8'; did you mean int8"),
-        (["none"], {}, "a recipe is for auto. Received: quantize=none"),
+        (["none"], {}, "recipe can only be used with quantize='auto'. Received: quantize='none'"),
         (["auto"], {"format": 2}, "expected format 1. Received: 2"),
         (["auto"], {"float_layers": None}, "is not a recipe of float layers for int8"),
         (["auto"], {"base": "int4"}, "is not a recipe of float layers for int8"),
@@ -159,6 +163,7 @@ def test_mistakes_write_nothing(digits_of, tmp_path, names, recipe, message):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_unknown_fields_of_a_recipe_are_dropped(digits_of, tmp_path):
     recipe = tmp_path / "recipe.json"
     recipe.write_text(json.dumps(RECIPE | {"float_layers": [SPOILED], "more": 1}))
@@ -170,7 +175,8 @@ def test_unknown_fields_of_a_recipe_are_dropped(digits_of, tmp_path):
 def test_measured_ranges_without_pictures_are_refused_before_anything_is_written(
     digits_of, tmp_path
 ):
-    digits = dataclasses.replace(digits_of(), source=None)
+    digits = digits_of()
+    digits.images = subject.OwnImages(digits.model.preprocessing)
     with pytest.raises(UsageError, match="auto needs images to measure ranges on"):
         deploy.export_bundles(digits, tmp_path / "out", ["none", "auto"], **QUICK)
     assert not (tmp_path / "out").exists()
@@ -200,7 +206,7 @@ def test_a_keras_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     described = found.written["int8"]
     assert described["parity"]["images_from"] == "images of the data"
     assert (described["parity"]["images"], described["calibration"]["images"]) == (24, 24)
-    assert described["weights_sha256"] == deploy.weights_sha256(sample.model)
+    assert described["weights_sha256"] == weights_sha256(sample.model)
     assert described["parameters"] == sample.model.count_params()
 
 
@@ -233,6 +239,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_reading(tmp_path):
         deploy.export_bundles("no run", tmp_path / "file" / "out")
 
 
+@pytest.mark.slow
 def test_a_subject_without_a_model_is_refused_before_anything_is_written(digits_of, tmp_path):
     digits = digits_of()
     deploy.export_bundles(digits, tmp_path / "first", **QUICK)
@@ -249,6 +256,7 @@ def test_a_subject_keeps_its_model_if_a_mistake_stops_the_export(digits_of, tmp_
     assert digits.model is not None
 
 
+@pytest.mark.slow
 def test_the_model_is_freed_before_the_conversion(digits_of, tmp_path, monkeypatch):
     digits, seen = digits_of(), []
     model = weakref.ref(digits.model)

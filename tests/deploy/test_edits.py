@@ -112,6 +112,7 @@ EDITS = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "kind",
     [k if k in ("activation", "layer") else pytest.param(k, marks=pytest.mark.slow) for k in EDITS],
@@ -135,6 +136,7 @@ def test_an_edited_model_is_exported_as_it_is(kind, model, inputs, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_an_edited_model_with_pixel_input_and_probabilities_in_int8(model, inputs, tmp_path):
     set_activation(model)
     logits = np.asarray(model(inputs, training=False))
@@ -146,6 +148,7 @@ def test_an_edited_model_with_pixel_input_and_probabilities_in_int8(model, input
     np.testing.assert_allclose(found, expected, atol=0.1)
 
 
+@pytest.mark.slow
 def test_bundles_of_an_edited_model_warn_and_record_the_reason(model, inputs, tmp_path):
     set_activation(model)
     with pytest.warns(UserWarning, match="exported as it is, without exact rewrites") as warned:
@@ -159,6 +162,7 @@ def test_bundles_of_an_edited_model_warn_and_record_the_reason(model, inputs, tm
     assert f"without exact rewrites: `{note}`" in (tmp_path / "card.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.once  # tf_keras clones a ViT as a ViT
 def test_a_clone_is_exported_without_warning_as_no_keras_vit_model(model, inputs, tmp_path):
     clone = keras.models.clone_model(model)
@@ -168,6 +172,7 @@ def test_a_clone_is_exported_without_warning_as_no_keras_vit_model(model, inputs
     assert verdict.notes() == [f"converted as it is, without exact rewrites: {verdict.note}"]
 
 
+@pytest.mark.slow
 def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
     set_nested_epsilon(model)
     expected = np.asarray(keras.Model(model.input, model.features)(inputs, training=False))
@@ -177,6 +182,7 @@ def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
     np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_changed_layer_class_is_noticed_in_the_scores(model, inputs, tmp_path, monkeypatch):
     # The class itself is changed, so a new model has the same layers.
     def unchanged(self, x, training=None):
@@ -213,6 +219,7 @@ def test_settings_used_only_in_training_are_not_edits(model):
     assert first_edit(model) == ""
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("spec", "size"),
     [

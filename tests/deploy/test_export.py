@@ -32,8 +32,14 @@ def inputs(pictures):
     return pictures(20, (16, 24))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
-    ("quantize", "tolerance"), [(None, 1e-5), ("float16", 1e-2), ("dynamic", 0.1), ("int8", 0.3)]
+    ("quantize", "tolerance"),
+    [
+        (None, 1e-5),
+        ("int8", 0.3),
+        *(pytest.param(*p, marks=pytest.mark.slow) for p in (("float16", 1e-2), ("dynamic", 0.1))),
+    ],
 )
 def test_the_scores_of_a_file_are_near_keras(model, inputs, tmp_path, quantize, tolerance):
     path = tmp_path / "model.tflite"
@@ -48,6 +54,7 @@ def test_the_scores_of_a_file_are_near_keras(model, inputs, tmp_path, quantize, 
     assert np.median(differences) <= verdict.max_difference <= differences.max() + 1e-6
 
 
+@pytest.mark.once
 def test_data_may_be_a_dataset_with_labels(model, inputs, tmp_path):
     import tensorflow as tf
 
@@ -59,6 +66,7 @@ def test_data_may_be_a_dataset_with_labels(model, inputs, tmp_path):
     assert (verdict.images, verdict.accuracy, verdict.keras_accuracy) == (10, 1.0, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_data_may_be_a_tuple_of_images_and_labels(model, inputs, tmp_path):
     targets = np.asarray(model(inputs, training=False)).argmax(-1)
@@ -151,6 +159,7 @@ def test_half_of_few_images_calibrate(model, inputs, tmp_path, used, count, cali
     assert len({*calibrating, *judged}) == count
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_single_image_is_used_twice_with_a_warning(model, inputs, tmp_path, used):
     with pytest.warns(UserWarning, match="one image, which is used both to measure ranges and to"):
@@ -159,6 +168,7 @@ def test_a_single_image_is_used_twice_with_a_warning(model, inputs, tmp_path, us
     assert verdict.images == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
@@ -207,6 +217,7 @@ def test_values_that_are_not_finite_are_refused_before_the_conversion(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_features_have_no_classes_to_agree_on(model, inputs, tmp_path):
     path, data = tmp_path / "m.tflite", (inputs, np.zeros(20, int))
@@ -356,6 +367,7 @@ def test_runner_refuses_files_that_are_not_models(tmp_path):
         Runner(tmp_path / "none.tflite")
 
 
+@pytest.mark.slow
 def test_a_saved_model_that_differs_is_not_written(model, tmp_path, monkeypatch):
     from keras_vit.deploy.convert import saved_model
 
@@ -368,6 +380,7 @@ def test_a_saved_model_that_differs_is_not_written(model, tmp_path, monkeypatch)
     assert (tmp_path / "good" / "saved_model.pb").is_file()
 
 
+@pytest.mark.slow
 def test_auto_keeps_the_layers_in_float_that_its_budget_needs(sensitive, tmp_path):
     images = np.concatenate([sensitive.images, sensitive.converter.calibration])
     path = tmp_path / "m.tflite"
@@ -392,7 +405,7 @@ def test_errors_without_pictures_are_raised_before_pictures_are_read(model, tmp_
 
     with pytest.raises(RefusedError, match="this precision needs LiteRT 2.1.0 or newer"):
         keras_vit.export_tflite(model, tmp_path / "m", "int4", pictures(), min_runtime="2.9")
-    with pytest.raises(UsageError, match="a recipe is for auto. Received: quantize=int8"):
+    with pytest.raises(UsageError, match="with quantize='auto'. Received: quantize='int8'"):
         keras_vit.export_tflite(model, tmp_path / "m", "int8", pictures(), recipe="recipe.json")
 
 
@@ -402,6 +415,7 @@ def test_several_precisions_are_refused_with_the_function_that_takes_them(model,
         keras_vit.export_tflite(model, tmp_path / "m.tflite", ["int8", "none"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("export", [keras_vit.export_tflite, deploy.export_bundles])
 def test_a_warning_about_a_single_image_names_the_callers_line(export, model, inputs, tmp_path):
     with pytest.warns(UserWarning, match="holds only one image") as warned:
@@ -410,6 +424,7 @@ def test_a_warning_about_a_single_image_names_the_callers_line(export, model, in
     assert warning.filename == __file__
 
 
+@pytest.mark.slow
 def test_each_file_is_parsed_once(model, inputs, tmp_path, monkeypatch):
     parsed = []
     whole = flatbuffer._read_graph

@@ -11,24 +11,22 @@ from PIL import Image
 import keras_vit
 from keras_vit.data import digits
 from keras_vit.data.pipeline import load
-from keras_vit.deploy.subject import Subject, of_run, of_weights
+from keras_vit.deploy.subject import OwnImages, of_run, of_weights
 
 pytestmark = pytest.mark.once
 
 
 @pytest.fixture
-def subject(small_spec):
-    source = digits()
+def images():
     parts = np.arange(501), np.arange(501, 1001)
-    model = keras_vit.ViT(small_spec, 10, (16, 24))
-    return Subject(model, "ViT-Test", source.labels, None, source, *parts, labelled=True)
+    return OwnImages(keras_vit.Preprocessing(16, 24), digits(), *parts, labelled=True)
 
 
 @pytest.mark.parametrize(("most", "count"), [(1, 1), (3, 3), (251, 251), (900, 251)])
-def test_the_allowed_number_of_images_is_chosen_and_none_twice(subject, most, count):
-    chosen = subject.calibration(most)
+def test_the_allowed_number_of_images_is_chosen_and_none_twice(images, most, count):
+    chosen = images.calibration(most)
     assert chosen.shape == (count, 16, 24, 3)
-    np.testing.assert_array_equal(subject.calibration(most), chosen)
+    np.testing.assert_array_equal(images.calibration(most), chosen)
     assert len(np.unique(chosen.reshape(count, -1), axis=0)) > 0.99 * count
 
 
@@ -36,13 +34,13 @@ def rows(images):
     return {image.tobytes() for image in images}
 
 
-def test_calibration_choice_and_comparison_use_different_images(subject):
-    parts = [subject.calibration(999), subject.choosing(999)[0], subject.comparison(999)[0]]
+def test_calibration_choice_and_comparison_use_different_images(images):
+    parts = [images.calibration(999), images.choosing(999)[0], images.comparison(999)[0]]
     assert [len(part) for part in parts] == [251, 250, 500]
     assert len(set.union(*map(rows, parts))) > 0.99 * 1001  # a few digits look alike
 
 
-def test_data_sorted_by_class_gives_every_part_all_classes(small_spec):
+def test_data_sorted_by_class_gives_every_part_all_classes():
     source = digits()
     order = np.argsort(source.targets, kind="stable")
     source = dataclasses.replace(
@@ -50,12 +48,12 @@ def test_data_sorted_by_class_gives_every_part_all_classes(small_spec):
     )
     digits_image = digits().image
     parts = np.arange(0, 1797, 2), np.arange(1, 1797, 2)
-    model = keras_vit.ViT(small_spec, 10, (16, 24))
-    subject = Subject(model, "ViT-Test", source.labels, None, source, *parts, labelled=True)
-    for _, targets in (subject.comparison(20), subject.choosing(20)):
+    preprocessing = keras_vit.Preprocessing(16, 24)
+    images = OwnImages(preprocessing, source, *parts, labelled=True)
+    for _, targets in (images.comparison(20), images.choosing(20)):
         assert (np.bincount(targets, minlength=10) >= 1).all()
-    calibrating = rows(subject.calibration(20))
-    everything, targets = load(source, np.arange(1797), model.preprocessing)
+    calibrating = rows(images.calibration(20))
+    everything, targets = load(source, np.arange(1797), preprocessing)
     found = {
         int(t)
         for image, t in zip(everything, targets, strict=True)
@@ -64,31 +62,31 @@ def test_data_sorted_by_class_gives_every_part_all_classes(small_spec):
     assert found == set(range(10))
 
 
-def test_pictures_are_the_compared_images(subject):
-    images, targets = subject.comparison(5)
-    pictures = list(subject.pictures(5))
-    assert (len(images), len(targets), len(pictures)) == (5, 5, 5)
-    for image, picture in zip(images, pictures, strict=True):
-        expected = keras_vit.preprocess(picture, subject.model)[0]
+def test_pictures_are_the_compared_images(images):
+    compared, targets = images.comparison(5)
+    pictures = list(images.pictures(5))
+    assert (len(compared), len(targets), len(pictures)) == (5, 5, 5)
+    for image, picture in zip(compared, pictures, strict=True):
+        expected = keras_vit.preprocess(picture, images.preprocessing)[0]
         np.testing.assert_array_equal(image, expected)
 
 
-def test_a_single_training_image_is_described_as_used_twice(subject):
-    assert subject.chosen_from == "other images of digits"
-    alone = dataclasses.replace(subject, training=subject.training[:1])
+def test_a_single_training_image_is_described_as_used_twice(images):
+    assert images.chosen_from == "other images of digits"
+    alone = dataclasses.replace(images, training=images.training[:1])
     np.testing.assert_array_equal(alone.calibration(5), alone.choosing(5)[0])
     assert alone.chosen_from == "other images of digits, which also measured the ranges"
 
 
 def test_a_run_is_compared_on_held_out_images(trained_run):
-    found = of_run(trained_run.path)
+    found = of_run(trained_run.path).images
     assert not set(found.training) & set(found.held_out)
     assert len(found.training) + len(found.held_out) == len(found.source)
 
 
 def test_pictures_for_weights_are_split_unless_there_is_only_one(fixtures, image_folder, tmp_path):
     weights = str(fixtures / "vit_token.weights.npz")
-    found = of_weights(weights, data=image_folder)
+    found = of_weights(weights, data=image_folder).images
     assert sorted([*found.training, *found.held_out]) == list(range(12))
     assert len(found.held_out) == 6
     (tmp_path / "one" / "only").mkdir(parents=True)
@@ -99,10 +97,10 @@ def test_pictures_for_weights_are_split_unless_there_is_only_one(fixtures, image
 
 
 def test_without_pictures_noise_is_compared_and_not_calibrated_on(fixtures):
-    found = of_weights(str(fixtures / "vit_token.weights.npz"))
-    images, targets = found.comparison(500)
-    assert (len(images), targets, found.images_from) == (16, None, "random images")
+    found = of_weights(str(fixtures / "vit_token.weights.npz")).images
+    compared, targets = found.comparison(500)
+    assert (len(compared), targets, found.compared_from) == (16, None, "random images")
     assert found.calibration(32) is None
     assert found.pictures(5) is None
-    np.testing.assert_array_equal(found.choosing(500)[0], images)
+    np.testing.assert_array_equal(found.choosing(500)[0], compared)
     assert found.chosen_from == "random images"

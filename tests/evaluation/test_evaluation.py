@@ -33,6 +33,24 @@ def test_metrics_equal_values_computed_by_hand():
     assert actual.confusion == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
 
 
+def test_metrics_of_several_classes_equal_values_computed_by_hand():
+    logits = np.array([[2.0, -1, -3], [1, 3, -2], [-2, 1, -1], [-1, -4, -2]])
+    classes = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], np.uint8)
+    actual = evaluation.multi_label_report(logits, classes, ("a", "b", "c"))
+    assert actual.accuracy == 3 / 4  # the second image's highest logit is not its class
+    first, second, third = actual.classes
+    assert first == pytest.approx(
+        {"label": "a", "precision": 1, "recall": 2 / 3, "f1": 0.8, "support": 3}
+    )
+    assert (second["precision"], second["recall"], second["support"]) == (0.5, 0.5, 2)
+    assert (third["recall"], third["support"]) == (0, 0)
+    # By logit: a is 1 1 1 0; b is 0 1 0 1, precisions 1/2 and 2/4 at its two images; c is absent.
+    assert actual.mean_average_precision == pytest.approx((1 + 1 / 2) / 2)
+    assert actual.confusion == []
+    assert actual.headline == "held-out accuracy 75.00%, mean average precision 0.7500"
+    assert evaluation.recall_warning(actual) is None
+
+
 def test_the_warning_names_classes_that_are_never_recognised_and_has_advice():
     targets = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 0, 0, 0])
@@ -40,9 +58,9 @@ def test_the_warning_names_classes_that_are_never_recognised_and_has_advice():
     assert report.never_recognised() == ["b (0 of 2)", "c (0 of 1)"]
     assert evaluation.recall_warning(report) == (
         "2 of 4 classes were never recognised among the held-out images: b (0 of 2), c (0 of 1). "
-        "Add images of them, or train with balanced class weights."
+        "Add images of them, or train with class_weights='balanced'."
     )
-    assert evaluation.recall_warning(report, "balanced").endswith("or train longer.")
+    assert evaluation.recall_warning(report, False).endswith("or train longer.")
     perfect = evaluation.classification_report(targets, targets, ("a", "b", "c"))
     assert evaluation.recall_warning(perfect) is None
     none = evaluation.classification_report(
@@ -51,10 +69,16 @@ def test_the_warning_names_classes_that_are_never_recognised_and_has_advice():
     assert len(evaluation.recall_warning(none)) < 250
 
 
+def test_the_report_has_the_accuracy_that_training_measured(trained_run):
+    report = evaluation.held_out_report(trained_run, trained_run.source())
+    assert report.accuracy == pytest.approx(trained_run.metrics()[-1]["val_accuracy"], abs=1e-6)
+
+
 def test_rollout_of_uniform_attention_is_uniform():
     weights = np.full((3, 2, 4, 5, 5), 0.2)
-    np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), 1)
-    np.testing.assert_allclose(evaluation.rollout(weights, class_token=False), 1)
+    np.testing.assert_allclose(evaluation.rollout(weights, prefix=1), 1)
+    np.testing.assert_allclose(evaluation.rollout(weights, prefix=2), 1)
+    np.testing.assert_allclose(evaluation.rollout(weights, prefix=0), 1)
 
 
 def test_rollout_equals_values_computed_by_hand():
@@ -66,9 +90,18 @@ def test_rollout_equals_values_computed_by_hand():
     second[0] = [0, 1, 0]
     weights = np.stack([first, second])[:, None, None]
     # Half of each layer is the residual. The class token reads patch 1, which is half patch 2.
-    np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 1]])
+    np.testing.assert_allclose(evaluation.rollout(weights, prefix=1), [[1, 1]])
     weights[0, 0, 0, 1] = [0, 1, 0]  # no longer
-    np.testing.assert_allclose(evaluation.rollout(weights, class_token=True), [[1, 0]])
+    np.testing.assert_allclose(evaluation.rollout(weights, prefix=1), [[1, 0]])
+
+
+def test_rollout_is_the_mean_of_class_and_distillation_token():
+    # Half of each token is its own. The class token reads patch 1, the distillation token reads
+    # both, patch 2 three times as much.
+    weights = np.eye(4)
+    weights[0], weights[1] = [0, 0, 1, 0], [0, 0, 0.25, 0.75]
+    found = evaluation.rollout(weights[None, None, None], prefix=2)
+    np.testing.assert_allclose(found, [[1, 0.75 / 1.25]])
 
 
 def test_attention_map_finds_what_the_class_token_reads(small_spec):
@@ -94,12 +127,14 @@ def evaluated(trained_run, tmp_path_factory):
     return evaluation.evaluate(runs.open_run(folder))
 
 
+@pytest.mark.once
 def test_accuracy_is_that_of_training(evaluated, trained_run):
     report, _ = evaluated
     assert report.accuracy == pytest.approx(trained_run.metrics()[-1]["val_accuracy"], abs=1e-6)
     assert np.trace(report.confusion) == round(report.accuracy * 359)
 
 
+@pytest.mark.once
 def test_the_report_on_disk_equals_the_returned_one(evaluated):
     report, path = evaluated
     stored = json.loads((path.parent / "report.json").read_text())
@@ -126,6 +161,7 @@ class _Page(html.parser.HTMLParser):
         self.text += f" {data}"
 
 
+@pytest.mark.once
 def test_page_is_well_formed_and_stands_alone(evaluated):
     report, path = evaluated
     text = path.read_text()
@@ -154,6 +190,7 @@ def test_a_page_without_mistakes_says_so():
     assert "None of the held-out images" in page.wrong(0, [])
 
 
+@pytest.mark.once
 def test_exports_are_shown_where_there_are_any(evaluated):
     row = {
         "precision": "int8",

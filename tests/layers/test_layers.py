@@ -23,6 +23,7 @@ LAYERS = {
         lambda: layers.PatchEncoder(48, position_embedding="learned2d", grid=(2, 3)),
         (6, 192),
     ),
+    "encoder_distilled": (lambda: layers.PatchEncoder(48, distillation_token=True), (6, 192)),
     "encoder_waves": (
         lambda: layers.PatchEncoder(48, position_embedding="sincos2d", grid=(2, 3)),
         (6, 192),
@@ -62,10 +63,12 @@ LAYERS = {
         (4, 5, 64),
     ),
     "token": (lambda: layers.TokenPooling(), (7, 48)),
+    "distilled": (lambda: layers.DistilledPooling(), (7, 48)),
+    "distilled_head": (lambda: layers.DistilledHead(5, bias_initializer="ones"), (96,)),
     "average": (lambda: layers.AveragePooling(), (7, 48)),
     "map": (lambda: layers.MAPPooling(3, 112), (7, 48)),
 }
-WITHOUT_WEIGHTS = {"patches", "stochastic_depth", "token", "average"}
+WITHOUT_WEIGHTS = {"patches", "stochastic_depth", "token", "distilled", "average"}
 
 
 @pytest.fixture(params=LAYERS)
@@ -242,6 +245,42 @@ def test_class_token_is_first_and_has_its_own_position():
     np.testing.assert_array_equal(actual[0, 1:], np.arange(4, 12).reshape(2, 4))
 
 
+def test_distillation_token_is_second_and_has_its_own_position():
+    layer = layers.PatchEncoder(4, distillation_token=True)
+    layer(np.zeros((1, 2, 3), np.float32))
+    layer.class_token.assign(np.full((1, 1, 4), 10.0))
+    layer.distillation_token.assign(np.full((1, 1, 4), 20.0))
+    layer.positions.assign(np.arange(16, dtype=np.float32).reshape(1, 4, 4))
+    actual = np.asarray(layer(np.zeros((1, 2, 3), np.float32)))
+    np.testing.assert_array_equal(actual[0, 0], [10, 11, 12, 13])
+    np.testing.assert_array_equal(actual[0, 1], [24, 25, 26, 27])
+    np.testing.assert_array_equal(actual[0, 2:], np.arange(8, 16).reshape(2, 4))
+
+
+def test_an_encoder_saved_before_there_was_a_distillation_token_has_none():
+    config = layers.PatchEncoder(4).get_config()
+    del config["distillation_token"]
+    layer = layers.PatchEncoder.from_config(config)
+    assert layer(np.zeros((1, 2, 3), np.float32)).shape == (1, 3, 4)
+
+
+def test_a_distilled_head_gives_the_mean_of_two_classifiers_or_both(rng):
+    layer = layers.DistilledHead(3)
+    x = rng.normal(size=(2, 8)).astype(np.float32)
+    assert not np.asarray(layer(x)).any()  # both start at zero
+    weights = [rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (3,)) * 2]
+    layer.set_weights(weights)
+    kernel, bias, distillation_kernel, distillation_bias = weights
+    expected = [x[:, :4] @ kernel + bias, x[:, 4:] @ distillation_kernel + distillation_bias]
+    both = np.asarray(layer(x, both=True))
+    np.testing.assert_allclose(both, np.stack(expected, 1), atol=1e-5)
+    np.testing.assert_allclose(np.asarray(layer(x)), both.mean(1), atol=1e-6)
+    symbolic = layer(keras.Input((8,)), both=True)
+    assert tuple(symbolic.shape) == (None, 2, 3)
+    with pytest.raises(UsageError, match="two halves.* Received: 7 channels"):
+        layers.DistilledHead(3).build((None, 7))
+
+
 def test_fused_attention_equals_the_explicit_one(rng):
     x = rng.normal(size=(2, 7, 48)).astype(np.float32)
     layer = layers.MultiHeadAttention(3)
@@ -266,7 +305,7 @@ def test_relative_bias_is_added_on_both_paths(rng):
         for projection in (layer.query, layer.key)
     ]
     logits = heads[0] @ heads[1].transpose(0, 1, 3, 2) / 4
-    logits += table[relative_index(Tokens((2, 3), True))].transpose(2, 0, 1)
+    logits += table[relative_index(Tokens((2, 3), 1))].transpose(2, 0, 1)
     expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(np.asarray(weights), expected, atol=1e-5)
     fused = np.asarray(layer(x))

@@ -104,6 +104,7 @@ def test_the_error_explains_that_the_file_has_another_model(tiny):
         keras_vit.BiT_R50x1(weights=tiny, image_size=32)
 
 
+@pytest.mark.slow
 def test_names_of_the_catalogue_come_from_the_cache(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")

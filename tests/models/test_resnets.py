@@ -69,6 +69,7 @@ def test_unknown_intermediate_output_of_a_bit_names_the_nearest():
         keras_vit.BiT(SPECS["bit"], 3, 32).intermediates("block2_unit2")
 
 
+@pytest.mark.once
 def test_fresh_head_gives_uniform_predictions(build, images):
     assert not build().predict(images, verbose=0).any()
 
@@ -90,6 +91,7 @@ def test_saved_model_gives_the_same_logits(build, images, randomised, tmp_path):
     assert (again.spec, again.name, again.labels) == (model.spec, "mine", ("a", "b", "c"))
 
 
+@pytest.mark.once
 def test_weights_round_trip(build, randomised, tmp_path):
     model = randomised(build())
     keras_vit.save_weights(model, tmp_path / "weights.npz")
@@ -99,6 +101,7 @@ def test_weights_round_trip(build, randomised, tmp_path):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.slow
 def test_every_weight_learns(build, images):
     model = build(name="R+ViT")  # TensorFlow refuses the plus in a scope
     before = [np.asarray(v).copy() for v in model.trainable_variables]
@@ -117,7 +120,9 @@ def test_every_weight_learns(build, images):
     assert not still
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
 def test_mixed_precision_stays_near_float32(build, images, randomised, tmp_path, policy):
     model = randomised(build())
     keras_vit.save_weights(model, tmp_path / "weights.npz")

@@ -43,8 +43,8 @@ def everything(model):
 
 # HDF5 loses the optimiser of every functional model in Keras 3, and any loss scale in tf_keras.
 TRAINED = [
-    ("float32", None, "keras"),
-    ("mixed_bfloat16", parts_of_blocks, "keras"),
+    pytest.param("float32", None, "keras", marks=pytest.mark.slow),
+    pytest.param("mixed_bfloat16", parts_of_blocks, "keras", marks=pytest.mark.slow),
     ("mixed_float16", only_the_head, "keras"),
     *([("mixed_bfloat16", parts_of_blocks, "h5")] if LEGACY else []),
 ]
@@ -113,6 +113,7 @@ def test_a_loaded_model_has_the_same_trainable_weights(reloaded, freeze, suffix)
         assert (one.name, one.trainable) == (other.name, other.trainable)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [VIT, ResNetSpec((1, 1, 1, 1))])
 def test_frozen_layers_under_another_head_stay_frozen(reloaded, rng, spec):
     kind = keras_vit.BiT if isinstance(spec, ResNetSpec) else keras_vit.ViT
@@ -189,7 +190,10 @@ def test_a_saved_model_of_intermediate_outputs_gives_the_same_ones(
 
 
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
-@pytest.mark.parametrize("spec", [VIT, HYBRID, ResNetSpec((1, 1, 1, 1))])
+@pytest.mark.parametrize(
+    "spec",
+    [VIT, *(pytest.param(s, marks=pytest.mark.slow) for s in (HYBRID, ResNetSpec((1, 1, 1, 1))))],
+)
 def test_a_quantised_model_predicts_and_its_weights_are_not_saved_as_floats(
     spec, randomised, rng, tmp_path
 ):
@@ -211,7 +215,12 @@ def test_a_quantised_model_predicts_and_its_weights_are_not_saved_as_floats(
 
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
 @pytest.mark.parametrize(
-    ("mode", "spec"), [("int8", VIT), ("int4", VIT), ("float8", VIT), ("int8", HYBRID)]
+    ("mode", "spec"),
+    [
+        ("int4", VIT),
+        *(pytest.param(*p, marks=pytest.mark.slow) for p in (("int8", VIT), ("float8", VIT))),
+        ("int8", HYBRID),
+    ],
 )
 def test_a_quantised_model_is_loaded_as_it_was_saved(reloaded, randomised, rng, mode, spec):
     model = randomised(keras_vit.ViT(spec, 3, 16, labels=["a", "b", "c"]))

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViT, ViTSpec
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import as_size, spec_from_dict
 
 
@@ -22,11 +24,11 @@ from keras_vit.specs import as_size, spec_from_dict
         ({"depth": True}, "depth must be a positive integer"),
         ({"patch_size": 16.5}, "patch_size must be a positive integer"),
         ({"patch_size": np.bool_(True)}, "patch_size must be a positive integer"),
-        ({"pooling": "mean"}, "pooling must be one of token, gap, map, none. Received: .*'mean'"),
+        ({"pooling": "mean"}, f"pooling must be one of {', '.join(POOLINGS)}. Received: .*'mean'"),
         ({"gelu": "relu"}, "gelu must be one of tanh, erf"),
         (
             {"position_embedding": "1d"},
-            "must be one of learned, learned2d, sincos2d, relative, none. Received: .*'1d'",
+            f"must be one of {', '.join(POSITION_EMBEDDINGS)}. Received: .*'1d'",
         ),
         (
             {"position_embedding": "learned2d", "hidden_dim": 15, "num_heads": 3},
@@ -43,6 +45,14 @@ from keras_vit.specs import as_size, spec_from_dict
         ({"layer_norm_eps": 0}, "layer_norm_eps must be positive"),
         ({"layer_norm_eps": float("nan")}, "layer_norm_eps must be a number"),
         ({"representation_dim": 0}, "representation_dim must be a positive integer"),
+        (
+            {"pooling": "distilled", "representation_dim": 8},
+            "'distilled' has two classifiers and no representation .*representation_dim=8",
+        ),
+        (
+            {"pooling": "distilled", "position_embedding": "relative"},
+            "'relative' has no entries for a distillation token. Received: pooling='distilled'",
+        ),
     ],
 )
 def test_spec_refuses(change, message):
@@ -68,6 +78,7 @@ def test_preprocessing_refuses(change, message):
 def test_specs_round_trip_through_json(small_spec):
     for spec in (
         dataclasses.replace(small_spec, representation_dim=20, pooling="map"),
+        dataclasses.replace(small_spec, pooling="distilled"),
         dataclasses.replace(small_spec, stem=ResNetStem()),
         dataclasses.replace(small_spec, stem=ResNetStem((3, 4, 9), width=2)),
         ResNetStem((2, 2)),

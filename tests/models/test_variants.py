@@ -18,8 +18,9 @@ from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.weights import parameter_count
 
 # At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, and timm's
-# `resnetv2_*_bit` for BiT. Pico by hand: 1,728 + 64 (patches) + 64 (class token) + 64 * 3137
-# (positions) + 4 blocks + norm + head.
+# `resnetv2_*_bit` for BiT. Pico by hand: 3,072 + 64 (patches) + 64 (class token) + 64 * 3137
+# (positions) + 4 * 33,472 (blocks) + 128 (norm) + 65,000 (head); in its hybrid 64 * (147 + 2) of
+# the stem and 64 * 65 replace the patches' weights.
 PARAMETERS = {
     "ViT-Pico_4": 402_984,
     "ViT-Ti_16": 5_717_416,
@@ -35,11 +36,13 @@ PARAMETERS = {
     "ViT-S_32-gap": 22_878_184,
     "ViT-B_16-gap": 86_566_120,
     "ViT-B_32-gap": 88_222_696,
+    "R+ViT-Pico_4": 413_544,
     "R+ViT-Ti_16": 6_337_704,
     "R26+ViT-S_32": 36_431_912,
     "R26+ViT-B_32": 101_383_976,
     "R50+ViT-B_16": 98_659_112,
     "R50+ViT-L_32": 328_994_856,
+    "BiT-R14x1": 10_057_256,
     "BiT-R50x1": 25_549_352,
     "BiT-R101x1": 44_541_480,
     "BiT-R50x3": 217_319_080,
@@ -101,9 +104,10 @@ def test_exact_parameter_count_with_representation(name):
     assert parameter_count(spec, 21_843) == PRETRAINED[name]
 
 
-@pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
+@pytest.mark.parametrize("pooling", ["token", "gap", "map", "distilled", "none"])
 def test_parameter_count_equals_the_built_model(small_spec, pooling):
-    spec = dataclasses.replace(small_spec, **{"pooling": pooling, "representation_dim": 20})
+    width = None if pooling == "distilled" else 20
+    spec = dataclasses.replace(small_spec, **{"pooling": pooling, "representation_dim": width})
     model = keras_vit.ViT(spec, 5, (16, 24))
     assert parameter_count(spec, 5, (16, 24)) == model.count_params()
 
@@ -187,6 +191,7 @@ def test_overrides_reach_the_spec():
     assert (model.spec.pooling, model.spec.dropout) == ("gap", 0.2)
 
 
+@pytest.mark.once
 def test_the_smallest_model_is_for_tiny_images():
     assert keras_vit.ViT_Pico4(2).image_size == (32, 32)
     assert keras_vit.create_model("vit_pico4", 2, 16).image_size == (16, 16)
@@ -243,6 +248,7 @@ def test_arguments_after_the_image_size_are_keywords(small_spec):
         keras_vit.ViT(small_spec, 2, 16, None)
 
 
+@pytest.mark.once
 def test_every_constructor_reaches_the_head_bias_the_policy_and_the_name(small_spec, tmp_path):
     keras_vit.save_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "w.npz")
     chosen = {"head_bias": -10.0, "dtype": "mixed_bfloat16", "name": "mine"}
@@ -258,6 +264,7 @@ def test_every_constructor_reaches_the_head_bias_the_policy_and_the_name(small_s
         assert model.dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_classes_are_read_from_the_file(tmp_path, randomised):
     model = randomised(keras_vit.ViT_Pico4(num_classes=7, image_size=16))

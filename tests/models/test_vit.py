@@ -53,6 +53,7 @@ def test_intermediate_outputs_equal_the_reference(reference):
         np.testing.assert_allclose(actual, expected[name], atol=5e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", [{"gelu": "erf"}, {"layer_norm_eps": 1e-3}])
 @pytest.mark.once
 def test_the_tolerance_detects_a_wrong_gelu_and_epsilon(fixtures, mistake):
@@ -66,11 +67,13 @@ def test_the_tolerance_detects_a_wrong_gelu_and_epsilon(fixtures, mistake):
     assert np.abs(logits - expected["logits"]).max() > 2e-5
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_shapes_of_every_named_intermediate_output(small_spec, rng, pooling):
-    spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=20)
+    width = None if pooling == "distilled" else 20
+    spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=width)
     model = keras_vit.ViT(spec, 5, image_size=(16, 24))
-    tokens = 6 + spec.class_token
+    tokens = 6 + {"token": 1, "distilled": 2, "none": 1}.get(pooling, 0)
     actual = model.intermediates(*model.intermediate_names)(np.zeros((2, 16, 24, 3), np.float32))
     shapes = {name: tuple(tensor.shape) for name, tensor in actual.items()}
     head = (2, tokens) if pooling == "none" else (2,)
@@ -82,11 +85,12 @@ def test_shapes_of_every_named_intermediate_output(small_spec, rng, pooling):
         "attention_1": (2, 3, tokens, tokens),
         "encoderblock_1": (2, tokens, 48),
         "encoded": (2, tokens, 48),
-        "pre_logits": (*head, 20),
+        "pre_logits": (*head, width or 2 * 48),
         "logits": (*head, 5),
     }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
 def test_moved_patches_change_the_logits_unless_there_are_no_positions(
@@ -158,11 +162,22 @@ def test_head_bias_is_the_sigmoid_prior(small_spec):
 
 
 def test_no_classes_gives_the_representation(small_spec):
-    model = keras_vit.ViT(small_spec, num_classes=0, image_size=32)
-    assert tuple(model.output.shape)[1:] == (48,)
+    for pooling, width in (("token", 48), ("distilled", 2 * 48)):
+        spec = dataclasses.replace(small_spec, pooling=pooling)
+        model = keras_vit.ViT(spec, num_classes=0, image_size=32)
+        assert tuple(model.output.shape)[1:] == (width,)
 
 
-@pytest.mark.parametrize("pooling", ["token", "map"])
+def test_both_classifiers_of_a_distilled_model_start_at_zero_with_the_bias(small_spec, rng):
+    spec = dataclasses.replace(small_spec, pooling="distilled")
+    model = keras_vit.ViT(spec, 3, 16, head_bias=-10.0, dtype="mixed_bfloat16")
+    images = rng.normal(size=(2, 16, 16, 3)).astype(np.float32)
+    both = model.get_layer("head")(keras.Model(model.input, model.features)(images), both=True)
+    np.testing.assert_array_equal(np.asarray(both), np.full((2, 2, 3), -10, np.float32))
+    assert np.asarray(model(images)).dtype == np.float32
+
+
+@pytest.mark.parametrize("pooling", ["token", "map", "distilled"])
 def test_saved_model_gives_the_same_logits(small_spec, rng, randomised, tmp_path, pooling):
     spec = dataclasses.replace(small_spec, pooling=pooling, gelu="erf", dropout=0.1, drop_path=0.1)
     model = randomised(keras_vit.ViT(spec, 5, image_size=(16, 24), name="mine"))
@@ -174,9 +189,16 @@ def test_saved_model_gives_the_same_logits(small_spec, rng, randomised, tmp_path
     assert again.preprocessing == model.preprocessing
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        *("map", "distilled"),
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("token", "gap", "none")),
+    ],
+)
 def test_every_weight_learns(small_spec, rng, pooling):
-    spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=20, drop_path=0.1)
+    width = None if pooling == "distilled" else 20
+    spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=width, drop_path=0.1)
     model = keras_vit.ViT(spec, 3, 16)
     images = rng.normal(size=(8, 16, 16, 3)).astype(np.float32)
     optimizer = keras.optimizers.Adam(1e-3)
@@ -211,6 +233,7 @@ def test_mixed_precision_stays_near_float32(small_spec, rng, randomised, tmp_pat
     assert "float32" not in str(mixed.get_layer("encoderblock_0").output.dtype)
 
 
+@pytest.mark.slow
 def test_learns_to_distinguish_two_colours(small_spec):
     images = np.zeros((32, 16, 16, 3), np.float32)
     targets = np.arange(32) % 2

@@ -53,10 +53,18 @@ def test_the_class_tokens_position_and_the_corners_are_kept(rng):
         np.testing.assert_allclose(new[corner], old[corner], atol=1e-6)
 
 
+def test_the_positions_of_a_class_and_a_distillation_token_are_kept(rng):
+    table = rng.normal(size=(1, 2 + 6, 5)).astype(np.float32)
+    actual = resample_positions(table, (2, 3), (7, 4), prefix=2)
+    np.testing.assert_array_equal(actual[:, :2], table[:, :2])
+    patches = resample_positions(table[:, 2:], (2, 3), (7, 4), prefix=0)
+    np.testing.assert_array_equal(actual[:, 2:], patches)
+
+
 def test_rows_and_columns_are_resampled_independently():
     rows, columns = np.indices((3, 5)).astype(np.float32)
     table = np.stack([rows, columns], axis=-1).reshape(1, 15, 2)
-    actual = resample_positions(table, (3, 5), (5, 9), class_token=False).reshape(5, 9, 2)
+    actual = resample_positions(table, (3, 5), (5, 9), prefix=0).reshape(5, 9, 2)
     np.testing.assert_allclose(actual[..., 0], np.repeat(np.linspace(0, 2, 5)[:, None], 9, 1))
     np.testing.assert_allclose(actual[..., 1], np.repeat(np.linspace(0, 4, 9)[None], 5, 0))
 
@@ -73,8 +81,8 @@ def test_the_last_row_is_kept_for_every_size(old, new):
 
 def test_resampling_to_a_finer_grid_and_back_is_the_identity(rng):
     table = rng.normal(size=(1, 16, 3)).astype(np.float32)
-    finer = resample_positions(table, (4, 4), (7, 10), class_token=False)
-    back = resample_positions(finer, (7, 10), (4, 4), class_token=False)
+    finer = resample_positions(table, (4, 4), (7, 10), prefix=0)
+    back = resample_positions(finer, (7, 10), (4, 4), prefix=0)
     np.testing.assert_allclose(back, table, atol=1e-6)
 
 

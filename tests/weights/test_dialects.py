@@ -50,6 +50,7 @@ REFERENCES = {
     "transformers_base": ("hf_base.safetensors", "hf_base", {}, "safetensors, transformers"),
     "timm": ("timm_token.safetensors", "timm_token", {}, "safetensors, timm"),
     "timm_map": ("timm_map.safetensors", "timm_map", {}, "safetensors, timm"),
+    "timm_distilled": ("timm_distilled.safetensors", "timm_distilled", {}, "safetensors, timm"),
 }
 TOLERANCE = {"logits": 2e-5, "encoded": 5e-5, "pre_logits": 2e-5}
 
@@ -72,6 +73,16 @@ def test_a_model_from_a_file_equals_the_reference(name, fixtures):
     if "pos_embedding" in expected:
         positions = np.asarray(model.get_layer("patch_encoder").positions)
         np.testing.assert_allclose(positions, expected["pos_embedding"], atol=1e-6)
+
+
+def test_each_classifier_of_a_distilled_file_equals_timms(fixtures):
+    model = keras_vit.model_from_weights(fixtures / "timm_distilled.safetensors")
+    assert model.spec.pooling == "distilled"
+    expected = np.load(fixtures / "timm_distilled.io.npz")
+    features = model.intermediates("pre_logits")(expected["images"])["pre_logits"]
+    both = np.asarray(model.get_layer("head")(features, both=True))
+    np.testing.assert_allclose(both, expected["classifiers"], atol=2e-5, rtol=0)
+    assert np.abs(both[:, 0] - both[:, 1]).max() > 0.1
 
 
 def test_fine_tuning_drops_the_representation_and_resamples(fixtures):

@@ -649,6 +649,7 @@ def wait_until(condition):
         time.sleep(0.001)
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_moment_leaves_no_incomplete_file(site, get, tmp_path, rng):
     path = tmp_path / site.folder / "models" / "a.npz"
     part = path.with_name("a.npz.part")

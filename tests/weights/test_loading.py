@@ -22,9 +22,11 @@ def test_keys_and_shapes_are_the_official_ones(tmp_path, fixtures):
         np.testing.assert_array_equal(actual[key], expected[key], strict=True)
 
 
-@pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
+@pytest.mark.once
+@pytest.mark.parametrize("pooling", ["token", "gap", "map", "distilled", "none"])
 def test_round_trip_of_every_weight(small_spec, randomised, tmp_path, pooling):
-    spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=20)
+    width = None if pooling == "distilled" else 20
+    spec = dataclasses.replace(small_spec, pooling=pooling, representation_dim=width)
     model = randomised(keras_vit.ViT(spec, 5, (16, 24)))
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     again = keras_vit.ViT(spec, 5, (16, 24))
@@ -46,7 +48,7 @@ def test_missing_unexpected_and_misshapen_weights_are_listed_and_none_is_loaded(
     before = model.get_weights()
     with pytest.raises(keras_vit.UsageError) as caught:
         keras_vit.load_weights(model, saved)
-    lines = str(caught.value).splitlines()[1:]
+    lines = str(caught.value).splitlines()[2:]
     assert lines == [
         "  - cls (1, 1, 48)",
         "  + extra",
@@ -87,9 +89,14 @@ def test_absent_file_and_foreign_model_are_named(model, tmp_path):
         keras_vit.save_weights(object(), tmp_path / "x.npz")
 
 
+@pytest.mark.once
 def test_weights_load_into_a_renamed_model(small_spec, tmp_path):
-    keras_vit.save_weights(keras_vit.ViT(small_spec, 5, 16, name="other"), tmp_path / "w.npz")
-    keras_vit.load_weights(keras_vit.ViT(small_spec, 5, 16), tmp_path / "w.npz")
+    other = keras_vit.ViT(small_spec, 5, 16, name="other")
+    keras_vit.save_weights(other, tmp_path / "w.npz")
+    model = keras_vit.ViT(small_spec, 5, 16)
+    keras_vit.load_weights(model, tmp_path / "w.npz")
+    for expected, actual in zip(other.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def cause(model, path, **options):
@@ -106,6 +113,8 @@ def test_the_likely_cause_is_named(small_spec, saved, tmp_path):
     assert "depth 2, not 3" in cause(keras_vit.ViT(deeper, 5, 16), saved)
     averaged = dataclasses.replace(small_spec, pooling="gap")
     assert "pooling token, not gap" in cause(keras_vit.ViT(averaged, 5, 16), saved)
+    distilled = keras_vit.ViT(dataclasses.replace(small_spec, pooling="distilled"), 5, 16)
+    assert "pooling token, not distilled" in cause(distilled, saved)
     more = keras_vit.ViT(small_spec, 6, 16)
     assert 'this file has 5 classes, not 6; head="reset"' in cause(more, saved)
     keras_vit.save_weights(keras_vit.ViT(small_spec, 0, 16), tmp_path / "none.npz")
@@ -135,7 +144,7 @@ def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
         ("reg_token", "register tokens"),
         ("fc_norm.weight", "normalises after pooling"),
         ("blocks.1.attn.q_norm.weight", "normalises queries and keys"),
-        ("dist_token", "distillation token"),
+        ("embeddings.distillation_token", "only reads in timm's layout"),
     ],
 )
 @pytest.mark.once
@@ -155,7 +164,7 @@ def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, small_spec
         keras_vit.load_weights(keras_vit.ViT(spec, 7, 32), fixtures / "timm_token.safetensors")
     lines = str(caught.value).splitlines()
     assert "mlp_dim 96, not 128" in lines[0]
-    assert lines[1:] == [
+    assert lines[2:] == [
         f"  ! blocks.{i}.mlp.{rest}"
         for i in (0, 1)
         for rest in (
@@ -296,8 +305,17 @@ def test_patches_of_another_size_are_resized_only_if_requested(
     np.testing.assert_allclose(after, before, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["learned2d", "relative"])
-@pytest.mark.parametrize("pooling", ["token", "gap"])
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [
+        ("relative", "token"),
+        ("learned2d", "distilled"),
+        *(
+            pytest.param(*p, marks=pytest.mark.slow)
+            for p in (("learned2d", "token"), ("learned2d", "gap"), ("relative", "gap"))
+        ),
+    ],
+)
 @pytest.mark.once
 def test_other_positions_are_resampled_too(small_spec, randomised, tmp_path, rng, kind, pooling):
     spec = dataclasses.replace(small_spec, position_embedding=kind, pooling=pooling)
@@ -314,3 +332,22 @@ def test_other_positions_are_resampled_too(small_spec, randomised, tmp_path, rng
     keras_vit.load_weights(again, tmp_path / "finer.npz")
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
     np.testing.assert_allclose(np.asarray(again(images)), np.asarray(model(images)), atol=2e-4)
+
+
+def test_both_classifiers_of_a_distilled_model_are_reset_and_positions_of_both_tokens_kept(
+    small_spec, randomised, tmp_path
+):
+    spec = dataclasses.replace(small_spec, pooling="distilled")
+    model = randomised(keras_vit.ViT(spec, 5, 16))
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    other = randomised(keras_vit.ViT(spec, 3, 24, head_bias=-10.0))
+    report = keras_vit.load_weights(other, tmp_path / "weights.npz", "reset")
+    assert sorted(report.dropped) == [
+        "head/bias", "head/kernel", "head_dist/bias", "head_dist/kernel",
+    ]  # fmt: skip
+    assert report.resampled == ("positions 2 x 2 to 3 x 3 (bilinear)",)
+    values = [np.asarray(w) for w in other.get_layer("head").weights]
+    assert [np.unique(value).tolist() for value in values] == [[0], [-10], [0], [-10]]
+    one, two = (np.asarray(m.get_layer("patch_encoder").positions) for m in (model, other))
+    np.testing.assert_array_equal(two[:, :2], one[:, :2])
+    assert two.shape == (1, 2 + 9, 48)

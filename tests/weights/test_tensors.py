@@ -130,6 +130,7 @@ def test_a_header_with_a_wrong_size_needs_no_memory(model, saved, shape):
     assert "cls cannot be read: its header claims" in refused(saved, model)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_unpacks(saved, model):
     # 400 MB of zeros in 400 KB, whose header and size agree.
     zeros = npy((1, 10**8 // 48, 48), content=bytes(10**8 // 48 * 48 * 4))
@@ -152,7 +153,7 @@ def test_names_that_are_paths_write_nothing(model, saved, tmp_path, name):
     replace(saved, f"{name}.npy", npy((1,), content=bytes(4)))
     with pytest.raises(keras_vit.UsageError, match="1 weights") as caught:
         keras_vit.load_weights(model, saved)
-    assert str(caught.value).splitlines()[1:] == [f"  + {name}"]
+    assert str(caught.value).splitlines()[2:] == [f"  + {name}"]
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -356,6 +357,7 @@ def test_unknown_keys_with_thousands_of_scanned_layers_are_cheap(tmp_path, saved
         assert len(checkpoint.layout.places) == 40
 
 
+@pytest.mark.slow
 def test_endless_metadata_is_not_read(tensors):
     lie(tensors, lambda h: h["__metadata__"].update(keras_vit="[" + "[]," * 10**6 + "[]]"))
     with open_tensors(tensors) as file:
@@ -392,8 +394,12 @@ def test_a_config_of_strange_values_ends_in_one_line(tmp_path, fixtures):
         for value in ("x", [], {"a": 1}, -1, [1, 2, 3], True):
             (tmp_path / "config.json").write_text(json.dumps(good | {field: value}))
             # A value may also be harmless; what must not come is another exception.
-            with contextlib.suppress(keras_vit.UsageError):
+            refusal = None
+            try:
                 keras_vit.model_from_weights(tmp_path)
+            except keras_vit.UsageError as error:
+                refusal = str(error)
+            assert refusal is None or len(refusal.splitlines()[0]) < 500, (field, value, refusal)
 
 
 @pytest.mark.slow

@@ -143,14 +143,11 @@ def _tolerances(judged: JudgedFile, runner: Runner) -> dict[str, float]:
 def check_replaceable(folder: str | os.PathLike) -> None:
     """Raises a `UsageError` if no bundle can be written here or if other files would be lost."""
     folder = Path(folder)
-    for path in (folder, *folder.parents):
-        if path.is_file():
-            raise UsageError(f"{path} is a file; choose another folder.")
+    if folder.is_file():
+        raise UsageError(f"{folder} is a file; choose another folder.")
+    _files.check_writable(folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
         raise UsageError(f"{folder} is not empty and holds no bundle; choose another folder.")
-    existing = next(path for path in folder.absolute().parents if path.is_dir())
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UsageError(f"{existing} cannot be written to; choose another folder.")
 
 
 def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

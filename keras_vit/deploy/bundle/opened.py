@@ -78,4 +78,5 @@ def _inside(folder: Path) -> str:
         bundles = sorted(path.parent for path in parent.glob("*/model.json"))
         if bundles:
             return f" Received: a folder that holds {', '.join(map(str, bundles))}; choose one."
-    return " There is none."
+    kind = "an empty folder" if folder.is_dir() and not any(folder.iterdir()) else "something else"
+    return f" Received: {kind if folder.exists() else 'a path that does not exist'}."

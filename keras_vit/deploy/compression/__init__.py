@@ -7,7 +7,7 @@ __getattr__, __all__ = lazy_names(
     {
         "bundles": ["compress_bundles"],
         "exporting": ["compressed_file"],
-        "fine_tuning": ["FineTuning"],
+        "fine_tuning": ["FineTuning", "fine_tuning_of"],
         "methods": ["METHODS", "Compressed", "Compression", "compress"],
         "stored": ["StoredKernel", "stored_kernels", "summary"],
     },

@@ -40,6 +40,7 @@ def compress_bundles(
     compressions: Sequence[Compression],
     train: FineTuning,
     out: str | os.PathLike,
+    *,
     max_drop: float = 1.0,
     images: int = 500,
     calibrate: int = 32,
@@ -96,7 +97,7 @@ def compress_bundles(
         about = About(
             subject.name,
             subject.labels,
-            subject.preprocessing,
+            subject.images.preprocessing,
             weights_sha256=weights[each.name],
         )
         write_bundle(Path(out) / each.name, judged, about, bench.samples.picture, max_drop)
@@ -113,7 +114,7 @@ def compress_bundles(
 def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
     """Resolves the run's model and checks that a loss of its accuracy can be measured."""
     resolved = resolve(subject.model, name=subject.name)
-    samples = subject.samples(images, calibrate, choose=False)
+    samples = subject.images.samples(images, calibrate, choose=False)
     part = samples.compared
     reference = reference_of(resolved, GraphOptions(), part.images, part.targets, part.images_from)
     expected, targets = reference.expected, reference.targets

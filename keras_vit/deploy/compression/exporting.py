@@ -8,10 +8,10 @@ import numpy as np
 
 from keras_vit.deploy.compression.methods import Compressed
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import check_calibration, measured_ranges, quantized
+from keras_vit.deploy.convert.quantize import measured_ranges, quantized
 from keras_vit.deploy.inspect.flatbuffer import TFLiteFile, read_graph
 from keras_vit.deploy.judge.files import MadeFile
-from keras_vit.deploy.precisions import Precision, precision_of
+from keras_vit.deploy.precisions import Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import Resolved, resolve
 
 

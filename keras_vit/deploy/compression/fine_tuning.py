@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit import runs
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data import Source, training_batches
+from keras_vit.deploy.subject import Subject
 from keras_vit.specs import Preprocessing
 
 _REPORTS = 10
@@ -80,8 +82,46 @@ class FineTuning:
             self.augment,
             self.seed,
         )
+        mean, scale = self.preprocessing.mean, self.preprocessing.scale
         classes = len(self.source.labels)
-        return batches.map(lambda images, targets: (images, tf.one_hot(targets, classes)))
+
+        def prepared(images, targets):
+            inputs = (tf.cast(images, tf.float32) - mean) / scale
+            return inputs, tf.one_hot(targets, classes)
+
+        return batches.map(prepared)
+
+
+def fine_tuning_of(
+    subject: Subject,
+    steps: int,
+    learning_rate: float | None = None,
+    report: Callable[[int, float, float], None] = lambda step, loss, accuracy: None,
+) -> FineTuning:
+    """A fine-tuning with the images and the settings of a run.
+
+    Args:
+        subject: the run, from `of_run`.
+        steps, report: see `FineTuning`.
+        learning_rate: None for a third of the run's, or 3e-5 if SGD trained it.
+    """
+    run = runs.open_run(subject.folder)
+    if learning_rate is None:
+        adam = run.setting("optimizer") == "adamw"
+        learning_rate = run.setting("learning_rate") / 3 if adam else 3e-5
+    return FineTuning(
+        source=subject.images.source,
+        indices=subject.images.training,
+        preprocessing=subject.images.preprocessing,
+        steps=steps,
+        batch_size=run.setting("batch_size"),
+        learning_rate=learning_rate,
+        augment=run.setting("augment"),
+        label_smoothing=run.setting("label_smoothing"),
+        seed=run.setting("seed"),
+        jit=run.setting("jit", True),
+        report=report,
+    )
 
 
 class _Progress(keras.callbacks.Callback):

@@ -26,6 +26,8 @@ METHODS: dict[str, tuple[str, ...]] = {
 }
 # The values of `quantize` that quantisation-aware training supports.
 TRAINABLE = tuple(name for name, precision in PRECISIONS.items() if precision.trainable)
+# More values than int8 can hold save nothing.
+MOST_CLUSTERS = 256
 PATTERNS = {"2:4": (2, 4)}
 
 
@@ -75,9 +77,9 @@ class Compression:
             )
         positive_integer("clusters", self.clusters)
         fewest = 2 + ("prune" in self.stages)  # zero is one
-        if self.clusters < fewest:
+        if not fewest <= self.clusters <= MOST_CLUSTERS:
             raise UsageError(
-                f"clusters must be {fewest} or more. Received: clusters={self.clusters}."
+                f"clusters must be {fewest} to {MOST_CLUSTERS}. Received: clusters={self.clusters}."
             )
 
     @property
@@ -120,8 +122,8 @@ def compress(
     """Compresses a trained model by fine-tuning it, on tf_keras.
 
     Args:
-        model: a ViT or a hybrid, whose Dense layers are compressed; a hybrid's convolutions are
-            trained too, but not compressed.
+        model: a ViT or a hybrid, whose Dense layers are compressed; a hybrid's convolutions and the
+            classifiers of a distilled model are trained too, but not compressed.
         wanted: the method and its settings.
         train: a function that trains a model with a list of callbacks, such as `FineTuning`.
         steps: number of training steps that `train` takes.

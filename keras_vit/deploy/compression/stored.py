@@ -115,6 +115,6 @@ class _File:
 
     def raw(self, index: int) -> np.ndarray:
         buffer = self.file.Buffers(self.file.Subgraphs(0).Tensors(index).Buffer())
-        if buffer.Size():  # the weights are behind the flatbuffer, at this offset
+        if buffer.Size():  # the weights are after the flatbuffer, at this offset
             return np.frombuffer(self.content, np.uint8, buffer.Size(), buffer.Offset())
         return buffer.DataAsNumpy()

@@ -1,6 +1,6 @@
-"""Moves the weights of a `.tflite` file from behind its flatbuffer into it.
+"""Moves the weights of a `.tflite` file from after its flatbuffer into it.
 
-The converter and AI Edge Quantizer write large weights behind the flatbuffer and refer to them by
+The converter and AI Edge Quantizer write large weights after the flatbuffer and refer to them by
 offset, because a flatbuffer cannot exceed 2 GB. TensorFlow 2.13, MediaPipe before 1.1 and the
 standard metadata writers do not support these offsets: they refuse the file or lose its weights.
 """

@@ -15,7 +15,6 @@ from keras_vit._interrupts import deferred_interrupts
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.graphs import Graphs, write_graphs
 from keras_vit.deploy.convert.quantize import (
-    check_calibration,
     for_runtime,
     measured_ranges,
     quantized,
@@ -23,7 +22,7 @@ from keras_vit.deploy.convert.quantize import (
 from keras_vit.deploy.inspect.flatbuffer import TFLiteFile
 from keras_vit.deploy.judge.files import MadeFile
 from keras_vit.deploy.judge.reference import Reference
-from keras_vit.deploy.precisions import Rules, precision_of
+from keras_vit.deploy.precisions import Rules, check_calibration, precision_of
 from keras_vit.deploy.resolve import Resolved, resolve
 
 
@@ -99,7 +98,7 @@ class Converter:
         )
 
     def float_file(self, quantize: str | None = None) -> TFLiteFile:
-        """The float32 file that a precision is made from; weights are behind its flatbuffer."""
+        """The float32 file that a precision is made from; weights are after its flatbuffer."""
         graph = self.graphs.path(precision_of(quantize))
         if graph not in self._float_files:
             self._float_files[graph] = float_file(graph)
@@ -133,7 +132,7 @@ def float_file(graph: Path) -> TFLiteFile:
 
     converter = tf.lite.TFLiteConverter.from_saved_model(str(graph))
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    # Writes weights behind the flatbuffer: files may exceed 2 GB, and use less memory.
+    # Writes weights after the flatbuffer: files may exceed 2 GB, and use less memory.
     converter._experimental_use_buffer_offset = True
     release_memory()
     with quiet(), deferred_interrupts() as check_interrupts:  # the converter would ignore them

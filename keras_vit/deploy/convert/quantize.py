@@ -20,7 +20,14 @@ from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, TFLiteFile, read_graph
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
-from keras_vit.deploy.precisions import BLOCK, PRECISIONS, PRODUCTS, Kind, Precision
+from keras_vit.deploy.precisions import (
+    BLOCK,
+    PRECISIONS,
+    PRODUCTS,
+    Kind,
+    Precision,
+    check_calibration,
+)
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
 
@@ -42,7 +49,7 @@ def for_runtime(precision: Precision, minimum: str | None) -> Precision:
         others = [
             name
             for name, row in PRECISIONS.items()
-            if row.rules and (row.runtime is None or runs(row.runtime, minimum))
+            if row.runtime is None or runs(row.runtime, minimum)
         ]
         raise RefusedError(
             f"this precision needs {named_runtime(precision.runtime)} or newer. Received: "
@@ -120,16 +127,6 @@ def measured_ranges(
         for name, found in measured.get_model_qsvs().items()
     }
     return ranges | _kernel_ranges(graph, measured._tfl_interpreter.get_tensor, ranges)
-
-
-def check_calibration(precision: Precision, calibration: np.ndarray | None) -> None:
-    """Raises a `UsageError` if ranges must be measured and there are no images."""
-    if precision.calibrated and (calibration is None or not len(calibration)):
-        others = [n for n, row in PRECISIONS.items() if not (row.is_float or row.calibrated)]
-        raise UsageError(
-            f"{precision.name} needs images to measure ranges on: pass representative data, or "
-            f"choose {' or '.join(others)}, which need none."
-        )
 
 
 def check_layers(content: Model, names: Iterable[str]) -> None:

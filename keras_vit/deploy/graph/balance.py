@@ -11,7 +11,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from keras_vit.deploy.graph.rewrites import Parameters, stream_readers, stream_writers
+from keras_vit.deploy.graph.rewrites import (
+    Parameters,
+    repeated,
+    stream_readers,
+    stream_writers,
+)
 from keras_vit.specs import Spec, ViTSpec
 
 # Smoothing costs a multiplication, so it is only applied if a row of a kernel is this much larger
@@ -32,7 +37,7 @@ def balance(spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray]) -> None
     _scale_stream(spec, p, scale)
     for norm, readers in stream_readers(spec, p).items():
         if readers and readers[0] in ranges:
-            _smooth(p, norm, readers, ranges[readers[0]] / scale)
+            _smooth(p, norm, readers, _largest(ranges[readers[0]], len(scale)) / scale)
 
 
 def balances(spec: Spec, rewrites: Iterable[str]) -> bool:
@@ -50,21 +55,29 @@ def _scale_stream(spec: ViTSpec, p: Parameters, scale: np.ndarray) -> None:
             p[f"{norm}/gamma"] = p[f"{norm}/gamma"] * scale
         else:
             for reader in readers:
-                p[f"{reader}/kernel"] = scale[:, None] * p[f"{reader}/kernel"]
+                kernel = p[f"{reader}/kernel"]
+                p[f"{reader}/kernel"] = repeated(scale, kernel) * kernel
     p["stream/scale"] = scale
 
 
 def _smooth(p: Parameters, norm: str, readers: list[str], activations: np.ndarray) -> None:
     # SmoothQuant (Xiao et al. 2023) with alpha = 0.5: weights and activations each take half of the
     # imbalance.
-    rows = np.max([np.abs(p[f"{reader}/kernel"]).max(1) for reader in readers], axis=0)
+    kernels = [p[f"{reader}/kernel"] for reader in readers]
+    rows = [_largest(np.abs(kernel).max(1), len(activations)) for kernel in kernels]
+    rows = np.max(rows, axis=0)
     if rows.max() < _WORTH_SMOOTHING * np.median(rows):
         return
     smooth = np.sqrt(np.maximum(rows, 1e-12) / np.maximum(activations, 1e-12))
     smooth = (smooth / np.median(smooth)).astype(np.float32)
-    for reader in readers:
-        p[f"{reader}/kernel"] = p[f"{reader}/kernel"] / smooth[:, None]
+    for reader, kernel in zip(readers, kernels, strict=True):
+        p[f"{reader}/kernel"] = kernel / repeated(smooth, kernel)
     p[f"{norm}/smooth"] = smooth
+
+
+def _largest(values: np.ndarray, channels: int) -> np.ndarray:
+    # The largest value of each channel over the tokens that a layer reads.
+    return values.reshape(-1, channels).max(0)
 
 
 def _powers_of_two(ranges: np.ndarray) -> np.ndarray:

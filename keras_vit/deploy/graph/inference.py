@@ -22,7 +22,7 @@ from keras_vit.deploy.graph.rewrites import (
     Parameters,
     check_rewrites,
     folds_uint8,
-    resolve_positions,
+    resolve_parameters,
     rewrite,
     standardise,
 )
@@ -91,11 +91,11 @@ def inference_module(
         raise UsageError(
             f"a model without a head only has output='features'. Received: {options.output!r}."
         )
+    grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
+    resolve_parameters(spec, parameters, grid)
     if options.output == "features" or tail is not None:
         for part in ("kernel", "bias"):
             parameters.pop(f"head/{part}", None)
-    grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
-    resolve_positions(spec, parameters, grid)
     rewrite(spec, parameters, preprocessing, options.rewrites, options.input == "uint8")
     if calibration is not None and balances(spec, options.rewrites):
         balance(
@@ -192,10 +192,10 @@ class _Graph:
         x = images if spec.stem is None else self.stem(images)
         x = self.embed(x)
         for i in range(spec.depth):
-            class_only = i == spec.depth - 1 and pooling.reads_only_class_token
-            class_only = class_only and "class_token_only" in self.rewrites
+            prefix_only = i == spec.depth - 1 and pooling.reads_only_prefix
+            prefix_only = prefix_only and "class_token_only" in self.rewrites
             with tf.name_scope(f"encoderblock_{i}"):
-                x = self.block(f"encoderblock_{i}", x, class_only)
+                x = self.block(f"encoderblock_{i}", x, prefix_only)
             self.taps[f"encoderblock_{i}"] = x
         x = self.norm("encoder_norm", x, "centre" in self.rewrites)
         with tf.name_scope("pooling"):
@@ -221,21 +221,25 @@ class _Graph:
                 x += self.weights["patch_encoder/positions"]
             if not spec.class_token:
                 return x
-            token = self.weights["patch_encoder/class_token"]  # (1, 1, hidden_dim)
+            prefix = self.weights["patch_encoder/class_token"]  # (1, prefix, hidden_dim)
             if "patch_encoder/class_position" in self.weights:
-                token = token + self.weights["patch_encoder/class_position"]
-            token = self.for_each_image(token, x)
-            return tf.concat([token, x], axis=1)  # (batch, 1 + patches, hidden_dim)
+                prefix = prefix + self.weights["patch_encoder/class_position"]
+            prefix = self.for_each_image(prefix, x)
+            return tf.concat([prefix, x], axis=1)  # (batch, prefix + patches, hidden_dim)
 
     def for_each_image(self, constant, x):
         """A constant (1, n, hidden_dim), repeated for the batch of `x`: (batch, n, hidden_dim)."""
         return constant if x.shape[0] == 1 else tf.tile(constant, (tf.shape(x)[0], 1, 1))
 
-    def block(self, name, x, class_only):
-        """A transformer block; if `class_only`, for the class token: (batch, 1, hidden_dim)."""
+    def block(self, name, x, prefix_only):
+        """A transformer block; if `prefix_only`, for the tokens before the patches.
+
+        Then the output is (batch, prefix, hidden_dim).
+        """
         centred = "centre" in self.rewrites
-        keys = self.norm(f"{name}/norm_attention", x, centred)
-        queries, x = (keys[:, :1], x[:, :1]) if class_only else (keys, x)
+        keys = queries = self.norm(f"{name}/norm_attention", x, centred)
+        if prefix_only:
+            queries, x = (each[:, : self.spec.prefix_tokens] for each in (keys, x))
         y = self.attention(f"{name}/attention", queries, keys)
         x = tf.add(x, y, name="attended")
         y = self.mlp(f"{name}/mlp", self.norm(f"{name}/norm_mlp", x, centred))
@@ -276,10 +280,11 @@ class _Graph:
             x = tf.nn.gelu(x, approximate=self.spec.gelu == "tanh")
             return self.dense(f"{name}/dense_1", x)
 
-    def first_token(self, x):
-        """(batch, tokens, hidden_dim) to (batch, hidden_dim)."""
-        x = x if x.shape[1] == 1 else x[:, :1]
-        return tf.reshape(x, (-1, self.spec.hidden_dim))  # (batch, hidden_dim)
+    def first_tokens(self, x, count):
+        """(batch, tokens, hidden_dim) to (batch, count * hidden_dim)."""
+        x = x if x.shape[1] == count else x[:, :count]
+        # (batch, count, hidden_dim) to (batch, count * hidden_dim)
+        return tf.reshape(x, (-1, count * self.spec.hidden_dim))
 
     def norm(self, name, x, centred):
         """LayerNorm. The mean of `centred` values is zero and is not computed."""

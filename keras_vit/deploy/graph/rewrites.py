@@ -21,6 +21,8 @@ from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = dict[str, np.ndarray]
 _NORM_READERS = ("query", "key", "value")
+# What `patch_encoder` adds to the stream besides the projected patches.
+_ADDED = ("class_token", "distillation_token", "class_position", "positions")
 # A power of two, because dividing by it does not round. In half precision the square of a value
 # above 255 overflows, and so does the sum of 768 squares with a root mean square above 9. Dividing
 # by 16 raises these limits to 4,095 and 147.
@@ -54,22 +56,28 @@ def check_rewrites(names: Iterable[str]) -> frozenset[str]:
     return names
 
 
-def resolve_positions(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
-    """Replaces the weights of positions by the constants that the graph adds.
+def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
+    """Replaces a model's weights in place by the parameters of the graph, before any rewrite.
 
-    "patch_encoder/positions" (1, patches, hidden_dim) and "patch_encoder/class_position" (1, 1,
-    hidden_dim) are added to the tokens, "attention/position_bias" (1, heads, tokens, tokens) in
-    each block to the attention scores.
+    Weights of positions become the constants that the graph adds: "patch_encoder/positions" (1,
+    patches, hidden_dim) and "patch_encoder/class_position" (1, prefix, hidden_dim) to the tokens,
+    "attention/position_bias" (1, heads, tokens, tokens) in each block to the attention scores. A
+    distillation token is appended to "patch_encoder/class_token" (1, prefix, hidden_dim), and two
+    classifiers become the "head" whose logits are the mean of theirs.
     """
     if isinstance(spec, ResNetSpec):
         return
-    kind, tokens = POSITION_EMBEDDINGS[spec.position_embedding], Tokens(grid, spec.class_token)
+    if spec.distillation_token:
+        _join_tokens(p)
+        _average_classifiers(p)
+    kind, tokens = POSITION_EMBEDDINGS[spec.position_embedding], Tokens(grid, spec.prefix_tokens)
     encoder = "patch_encoder"
     if kind.table is not None:
         weights = {weight.name: p.pop(f"{encoder}/{weight.name}") for weight in kind.weights}
         table = np.asarray(kind.table(weights, tokens, spec.hidden_dim, np), np.float32)
-        if kind.class_slot and spec.class_token:
-            p[f"{encoder}/class_position"], table = table[:, :1], table[:, 1:]
+        if kind.prefix_slots and tokens.prefix:
+            first, table = table[:, : tokens.prefix], table[:, tokens.prefix :]
+            p[f"{encoder}/class_position"] = first
         p[f"{encoder}/positions"] = table
     if kind.bias is not None:
         for name in (f"{block}/attention" for block in _blocks(spec)):
@@ -78,20 +86,38 @@ def resolve_positions(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:
             p[f"{name}/position_bias"] = np.ascontiguousarray(bias)
 
 
+def _join_tokens(p: Parameters) -> None:
+    tokens = [p[f"patch_encoder/{token}"] for token in ("class_token", "distillation_token")]
+    p["patch_encoder/class_token"] = np.concatenate(tokens, axis=1)  # (1, 2, hidden_dim)
+    del p["patch_encoder/distillation_token"]
+
+
+def _average_classifiers(p: Parameters) -> None:
+    # Halving does not round. The input is that of both classifiers: (batch, 2 * hidden_dim).
+    if "head/kernel" not in p:
+        return
+    kernels, biases = (
+        [p[f"head/{part}"], p.pop(f"head/distillation_{part}")] for part in ("kernel", "bias")
+    )
+    p["head/kernel"] = np.concatenate(kernels) / 2  # (2 * hidden_dim, classes)
+    p["head/bias"] = _narrow(_wide(biases[0]) / 2 + _wide(biases[1]) / 2)
+
+
 def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
     """The parameters whose results are added to the residual stream; their last axis is its."""
     layers = ["patch_encoder/projection"]
     for block in _blocks(spec):
         layers += [f"{block}/attention/out", f"{block}/mlp/dense_1"]
     names = [f"{layer}/{part}" for layer in layers for part in ("kernel", "bias")]
-    names += [f"patch_encoder/{t}" for t in ("class_token", "class_position", "positions")]
+    names += [f"patch_encoder/{t}" for t in _ADDED]
     return [name for name in names if name in p]
 
 
 def stream_readers(spec: ViTSpec, p: Parameters) -> dict[str, list[str]]:
     """The norms that read the residual stream, each with the Dense layers that read that norm.
 
-    The list is empty if other layers read the norm too.
+    The list is empty if other layers read the norm too. A layer that reads several tokens at once
+    has a row of its kernel for each channel of each token; see `repeated`.
     """
     readers = {}
     for block in _blocks(spec):
@@ -100,6 +126,8 @@ def stream_readers(spec: ViTSpec, p: Parameters) -> dict[str, list[str]]:
     pooling = POOLINGS[spec.pooling]
     if pooling.averages:  # a weighted mean of tokens commutes with the norm's scale and shift
         last = [r for r in ("pre_logits", "head") if f"{r}/kernel" in p][:1]
+        if "head/distillation_kernel" in p:  # two classifiers that were not averaged
+            last = []
     else:
         last = [r for r in pooling.readers if f"{r}/kernel" in p]
     return {**readers, "encoder_norm": last}
@@ -189,10 +217,16 @@ REWRITES = {
     "bias, the pooling's probe and its key",
     "uint8_input": "mean and scale of uint8 pixels are folded into the patch projection",
     "standardised_kernels": "StdConv kernels are standardised once",
-    "class_token_only": "the last block computes queries, output and MLP only for the class token",
+    "class_token_only": "the last block computes queries, output and MLP only for the class token "
+    "and the distillation token",
     "scaled_stream": f"the residual stream is divided by {STREAM_DIVISOR:g}, which is exact, so "
     "that its squares fit into half precision",
 }
+
+
+def repeated(channels: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """A value for each channel, repeated for each token that a kernel reads: (rows, 1)."""
+    return np.tile(channels, len(kernel) // len(channels))[:, None]
 
 
 def folds_uint8(spec: Spec) -> bool:
@@ -219,8 +253,9 @@ def _into_readers(p: Parameters, norm: str, readers: list[str]) -> None:
     gamma, beta = _wide(p.pop(f"{norm}/gamma")), _wide(p.pop(f"{norm}/beta"))
     for reader in readers:
         kernel = _wide(p[f"{reader}/kernel"])
-        p[f"{reader}/bias"] = _narrow(p[f"{reader}/bias"] + beta @ kernel)
-        p[f"{reader}/kernel"] = _narrow(gamma[:, None] * kernel)
+        shift = repeated(beta, kernel)[:, 0] @ kernel
+        p[f"{reader}/bias"] = _narrow(p[f"{reader}/bias"] + shift)
+        p[f"{reader}/kernel"] = _narrow(repeated(gamma, kernel) * kernel)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Reads a `.tflite` file: its operators, tensors, shapes and layers, but not its weights.
 
-The weights are inside the flatbuffer or, in a file of more than 2 GB, behind it.
+The weights are inside the flatbuffer or, in a file of more than 2 GB, after it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Graph:
         tensors, operators: all of them.
         inputs, outputs: indices of tensors.
         stated_runtime: the oldest runtime that the converter stated; None if there is none.
-        weights_behind: whether weights are stored behind the flatbuffer, see
+        weights_behind: whether weights are stored after the flatbuffer, see
             `convert.buffers`.
     """
 
@@ -239,7 +239,7 @@ def check_static(model: Model | Graph) -> None:
 
 
 def has_weights_behind(content: Any) -> bool:
-    """Whether some weights of a file are behind its flatbuffer."""
+    """Whether some weights of a file are after its flatbuffer."""
     from ai_edge_litert import schema_py_generated as schema
 
     return _has_weights_behind(schema.Model.GetRootAs(content, 0))
@@ -337,7 +337,7 @@ def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
 
 
 def _first(buffer: Any, content: Any, dtype: str) -> float:
-    # For a buffer behind the flatbuffer, the flatbuffer stores its offset in the file.
+    # For a buffer after the flatbuffer, the flatbuffer stores its offset in the file.
     inside = buffer.Size() == 0
     raw, start = (buffer.DataAsNumpy(), 0) if inside else (content, buffer.Offset())
     return np.frombuffer(raw, dtype, 1, start)[0].item()

@@ -218,10 +218,9 @@ def _program(names: Sequence[str], function: str, **arguments: Any) -> Any:
             cwd=empty,
         )
     if done.returncode < 0:
-        raise ChildProcessError(
-            f"measuring {', '.join(names)} was ended by {signal.Signals(-done.returncode).name}; "
-            "is there enough memory?"
-        )
+        name = signal.Signals(-done.returncode).name
+        advice = "; is there enough memory?" if name == "SIGKILL" else ""
+        raise ChildProcessError(f"measuring {', '.join(names)} was ended by {name}{advice}")
     if done.returncode:
         log = done.stderr.strip().splitlines()
         raise UsageError(f"LiteRT cannot run {', '.join(names)}: {log[-1] if log else '?'}")

@@ -23,7 +23,7 @@ def _infer(graph: InferenceGraph, x):
     else:
         x = graph.attention(_ATTENTION, graph.for_each_image(graph.weights["pooling/probe"], x), x)
     x += graph.mlp("pooling/mlp", graph.norm("pooling/norm", x, centred=False))
-    return graph.first_token(x)
+    return graph.first_tokens(x, 1)
 
 
 def _attend_from_constant_query(graph: InferenceGraph, keys):

@@ -52,8 +52,8 @@ class InferenceGraph(Protocol):
     def for_each_image(self, constant: Any, x: Any) -> Any:
         """A constant (1, n, hidden_dim), repeated for the batch of `x`: (batch, n, hidden_dim)."""
 
-    def first_token(self, x: Any) -> Any:
-        """(batch, tokens, hidden_dim) to (batch, hidden_dim)."""
+    def first_tokens(self, x: Any, count: int) -> Any:
+        """(batch, tokens, hidden_dim) to (batch, count * hidden_dim)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,16 +65,19 @@ class Pooling:
 
     Attributes:
         class_token: whether a learned token precedes the patches.
+        distillation_token: whether a second learned token, which learns from a teacher, follows
+            the class token. Then the output is (batch, 2 * hidden_dim), one half for each of the
+            two classifiers of a `DistilledHead`.
         layer: a function of a ViTSpec that returns the Keras layer, which must be named "pooling".
             The function imports Keras itself. None if the head reads every token.
         weights: a row for each weight: official key, path in the layer, official shape in the
             letters of `weights/names.py`.
         infer: the layer in the inference graph: a function of an `InferenceGraph` and the tokens
-            (batch, tokens, hidden_dim) that returns (batch, hidden_dim).
-        reads_only_class_token: whether the last block may compute only the class token.
+            (batch, tokens, hidden_dim) that returns the head's input.
+        reads_only_prefix: whether the last block may compute only the tokens before the patches.
         averages: whether the output is a weighted mean of the tokens, with the same weights in
-            every channel. Then the scale and shift of the encoder's last norm can be applied after
-            the pooling instead.
+            every channel, or several such means one after another. Then the scale and shift of the
+            encoder's last norm can be applied after the pooling instead.
         readers: the Dense layers that read the encoder's last norm; () if other layers read it.
         norms: for each LayerNorm of the pooling, the Dense layers that read it; nothing else does.
         fold_constants: a function of a ViTSpec and the weights that replaces, in place, constant
@@ -82,11 +85,17 @@ class Pooling:
     """
 
     class_token: bool
+    distillation_token: bool = False
     layer: Callable[[Any], Any] | None = None
     weights: str = ""
     infer: Callable[[InferenceGraph, Any], Any] = lambda graph, x: x
-    reads_only_class_token: bool = False
+    reads_only_prefix: bool = False
     averages: bool = False
     readers: tuple[str, ...] = ()
     norms: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     fold_constants: Callable[[Any, dict[str, np.ndarray]], None] = lambda spec, weights: None
+
+    @property
+    def prefix_tokens(self) -> int:
+        """The number of tokens before the patches."""
+        return int(self.class_token) + int(self.distillation_token)

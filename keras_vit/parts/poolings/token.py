@@ -14,7 +14,7 @@ def _layer(spec):
 TOKEN = Pooling(
     class_token=True,
     layer=_layer,
-    infer=lambda graph, x: graph.first_token(x),
-    reads_only_class_token=True,
+    infer=lambda graph, x: graph.first_tokens(x, 1),
+    reads_only_prefix=True,
     averages=True,
 )

@@ -21,7 +21,7 @@ def _table(weights, tokens, width, ops):
     return ops.reshape(ops.concatenate(halves, axis=-1), (1, rows * columns, width))
 
 
-def _resample(table, old, new, class_token, method, axis) -> np.ndarray:
+def _resample(table, old, new, prefix, method, axis) -> np.ndarray:
     # The table for one axis is resampled as a grid with one column.
     return resample_grid(table[:, None], (new[axis], 1), method)[:, 0]  # (side, hidden_dim / 2)
 
@@ -39,6 +39,6 @@ LEARNED2D = PositionEmbedding(
         for name, key, axis in (("columns", "column_embedding", 1), ("rows", "row_embedding", 0))
     ),
     table=_table,
-    grid_from_shapes=lambda shapes, class_token: (shapes["rows"][0], shapes["columns"][0]),
+    grid_from_shapes=lambda shapes, prefix: (shapes["rows"][0], shapes["columns"][0]),
     width_multiple=2,
 )

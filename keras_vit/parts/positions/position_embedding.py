@@ -22,14 +22,14 @@ class PositionWeight:
             hidden_dim, or the number of heads for weights in attention. The last axis must depend
             only on the width.
         resample: a function that returns the array for a new grid, given the array, the old and
-            the new grid, whether there is a class token, and the method.
+            the new grid, the number of tokens before the patches, and the method.
         stddev: standard deviation of the initial values; 0 for zeros.
     """
 
     name: str
     key: str
     shape: Callable[[Tokens, int], tuple[int, ...]]
-    resample: Callable[[np.ndarray, Grid, Grid, bool, Method], np.ndarray]
+    resample: Callable[[np.ndarray, Grid, Grid, int, Method], np.ndarray]
     stddev: float = 0.0
 
 
@@ -43,24 +43,25 @@ class PositionEmbedding:
     Attributes:
         weights: the weights of `table`; they belong to `PatchEncoder`.
         table: a function of weights by name, tokens, hidden_dim and ops that returns (1, patches,
-            hidden_dim), or (1, tokens, hidden_dim) with `class_slot`. None if nothing is added to
+            hidden_dim), or (1, tokens, hidden_dim) with `prefix_slots`. None if nothing is added to
             the tokens.
-        class_slot: whether the table begins with a row for the class token, if there is one.
+        prefix_slots: whether the table begins with a row for each token before the patches.
         needs_grid: whether `table` needs rows and columns, and not only their product.
         attention_weights: the weights of `bias`; they belong to each block's `MultiHeadAttention`.
         bias: a function of weights by name, tokens and ops that returns (1, heads, tokens, tokens),
-            query by key, to be added to the attention logits. None if nothing is added.
-        grid_from_shapes: a function of the shapes of the weights in a file and of whether there is
-            a class token. It returns the grid of patches, or None if the shapes do not determine
-            it.
+            query by key, to be added to the attention logits. None if nothing is added. There is
+            never a distillation token.
+        grid_from_shapes: a function of the shapes of the weights in a file and of the number of
+            tokens before the patches. It returns the grid of patches, or None if the shapes do not
+            determine it.
         width_multiple: hidden_dim must be a multiple of this.
     """
 
     weights: tuple[PositionWeight, ...] = ()
     table: Callable[[Mapping[str, Any], Tokens, int, Any], Any] | None = None
-    class_slot: bool = False
+    prefix_slots: bool = False
     needs_grid: bool = True
     attention_weights: tuple[PositionWeight, ...] = ()
     bias: Callable[[Mapping[str, Any], Tokens, Any], Any] | None = None
-    grid_from_shapes: Callable[[Mapping[str, tuple[int, ...]], bool], Grid | None] | None = None
+    grid_from_shapes: Callable[[Mapping[str, tuple[int, ...]], int], Grid | None] | None = None
     width_multiple: int = 1

@@ -15,7 +15,7 @@ _BIAS = "relative_position_bias"
 
 def relative_entries(tokens: Tokens) -> int:
     """The number of offsets between two patches, plus three if there is a class token."""
-    return math.prod(_offsets(tokens.grid)) + 3 * tokens.class_token
+    return math.prod(_offsets(tokens.grid)) + 3 * tokens.prefix
 
 
 def relative_index(tokens: Tokens) -> np.ndarray:
@@ -30,7 +30,7 @@ def relative_index(tokens: Tokens) -> np.ndarray:
     offsets = positions[:, :, None] - positions[:, None, :]  # (2, patches, patches)
     rows, columns = (offset + side - 1 for offset, side in zip(offsets, grid, strict=True))
     index = rows * (2 * grid[1] - 1) + columns
-    if tokens.class_token:
+    if tokens.prefix:
         entries = relative_entries(tokens)
         index = np.pad(index, ((1, 0), (1, 0)))
         index[0, :] = entries - 3
@@ -46,7 +46,7 @@ def _bias(weights, tokens, ops):
     return ops.transpose(bias, (2, 0, 1))[None]  # (1, heads, tokens, tokens)
 
 
-def _resample(table, old, new, class_token, method) -> np.ndarray:
+def _resample(table, old, new, prefix, method) -> np.ndarray:
     old, new = _offsets(old), _offsets(new)
     offsets = table[: math.prod(old)].reshape(*old, -1)  # (row offsets, column offsets, heads)
     # (row offsets, column offsets, heads) to (offsets, heads)
@@ -54,8 +54,8 @@ def _resample(table, old, new, class_token, method) -> np.ndarray:
     return np.concatenate([offsets, table[math.prod(old) :]])  # then the class token's three
 
 
-def _square(shapes: Mapping[str, tuple[int, ...]], class_token: bool) -> Grid | None:
-    offsets = max(shapes[_BIAS][0] - 3 * class_token, 0)
+def _square(shapes: Mapping[str, tuple[int, ...]], prefix: int) -> Grid | None:
+    offsets = max(shapes[_BIAS][0] - 3 * prefix, 0)
     side = (math.isqrt(offsets) + 1) // 2
     return (side, side) if side and math.prod(_offsets((side, side))) == offsets else None
 

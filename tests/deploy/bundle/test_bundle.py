@@ -21,6 +21,7 @@ from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Runner, Verdict
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import operators
+from keras_vit.weights.hashing import weights_sha256
 from keras_vit.weights.names import weight_names
 
 pytestmark = pytest.mark.once
@@ -87,15 +88,15 @@ def test_bundle_describes_itself(bundle, sample):
 def test_the_hash_of_the_weights_is_that_of_names_shapes_and_values(small_spec):
     model = keras_vit.ViT(small_spec, 3, (16, 24))
     model.set_weights([np.full(w.shape, i, np.float32) for i, w in enumerate(model.get_weights())])
-    found = deploy.weights_sha256(model)
+    found = weights_sha256(model)
     expected = hashlib.sha256()
     for name in weight_names(model.spec, 3, (16, 24)):
         array = np.asarray(name.variable(model))
         expected.update(f"{name.key} {array.shape}\n".encode() + array.astype("<f4").tobytes())
-    assert found == expected.hexdigest() == deploy.weights_sha256(model)
+    assert found == expected.hexdigest() == weights_sha256(model)
     bias = model.get_layer("head").bias
     bias.assign(np.asarray(bias) + np.float32([0, 0, 1e-5]))
-    assert deploy.weights_sha256(model) != found
+    assert weights_sha256(model) != found
 
 
 def test_golden_file_matches_the_output_of_a_correct_runner(bundle, sample):
@@ -131,6 +132,7 @@ def test_bundle_records_mean_and_scale_of_each_channel(bundle):
     np.testing.assert_allclose(scores, golden["scores"], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_bundle_with_pixel_input_has_neutral_mean_and_scale(bundle, sample):
     write, folder = bundle
     options = GraphOptions("uint8", "probabilities")
@@ -227,6 +229,7 @@ def test_a_full_disk_leaves_the_old_bundle(bundle):
     assert [path.name for path in folder.parent.iterdir()] == ["bundle"]
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_the_old_bundle_or_the_new_one(bundle, sample):
     write, folder = bundle
     versions = (sample.exported("none"), sample.exported("int8"))

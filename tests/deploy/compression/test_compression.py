@@ -119,7 +119,7 @@ def test_gradients_pass_the_rounding(rng):
         np.testing.assert_array_equal(tape.gradient(result, kernel), np.asarray(expected, float))
 
 
-@pytest.mark.parametrize("pooling", ["token", "map"])
+@pytest.mark.parametrize("pooling", ["token", "map", "distilled"])
 def test_folded_norms_change_nothing(randomised, inputs, pooling):
     spec = dataclasses.replace(SPEC, pooling=pooling)
     model = randomised(keras_vit.ViT(spec, 5, (16, 24)))
@@ -127,11 +127,14 @@ def test_folded_norms_change_nothing(randomised, inputs, pooling):
     expected = deploy.predict(model, inputs)
     np.testing.assert_allclose(deploy.predict(folded, inputs), expected, atol=1e-5)
     weights = parameters_of(folded)
-    norms = {path.rpartition("/")[2]: w for path, w in weights.items() if "norm" in path}
-    np.testing.assert_array_equal(norms["gamma"], 1)
-    np.testing.assert_array_equal(norms["beta"], 0)
+    norms = {path: w for path, w in weights.items() if path.endswith(("gamma", "beta"))}
+    if pooling == "distilled":  # two classifiers read the last norm, and they are not compressed
+        del norms["encoder_norm/gamma"], norms["encoder_norm/beta"]
+    for path, values in norms.items():
+        np.testing.assert_array_equal(values, float(path.endswith("gamma")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantize", ["none", "float16", "int4"])
 @pytest.mark.once
 def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quantize):
@@ -160,8 +163,8 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
         ({"method": "prune", "sparsity": 1}, "sparsity must lie in [0, 1). Received: sparsity=1"),
         ({"method": "prune", "pattern": "4:2"}, "pattern must be one of 2:4. Received: '4:2'"),
         ({"method": "prune", "pattern": "2:4", "sparsity": 0.7}, "Received: sparsity=0.7; leave"),
-        ({"method": "cluster", "clusters": 1}, "clusters must be 2 or more. Received: clusters=1"),
-        ({"method": "prune+cluster", "clusters": 2}, "clusters must be 3 or more"),
+        ({"method": "cluster", "clusters": 1}, "clusters must be 2 to 256. Received: clusters=1"),
+        ({"method": "prune+cluster", "clusters": 2}, "clusters must be 3 to 256"),
     ],
 )
 @pytest.mark.once

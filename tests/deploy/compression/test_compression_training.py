@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import LEGACY, keras
-from keras_vit.data import digits
+from keras_vit.data import digits, load
 from keras_vit.deploy import compression, subject
 from keras_vit.deploy.compression import (
     Compression,
@@ -64,6 +64,7 @@ def kernels(model):
     return {path: weights for path, weights in found.items() if path.endswith("/kernel")}
 
 
+@pytest.mark.slow
 def test_pruning_gives_the_requested_fraction_of_zeros(train, images):
     wrapped, made = train("prune", sparsity=0.75)
     np.testing.assert_allclose(
@@ -73,6 +74,7 @@ def test_pruning_gives_the_requested_fraction_of_zeros(train, images):
         assert (kernel == 0).mean() == pytest.approx(0.75, abs=1e-3), path
 
 
+@pytest.mark.slow
 def test_a_pattern_leaves_two_of_four_inputs(train):
     _, made = train("prune", pattern="2:4")
     for path, kernel in kernels(made.model).items():
@@ -135,7 +137,7 @@ def test_fixed_ranges_are_those_of_training(train, images):
     assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("method", ["qat", "cluster"])
+@pytest.mark.parametrize("method", ["qat", pytest.param("cluster", marks=pytest.mark.slow)])
 def test_all_but_the_norms_learn(train, model, method):
     _, made = train(method, "dynamic")
     before = parameters_of(fold_norms(model))
@@ -150,9 +152,10 @@ def test_all_but_the_norms_learn(train, model, method):
     "fields",
     [
         {"pooling": "map", "representation_dim": 16, "position_embedding": "relative"},
-        {"stem": keras_vit.ResNetStem((1,)), "patch_size": 1},
+        {"pooling": "distilled"},
+        pytest.param({"stem": keras_vit.ResNetStem((1,)), "patch_size": 1}, marks=pytest.mark.slow),
     ],
-    ids=["map", "stem"],
+    ids=["map", "distilled", "stem"],
 )
 def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
     from keras_vit.deploy.compression import pruning
@@ -167,6 +170,7 @@ def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
     np.testing.assert_array_equal(deploy.predict(back, images), expected)
 
 
+@pytest.mark.slow
 def test_fine_tuning_is_reproducible_and_reports_its_progress():
     reports = []
     tune = FineTuning(
@@ -186,6 +190,24 @@ def test_fine_tuning_is_reproducible_and_reports_its_progress():
     assert reports[:6] == reports[6:]
 
 
+def test_fine_tuning_begins_with_the_loss_of_the_trained_model(model):
+    source, indices = digits(), np.arange(40)
+    inputs, targets = load(source, indices, model.preprocessing)
+    logits = deploy.predict(model, inputs).astype(np.float64)
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    reports = []
+    tune = FineTuning(
+        *(source, indices, model.preprocessing, 1, 40, 0.0),
+        jit=False,
+        report=lambda *figures: reports.append(figures),
+    )
+    tune(model, [])
+    ((_, loss, accuracy),) = reports
+    assert loss == pytest.approx(-logs[np.arange(40), targets].mean(), rel=1e-4)
+    assert accuracy == pytest.approx((logits.argmax(-1) == targets).mean())
+
+
+@pytest.mark.slow
 def test_divergence_stops(model):
     tune = FineTuning(
         *(digits(), np.arange(50), keras_vit.Preprocessing(16, 16), 9, 8, 1e30), jit=False
@@ -203,10 +225,10 @@ class Training:
         self.act = act
 
     def __call__(self, model, callbacks):
-        self.act()
+        self.act(model)
 
 
-def never():
+def never(model):
     raise AssertionError("something was trained")
 
 
@@ -214,15 +236,17 @@ def never():
 def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run, tmp_path):
     calls = []
 
-    def diverge_once():
+    def diverge_then_confuse(model):
         calls.append(1)
         if len(calls) == 1:
             raise RefusedError("the fine-tuning diverged.")
+        for variable in model.trainable_variables[-2:]:  # the head's classes in another order
+            variable.assign(np.roll(variable, 1, axis=-1))
 
     record = compression.compress_bundles(
         subject.of_run(trained_run.path),
-        [Compression("prune"), Compression("cluster", clusters=2)],
-        Training(diverge_once),
+        [Compression("prune"), Compression("cluster")],
+        Training(diverge_then_confuse),
         tmp_path,
         max_drop=5.0,
         images=60,
@@ -254,7 +278,7 @@ def test_folders_that_cannot_be_written_are_refused_before_training(trained_run,
 def test_without_accuracy_nothing_is_trained(trained_run, tmp_path, randomised, unknown):
     given = subject.of_run(trained_run.path)
     if unknown == "classes":
-        given.labelled = False
+        given.images = dataclasses.replace(given.images, labelled=False)
     else:
         spec = dataclasses.replace(given.model.spec, pooling="none")
         given.model = randomised(keras_vit.ViT(spec, 10, 16))

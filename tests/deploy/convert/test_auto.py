@@ -58,6 +58,7 @@ def test_no_layer_stays_float_if_int8_is_within_the_budget(sample):
     assert converter.count == 1
 
 
+@pytest.mark.slow
 def test_the_sensitive_layer_is_found_reproducibly(sensitive):
     said = []
     arguments = (sensitive.converter, "int8", sensitive.images[:2], accurate(sensitive))
@@ -77,6 +78,7 @@ def test_the_sensitive_layer_is_found_reproducibly(sensitive):
     assert sensitive.converter("int8", found.float_layers) == content
 
 
+@pytest.mark.slow
 def test_the_list_is_the_shortest_within_the_budget(sensitive):
     needed = {"encoderblock_0/attention/query", SPOILED}
     found = choose_float_layers(

@@ -37,17 +37,16 @@ ARCHITECTURES = {
         representation_dim=32,
     ),
     "map": dataclasses.replace(SPEC, pooling="map", position_embedding="learned2d", gelu="erf"),
+    "distilled": dataclasses.replace(SPEC, pooling="distilled"),
     "none": dataclasses.replace(SPEC, pooling="none", position_embedding="relative"),
     "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
 }
 COSINES = {"dynamic": 0.99, "int8": 0.97, "int8-full": 0.95, "int16x8": 0.99, "int4": 0.8}
 
 
+@pytest.mark.slow
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "kind",
-    ["hybrid", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("map", "none", "bit"))],
-)
+@pytest.mark.parametrize("kind", ["hybrid", "map", "distilled", "none", "bit"])
 def test_every_architecture_converts_to_every_precision(kind, trained_like, pictures):
     build = keras_vit.BiT if kind == "bit" else keras_vit.ViT
     # The hybrid's strides do not divide the image, nor its patches the output of the stem.
@@ -201,6 +200,7 @@ def test_layers_that_do_more_than_follow_the_vit_prevent_the_rewrite(kind):
     assert backbone(model) is None
 
 
+@pytest.mark.slow
 def test_a_wrapped_model_without_a_head_gives_features(rng):
     images = rng.uniform(-1, 1, (3, 16, 24, 3)).astype(np.float32)
     for model in (sequential(), functional(lambda vit, x: vit(x))):
@@ -213,13 +213,9 @@ def test_a_wrapped_model_without_a_head_gives_features(rng):
         np.testing.assert_allclose(scores, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "normalised",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("functional", "another head")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize("kind", ["normalised", "functional", "another head"])
 def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, tmp_path):
     model = OURS[kind]()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=kind != "functional")
@@ -243,6 +239,7 @@ def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, 
     assert "SQUARED_DIFFERENCE" not in count
 
 
+@pytest.mark.once
 def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(rng, tmp_path):
     foreign = keras.Sequential(
         [
@@ -314,6 +311,7 @@ def test_mixed_precision_is_refused_with_a_remedy(tmp_path):
         keras_vit.export_tflite(mixed, tmp_path / "m.tflite")
 
 
+@pytest.mark.slow
 def test_the_converter_does_not_keep_the_model(trained_like, rng):
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
     images = rng.uniform(-1, 1, (4, 16, 24, 3)).astype(np.float32)
@@ -325,6 +323,7 @@ def test_the_converter_does_not_keep_the_model(trained_like, rng):
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_ctrl_c_during_conversion_is_not_lost(sample, monkeypatch):
     import tensorflow as tf

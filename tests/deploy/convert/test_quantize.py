@@ -83,6 +83,7 @@ def test_dynamic_quantises_only_weights_and_activations_at_run_time(sample):
     assert all(tensor.scales == tensor.shape[0] for tensor in weights)  # one for each output
 
 
+@pytest.mark.slow
 def test_dynamic_for_an_older_runtime_has_one_scale_for_each_kernel(sample):
     converter = deploy.Converter(
         sample.model, ["dynamic"], calibration=sample.converter.calibration, min_runtime="2.9"

@@ -50,7 +50,8 @@ def cosine(model, images, quantize):
     return deploy.compare("int8", expected, found).cosine
 
 
-@pytest.mark.parametrize("compensated", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("compensated", [True, False])
 def test_int8_keeps_its_accuracy_because_outlier_channels_are_balanced(
     stressed, compensated, monkeypatch
 ):
@@ -70,6 +71,7 @@ def test_balancing_requires_norms_without_mean_and_shift():
     assert not balances(keras_vit.ResNetSpec((1, 1, 1, 1)), fit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_out", ["centre", "fold_norms", "attention_biases", "constants"])
 def test_calibrated_graphs_are_correct_without_any_one_rewrite(stressed, left_out):
     model, images = stressed(compensated=False)

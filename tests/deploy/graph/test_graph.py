@@ -13,7 +13,7 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit.deploy.graph.balance import balance
 from keras_vit.deploy.graph.inference import GraphOptions, forward, inference_module
-from keras_vit.deploy.graph.rewrites import REWRITES, resolve_positions, rewrite
+from keras_vit.deploy.graph.rewrites import REWRITES, resolve_parameters, rewrite
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Preprocessing
@@ -28,6 +28,7 @@ ARCHITECTURES = {
     "token": TOKEN,
     "gap": dataclasses.replace(TOKEN, pooling="gap"),
     "map": dataclasses.replace(TOKEN, pooling="map", position_embedding="sincos2d"),
+    "distilled": dataclasses.replace(TOKEN, pooling="distilled"),
     "none": dataclasses.replace(TOKEN, pooling="none", position_embedding="relative"),
     "relative": dataclasses.replace(TOKEN, position_embedding="relative", representation_dim=20),
     "stem": dataclasses.replace(TOKEN, patch_size=2, pooling="gap", stem=STEM),
@@ -53,7 +54,7 @@ def build(randomised):
 @pytest.fixture
 def architecture(build, request):
     """A model of `ARCHITECTURES` and pixels."""
-    small = request.param in ("token", "gap", "map", "none", "relative")
+    small = request.param in ("token", "gap", "map", "distilled", "none", "relative")
     return build(ARCHITECTURES[request.param], (16, 24) if small else (32, 64))
 
 
@@ -91,12 +92,27 @@ def assert_equals_keras(model, pixels, expected, **options):
     assert difference < 1e-5, (model.spec, options)
 
 
-@pytest.mark.parametrize("representation", [None, 20])
-@pytest.mark.parametrize("pooling", ["token", "gap", "map", "none"])
+@pytest.mark.parametrize(
+    ("pooling", "representation"),
+    [("gap", 20), ("map", None), ("distilled", None)]
+    + [
+        pytest.param(*p, marks=pytest.mark.slow)
+        for p in (
+            ("token", None),
+            ("none", None),
+            ("token", 20),
+            ("gap", None),
+            ("map", 20),
+            ("none", 20),
+        )
+    ],
+)
 def test_rewritten_equals_keras_for_every_pooling_and_position(
     build, eager, pooling, representation
 ):
-    for kind in POSITION_EMBEDDINGS:
+    for kind, positions in POSITION_EMBEDDINGS.items():
+        if pooling == "distilled" and positions.bias:
+            continue  # refused by ViTSpec
         spec = dataclasses.replace(
             TOKEN,
             depth=1,
@@ -115,13 +131,7 @@ def test_rewritten_equals_keras_for_every_pooling_and_position(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "architecture",
-    [
-        *("token", "map", "stages", "bit"),
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("gap", "none", "relative", "stem")
-        ),
-    ],
+    ["token", "map", "distilled", "stages", "bit", "gap", "none", "relative", "stem"],
     indirect=True,
 )
 def test_each_rewrite_alone_and_each_left_out_equals_keras(architecture, eager):
@@ -133,7 +143,14 @@ def test_each_rewrite_alone_and_each_left_out_equals_keras(architecture, eager):
             assert_equals_keras(model, pixels, expected, input=given, rewrites=rewrites)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True)
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        a if a in ("token", "distilled") else pytest.param(a, marks=pytest.mark.slow)
+        for a in ARCHITECTURES
+    ],
+    indirect=True,
+)
 def test_probabilities_and_features_equal_keras(architecture, eager):
     model, pixels = architecture
     outputs = model.intermediates("pre_logits", "logits")(inputs_of(model, pixels), training=False)
@@ -147,7 +164,15 @@ def test_probabilities_and_features_equal_keras(architecture, eager):
             assert_equals_keras(model, pixels, features, output="features", **options)
 
 
-@pytest.mark.parametrize("architecture", ["token", "map", "stages", "bit"], indirect=True)
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        "token",
+        "stages",
+        *(pytest.param(a, marks=pytest.mark.slow) for a in ("map", "distilled", "bit")),
+    ],
+    indirect=True,
+)
 def test_a_traced_graph_accepts_any_batch_unless_it_is_fixed(architecture):
     model, pixels = architecture
     images = inputs_of(model, pixels)
@@ -162,7 +187,9 @@ def test_a_traced_graph_accepts_any_batch_unless_it_is_fixed(architecture):
     assert not {"Shape", "Tile", "Pack", "BroadcastTo", "ExpandDims"} & counted(fixed).keys()
 
 
-@pytest.mark.parametrize("architecture", ["token", "gap", "map", "none", "stages"], indirect=True)
+@pytest.mark.parametrize(
+    "architecture", ["token", "gap", "map", "distilled", "none", "stages"], indirect=True
+)
 def test_balancing_does_not_change_the_outputs(architecture, rng):
     model, pixels = architecture
     spec, images = model.spec, inputs_of(model, pixels)
@@ -172,11 +199,11 @@ def test_balancing_does_not_change_the_outputs(architecture, rng):
         parameters = parameters_of(model)
         for name in [n for n in parameters if n.endswith(("query/kernel", "dense_0/kernel"))]:
             parameters[name][5] *= 50 * spread + 1  # a large row, so that smoothing is applied
-        resolve_positions(spec, parameters, spec.grid(model.image_size))
+        resolve_parameters(spec, parameters, spec.grid(model.image_size))
         rewrite(spec, parameters, model.preprocessing, ALL, uint8=False)
         before = forward(spec, parameters, images, model.preprocessing, options).numpy()
         ranges = {
-            name: np.exp2(rng.normal(0, spread, 48)).astype(np.float32)
+            name: np.exp2(rng.normal(0, spread, _inputs(parameters, name))).astype(np.float32)
             for name in (
                 *(f"encoderblock_{i}{layer}" for i in (0, 1) for layer in ("", "/mlp/dense_0")),
                 *("encoderblock_0/attention/query", "pooling/attention/probed", "head"),
@@ -192,6 +219,10 @@ def test_balancing_does_not_change_the_outputs(architecture, rng):
         np.testing.assert_allclose(after, before, atol=2e-5 * np.abs(before).max(), rtol=0)
         if not spread:
             np.testing.assert_allclose(after, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def _inputs(parameters, name) -> int:
+    return len(parameters.get(f"{name}/kernel", range(48)))
 
 
 def counted(graph) -> Counter:
@@ -285,7 +316,7 @@ def test_pixels_are_scaled_inside_the_first_kernel(token, build):
     assert {"Sub", "Mul"} <= on_pixels(graph_of(stem, input="uint8")[1])
 
 
-@pytest.mark.parametrize("kind", ["stages", "bit"])
+@pytest.mark.parametrize("kind", ["stages", pytest.param("bit", marks=pytest.mark.slow)])
 def test_kernels_are_standardised_once(build, kind):
     model, _ = build(ARCHITECTURES[kind], (64, 96))
     _, graph = graph_of(model)
@@ -310,6 +341,19 @@ def test_the_last_block_computes_only_the_class_token(build):
     assert alone == 2 * tokens * width**2 + 2 * tokens * width + one
 
 
+def test_a_distilled_graph_has_one_head_and_computes_two_tokens_in_the_last_block(build):
+    model, _ = build(dataclasses.replace(TOKEN, pooling="distilled"), (64, 96))  # 98 tokens
+    names, graph = graph_of(model)
+    assert names["head/kernel"] == (2 * 48, 5)
+    assert names["patch_encoder/class_token"] == (1, 2, 48)
+    assert not [name for name in names if "distillation" in name]
+    tokens, width, mlp = 98, 48, 112
+    assert last_block(graph) == (
+        2 * tokens * width**2  # key and value
+        + 2 * (2 * width**2 + 2 * tokens * width + 2 * width * mlp)
+    )
+
+
 def test_only_writers_of_the_stream_are_divided_for_half_precision(token):
     names, _ = graph_of(token)
     assert names == graph_of(token, rewrites=ALL - {"scaled_stream"})[0]
@@ -322,6 +366,7 @@ def test_only_writers_of_the_stream_are_divided_for_half_precision(token):
         np.testing.assert_array_equal(divided[name], values / 16 if writes else values)
 
 
+@pytest.mark.slow
 def test_every_rewrite_changes_a_graph(build):
     models = {name: build(ARCHITECTURES[name], (64, 96))[0] for name in ("token", "stages")}
     for name in ALL - {"scaled_stream"}:  # it changes only weights

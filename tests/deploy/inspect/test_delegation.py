@@ -45,6 +45,7 @@ def test_pixels_are_cast_outside_the_partition(graph_file):
     assert found.delegated == found.nodes - 1
 
 
+@pytest.mark.slow
 def test_a_dynamic_batch_splits_keras_graph_into_many_partitions(randomised):
     from keras_vit.deploy.convert.saved_model import write_saved_model
 

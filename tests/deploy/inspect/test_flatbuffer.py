@@ -153,6 +153,7 @@ def test_files_that_are_not_models_are_refused(vit, tmp_path):
         read_graph(b"PK\x03\x04" + bytes(100))
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_read_or_refused(vit):
     generator = np.random.default_rng(0)
     places, refused = without_weights(vit), 0

@@ -52,6 +52,7 @@ def test_difference_is_a_fraction_of_the_norm(sample):
     assert layers["head"] == pytest.approx(fraction, rel=0.05)
 
 
+@pytest.mark.slow
 def test_units_of_a_hybrid_are_blocks_and_a_file_equals_itself(graph_file, pictures):
     stem = keras_vit.ResNetStem((2,))
     spec = keras_vit.ViTSpec(1, 48, 1, 3, 64, stem=stem)

@@ -30,7 +30,13 @@ def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
 
 @pytest.mark.parametrize(
     "pooling",
-    ["map", *(pytest.param(name, marks=pytest.mark.slow) for name in ("token", "gap", "none"))],
+    [
+        "map",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("token", "gap", "distilled", "none")
+        ),
+    ],
 )
 def test_every_pooling_runs_in_half_precision(graph_file, pooling):
     spec = keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling=pooling)
@@ -42,6 +48,7 @@ def test_every_pooling_runs_in_half_precision(graph_file, pooling):
     np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_squares_of_a_large_stream_fit_into_half_precision(trained_like, pictures):
     # Today's XNNPACK sums squares in float32, but older versions and GPUs do not, so the values
     # themselves are checked.

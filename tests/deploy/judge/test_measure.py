@@ -61,7 +61,8 @@ def test_size_time_and_memory_of_each_file(content, graph_file, tmp_path, monkey
 def test_files_with_integer_inputs_are_timed(converted, dtype):
     file = converted(lambda x: {"y": tf.cast(x, tf.float32) * 2}, (1, 4, 4, 3), dtype=dtype)
     found = latencies({dtype.name: file}, threads=1, rounds=3)
-    assert 0 < found[dtype.name] < 1000
+    assert list(found) == [dtype.name]
+    assert found[dtype.name] > 0
 
 
 @pytest.mark.slow

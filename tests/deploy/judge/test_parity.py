@@ -402,6 +402,7 @@ def test_scores_that_cannot_be_compared_are_refused(arguments, message):
 def test_compare_takes_the_name_of_a_precision():
     verdict = deploy.compare("int8", reference=SCORES, candidate=SCORES, targets=np.array([2, 0]))
     verdict.check(max_drop=0.5)
+    assert verdict.precision == "int8"
 
 
 def test_a_verdict_survives_json():

@@ -78,7 +78,7 @@ def trained(model):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """A model, what is told about its SavedModel, pictures, and what a server answers."""
+    """A model, the description of its SavedModel, pictures, and what a server answers."""
     folder = tmp_path_factory.mktemp("serving")
     keras.utils.set_random_seed(0)
     spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
@@ -90,12 +90,12 @@ def exported(tmp_path_factory):
     images = generator.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
     np.save(folder / "asked.npy", images)
     pictures = [decode_image(folder / name) for name in FILES]
-    told = serving.export_serving(model, folder / "served", pictures, 3, "test pictures")
+    description = serving.export_serving(model, folder / "served", pictures, 3, "test pictures")
     paths = [folder / name for name in ("served", "asked.npy", "answered.npz", *FILES)]
     subprocess.run([sys.executable, "-I", "-c", SERVER, *paths], check=True, timeout=120)
     return (
         model,
-        told,
+        description,
         (images, pictures),
         dict(np.load(folder / "answered.npz")),
         folder / "served",
@@ -168,21 +168,21 @@ def test_broken_files_are_marked_and_the_others_of_the_batch_classified(exported
 
 
 def test_it_says_what_it_is(exported):
-    model, told, _, _, folder = exported
+    model, description, _, _, folder = exported
     assert json.loads((folder / "assets.extra" / "model.json").read_text()) == json.loads(
-        json.dumps(told)
+        json.dumps(description)
     )
-    assert keras_vit.ViTSpec.from_dict(told["spec"]) == model.spec
-    assert keras_vit.Preprocessing.from_dict(told["preprocessing"]) == HOW
-    assert told["signatures"]["bytes"]["inputs"] == {
+    assert keras_vit.ViTSpec.from_dict(description["spec"]) == model.spec
+    assert keras_vit.Preprocessing.from_dict(description["preprocessing"]) == HOW
+    assert description["signatures"]["bytes"]["inputs"] == {
         "image_bytes": {"dtype": "string", "shape": [None]}
     }
-    outputs = told["signatures"]["serving_default"]["outputs"]
+    outputs = description["signatures"]["serving_default"]["outputs"]
     assert outputs["probabilities"] == {"dtype": "float32", "shape": [None, 5]}
     assert outputs["labels"] == {"dtype": "string", "shape": [None, 3]}
     valid = {"valid": {"dtype": "bool", "shape": [None]}}
-    assert told["signatures"]["bytes"]["outputs"] == outputs | valid
-    parity = told["parity"]
+    assert description["signatures"]["bytes"]["outputs"] == outputs | valid
+    parity = description["parity"]
     assert (parity["images_from"], parity["images"], parity["pictures"]) == ("test pictures", 3, 3)
     assert parity["max_difference"] < 1e-5 * parity["scale"]
     labels = (folder / "assets.extra" / "labels.txt").read_text(encoding="utf-8")
@@ -191,12 +191,22 @@ def test_it_says_what_it_is(exported):
 
 RANKED = ("probabilities", "scores", "classes", "labels")
 KINDS = {
-    **{pooling: {"pooling": pooling} for pooling in ("gap", "map", "none")},
+    **{pooling: {"pooling": pooling} for pooling in ("gap", "map", "distilled", "none")},
     "stem": {"stem": keras_vit.ResNetStem((1, 1)), "patch_size": 1},
 }
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "bit", "features"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "none",
+        "stem",
+        *(
+            pytest.param(k, marks=pytest.mark.slow)
+            for k in ("gap", "map", "distilled", "bit", "features")
+        ),
+    ],
+)
 def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
     classes = 0 if kind == "features" else 5
     if kind == "bit":
@@ -262,6 +272,7 @@ def heavier(resolved):
     return dataclasses.replace(resolved, weights=(*weights, bias))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "wrong", "message"),
     [

@@ -1,0 +1,166 @@
+"""The plan and the progress of a training on the terminal, or in a file."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_SECONDS = 0.2  # between two updates of the line on a terminal
+_LOGGED = 60.0  # between two lines in a file, if no evaluation comes first
+# Steps and seconds after the first step from which the time left is estimated.
+_FIRST_STEPS, _FIRST_SECONDS = 3, 2.0
+# Metrics of an epoch that are shown, and what they are called.
+_SHOWN = {"accuracy": "accuracy", "val_accuracy": "held-out", "ema_val_accuracy": "average"}
+
+
+def planned(plan: Any, out: Path) -> str:
+    """What will be trained, in three lines, from a `training.Plan`."""
+    of = "" if plan.trainable == plan.parameters else f" ({count(plan.trainable)} trained)"
+    epochs = plan.steps * plan.batch_size / plan.examples
+    start = f", from step {plan.first_step:,}" if plan.first_step else ""
+    devices = f" on {plan.devices} devices" if plan.devices > 1 else ""
+    return (
+        f"training {plan.model}, {count(plan.parameters)} parameters{of}{devices}, to {out}\n"
+        f"{plan.steps:,} steps of {plan.batch_size} images{start}: {_times(epochs)} times the "
+        f"{plan.examples:,} for training; {plan.held_out:,} are held out\n"
+        f"memory: about {size(plan.memory)} and the framework's own"
+    )
+
+
+def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
+    """What a dry run found, from a `training.Plan`, `training.Costs` and a `training.Recipe`."""
+    rate, end = recipe.learning_rate, recipe.end_learning_rate
+    falls = {
+        "cosine": f"falls to {end:g} as a cosine",
+        "linear": f"falls to {end:g} as a line",
+        "constant": "stays",
+    }[recipe.schedule]
+    parts = {
+        "parameters": costs.parameters,
+        "gradients": costs.gradients,
+        recipe.optimizer: costs.optimizer,
+        "activations (estimated)": costs.activations,
+    }
+    devices = "" if plan.devices == 1 else f" of each of {plan.devices} devices"
+    of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
+    total = costs.step_flops * plan.steps
+    return (
+        f"{planned(plan, out)}\n"
+        f"learning rate: rises to {rate:g} in {plan.warmup:,} steps, then {falls}\n"
+        f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
+        f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"
+        f"of the memory{devices}: {of}\n"
+        "dry run: nothing was trained or written"
+    )
+
+
+class ProgressPrinter:
+    """Prints a line for each evaluation, and between them where training is.
+
+    On a terminal that is a line that changes, never longer than the terminal is wide; elsewhere a
+    new line each minute. After the first steps a line says how long it will take.
+    """
+
+    def __init__(self):
+        self._live = sys.stdout.isatty()
+        self._shown = self._printed = time.monotonic()
+        self._first: tuple[int, float] | None = None  # the first step, and when it ended
+        self._width, self._told = 0, False
+
+    def __call__(self, progress: Any) -> None:
+        """Prints a `training.Progress`."""
+        now = time.monotonic()
+        self._first = self._first or (progress.step, now)
+        if progress.metrics is not None:
+            first = f"{_place(progress)}  {_metrics(progress.metrics)}"
+            parts = [first, *_state(progress)]
+            self._print(_fitting(parts) if self._live else "  ".join(parts))
+        elif not self._told and self._is_settled(progress, now):
+            self._print(_estimate(progress))
+            self._told = True
+        elif self._live and now - self._shown > _SECONDS:
+            text = _fitting([_place(progress), *_state(progress)])[: _columns()]
+            print(text.ljust(self._width), end="\r", flush=True)
+            self._shown, self._width = now, len(text)
+        elif not self._live and now - self._printed > _LOGGED:
+            self._print("  ".join([_place(progress), *_state(progress)]))
+
+    def _is_settled(self, progress: Any, now: float) -> bool:
+        step, since = self._first
+        is_long = progress.step - step >= _FIRST_STEPS and now - since > _FIRST_SECONDS
+        return is_long and progress.seconds_left is not None
+
+    def _print(self, line: str) -> None:
+        print(line.ljust(self._width), flush=True)
+        self._printed, self._width = time.monotonic(), 0
+
+
+def duration(seconds: float) -> str:
+    """Seconds as "45 s", "3 min 20 s", "2 h 5 min" or "3 d 4 h"."""
+    minutes, seconds = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{seconds} s"
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def size(number: float) -> str:
+    """Bytes as "3.2 MiB" or "1.5 GiB"."""
+    return f"{number / 2**30:.1f} GiB" if number >= 2**29 else f"{number / 2**20:.1f} MiB"
+
+
+def count(number: float) -> str:
+    """A large number as "86.6 M" or "1.3 G"."""
+    for power, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if number >= power:
+            return f"{number / power:.1f} {unit}"
+    return f"{number:,.0f}"
+
+
+def _estimate(progress: Any) -> str:
+    return (
+        f"about {duration(progress.seconds_left)} to go at "
+        f"{progress.images_per_second:,.0f} images/s; {size(progress.memory)} of memory"
+    )
+
+
+def _place(progress: Any) -> str:
+    steps = f"{progress.plan.steps:,}"
+    return f"step {progress.step:>{len(steps)},}/{steps}"
+
+
+def _metrics(metrics: dict[str, float]) -> str:
+    shown = [f"{label} {metrics[name]:.2%}" for name, label in _SHOWN.items() if name in metrics]
+    return "  ".join([f"loss {metrics['loss']:.4f}", *shown])
+
+
+def _state(progress: Any) -> list[str]:
+    """Time left, speed and memory, the most important first."""
+    if progress.images_per_second is None:
+        return []
+    left = [f"{duration(progress.seconds_left)} left"] if progress.seconds_left else []
+    return [*left, f"{progress.images_per_second:,.0f} images/s", size(progress.memory)]
+
+
+def _fitting(parts: list[str]) -> str:
+    """The first part, and those after it that fit on the same line of the terminal."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + 2 + len(part) > _columns():
+            break
+        line += f"  {part}"
+    return line
+
+
+def _columns() -> int:
+    """The width of the terminal without its last column, after which some begin a new line."""
+    return shutil.get_terminal_size().columns - 1
+
+
+def _times(number: float) -> str:
+    return f"{number:,.1f}" if number < 100 else f"{number:,.0f}"

@@ -1,0 +1,93 @@
+"""The table of recipes on the terminal."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+
+from keras_vit._errors import UsageError, nearest
+from keras_vit.cli._printing import wrapped_table
+from keras_vit.cli._program import spelled
+from keras_vit.training.recipes import PRESETS, Preset
+
+_MOST = 16  # a larger family, such as AugReg's grid, is shown as patterns of its names
+
+
+def check_recipe_name(name: str) -> None:
+    """Raises a `UsageError` if there is no such recipe."""
+    if name not in PRESETS:
+        near = nearest(name, PRESETS)
+        advice = f"did you mean {near}?" if near else "--recipes lists them."
+        raise UsageError(f"--recipe: unknown value {name!r}; {advice}")
+
+
+def check_names_data(recipe: str, data: str) -> None:
+    """Raises a `UsageError` if neither the user nor the recipe names any images."""
+    if not data:
+        raise UsageError(f"--recipe {recipe} is for any images; give yours: --data FOLDER.")
+
+
+def check_starts_from_weights(recipe: str, weights: str | None) -> None:
+    """Raises a `UsageError` if a recipe that starts from weights is to start without any."""
+    preset = PRESETS[recipe]
+    if preset.weights and weights is None:
+        raise UsageError(
+            f"--recipe {recipe} starts from weights. Received: no --weights; give some, such as "
+            f"--weights {preset.weights}, or choose --recipe scratch."
+        )
+
+
+def recipe_table() -> str:
+    """All recipes by family: name, what it is for, model, steps, source, expected score."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    families: dict[str, dict[str, Preset]] = {}
+    for name, preset in PRESETS.items():
+        families.setdefault(preset.family or "others", {})[name] = preset
+    header = ["name", "for", "model", "steps", "expected", "source"]
+    tables = [
+        f"{family}\n{wrapped_table(header, _rows(presets), width)}"
+        for family, presets in families.items()
+    ]
+    end = (
+        "expected: accuracy on the test images; 'published' by the source, or 'measured here' by "
+        f"this library.\n{spelled('fit')} --recipe NAME --help lists the settings of a recipe, "
+        "--dry-run what it needs."
+    )
+    return "\n\n".join([*tables, end])
+
+
+def _rows(presets: Mapping[str, Preset]) -> list[list[str]]:
+    if len(presets) <= _MOST:
+        return [_row(name, preset) for name, preset in presets.items()]
+    alike: dict[str, list[str]] = {}
+    for name, preset in presets.items():
+        alike.setdefault(preset.title, []).append(name)
+    return [_row(_pattern(names), presets[names[0]]) for names in alike.values()]
+
+
+def _row(name: str, preset: Preset) -> list[str]:
+    recipe = preset.recipe
+    sides = (recipe.image_size,) if isinstance(recipe.image_size, int) else recipe.image_size
+    start = f", from {preset.weights}" if preset.weights else ""
+    return [
+        name,
+        f"{preset.title}{f' ({preset.data})' if preset.data else ''}",
+        f"{preset.model}, {' x '.join(map(str, sides))} px{start}",
+        f"{recipe.duration} of {recipe.batch_size}; {preset.cost}",
+        f"{preset.expected} ({preset.evidence})",
+        preset.source,
+    ]
+
+
+def _pattern(names: Sequence[str]) -> str:
+    """Names that differ in some parts as one: 'a-{x,y}-b'.
+
+    >>> _pattern(["wd_0.1-do_0-sd_0", "wd_0.1-do_1-sd_1"])
+    'wd_0.1-{do_0-sd_0,do_1-sd_1}'
+    """
+    # Dropout and stochastic depth go together.
+    split = [re.split("-(?!sd_)", name) for name in names]
+    parts = [list(dict.fromkeys(each)) for each in zip(*split, strict=True)]
+    return "-".join(p[0] if len(p) == 1 else f"{{{','.join(p)}}}" for p in parts)

@@ -1,0 +1,97 @@
+"""What sweep and compare share: their options, and a training whose progress is printed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from keras_vit._errors import UsageError
+from keras_vit._interrupts import Terminated
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import check_data
+from keras_vit.cli._printing import print_skipped
+from keras_vit.cli._program import exit_interrupted
+from keras_vit.cli._progress import ProgressPrinter, count
+from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
+from keras_vit.training.recipes import RECIPES, Recipe
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialArguments:
+    """Options of a command that trains several times."""
+
+    data: str = option("digits", check=check_data)
+    """'digits', a folder with one subfolder for each class, or another source of fit."""
+    out: Path | None = None
+    """The folder to write; default: runs/, the command's name and the name of the data."""
+    recipe: str = "scratch"
+    """The values of the settings below; each of them can be changed by its own option."""
+    weights: str | None = None
+    """Weights to begin with, see fit."""
+    checkpoint_every: str = "5 minutes"
+    """How often the state of a training is saved: '5 minutes', '1 epoch', '500 steps'."""
+    settings: Recipe = RECIPES["scratch"]
+
+    def __post_init__(self):
+        # This imports NumPy, which --help does not need.
+        from keras_vit.training.settings import check_checkpoint_every
+
+        check_names_data(self.recipe, self.data)
+        check_starts_from_weights(self.recipe, self.weights)
+        if self.settings.distillation != "none":
+            raise UsageError(
+                "distillation needs a teacher, which only fit has. "
+                f"Received: --distillation {self.settings.distillation}."
+            )
+        check_checkpoint_every(self.checkpoint_every)
+
+    def folder(self, command: str) -> Path:
+        """The folder that the command writes."""
+        from keras_vit.data import source_name
+
+        return self.out or Path("runs") / f"{command}-{source_name(self.data)}"
+
+    def images(self) -> tuple[Any, Any]:
+        """The `Source` and its `Split`; prints which pictures were skipped."""
+        from keras_vit import data
+
+        source = data.open_source(self.data)
+        print_skipped(data.skipped_summary(source))
+        return source, data.split_source(source, self.settings.held_out)
+
+    def trained(self, trial: Any, source: Any, folder: Path) -> dict[str, Any]:
+        """The result of a trial; prints its progress and its accuracy."""
+        from keras_vit import evaluation, training
+
+        def judge(run: Any) -> dict[str, Any]:
+            report = evaluation.held_out_report(run, source)
+            means = {f"macro_{name}": value for name, value in report.macro.items()}
+            precision = report.mean_average_precision
+            several = {} if precision is None else {"mean_average_precision": precision}
+            return {"accuracy": report.accuracy, **several, **means, "classes": report.classes}
+
+        try:
+            result = training.run_trial(
+                trial, source, folder, judge, checkpoint_every=self.checkpoint_every,
+                started=_print_plan, report=ProgressPrinter(),
+                stuck=lambda message: exit_interrupted(_for_trials(message), type(self)),
+            )  # fmt: skip
+        except (KeyboardInterrupt, Terminated) as error:
+            raise type(error)(_for_trials(str(error))) from None
+        print(f"held-out accuracy {result['accuracy']:.2%}", flush=True)
+        return result
+
+
+def _for_trials(message: str) -> str:
+    """What was saved, for a command that always goes on where it stopped."""
+    return message.replace("go on with resume=True", "start the same command again to go on")
+
+
+def _print_plan(plan: Any) -> None:
+    start = f", from step {plan.first_step:,}" if plan.first_step else ""
+    print(
+        f"{count(plan.parameters)} parameters, {plan.steps:,} steps of {plan.batch_size} of "
+        f"{plan.examples:,} images{start}",
+        flush=True,
+    )

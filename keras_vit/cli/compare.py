@@ -1,0 +1,116 @@
+"""Trains several models alike and compares them on one page.
+
+Each model is trained for the same number of steps of the same batch size, on each of --fractions of
+the training images and with --seeds random seeds. Images are chosen at random in each class; a
+smaller fraction lies inside a larger one. A command that was stopped goes on where it stopped when
+it is started again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit._errors import UsageError
+from keras_vit.cli import fit
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import check_model
+from keras_vit.cli._printing import table
+from keras_vit.cli._program import load
+from keras_vit.cli._trials import TrialArguments
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(TrialArguments):
+    """Options of the command."""
+
+    models: tuple[str, ...] = option(("ViT_Ti16", "R+ViT-Ti_16", "BiT-R50x1"), check=check_model)
+    """The models to compare."""
+    fractions: tuple[float, ...] = (1.0,)
+    """Fractions of the training images to train on, such as 0.1 0.3 1.0."""
+    seeds: tuple[int, ...] = option((1,), check=_checks.positive_integer)
+    """Number of trainings with different random seeds: one number, or one for each fraction."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        # This imports NumPy, which --help does not need.
+        from keras_vit.training.settings import adapted, check_recipe
+
+        for fraction in self.fractions:
+            if not 0 < fraction <= 1:
+                raise UsageError(f"--fractions must lie in (0, 1]. Received: {fraction}.")
+        if len(self.seeds) not in (1, len(self.fractions)):
+            raise UsageError(
+                "--seeds must be one number, or one for each of "
+                f"{len(self.fractions)} --fractions. Received: {len(self.seeds)} numbers."
+            )
+        for model in self.models:
+            try:
+                check_recipe(adapted(self.settings, model), model)
+            except UsageError as error:
+                raise UsageError(f"{model}: {error}") from None
+
+
+def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe and its settings, where they are not given."""
+    found = fit.defaults({name: given[name] for name in given if name != "model"})
+    return {name: found[name] for name in ("data", "recipe", "settings")}
+
+
+def run(arguments: Arguments) -> None:
+    """Trains what is not trained yet, and writes the page."""
+    load("tensorflow", "sklearn.metrics", "matplotlib.figure")
+    from keras_vit import evaluation
+
+    out = arguments.folder("compare")
+    source, split = arguments.images()
+    print(f"{len(split.train):,} images for training, {len(split.held_out):,} held out", flush=True)
+    trials = _trials(arguments, source, split)
+    results = []
+    for i, trial in enumerate(trials, 1):
+        print(f"\n[{i} of {len(trials)}] {trial.name}", flush=True)
+        results.append(arguments.trained(trial, source, out / "trials"))
+        facts = _facts(arguments, source, split, trials, done=i)
+        page = evaluation.write_comparison(out, f"Models on {source.name}", facts, results)
+    print(f"\n{table(*evaluation.summary(results))}\n\npage: {page}")
+
+
+def _trials(arguments: Arguments, source: Any, split: Any) -> list[Any]:
+    from keras_vit import data, training
+    from keras_vit.specs import find_variant
+
+    recipe = training.fixed_budget(arguments.settings, len(split.train))
+    each = arguments.seeds * (len(arguments.fractions) if len(arguments.seeds) == 1 else 1)
+    seeds = dict(zip(arguments.fractions, each, strict=True))
+    return [
+        training.Trial(
+            f"{model}-{fraction:g}-seed{seed}",
+            model,
+            training.with_seed(recipe, model, recipe.seed + seed),
+            data.subset(source, split, fraction, recipe.seed + seed),
+            arguments.weights,
+            {"fraction": fraction, "seed": recipe.seed + seed},
+        )
+        for seed in range(max(seeds.values()))
+        for fraction in sorted(seeds)
+        if seed < seeds[fraction]
+        for model in dict.fromkeys(map(find_variant, arguments.models))
+    ]
+
+
+def _facts(
+    arguments: Arguments, source: Any, split: Any, trials: list[Any], done: int
+) -> dict[str, str]:
+    recipe = trials[0].recipe
+    return {
+        "Trainings": f"{len(trials)}" if done == len(trials) else f"{done} of {len(trials)} so far",
+        "Images": f"{source.name}: {len(split.train):,} for training, {len(split.held_out):,} held "
+        "out",
+        "Budget": f"{recipe.duration} of {recipe.batch_size} images for every model, fraction and "
+        "seed",
+        "Start": arguments.weights or "random weights",
+        "Recipe": f"{arguments.recipe}: {recipe.optimizer}, learning rate "
+        f"{recipe.learning_rate:g}, {recipe.schedule}, augmentation {recipe.augment}",
+    }

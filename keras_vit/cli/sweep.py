@@ -1,0 +1,141 @@
+"""Tries learning rates, then trains with the best.
+
+They are tried on a part of the training images; the best one trains on all of them.
+
+Each of --learning-rates is tried on a development split: a tenth of the training images of each
+class, or what the recipe says, is held out to compare them. The final training uses all training
+images, and only then the held-out images. A command that was stopped goes on where it stopped when
+it is started again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.cli import fit
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import check_model, check_weights
+from keras_vit.cli._printing import table
+from keras_vit.cli._program import load
+from keras_vit.cli._trials import TrialArguments
+from keras_vit.training.recipes import PRESETS
+
+_FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(TrialArguments):
+    """Options of the command."""
+
+    model: str = option(PRESETS["scratch"].model, check=check_model)
+    """The model to train, such as ViT_S16 or BiT_R50x1; an unknown name lists all."""
+    learning_rates: tuple[float, ...] = ()
+    """The learning rates to try. Default: those of the recipe's source, or 0.3, 1 and 3 times the
+    recipe's."""
+    development: float = option(0.1, check=_checks.fraction)
+    """Fraction of the training images on which they are compared."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        # This imports NumPy, which --help does not need.
+        from keras_vit.training.settings import check_recipe
+
+        for rate in self.learning_rates:
+            if not 0 < rate < float("inf"):
+                raise UsageError(f"--learning-rates must be positive. Received: {rate}.")
+        if not self.development:
+            raise UsageError("--development must lie in (0, 1). Received: --development=0.")
+        check_weights(self.weights, self.model, run_instead="{}/weights.npz")
+        check_recipe(self.settings, self.model)
+
+
+def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe, its settings, its model and its learning rates, where they are not given."""
+    found = fit.defaults(given)
+    preset, rate = PRESETS[found["recipe"]], found["settings"].learning_rate
+    if "learning_rate" in given:
+        rates = tuple(factor * given["learning_rate"] for factor in _FACTORS)
+    else:
+        rates = preset.learning_rates or tuple(factor * rate for factor in _FACTORS)
+    return {**found, "learning_rates": rates, "development": preset.development}
+
+
+def run(arguments: Arguments) -> None:
+    """Trains what is not trained yet, and prints a table."""
+    load("tensorflow", "sklearn.metrics")
+    from keras_vit import data, training
+
+    out = arguments.folder("sweep")
+    source, split = arguments.images()
+    tried = data.development_split(source, split, arguments.development)
+    print(
+        f"{len(split.train):,} images for training, {len(tried.held_out):,} of them to compare "
+        f"learning rates; {len(split.held_out):,} held out",
+        flush=True,
+    )
+    recipe = training.fixed_budget(arguments.settings, len(split.train))
+
+    def result(name: str, rate: float, images: Any) -> dict[str, Any] | None:
+        print(f"\n{name}", flush=True)
+        settings = dataclasses.replace(recipe, learning_rate=rate)
+        trial = training.Trial(
+            name, arguments.model, settings, images, arguments.weights, {"learning_rate": rate}
+        )
+        try:
+            return arguments.trained(trial, source, out)
+        except RefusedError as error:  # it diverged; another learning rate may be good
+            print(error, flush=True)
+            return None
+
+    rates = sorted(set(arguments.learning_rates))
+    results = {rate: result(f"lr-{rate:g}", rate, tried) for rate in rates}
+    finished = {rate: each for rate, each in results.items() if each is not None}
+    if not finished:
+        raise RefusedError(f"no learning rate of {rates} trains; try lower --learning-rates.")
+    best = max(finished, key=lambda rate: _quality(finished[rate]))
+    final = result("final", best, split)
+    _write(out, results, best, final)
+    if final is None:
+        raise RefusedError(f"the final training with learning rate {best:g} diverged.")
+    print(f"\n{_table(results, best, final)}\n\nrun: {out / 'final'}")
+
+
+def _quality(result: Mapping[str, Any]) -> tuple[float, float]:
+    # Where images have several classes, the most probable one says little.
+    main = result.get("mean_average_precision", result["accuracy"])
+    return main, -result["curve"][-1]["val_loss"]
+
+
+def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> None:
+    from keras_vit import _files
+
+    tried = [{"learning_rate": rate, "result": each} for rate, each in results.items()]
+    content = {"format": 1, "tried": tried, "best": best, "final": final}
+    _files.write_json(out / "sweep.json", content)
+
+
+def _table(results: Mapping[float, Any], best: float, final: Any) -> str:
+    several = "mean_average_precision" in final
+    precision = ["mean average precision"] if several else []
+    header = ["learning rate", "images", "accuracy", *precision, "loss", "seconds"]
+
+    def row(name: str, on: str, result: Any) -> list[str]:
+        if result is None:
+            return [name, on, "diverged", *[""] * (len(header) - 3)]
+        last = result["curve"][-1]
+        figures = [f"{result['accuracy']:.2%}"]
+        if several:
+            figures.append(f"{result['mean_average_precision']:.4f}")
+        return [name, on, *figures, f"{last['val_loss']:.4f}", f"{result['seconds']:,.0f}"]
+
+    rows = [
+        row(f"{rate:g}{' (best)' if rate == best else ''}", "development", each)
+        for rate, each in results.items()
+    ]
+    rows.append(row(f"{best:g}, final", "held-out", final))
+    return table(header, rows)

@@ -1,0 +1,178 @@
+"""From a picture of any size to an image of the model's input size, with TensorFlow operations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from keras_vit.data import tf_preprocessing
+from keras_vit.specs import Preprocessing
+
+_ASPECT = (3 / 4, 4 / 3)
+_ATTEMPTS = 100  # to draw a box that fits into the picture; then the whole picture is taken
+_ANGLE, _ZOOM, _SHIFT = 10.0, 0.1, 0.12  # of `shift`: degrees, and fractions of the size
+_REDUCTIONS = (1, 2, 4, 8)  # the factors by which a JPEG can be decoded to a smaller size
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture that may not be decoded yet.
+
+    Attributes:
+        size: height and width, int32 (2,).
+        pixels: returns the whole picture, uint8 (height, width, 3).
+        part: returns about the box (top, left, height, width), int32 (4,), as uint8; where that is
+            faster, at a smaller size that is not below the given one.
+    """
+
+    size: tf.Tensor
+    pixels: Callable[[], tf.Tensor]
+    part: Callable[[tf.Tensor, tuple[int, int]], tf.Tensor]
+
+
+def of_pixels(pixels: tf.Tensor) -> Picture:
+    """The picture of uint8 pixels (height, width, 3)."""
+
+    def part(box, size):
+        top, left, height, width = tf.unstack(box)
+        return pixels[top : top + height, left : left + width]
+
+    return Picture(tf.shape(pixels)[:2], lambda: pixels, part)
+
+
+def of_png(content: tf.Tensor) -> Picture:
+    """The picture of a plain PNG, a string."""
+    return of_pixels(tf.io.decode_png(content, channels=3))
+
+
+def of_jpeg(content: tf.Tensor) -> Picture:
+    """The picture of a plain JPEG, a string. Only what is needed is decoded."""
+
+    def pixels():
+        return tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
+
+    def part(box, size):
+        # A bilinear resize that shrinks by less than 2 needs no further filter.
+        room = tf.reduce_min(box[2:] // tf.constant(size))
+        index = tf.reduce_sum(tf.cast(room >= _REDUCTIONS[1:], tf.int32))
+        return tf.switch_case(index, [lambda r=r: decoded(box, r) for r in _REDUCTIONS])
+
+    def decoded(box, reduction):
+        return tf.raw_ops.DecodeAndCropJpeg(
+            contents=content, crop_window=box // reduction, channels=3, ratio=reduction,
+            fancy_upscaling=True,
+        )  # fmt: skip
+
+    return Picture(tf.io.extract_jpeg_shape(content)[:2], pixels, part)
+
+
+def whole(picture: Picture, preprocessing: Preprocessing) -> tf.Tensor:
+    """The picture resized as for evaluation, with the same bits as `preprocessing.resize`."""
+    return tf_preprocessing.resize(picture.pixels()[None], preprocessing)[0]
+
+
+def cropped(
+    picture: Picture, preprocessing: Preprocessing, seed: tf.Tensor, smallest: float
+) -> tf.Tensor:
+    """A random box with at least `smallest` of the area, resized (Szegedy et al. 2014).
+
+    The resize has no antialiasing filter, as in big_vision.
+    """
+    start, length, _ = tf.image.stateless_sample_distorted_bounding_box(
+        tf.concat([picture.size, [3]], 0),
+        tf.zeros((0, 0, 4)),
+        seed,
+        min_object_covered=0.0,  # the default of 0.1 refuses smaller boxes
+        area_range=(smallest, 1.0),
+        aspect_ratio_range=_ASPECT,
+        max_attempts=_ATTEMPTS,
+        use_image_if_no_bounding_boxes=True,
+    )
+    box = tf.concat([start[:2], length[:2]], 0)
+    return resized(picture.part(box, preprocessing.size), preprocessing)
+
+
+def cropped_from_larger(
+    picture: Picture, preprocessing: Preprocessing, seed: tf.Tensor, margin: float
+) -> tf.Tensor:
+    """The whole picture at `margin` times the model's input size, and a random part of that size.
+
+    The resize changes the aspect and has no antialiasing filter, as in big_vision.
+    """
+    size = tuple(round(margin * side) for side in preprocessing.size)
+    box = tf.concat([[0, 0], picture.size], 0)
+    larger = resized(picture.part(box, size), preprocessing, size)
+    return tf.image.stateless_random_crop(larger, (*preprocessing.size, 3), seed)
+
+
+def resized(
+    image: tf.Tensor, preprocessing: Preprocessing, size: tuple[int, int] | None = None
+) -> tf.Tensor:
+    """uint8 (height, width, 3) to uint8 (*size, 3), without antialiasing.
+
+    The default size is the model's input size.
+    """
+    image = tf.image.resize(image, size or preprocessing.size, preprocessing.interpolation)
+    if (
+        preprocessing.interpolation == "bicubic"
+    ):  # only this one goes beyond the levels of its input
+        image = tf.clip_by_value(image, 0.0, 255.0)
+    return levels(image)
+
+
+def shifted(image: tf.Tensor, preprocessing: Preprocessing, seed: tf.Tensor) -> tf.Tensor:
+    """Shifts by up to 12%, rotates by up to 10 degrees and zooms by up to 10%, without a flip.
+
+    It is for pictures that must not be mirrored, such as digits. Pixels from outside are black.
+    """
+    draws = tf.unstack(tf.random.stateless_uniform((4,), seed, -1.0, 1.0))
+    angle, zoom = draws[0] * _ANGLE * (3.141592653589793 / 180), 1 + draws[1] * _ZOOM
+    size = tf.cast(tf.shape(image)[:2], tf.float32)
+    height, width = tf.unstack(size)
+    new_height, new_width = preprocessing.size
+    # Output pixel (x, y) reads input (a x + b y + c, d x + e y + f), relative to both centres.
+    cos, sin = tf.cos(angle) / zoom, tf.sin(angle) / zoom
+    scale_x, scale_y = width / new_width, height / new_height
+    a, b, d, e = cos * scale_x, -sin * scale_y, sin * scale_x, cos * scale_y
+    centre_x, centre_y = (new_width - 1) / 2, (new_height - 1) / 2
+    c = width * (0.5 + draws[2] * _SHIFT) - 0.5 - a * centre_x - b * centre_y
+    f = height * (0.5 + draws[3] * _SHIFT) - 0.5 - d * centre_x - e * centre_y
+    return transformed(image, tf.stack([a, b, c, d, e, f]), preprocessing.size, "BILINEAR", 0.0)
+
+
+def transformed(
+    image: tf.Tensor, matrix: tf.Tensor, size: tuple[int, int], interpolation: str, fill: float
+) -> tf.Tensor:
+    """An affine transform: output (x, y) is input (a x + b y + c, d x + e y + f).
+
+    Args:
+        image: uint8 (height, width, 3).
+        matrix: a to f, float32 (6,).
+        size: height and width of the output.
+        interpolation: "NEAREST" or "BILINEAR".
+        fill: the level of pixels from outside.
+    """
+
+    def moved(values, interpolation, fill_mode, fill=0.0):
+        return tf.raw_ops.ImageProjectiveTransformV3(
+            images=values[None],
+            transforms=tf.concat([matrix, [0.0, 0.0]], 0)[None],
+            output_shape=tf.constant(size, tf.int32),
+            fill_value=fill,
+            interpolation=interpolation,
+            fill_mode=fill_mode,
+        )[0]
+
+    if interpolation == "NEAREST":
+        return moved(image, "NEAREST", "CONSTANT", fill)
+    # Pixels at the edge of the picture are not blended with those from outside, as in Pillow.
+    inside = moved(tf.ones_like(image[..., :1]), "NEAREST", "CONSTANT") > 0
+    output = levels(moved(tf.cast(image, tf.float32), "BILINEAR", "NEAREST"))
+    return tf.where(inside, output, tf.cast(fill, tf.uint8))
+
+
+def levels(values: tf.Tensor) -> tf.Tensor:
+    """Floats from 0 to 255, rounded to uint8."""
+    return tf.cast(values + 0.5, tf.uint8)

@@ -1,0 +1,84 @@
+"""What every source of labelled images is: a `Source`, and how the input pipeline may read it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_vit._errors import UsageError
+from keras_vit.data.folders import Skipped, listed
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Labelled images with random access.
+
+    Attributes:
+        name: its name in reports: "digits", or the last part of a folder's path.
+        labels: the class names, in the order of the logits.
+        ids: a stable name for each example.
+        targets: the class of each example, int64 (n,). Of an image with several classes it is the
+            rarest one, by which splits and parts are stratified; images with none of several
+            classes are among those of class 0.
+        image: a function of an index that returns the image, uint8 (height, width, 3); it is
+            called from many threads.
+        splits: the indices of each declared split, int64, by its name: "train", and "validation",
+            "test" or both; empty if the source declares none.
+        pixels: all images, uint8 (n, height, width, 3), if they are in memory.
+        contents: if the images are encoded files: a TensorFlow function of an index, int64 (), that
+            returns the content, a string.
+        formats: with `contents`: the place of each content's format in `formats.PLAIN`, uint8 (n,).
+            TensorFlow decodes plain JPEG and PNG files to the same pixels as `image`.
+        multi_hot: if an image may have several classes, or none: uint8 (n, classes), 1 for each
+            of them.
+        skipped: the skipped files, each with the reason; see `skipped_summary`.
+        locator: the argument of `open_source` that opens it again: a name in `SOURCES`, with
+            what belongs to it, or a folder's absolute path. Default: the name.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    ids: tuple[str, ...]
+    targets: np.ndarray
+    image: Callable[[int], np.ndarray]
+    skipped: tuple[Skipped, ...] = ()
+    locator: str = ""
+    splits: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    pixels: np.ndarray | None = None
+    contents: Callable[[Any], Any] | None = None
+    formats: np.ndarray | None = None
+    multi_hot: np.ndarray | None = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "locator", self.locator or self.name)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of images in each class, in the order of `labels`."""
+        if self.multi_hot is not None:
+            counts = self.multi_hot.sum(axis=0, dtype=np.int64)
+        else:
+            counts = np.bincount(self.targets, minlength=len(self.labels))
+        return dict(zip(self.labels, counts.tolist(), strict=True))
+
+
+def rarest(multi_hot: np.ndarray) -> np.ndarray:
+    """The rarest class of each image, or 0, int64 (n,), from 0 and 1 for each (n, classes)."""
+    counts = multi_hot.sum(axis=0, dtype=np.int64)
+    return np.where(multi_hot, counts, len(multi_hot) + 1).argmin(axis=1)
+
+
+def check_labels(labels: Iterable[str], place: str) -> None:
+    """Raises a `UsageError` for class names of several lines, as labels.txt has a line for each."""
+    broken = [repr(label) for label in labels if label and label.splitlines() != [label]]
+    if broken:
+        raise UsageError(
+            f"{place}: expected names of classes without line breaks. "
+            f"Received: {listed(broken)}; rename them."
+        )

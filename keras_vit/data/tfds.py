@@ -1,0 +1,153 @@
+"""Data sets of TensorFlow Datasets that are already on the disk. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_vit._errors import MissingPackageError, UsageError
+from keras_vit.data.folders import listed
+from keras_vit.data.records import Keys, Piece, record_source
+from keras_vit.data.source import Source
+
+_FORMAT = "tfrecord"  # of TFDS' formats the only one whose records are read
+_IMAGE, _LABEL, _SEVERAL = "image", "label", "labels"  # TFDS' usual names; the last of a list
+
+
+def tfds(text: str) -> Source:
+    """Opens a data set of TensorFlow Datasets.
+
+    Args:
+        text: its name, with the configuration and the version if there are several:
+            "tf_flowers", "imagenet_v2/matched-frequency/3.0.0". Then, each after a colon, the
+            split for training and the one to hold out, in TFDS' notation: "mnist:train:test",
+            "tf_flowers:train[:80%]:train[80%:]". With one split, a part of it is held out; with
+            none, the data set's train, and validation or test.
+
+    Raises:
+        UsageError: the data set is not in TFDS' folder (`TFDS_DATA_DIR`, by default
+            ~/tensorflow_datasets), has another format than TFRecord, no such split, or no images
+            with classes; or the splits have images in common.
+        MissingPackageError: tensorflow-datasets is not installed.
+    """
+    try:
+        import tensorflow_datasets
+    except ImportError:
+        raise MissingPackageError(
+            "tfds needs TensorFlow Datasets: pip install 'keras_vit[train]'"
+        ) from None
+    name, *splits = re.split(r":(?![^\[]*\])", text)
+    folder = _directory(name)
+    builder = tensorflow_datasets.builder_from_directory(folder)
+    kind = builder.info.file_format
+    if kind is not None and kind.value != _FORMAT:
+        raise UsageError(
+            f"{folder}: expected files in the format {_FORMAT}. Received: {kind.value}; prepare "
+            f"the data set in another folder, TFDS_DATA_DIR: {_preparation(name)}"
+        )
+    keys, labels, several = _keys(name, builder.info, tensorflow_datasets)
+    parts = {
+        split: [Piece(Path(f.filename), f.skip, f.take) for f in _pieces(builder, name, given)]
+        for split, given in _parts(name, splits, list(builder.info.splits)).items()
+    }
+    _check_apart(text, parts)
+    return record_source(name.partition("/")[0], f"tfds:{text}", parts, keys, labels, several)
+
+
+def _directory(name: str) -> Path:
+    """The folder of the newest version of a data set."""
+    root = Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    found = sorted((root / name).rglob("dataset_info.json"), key=_version)
+    configurations = {file.parent.parent for file in found if file.parent != root / name}
+    if len(configurations) > 1:
+        names = listed(sorted(folder.relative_to(root).as_posix() for folder in configurations))
+        raise UsageError(f"tfds:{name} has several configurations: {names}; name one of them.")
+    if not found:
+        raise UsageError(
+            f"{root / name}: expected a prepared data set of TensorFlow Datasets; set "
+            f"TFDS_DATA_DIR, or prepare it: {_preparation(name)}"
+        )
+    return found[-1].parent
+
+
+def _preparation(name: str) -> str:
+    """The command that prepares a data set."""
+    return (
+        'python -c "import tensorflow_datasets as t; '
+        f't.builder({name!r}, file_format={_FORMAT!r}).download_and_prepare()"'
+    )
+
+
+def _version(file: Path) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", file.parent.name))
+
+
+def _keys(name: str, info: Any, tensorflow_datasets: Any) -> tuple[Keys, Sequence[str], bool]:
+    """The features with the image and with its class or classes, their names, whether several."""
+    kinds, features = tensorflow_datasets.features, info.features
+
+    def of_kind(kind, within=lambda feature: feature):
+        return [key for key, feature in features.items() if isinstance(within(feature), kind)]
+
+    def preferred(keys, usual):
+        # Others are usually coarser classes (CIFAR-100, Pets) or masks.
+        named = [key for key in (*(info.supervised_keys or ()), usual) if key in keys]
+        return named[:1] or keys
+
+    images = preferred(of_kind(kinds.Image), _IMAGE)
+    single = preferred(of_kind(kinds.ClassLabel), _LABEL)
+    several = of_kind(kinds.ClassLabel, lambda feature: getattr(feature, "feature", None))
+    # Pascal VOC has the classes twice, in "labels" and without the difficult objects.
+    labels = single or ([_SEVERAL] if _SEVERAL in several else several)
+    if len(images) != 1 or len(labels) != 1:
+        raise UsageError(
+            f"tfds:{name}: expected one image, and one class or one list of classes, in each "
+            f"example. Received: the features {listed(features)}."
+        )
+    feature = features[labels[0]]
+    names = feature.names if single else feature.feature.names
+    return Keys(images[0], labels[0]), names, not single
+
+
+def _parts(name: str, given: Sequence[str], existing: Sequence[str]) -> dict[str, str]:
+    """TFDS' splits for each of keras_vit's."""
+    if len(given) > 2:
+        raise UsageError(
+            f"tfds:{name}: expected a split for training and one to hold out. "
+            f"Received: {', '.join(given)}."
+        )
+    if given:
+        return {"": given[0]} if len(given) == 1 else {"train": given[0], "validation": given[1]}
+    declared = {split: split for split in ("train", "validation", "test") if split in existing}
+    if "train" in declared and len(declared) > 1:
+        return declared
+    return {"": "train" if "train" in existing else existing[0]}
+
+
+def _pieces(builder: Any, name: str, split: str) -> Sequence[Any]:
+    try:
+        return builder.info.splits[split].file_instructions
+    except (KeyError, ValueError, AssertionError) as error:
+        raise UsageError(
+            f"tfds:{name} has the splits {', '.join(builder.info.splits)}. Received: {split}."
+        ) from error
+
+
+def _check_apart(text: str, parts: Mapping[str, Sequence[Piece]]) -> None:
+    """Raises a `UsageError` if two pieces have examples in common."""
+    spans = sorted(
+        (piece.file, piece.skip, math.inf if piece.take < 0 else piece.skip + piece.take)
+        for pieces in parts.values()
+        for piece in pieces
+    )
+    for (file, _, end), (other, start, _) in itertools.pairwise(spans):
+        if file == other and start < end:
+            raise UsageError(
+                f"tfds:{text}: expected each image once, for training or held out. Received: the "
+                f"image {file.name}#{start} twice; divide a split, as in train[:80%]:train[80%:]."
+            )

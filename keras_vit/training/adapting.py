@@ -1,0 +1,62 @@
+"""Which variables of a model are trained: all, the head, or low-rank factors; and remat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY
+from keras_vit.models.image_model import ImageModel
+from keras_vit.specs import Spec, ViTSpec
+from keras_vit.training.recipes import Recipe
+
+_HEAD = "head"
+# Settings that need Keras 3 and a ViT, with the values that turn them off.
+_DEMANDING = {"lora": 0, "remat": False, "layer_decay": 1.0}
+
+
+def adapt(model: ImageModel, recipe: Recipe) -> None:
+    """Prepares a model in place for the training of a recipe: `freeze`, `lora` and `remat`.
+
+    LoRA (Hu et al. 2021, arXiv 2106.09685) is that of Keras: each kernel W of the blocks' Dense
+    layers becomes W + A B, where A and B have `lora` columns and rows. Only they and the head are
+    trained. `save_weights` writes the sum, which every model without LoRA loads.
+
+    Raises:
+        UsageError: the model or this flavour of Keras does not have what a setting needs.
+    """
+    check_adaptable(model.spec, recipe)
+    if recipe.freeze == "body":
+        for layer in model.layers:
+            layer.trainable = layer.name == _HEAD
+    if recipe.lora:
+        _enable_lora(model, recipe.lora)
+    for block in _blocks(model) if recipe.remat else ():
+        block.remat = True
+
+
+def check_adaptable(spec: Spec, recipe: Recipe) -> None:
+    """Raises a `UsageError` if the model or this flavour of Keras lacks what a setting needs."""
+    for setting, off in _DEMANDING.items():
+        value = getattr(recipe, setting)
+        if value != off and (LEGACY or not isinstance(spec, ViTSpec)):
+            needed = "Keras 3" if LEGACY else "a ViT"
+            raise UsageError(f"{setting} needs {needed}. Received: {setting}={value}.")
+
+
+def _enable_lora(model: ImageModel, rank: int) -> None:
+    # Variables are frozen rather than layers, because a frozen layer cannot train its factors.
+    for layer in model.layers:
+        for variable in layer.trainable_variables if layer.name != _HEAD else ():
+            variable.trainable = False
+    for block in _blocks(model):
+        attention, mlp = block.attention, block.mlp
+        for dense in (
+            attention.query, attention.key, attention.value, attention.out, mlp.dense_0, mlp.dense_1
+        ):  # fmt: skip
+            dense.enable_lora(rank)
+
+
+def _blocks(model: ImageModel) -> Iterator[Any]:
+    return (model.get_layer(f"encoderblock_{i}") for i in range(model.spec.depth))

@@ -1,0 +1,185 @@
+"""Checkpoints: the whole state of a training, so that it can go on bit for bit.
+
+A checkpoint is an `.npz` of all variables of the learner and of its optimiser, which include the
+average of the weights and the state of random generators, in their order, and of the step, which
+is also the position in the data. It is written in a thread, and only complete files get their name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import _files
+from keras_vit._checks import positive_integer
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY
+from keras_vit.training.callbacks import check_finite, sync, value_of
+from keras_vit.training.durations import Every
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d{9})\.npz")
+
+
+class Checkpoints:
+    """The checkpoints in a folder.
+
+    Args:
+        folder: the folder; created when the first checkpoint is written.
+        learner: a built and compiled learner with an optimiser.
+        keep: number of newest checkpoints to keep.
+        every: how often `maybe_save` writes one.
+    """
+
+    def __init__(self, folder: Path, learner: Any, keep: int = 2, every: Every | None = None):
+        self.folder, self._learner = Path(folder), learner
+        self._keep, self._every = positive_integer("keep", keep), every or Every()
+        self._writer: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._saved, self._saved_step = time.monotonic(), 0
+
+    def restore(self) -> int:
+        """Sets all variables to the newest complete checkpoint and returns its step; 0 if none.
+
+        Raises:
+            UsageError: the checkpoint is of another model or optimiser.
+        """
+        for path in reversed(self.saved()):
+            try:
+                step, arrays = _read(path)
+            except UsageError:
+                raise
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+                # Damaged after it was written; an older one may be whole. With its own name it
+                # would stay as the newest.
+                path.replace(path.with_suffix(".damaged"))
+                continue
+            _assign(_variables(self._learner), arrays, path)
+            self._saved_step = step
+            return step
+        return 0
+
+    def saved(self) -> list[Path]:
+        """The checkpoint files, the newest last."""
+        return sorted(path for path in self.folder.glob("*.npz") if _NAME.fullmatch(path.name))
+
+    def newest_step(self) -> int:
+        """The step of the newest checkpoint; 0 if there is none."""
+        return max((int(path.stem.partition("-")[2]) for path in self.saved()), default=0)
+
+    def are_used(self) -> bool:
+        """Whether checkpoints are written during this training, or have been before."""
+        return self._every != Every() or bool(self.saved())
+
+    def maybe_save(self, step: int) -> None:
+        """Writes a checkpoint after `step` steps if one is due, without waiting for the disk."""
+        if self._every.is_due(time.monotonic() - self._saved, step - self._saved_step):
+            self.save(step, wait=False)
+
+    def save(self, step: int, wait: bool = True) -> None:
+        """Writes a checkpoint after `step` steps; the oldest ones are deleted afterwards.
+
+        Raises:
+            DiskFullError: the disk was full, now or when the previous one was written.
+            RefusedError: a weight is NaN or infinite; the previous checkpoints are kept.
+        """
+        self.wait()
+        sync(self._learner)
+        names, variables = zip(*_variables(self._learner), strict=True)
+        arrays = [value_of(variable) for variable in variables]
+        weights = {id(variable) for variable in self._learner.trainable_variables}
+        check_finite((a for v, a in zip(variables, arrays, strict=True) if id(v) in weights), step)
+        self._saved, self._saved_step = time.monotonic(), step
+        self._writer = threading.Thread(target=self._write, args=(step, names, arrays), daemon=True)
+        self._writer.start()
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits until the last checkpoint is on the disk, and raises the error if it failed."""
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _write(self, step: int, names: tuple[str, ...], arrays: list[np.ndarray]) -> None:
+        try:
+            about = json.dumps({"format": FORMAT, "step": step, "names": names})
+            members = {str(i): array for i, array in enumerate(arrays)}
+            members["about"] = np.frombuffer(about.encode(), np.uint8)
+            with _files.replacing(self.folder / f"step-{step:09}.npz") as temporary:
+                np.savez(temporary, **members)
+            for old in self.saved()[: -self._keep]:
+                old.unlink()
+        except BaseException as error:  # raised by `wait` in the main thread
+            self._error = error
+
+
+def _read(path: Path) -> tuple[int, dict[str, np.ndarray]]:
+    with np.load(path, allow_pickle=False) as file:
+        about = json.loads(file["about"].tobytes())
+        if about["format"] != FORMAT:
+            raise UsageError(
+                f"{path}: expected format {FORMAT}. Received: {about['format']}; "
+                "install the keras_vit that wrote it."
+            )
+        return int(about["step"]), {name: file[str(i)] for i, name in enumerate(about["names"])}
+
+
+def _assign(variables: list[tuple[str, Any]], arrays: dict[str, np.ndarray], path: Path) -> None:
+    expected = {name: tuple(variable.shape) for name, variable in variables}
+    actual = {name: array.shape for name, array in arrays.items()}
+    if expected != actual:
+        differ = sorted(expected.items() ^ actual.items())
+        raise UsageError(
+            f"{path} is of another model, optimiser or Keras: {len(differ)} variables differ, the "
+            f"first is {differ[0][0]}. Train with the same settings, or start again with "
+            "overwrite=True."
+        )
+    for name, variable in variables:
+        variable.assign(arrays[name])
+
+
+def _variables(learner: Any) -> list[tuple[str, Any]]:
+    """All variables that change in training, with a name that is the same in every process."""
+    optimizer = learner.optimizer
+    of_optimizer = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+    frozen = {id(variable) for variable in _of_teacher(learner)}
+    trained = [variable for variable in learner.variables if id(variable) not in frozen]
+    variables = {"learner": trained, "optimizer": of_optimizer}
+    if LEGACY:
+        variables["random"] = _generators(learner)
+        variables["loss_scale"] = _loss_scale(optimizer)
+    return [
+        (f"{kind}/{i}", variable)
+        for kind, each in variables.items()
+        for i, variable in enumerate(each)
+    ]
+
+
+def _of_teacher(learner: Any) -> list[Any]:
+    """The variables of the teacher in a distillation: they do not change, and its run has them."""
+    names = [layer.name for layer in learner.layers]
+    return learner.get_layer("teacher").model.variables if "teacher" in names else []
+
+
+def _loss_scale(optimizer: Any) -> list[Any]:
+    """The loss scale of tf_keras' float16 optimiser, which is not in its `variables`."""
+    state = getattr(optimizer, "_loss_scale", None)
+    return [] if state is None else list(state._weights.values())
+
+
+def _generators(learner: Any) -> list[Any]:
+    """The states of the random generators of tf_keras' layers, which are not in `variables`."""
+    generators = [getattr(layer, "_random_generator", None) for layer in learner._flatten_layers()]
+    states = [getattr(generator, "_generator", None) for generator in generators]
+    return [state.state for state in states if state is not None]

@@ -1,0 +1,196 @@
+"""The loop over the steps of a training."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import runs
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit._interrupts import Terminated, deferred_interrupts
+from keras_vit._keras import keras
+from keras_vit.data import Source, Split, evaluation_batches, training_batches
+from keras_vit.models.image_model import ImageModel
+from keras_vit.training.callbacks import AfterEachStep, Evaluation, RunWriter, Steps
+from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.engines import Engine
+from keras_vit.training.held_out import HeldOut
+from keras_vit.training.learner import Learner
+from keras_vit.training.plan import Plan
+from keras_vit.training.progress import Progress, Reporter
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.tasks import Task
+
+# What TensorFlow's message contains if a picture could not be read, by Python or by itself.
+_UNREADABLE = (
+    r"(UsageError|FileNotFoundError|PermissionError): .*"
+    r"|[^{}\n]*; (No such file or directory|Permission denied)|Invalid (JPEG|PNG) data[^\[\n]*"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """Everything that the steps of a training need."""
+
+    out: Path
+    model: ImageModel
+    learner: Learner
+    task: Task
+    source: Source
+    split: Split
+    recipe: Recipe
+    plan: Plan
+    checkpoints: Checkpoints
+    report: Callable[[Progress], None]
+    engine: Engine
+
+    def run(self, extra: list[Any], stuck: Callable[[str], None] | None) -> None:
+        """Makes the steps. Whatever ends them, the state of the last complete step is saved."""
+        steps = Steps(self.plan.first_step, self.plan.steps)
+        if not self.engine.is_chief:
+            self._follow(steps)
+            return
+        writer = RunWriter(self.out, self.model, steps)
+        tell = None if stuck is None else lambda: stuck(self._saved())
+        with deferred_interrupts(tell, terminate=True) as check:
+
+            def after_step() -> None:
+                check()
+                if not self._ends_period(steps.done):
+                    self.checkpoints.maybe_save(steps.done)
+
+            each = AfterEachStep(after_step, check)
+            evaluation = Evaluation(self._held_out([each]).evaluate)
+            reporter = Reporter(self.plan, steps, self.report)
+            # What is resumed at the end of an epoch has its metrics and weights already.
+            last = keras.callbacks.LambdaCallback(
+                on_epoch_end=lambda epoch, logs: self.checkpoints.maybe_save(steps.done)
+            )
+            callbacks = [steps, each, evaluation, reporter, *extra, writer, last]
+            try:
+                self._fit_and_save(callbacks, steps, writer)
+            except RefusedError as error:
+                raise RefusedError(f"{error} {self._kept()}") from None
+            if self.checkpoints.are_used() and steps.done > self.checkpoints.newest_step():
+                self.checkpoints.save(steps.done)  # a finished training can become longer
+
+    def _fit_and_save(self, callbacks: list[Any], steps: Steps, writer: RunWriter) -> None:
+        try:
+            self._fit(callbacks)
+        except (KeyboardInterrupt, Terminated) as stop:
+            self.checkpoints.save(steps.done)
+            writer.save()
+            raise type(stop)(self._saved()) from None
+        finally:
+            self.checkpoints.wait()
+
+    def _follow(self, steps: Steps) -> None:
+        """Makes the steps in a process that writes nothing.
+
+        After a signal it goes on until the chief, which saves the state, has stopped.
+        """
+        with deferred_interrupts(terminate=True) as check:
+            try:
+                self._fit([steps, Evaluation(self._held_out([]).evaluate)])
+            except Exception:
+                check()
+                raise
+
+    def _fit(self, callbacks: list[Any]) -> None:
+        import tensorflow as tf
+
+        plan = self.plan
+        try:
+            if self._was_stopped_before_its_evaluation():
+                self._end_epoch(callbacks)
+            for first, last in _spans(plan):
+                self.learner.fit(
+                    self._training(first),
+                    initial_epoch=first // plan.period,
+                    epochs=-(-last // plan.period),
+                    steps_per_epoch=min(plan.period, last - first),
+                    callbacks=callbacks,
+                    verbose=0,
+                    shuffle=False,
+                )
+        except tf.errors.OpError as error:
+            # If a picture was deleted or damaged, TensorFlow's message says so. Other errors, such
+            # as too little memory on an accelerator, are not mistakes of the user.
+            reason = re.search(_UNREADABLE, error.message)
+            if reason is None or isinstance(error, tf.errors.ResourceExhaustedError):
+                raise
+            raise UsageError(f"training stopped after the last saved epoch: {reason[0]}") from error
+
+    def _ends_period(self, step: int) -> bool:
+        return step % self.plan.period == 0 or step == self.plan.steps
+
+    def _was_stopped_before_its_evaluation(self) -> bool:
+        """Whether a resumed training has made the last step of an epoch, but no metrics of it."""
+        first = self.plan.first_step
+        if not first or not self._ends_period(first):
+            return False
+        return all(record["step"] != first for record in runs.open_run(self.out).metrics())
+
+    def _end_epoch(self, callbacks: list[Any]) -> None:
+        """Evaluates and writes the epoch that ended before the training was resumed."""
+        epoch = -(-self.plan.first_step // self.plan.period) - 1
+        logs: dict[str, float] = {}
+        for callback in callbacks:
+            if isinstance(callback, Evaluation | RunWriter):
+                callback.set_model(self.learner)
+                callback.on_epoch_end(epoch, logs)
+
+    def _training(self, first: int) -> Any:
+        recipe = self.recipe
+        batches = training_batches(
+            self.source, self.split.train, self.model.preprocessing, recipe.batch_size,
+            self.plan.steps - first, recipe.augment, recipe.seed, first, recipe.sampling,
+            (self.engine.process, self.engine.processes),
+            targets=self.task.targets, mixup=recipe.mixup, cutmix=recipe.cutmix, erase=recipe.erase,
+        )  # fmt: skip
+        return self.engine.distribute(batches)
+
+    def _held_out(self, callbacks: list[Any]) -> HeldOut:
+        def batches(indices: np.ndarray, size: int) -> Any:
+            found = evaluation_batches(self.source, indices, self.model.preprocessing, size)
+            return found.map(lambda images, classes: (images, self.task.targets(images, classes)))
+
+        return HeldOut(
+            self.learner, self.task, self.engine, batches, self.split.held_out,
+            self.recipe.batch_size, callbacks, self.recipe.jit and self.engine.can_jit,
+        )  # fmt: skip
+
+    def _kept(self) -> str:
+        """What is on the disk after a training diverged."""
+        found = [self.out / "weights.npz", *self.checkpoints.saved()[-1:]]
+        return f"{' and '.join(map(str, found))} {'are' if len(found) > 1 else 'is'} from before."
+
+    def _saved(self) -> str:
+        """What is on the disk after an interruption."""
+        saved, metrics = self.checkpoints.saved(), runs.open_run(self.out).metrics()
+        of = f"of {self.plan.steps} steps"
+        if saved:
+            step = self.checkpoints.newest_step()
+            return f"{self.out} holds the state after {step} {of}; go on with resume=True"
+        if metrics:
+            return (
+                f"{self.out} holds the weights after {metrics[-1]['step']} {of}, but no state to "
+                "go on from"
+            )
+        return f"nothing of {self.out} was saved yet but its initial weights"
+
+
+def _spans(plan: Plan) -> Iterator[tuple[int, int]]:
+    """The calls of Keras' fit, as first and last steps: a resumed period is one of its own."""
+    first = plan.first_step
+    if first % plan.period and first < plan.steps:
+        last = min(first + plan.period - first % plan.period, plan.steps)
+        yield first, last
+        first = last
+    if first < plan.steps:
+        yield first, plan.steps

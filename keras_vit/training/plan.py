@@ -1,0 +1,78 @@
+"""The plan of a training: its sizes and lengths, known before the first step."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from keras_vit.training.durations import to_steps
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.settings import total_steps
+
+# Steps between two evaluations, which also save the weights. An epoch may have only one or two.
+_FEWEST_STEPS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The sizes and lengths of a training.
+
+    Attributes:
+        model: name of the model.
+        parameters, trainable: number of all its parameters, and of those that are trained.
+        examples, held_out: number of images for training and for evaluation.
+        batch_size: images of a step, over all devices.
+        steps: number of steps, a multiple of `steps_per_execution`.
+        warmup: number of those in which the learning rate rises.
+        period: number of steps between two evaluations.
+        devices: number of devices.
+        first_step: the step after which a resumed training goes on.
+        memory: bytes on each device, see `Costs`; 0 if unknown.
+    """
+
+    model: str
+    parameters: int
+    trainable: int
+    examples: int
+    held_out: int
+    batch_size: int
+    steps: int
+    warmup: int
+    period: int
+    devices: int = 1
+    first_step: int = 0
+    memory: int = 0
+
+
+def plan_of(
+    recipe: Recipe, model: Any, examples: int, held_out: int, devices: int = 1, first_step: int = 0
+) -> Plan:
+    """The plan for a recipe, a model and numbers of images.
+
+    Raises:
+        UsageError: a duration cannot be read, or is less than one step.
+    """
+    counts = {"batch_size": recipe.batch_size, "num_examples": examples}
+    executed = recipe.steps_per_execution
+    steps = _rounded_up(total_steps(recipe, **counts), executed)
+    # As many images are trained on as are held out, or evaluation would take much of the time.
+    fewest = max(_FEWEST_STEPS, math.ceil(held_out / recipe.batch_size))
+    period = min(_rounded_up(max(to_steps("1 epoch", **counts), fewest), executed), steps)
+    return Plan(
+        model.name,
+        model.count_params(),
+        sum(math.prod(variable.shape) for variable in model.trainable_variables),
+        examples,
+        held_out,
+        recipe.batch_size,
+        steps,
+        to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts),
+        period,
+        devices,
+        first_step,
+    )
+
+
+def _rounded_up(steps: int, multiple: int) -> int:
+    return -(-steps // multiple) * multiple

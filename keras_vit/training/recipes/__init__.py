@@ -1,0 +1,34 @@
+"""Recipes: settings of training runs with names. Nothing here imports Keras or NumPy."""
+
+from __future__ import annotations
+
+import os
+
+from keras_vit.training.recipes.augreg import AUGREG
+from keras_vit.training.recipes.everyday import EVERYDAY
+from keras_vit.training.recipes.finetuning import FINETUNING
+from keras_vit.training.recipes.preset import Preset
+from keras_vit.training.recipes.pretraining import PRETRAINING
+from keras_vit.training.recipes.recipe import Recipe
+
+__all__ = ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"]
+
+# To add a recipe, add a row to one of these. `default_recipe` returns the first row that fits.
+PRESETS: dict[str, Preset] = {**EVERYDAY, **FINETUNING, **PRETRAINING, **AUGREG}
+RECIPES: dict[str, Recipe] = {name: preset.recipe for name, preset in PRESETS.items()}
+
+
+def default_recipe(data: str | os.PathLike, weights: str | os.PathLike | None = None) -> str:
+    """The name of the default recipe for these images and weights: the most specific that fits.
+
+    Args:
+        data: see `open_source`.
+        weights: the initial weights; None for random ones.
+    """
+    fitting = {
+        name: (preset.data is not None, bool(preset.weights))
+        for name, preset in PRESETS.items()
+        if preset.data in (None, str(data), str(data).partition(":")[0])
+        and (weights is not None or not preset.weights)
+    }
+    return max(fitting, key=fitting.get)  # the first of equals

@@ -1,0 +1,171 @@
+"""Recipes that train from random weights on large data sets: the paper's, big_vision's, DeiT's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from keras_vit.training.recipes.preset import Preset
+from keras_vit.training.recipes.recipe import Recipe
+
+_FAMILY = "pre-training, random weights"
+_TABLE_3 = "Dosovitskiy et al. 2021, table 3 (arXiv 2010.11929)"
+
+# Table 3: Adam with decoupled weight decay times the learning rate, batch 4096, 10,000 steps of
+# warmup, 224 pixels, one hidden layer in the head (section 3.1).
+_PAPER = Recipe(
+    image_size=224,
+    batch_size=4096,
+    warmup="10000 steps",
+    weight_decay=0.1,
+    dropout=0.0,
+    representation=True,
+)
+# Section B.1 and the official configurations: multi-label data sets.
+_MULTI_LABEL = {
+    "loss": "sigmoid",
+    "head_bias": -10.0,
+    "schedule": "linear",
+    "end_learning_rate": 1e-5,
+}
+
+
+def _jft(models: str, model: str, learning_rate: float, epochs: int, expected: str, cost: str = ""):
+    return Preset(
+        dataclasses.replace(
+            _PAPER, duration=f"{epochs} epochs", learning_rate=learning_rate, **_MULTI_LABEL
+        ),
+        model=model,
+        data="tfds:jft_300m",
+        title=f"{models} on JFT-300M, which is not public: prepare a set of your own by this name",
+        source=_TABLE_3,
+        expected=f"{expected}, fine-tuned on ImageNet",
+        evidence="published",
+        cost=cost or f"{0.303 * epochs:.1f} G images of 224 px",
+        family=_FAMILY,
+    )
+
+
+def _imagenet21k(models: str, model: str, epochs: int, expected: str) -> Preset:
+    return Preset(
+        dataclasses.replace(
+            _PAPER,
+            duration=f"{epochs} epochs",
+            learning_rate=1e-3,
+            weight_decay=0.03,
+            dropout=0.1,
+            **_MULTI_LABEL,
+        ),
+        model=model,
+        data="tfds:imagenet21k",
+        title=f"{models} on ImageNet-21k",
+        source=_TABLE_3,
+        expected=f"{expected}, fine-tuned on ImageNet",
+        evidence="published",
+        cost=f"{0.0142 * epochs:.1f} G images of 224 px",
+        family=_FAMILY,
+    )
+
+
+_S16 = Recipe(
+    image_size=224,
+    batch_size=1024,
+    learning_rate=1e-3,
+    warmup="10000 steps",
+    # big_vision's 1e-4 is multiplied by the schedule but not by the peak learning rate of 1e-3.
+    weight_decay=0.1,
+    position_embedding="sincos2d",
+    representation=True,
+    augment="randaugment_2_10",
+    mixup=0.2,
+)
+
+
+def _s16(epochs: int, expected: str, hours: int) -> Preset:
+    return Preset(
+        dataclasses.replace(_S16, duration=f"{epochs} epochs"),
+        model="ViT_S16_gap",
+        data="tfds:imagenet2012",
+        title=f"a plain S/16 on ImageNet-1k, {epochs} epochs",
+        source="Beyer et al. 2022 (arXiv 2205.01580); big_vision, vit_s16_i1k",
+        expected=expected,
+        evidence="published",
+        cost=f"{1.28 * epochs:,.0f} M images: {hours} hours of a TPUv3 core at 592 images/s",
+        family=_FAMILY,
+    )
+
+
+_DEIT = Recipe(
+    image_size=224,
+    duration="300 epochs",
+    batch_size=1024,
+    learning_rate=0.002,
+    warmup="5 epochs",
+    weight_decay=0.05,
+    clip_norm=0.0,
+    label_smoothing=0.1,
+    drop_path=0.1,
+    augment="randaugment_deit",
+    mixup=0.8,
+    cutmix=1.0,
+    representation=True,
+)
+
+
+PRETRAINING: dict[str, Preset] = {
+    "s16-i1k-90ep": _s16(90, "S/16 76.5%", 54),
+    "s16-i1k-300ep": _s16(300, "S/16 80%", 180),
+    "deit": Preset(
+        _DEIT,
+        model="ViT_S16",
+        data="tfds:imagenet2012",
+        title="DeiT's recipe on ImageNet-1k, 300 epochs, without distillation",
+        source="TensorFlow Model Garden; Touvron et al. 2021 (arXiv 2012.12877)",
+        expected="Ti/16 73.4%, S/16 79.4%, B/16 81.8%",
+        evidence="published",
+        cost="384 M images of 224 px",
+        family=_FAMILY,
+    ),
+    "deit-distilled": Preset(
+        dataclasses.replace(
+            _DEIT, distillation="hard", distillation_token=True, representation=False
+        ),
+        model="ViT_S16",
+        data="tfds:imagenet2012",
+        title="DeiT's recipe with a distillation token; it needs --teacher",
+        source="Touvron et al. 2021 (arXiv 2012.12877), section 4; settings of the recipe deit",
+        expected="Ti/16 74.5%, S/16 81.2%, B/16 83.4%, taught by a RegNetY-16GF",
+        evidence="published",
+        cost="384 M images of 224 px, and those through the teacher",
+        family=_FAMILY,
+    ),
+    "pretrain-i1k": Preset(
+        dataclasses.replace(
+            _PAPER, duration="300 epochs", learning_rate=3e-3, weight_decay=0.3, dropout=0.1
+        ),
+        model="ViT_B16",
+        data="tfds:imagenet2012",
+        title="all models on ImageNet-1k",
+        source=_TABLE_3,
+        expected="B/16 77.91%, L/16 76.53%, B/32 73.38%, L/32 71.16%, fine-tuned at 384 px",
+        evidence="published",
+        cost="384 M images of 224 px",
+        family=_FAMILY,
+    ),
+    "pretrain-i21k-B": _imagenet21k("B/16, B/32", "ViT_B16", 90, "B/16 83.97%, B/32 81.28%"),
+    "pretrain-i21k-L": _imagenet21k("L/16, L/32", "ViT_L16", 90, "L/16 85.15%, L/32 80.99%"),
+    "pretrain-i21k-L-30ep": _imagenet21k("L/16, L/32", "ViT_L16", 30, "below 90 epochs"),
+    "pretrain-jft-B": _jft(
+        "B/16, B/32, R50+B/16, R50+B/32", "ViT_B16", 8e-4, 7, "B/16 84.15%, B/32 80.73%"
+    ),
+    "pretrain-jft-L_32": _jft("L/32", "ViT_L32", 6e-4, 7, "L/32 84.37%"),
+    "pretrain-jft-L_16-7ep": _jft("L/16, R50+L/16", "ViT_L16", 4e-4, 7, "below 14 epochs"),
+    "pretrain-jft-L_16": _jft(
+        "L/16, R50+L/16", "ViT_L16", 4e-4, 14, "L/16 87.76% at 512 px", "680 TPUv3-core-days"
+    ),
+    "pretrain-jft-H_14": _jft(
+        "H/14", "ViT_H14", 3e-4, 14, "H/14 88.55% at 518 px", "2,500 TPUv3-core-days"
+    ),
+    "pretrain-jft-R50_L_32": _jft(
+        "R50+L/32", "R50_ViT_L32", 2e-4, 7, "in the paper's figure 5: near L/16"
+    ),
+}

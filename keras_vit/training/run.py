@@ -1,0 +1,319 @@
+"""The training of a run: from a model, images and a recipe to a run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _files, runs
+from keras_vit._errors import UsageError
+from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.data import Source, Split, split_source
+from keras_vit.models.image_model import ImageModel
+from keras_vit.specs import find_variant
+from keras_vit.training.building import build, check_model, check_settings, learner_of
+from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.costs import Costs, costs_of
+from keras_vit.training.durations import interval, to_steps
+from keras_vit.training.engines import Engine, naming_lost_processes, open_engine
+from keras_vit.training.loop import Loop
+from keras_vit.training.plan import Plan
+from keras_vit.training.progress import Progress
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
+from keras_vit.weights.hashing import weights_sha256
+
+# Settings that a resumed run may change: they do not change the steps that were already made.
+_MAY_CHANGE = ("duration",)
+
+
+def train(
+    model: ImageModel | str,
+    source: Source,
+    recipe: Recipe,
+    out: str | os.PathLike,
+    *,
+    weights: str | os.PathLike | None = None,
+    teacher: ImageModel | None = None,
+    task: Task | None = None,
+    split: Split | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    checkpoint_every: str | None = None,
+    keep: int = 2,
+    strategy: str | Engine = "one",
+    logical_devices: int = 1,
+    tensorboard: bool = False,
+    started: Callable[[Plan], None] = lambda plan: None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    stuck: Callable[[str], None] | None = None,
+) -> runs.Run:
+    """Trains a model and writes a run folder, which can be loaded at any time during training.
+
+    The weights of the last step are kept. Choosing the best epoch by its held-out accuracy would
+    make this accuracy too optimistic.
+
+    Args:
+        model: a model with a class for each label of `source`, which is trained in place; or a name
+            in `list_models()`, built with the recipe's image size, dropout and precision.
+        source: the images.
+        recipe: the settings.
+        out: the run folder.
+        weights: for a name: the initial weights, see `create_model`; a head for other classes is
+            dropped.
+        teacher: for a recipe with `distillation`: a model of the same classes, which is frozen. A
+            resumed run needs the same one.
+        task: what the model learns, instead of the recipe's loss, label smoothing, class weights
+            and distillation. A resumed run needs the same one, which is not checked.
+        split: which images are for training and which are held out; default: `split_source`.
+        resume: go on after the newest checkpoint of the run in `out`, or begin again if it was
+            killed before it had saved anything. The recipe and the model must be those of the run;
+            only the duration may change. The images must be the same: their names and classes are
+            checked, their pixels are not.
+        overwrite: replace an existing run in `out`.
+        checkpoint_every: how often the whole state is saved: "5 minutes", "1 epoch", "500 steps";
+            None for never. After Ctrl-C and SIGTERM it is saved too, as soon as the step ends; see
+            `stuck`.
+        keep: the number of checkpoints to keep, the newest.
+        strategy: which devices compute the steps: "one", "mirrored", "multiworker", "tpu", "jax" or
+            "auto", see `open_engine`; or an engine that it returned.
+        logical_devices: for the name of a strategy: the number of devices that the CPU is split
+            into.
+        tensorboard: also write TensorBoard's event files to out/tensorboard.
+        started: called with the plan before the first step.
+        report: called with the progress after each step.
+        stuck: called in a thread with a message if training does not stop within seconds after
+            Ctrl-C, because a step is long or is being compiled.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UsageError: settings contradict each other, the folder is not empty, another process writes
+            to it, there is nothing to resume, or the replicas do not divide the batch.
+        LostProcessError: another process of this training ended.
+        RefusedError: the loss is not finite; the run keeps its last finite weights.
+        KeyboardInterrupt: Ctrl-C was pressed; the state has been saved.
+        Terminated: SIGTERM was received; the state has been saved.
+    """
+    name = _name_of(model)
+    out = Path(out)
+    _check_teacher(recipe, teacher)
+    _check_task(recipe, task)
+    engine = strategy
+    if not isinstance(engine, Engine):
+        engine = open_engine(engine, logical_devices=logical_devices)
+    check_settings(
+        source.locator, recipe, name, out, weights=weights, overwrite=overwrite or resume,
+        tensorboard=tensorboard, engine=engine,
+    )  # fmt: skip
+    lock = _files.locked(out) if engine.is_chief else contextlib.nullcontext()
+    with lock, naming_lost_processes(engine), engine.scope():
+        keras.utils.set_random_seed(recipe.seed)
+        if LEGACY:  # generators with a state, which a checkpoint can hold
+            keras.backend.experimental.enable_tf_random_generator()
+        run = None
+        if resume:
+            run = _resumed(out, source, recipe, model, weights, teacher)
+            resume = bool(run.metrics()) or any((out / "checkpoints").glob("*.npz"))
+        if run is not None and not resume:  # it was killed before it had saved anything
+            overwrite, weights = True, run.recipe["weights"]
+        if resume:
+            split = run.split(source)
+            model = run.model(recipe.precision) if name is not None else model
+        else:
+            split = split or split_source(source, recipe.held_out)
+            if name is not None:
+                model = build(name, source.labels, recipe, weights)
+        check_model(model, source, recipe)
+        engine.check_model(model)
+        learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
+        if engine.is_chief and not resume:
+            origin = "fresh" if weights is None else os.path.basename(weights)
+            settings = _settings(model, recipe, weights, teacher)
+            runs.create_run(out, model, source, split, settings, origin, overwrite=overwrite)
+        every = checkpoint_every and interval(checkpoint_every, _steps_of(recipe, plan))
+        checkpoints = Checkpoints(out / "checkpoints", learner, keep, every)
+        if resume:
+            plan = dataclasses.replace(plan, first_step=_restored_step(checkpoints, out, plan))
+            if engine.is_chief:
+                runs.rewind(run, plan.first_step, dataclasses.asdict(recipe))
+        if engine.is_chief:
+            started(plan)
+        extra = [keras.callbacks.TensorBoard(str(out / "tensorboard"))] if tensorboard else []
+        loop = Loop(
+            out, model, learner, task, source, split, recipe, plan, checkpoints, report, engine
+        )
+        loop.run(extra, stuck)
+        engine.barrier()
+    return runs.open_run(out)
+
+
+def dry_run(
+    model: str,
+    source: Source,
+    recipe: Recipe,
+    *,
+    weights: str | os.PathLike | None = None,
+    teacher: ImageModel | None = None,
+    engine: Engine | None = None,
+) -> tuple[Plan, Costs]:
+    """Builds everything that `train` builds; nothing is trained or written.
+
+    Args:
+        model: a name in `list_models()`.
+        source, recipe, weights, teacher: see `train`.
+        engine: the devices; None for one.
+
+    Returns:
+        The plan of the training, and what a step costs.
+    """
+    engine = engine or Engine()
+    _check_teacher(recipe, teacher)
+    with engine.scope():
+        built = build(model, source.labels, recipe, weights)
+        check_model(built, source, recipe)
+        split = split_source(source, recipe.held_out)
+        learner, _, plan = learner_of(built, source, split, recipe, engine, teacher)
+        return plan, costs_of(recipe, built, learner.optimizer, plan.devices, teacher)
+
+
+def versions() -> dict[str, str]:
+    """The versions of all packages that affect the result."""
+    installed = {
+        "python": platform.python_version(),
+        "keras_flavour": "tf_keras" if LEGACY else "keras",
+    }
+    for package in ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "numpy", "pillow"):
+        try:
+            installed[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return installed | {"backend": backend()}
+
+
+def _check_teacher(recipe: Recipe, teacher: ImageModel | None) -> None:
+    if teacher is None and recipe.distillation != "none":
+        raise UsageError(f"distillation={recipe.distillation!r} needs a teacher. Received: none.")
+    if teacher is not None and recipe.distillation == "none":
+        raise UsageError("a teacher needs distillation='soft' or 'hard'. Received: 'none'.")
+
+
+def _check_task(recipe: Recipe, task: Task | None) -> None:
+    """The run folder keeps the recipe, from which others learn what the scores mean."""
+    for kind, loss in ((SingleLabel, "softmax"), (MultiLabel, "sigmoid")):
+        if isinstance(task, kind) and recipe.loss != loss:
+            raise UsageError(
+                f"the task {kind.__name__} is for loss={loss!r}. Received: loss={recipe.loss!r}."
+            )
+
+
+def _name_of(model: Any) -> str | None:
+    """The name, if `model` is one; None for a model."""
+    if isinstance(model, ImageModel):
+        return None
+    if isinstance(model, str):
+        return model
+    raise UsageError(
+        "model must be a model of keras_vit, such as ViT(spec, num_classes, image_size), or a name "
+        f"in list_models(). Received: {type(model).__name__}."
+    )
+
+
+def _resumed(
+    out: Path,
+    source: Source,
+    recipe: Recipe,
+    model: ImageModel | str,
+    weights: str | os.PathLike | None,
+    teacher: ImageModel | None,
+) -> runs.Run:
+    """The run to go on with.
+
+    Raises:
+        UsageError: it is no run, or was trained with other settings, another model, other images or
+            another teacher.
+    """
+    run = runs.open_run(out)
+    name = find_variant(model) if isinstance(model, str) else model.name
+    if name != run.spec["model"]:
+        raise UsageError(
+            f"{out} can only be resumed with its own model, {run.spec['model']}. Received: {name}."
+        )
+    if not isinstance(model, str) and model.spec.to_dict() != run.spec["spec"]:
+        raise UsageError(f"{out} can only be resumed with its own model. Received: another spec.")
+    started = run.recipe["weights"]
+    if weights is not None and str(weights) != started:
+        raise UsageError(
+            f"{out} started from {'random weights' if started is None else started}. Received: "
+            f"weights={os.fspath(weights)!r}; leave it out to go on."
+        )
+    # A run that was trained before there was a setting had its default.
+    before = _plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
+    now = _plain(dataclasses.asdict(recipe))
+    changed = [key for key in now if key not in _MAY_CHANGE and before[key] != now[key]]
+    if changed:
+        differences = ", ".join(f"{key}={now[key]!r}, was {before[key]!r}" for key in changed)
+        raise UsageError(
+            f"{out} can only be resumed with its own settings. Received: {differences}."
+        )
+    if source.labels != run.labels:
+        raise UsageError(f"{out} was trained on other classes than those of {source.locator}.")
+    taught_by = run.recipe["teacher"]
+    if teacher is not None and taught_by != _described(teacher):
+        raise UsageError(
+            f"{out} can only be resumed with its own teacher, {taught_by['name']}. Received: "
+            f"{teacher.name}, whose weights differ."
+        )
+    return run
+
+
+def _restored_step(checkpoints: Checkpoints, out: Path, plan: Plan) -> int:
+    step = checkpoints.restore()
+    if not step:
+        raise UsageError(
+            f"{out} has no checkpoint to resume from; train with checkpoint_every, or start again "
+            "with overwrite=True."
+        )
+    if step > plan.steps:
+        raise UsageError(
+            f"{out} has made {step} steps already. Received: a duration of {plan.steps} steps; "
+            "a resumed training can only become longer."
+        )
+    return step
+
+
+def _settings(
+    model: ImageModel,
+    recipe: Recipe,
+    weights: str | os.PathLike | None,
+    teacher: ImageModel | None,
+) -> dict[str, Any]:
+    return {
+        "model": model.name,
+        "recipe": dataclasses.asdict(recipe),
+        "weights": None if weights is None else str(weights),
+        "teacher": None if teacher is None else _described(teacher),
+        "versions": versions(),
+    }
+
+
+def _described(teacher: ImageModel) -> dict[str, str]:
+    return {"name": teacher.name, "sha256": weights_sha256(teacher)}
+
+
+def _steps_of(recipe: Recipe, plan: Plan) -> Callable[[str], int]:
+    counts = {"batch_size": recipe.batch_size, "num_examples": plan.examples}
+    return lambda duration: to_steps(duration, total_steps=plan.steps, **counts)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON gives it back: tuples are lists."""
+    return json.loads(json.dumps(value))

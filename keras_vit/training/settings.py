@@ -1,0 +1,117 @@
+"""Checks of a recipe against a model, before any image is read. Nothing here imports Keras."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from keras_vit._errors import UsageError
+from keras_vit.specs import VARIANTS, Spec, ViTSpec, find_variant
+from keras_vit.training.durations import interval, to_steps
+from keras_vit.training.recipes import Recipe
+
+# Fields of a recipe that a ResNet does not have, with the values that turn them off.
+_ONLY_VIT = {
+    "dropout": None,
+    "drop_path": 0.0,
+    "position_embedding": None,
+    "representation": False,
+    "distillation_token": False,
+    "layer_decay": 1.0,
+    "lora": 0,
+    "remat": False,
+}
+# The number of steps in an epoch is between these. With the larger one, only durations that can
+# never reach one step are refused.
+_STEPS_IN_AN_EPOCH = (1, 10**9)
+
+
+def check_recipe(recipe: Recipe, model: str | None = None) -> None:
+    """Checks what can be known of a recipe before the images are read.
+
+    Args:
+        recipe: the settings.
+        model: a name in `list_models()`; None for a model that is built already.
+
+    Raises:
+        UsageError: the model is unknown, has no such setting, or its patches do not divide the
+            image; a duration cannot be read; or the warmup is never shorter than the training.
+    """
+    if model is not None:
+        name = find_variant(model)
+        spec = VARIANTS[name]
+        fields = spec_fields(recipe, spec, name)
+        if isinstance(spec, ViTSpec):
+            dataclasses.replace(spec, **fields).grid(recipe.image_size)
+    counts = [
+        {"batch_size": recipe.batch_size, "num_examples": recipe.batch_size * steps}
+        for steps in _STEPS_IN_AN_EPOCH
+    ]
+    total_steps(recipe, **counts[-1])
+    if not any(_warmup_fits(recipe, **each) for each in counts):
+        raise UsageError(
+            f"warmup must be shorter than training, duration={recipe.duration!r}. "
+            f"Received: warmup={recipe.warmup!r}."
+        )
+
+
+def check_checkpoint_every(checkpoint_every: str | None) -> None:
+    """Raises a `UsageError` if the time between two checkpoints cannot be read."""
+    if checkpoint_every is not None:
+        interval(
+            checkpoint_every,
+            lambda text: to_steps(text, batch_size=1, num_examples=100, total_steps=100),
+        )
+
+
+def total_steps(recipe: Recipe, batch_size: int, num_examples: int) -> int:
+    """The length of a training in steps, at least one."""
+    steps = to_steps(recipe.duration, batch_size=batch_size, num_examples=num_examples)
+    if steps < 1:
+        raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
+    return steps
+
+
+def _warmup_fits(recipe: Recipe, **counts: int) -> bool:
+    steps = to_steps(recipe.duration, **counts)
+    return to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts) < max(steps, 1)
+
+
+def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str, Any]:
+    """The fields of a model's spec that a recipe sets.
+
+    Args:
+        recipe: the settings.
+        spec: the model's spec.
+        name: the model's name, for the error.
+
+    Raises:
+        UsageError: the model is a ResNet, which has no such field.
+    """
+    if not isinstance(spec, ViTSpec):
+        for field, off in _ONLY_VIT.items():
+            value = getattr(recipe, field)
+            if value != off:
+                raise UsageError(
+                    f"{name} is a ResNet, {field} is a setting of Vision Transformers. "
+                    f"Received: {field}={value!r}; leave it out."
+                )
+        return {}
+    fields: dict[str, Any] = {}
+    if recipe.representation:
+        fields["representation_dim"] = spec.hidden_dim
+    if recipe.distillation_token:
+        fields["pooling"] = "distilled"
+    for field in ("dropout", "position_embedding"):
+        if getattr(recipe, field) is not None:
+            fields[field] = getattr(recipe, field)
+    if recipe.drop_path:
+        fields["drop_path"] = recipe.drop_path
+    return fields
+
+
+def adapted(recipe: Recipe, model: str) -> Recipe:
+    """`recipe` for `model`: a ResNet trains without the settings that only ViTs have."""
+    if isinstance(VARIANTS[find_variant(model)], ViTSpec):
+        return recipe
+    return dataclasses.replace(recipe, **_ONLY_VIT)

@@ -1,0 +1,181 @@
+"""Tasks: what a model learns, as the targets, the loss and the metrics of its training.
+
+A task knows nothing of data, devices, checkpoints or folders. To add one, write a class with the
+methods of `Task`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+from keras_vit._errors import UsageError
+from keras_vit._keras import keras, ops
+from keras_vit.training.normalise import predicted
+
+
+class Task(Protocol):
+    """The interface of a task."""
+
+    def targets(self, images: Any, classes: Any) -> Any:
+        """The targets (b, ...) for images (b, height, width, 3) and their classes.
+
+        Classes are indices (b,), or, if the source has several for an image, 0 and 1 for each
+        class (b, num_classes).
+
+        They are TensorFlow's tensors: this runs in the input pipeline. With mixup or CutMix the
+        targets of two images are mixed like the images, so they must be float32.
+        """
+
+    def predictions(self, model: Any, pixels: Any) -> Any:
+        """The symbolic predictions of `model` for symbolic pixels 0 to 255, of `model`'s size.
+
+        The loss and the metrics receive them.
+        """
+
+    def loss(self, training: bool = True) -> Any:
+        """The Keras loss of targets and predictions; its `call` gives that of each image (b,).
+
+        Args:
+            training: whether it is for training; class weights do not act on held-out images.
+        """
+
+    def metrics(self) -> list[Any]:
+        """The Keras metrics of targets and predictions."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SingleLabel:
+    """One class for each image: softmax cross-entropy.
+
+    Attributes:
+        num_classes: the number of classes.
+        label_smoothing: the fraction of each target that is spread evenly over all classes.
+        class_weights: the weight of each class in the loss; None for equal weights.
+    """
+
+    num_classes: int
+    label_smoothing: float = 0.0
+    class_weights: tuple[float, ...] | None = None
+
+    def targets(self, images: Any, classes: Any) -> Any:
+        """Class indices (b,) to one-hot float32 (b, num_classes)."""
+        import tensorflow as tf
+
+        return tf.one_hot(classes, self.num_classes)
+
+    def predictions(self, model: Any, pixels: Any) -> Any:
+        """The logits (b, num_classes)."""
+        return predicted(model, pixels)
+
+    def loss(self, training: bool = True) -> Any:
+        """Softmax cross-entropy."""
+        if training and self.class_weights is not None:
+            return WeightedSoftmaxLoss(self.class_weights, self.label_smoothing)
+        return keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=self.label_smoothing
+        )
+
+    def metrics(self) -> list[Any]:
+        """The accuracy."""
+        return [keras.metrics.CategoricalAccuracy("accuracy")]
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabel:
+    """Any number of classes for each image: sigmoid cross-entropy, summed over the classes.
+
+    Source: the paper's pre-training on ImageNet-21k and JFT-300M (appendix B.1).
+
+    Attributes:
+        num_classes: the number of classes.
+    """
+
+    num_classes: int
+
+    def targets(self, images: Any, classes: Any) -> Any:
+        """Indices (b,), or 0 and 1 for each class (b, num_classes), to float32 (b, num_classes)."""
+        import tensorflow as tf
+
+        if classes.shape.rank == 1:
+            return tf.one_hot(classes, self.num_classes)
+        return tf.cast(classes, tf.float32)
+
+    def predictions(self, model: Any, pixels: Any) -> Any:
+        """The logits (b, num_classes)."""
+        return predicted(model, pixels)
+
+    def loss(self, training: bool = True) -> Any:
+        """Sigmoid cross-entropy."""
+        return SigmoidLoss()
+
+    def metrics(self) -> list[Any]:
+        """How often the highest logit is one of the image's classes."""
+        return [TopIsLabel()]
+
+
+class WeightedSoftmaxLoss(keras.losses.Loss):
+    """The mean over images of -sum(w t log p), with a weight w for each class.
+
+    With mixed or smoothed targets t each class keeps its own weight, as in PyTorch's
+    `CrossEntropyLoss` with `weight`, but the sum is divided by the number of images.
+    """
+
+    def __init__(self, class_weights: tuple[float, ...], label_smoothing: float = 0.0):
+        super().__init__(name="weighted_softmax")
+        self.class_weights, self.label_smoothing = class_weights, label_smoothing
+
+    def call(self, y_true, y_pred):
+        """The loss (b,) for targets and logits (b, num_classes)."""
+        smoothing = self.label_smoothing
+        targets = y_true * (1.0 - smoothing) + smoothing / len(self.class_weights)
+        weights = ops.convert_to_tensor(self.class_weights, dtype="float32")
+        return -ops.sum(weights * targets * ops.log_softmax(y_pred), axis=-1)
+
+
+class SigmoidLoss(keras.losses.Loss):
+    """The mean over images of the sum over classes of the sigmoid cross-entropy."""
+
+    def __init__(self):
+        super().__init__(name="sigmoid")
+
+    def call(self, y_true, y_pred):
+        """The loss (b,) for targets and logits (b, num_classes)."""
+        # max(x, 0) - x t + log(1 + exp(-|x|)) does not overflow.
+        softplus = ops.log1p(ops.exp(-ops.abs(y_pred)))
+        return ops.sum(ops.maximum(y_pred, 0.0) - y_pred * y_true + softplus, axis=-1)
+
+
+class TopIsLabel(keras.metrics.Mean):
+    """The fraction of images whose highest logit is one of their classes."""
+
+    def __init__(self):
+        super().__init__(name="accuracy")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch of targets and logits (b, num_classes)."""
+        top = ops.one_hot(ops.argmax(y_pred, axis=-1), y_pred.shape[-1], dtype=y_pred.dtype)
+        super().update_state(ops.sum(top * y_true, axis=-1), sample_weight)
+
+
+TASKS = ("softmax", "sigmoid")
+
+
+def task_of(
+    kind: str,
+    num_classes: int,
+    label_smoothing: float = 0.0,
+    class_weights: tuple[float, ...] | None = None,
+) -> Task:
+    """The task for a recipe's `loss`.
+
+    Raises:
+        UsageError: the loss is unknown, or does not have one of the other settings.
+    """
+    if kind == "softmax":
+        return SingleLabel(num_classes, label_smoothing, class_weights)
+    if kind != "sigmoid":
+        raise UsageError(f"loss must be one of {', '.join(TASKS)}. Received: loss={kind!r}.")
+    if label_smoothing or class_weights is not None:
+        raise UsageError("label_smoothing and class_weights are for loss='softmax'.")
+    return MultiLabel(num_classes)

@@ -1,0 +1,75 @@
+"""The benchmarks of training and of its input: what they time is what they say."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import step_profile
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+ROOT = Path(__file__).parents[2]
+
+
+def printed(script, *arguments):
+    """The lines that a benchmark prints."""
+    result = subprocess.run(
+        [sys.executable, ROOT / script, *arguments],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "0"}, capture_output=True, text=True, timeout=400,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-2000:]
+    return result.stdout.splitlines()
+
+
+def test_the_training_step_is_timed_in_turn(tmp_path):
+    peers = ["keras_vit", "keras_vit_remat", "transformers"]
+    lines = printed(
+        "train/benchmark.py", "--peers", *peers, "--models", "Ti16", "--batch-sizes", "2",
+        "--rounds", "2", "--json", tmp_path / "figures.json",
+    )  # fmt: skip
+    (figures,) = json.loads((tmp_path / "figures.json").read_text()).values()
+    left_out = [line for line in lines if "transformers: left out" in line]
+    assert list(figures) == peers[: 3 - len(left_out)]
+    for name in peers[:2]:
+        # The head starts from zeros, so all classes are equally probable.
+        assert figures[name]["first_loss"] == pytest.approx(math.log(1000), abs=1e-4)
+        row = next(line for line in lines if line.startswith("Ti16") and f" {name} " in line)
+        assert f"{figures[name]['images_per_wall_second']:.2f}" in row
+    assert figures["keras_vit"]["wall_ratio"] == figures["keras_vit"]["cpu_ratio"] == 1
+
+
+def test_the_profile_adds_up_operations_of_a_kind():
+    events = [("MatMul.470", 2.0), ("MatMul_1.2", 3.0), ("dot", 4.0), ("ThunkExecutor::Execute", 9)]
+    assert step_profile.by_kind(events) == {"MatMul": (5.0, 2), "dot": (4.0, 1)}
+
+
+def test_the_profile_of_a_step_finds_its_products():
+    step, _, _, *rows = printed(
+        "benchmarks/step_profile.py", "--model", "Ti16", "--batch-size", "2"
+    )
+    milliseconds = float(re.match(r"(\d+) ms for the step", step)[1])
+    kinds = {name: (float(ms), int(calls)) for ms, calls, name in (row.split() for row in rows)}
+    ms, calls = kinds["MatMul"]
+    # Six Dense layers in each of 12 blocks, forward and twice backward, and patches and head.
+    assert calls >= 12 * 6 * 3
+    assert 0.2 * milliseconds < ms < milliseconds * os.cpu_count()
+
+
+def test_the_input_benchmark_times_every_pipeline():
+    lines = printed("benchmarks/input.py", "--images", "96", "--size", "32", "--rounds", "1")
+    speeds = {}
+    for line in lines[1:]:
+        name, speed, cpu, ratio = re.split(r"  +", line.strip())
+        speeds[name] = float(speed)
+        assert float(speed) > 0 <= float(cpu)
+        assert float(ratio) > 0
+    assert len(speeds) == 9
+    assert (
+        speeds["evaluation: keras_vit, later passes"] > speeds["evaluation: keras_vit, first pass"]
+    )

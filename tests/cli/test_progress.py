@@ -1,0 +1,113 @@
+"""The progress of a training: lines that fit a terminal, few lines in a file."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from keras_vit.cli import _progress
+from keras_vit.cli._progress import ProgressPrinter, count, duration, planned, size
+
+pytestmark = pytest.mark.once
+
+PLAN = types.SimpleNamespace(
+    model="ViT-B_16", parameters=86_567_656, trainable=7_690, examples=2_000, held_out=500,
+    batch_size=512, steps=12_000, first_step=0, devices=1, memory=3 * 2**29,
+)  # fmt: skip
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test moves."""
+    clock = types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+def progress(step, metrics=None):
+    known = step > 1
+    return types.SimpleNamespace(
+        step=step, plan=PLAN, metrics=metrics, memory=3 * 2**30,
+        images_per_second=1234.5 if known else None, seconds_left=5000.0 if known else None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 5 min"),
+        (280_000, "3 d 5 h"),
+    ],
+)
+def test_durations_are_short(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_numbers_are_short():
+    assert (count(7690), count(86_567_656), count(17.6e9), count(5e12)) == (
+        "7,690",
+        "86.6 M",
+        "17.6 G",
+        "5.0 T",
+    )
+    assert (size(2**20), size(3 * 2**30)) == ("1.0 MiB", "3.0 GiB")
+
+
+def test_the_plan_says_model_parameters_and_steps(tmp_path):
+    first, second, third = planned(PLAN, tmp_path).splitlines()
+    assert first.startswith("training ViT-B_16, 86.6 M parameters (7,690 trained), to ")
+    assert second == (
+        "12,000 steps of 512 images: 3,072 times the 2,000 for training; 500 are held out"
+    )
+    assert third == "memory: about 1.5 GiB and the framework's own"
+
+
+def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(clock, capsys):
+    printer = ProgressPrinter()
+    for step in range(1, 200):
+        clock.now += 1
+        printer(progress(step))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "about 1 h 23 min to go at 1,234 images/s; 3.0 GiB of memory"
+    assert lines[1] == "step     65/12,000  1 h 23 min left  1,234 images/s  3.0 GiB"
+    assert len(lines) == 1 + 3
+    printer(progress(200, {"loss": 0.5, "accuracy": 0.25, "val_accuracy": 0.125}))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("step    200/12,000  loss 0.5000  accuracy 25.00%  held-out 12.50%  1 h")
+
+
+@pytest.mark.parametrize("columns", [200, 40, 20, 9])
+def test_the_line_that_changes_fits_the_terminal(clock, capsys, monkeypatch, columns):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    printer = ProgressPrinter()
+    for step in range(1, 30):
+        clock.now += 0.5
+        printer(progress(step))
+    out = capsys.readouterr().out
+    changing = [line for line in out.split("\r") if line and "\n" not in line]
+    assert len(changing) > 20
+    assert max(map(len, changing)) < columns
+    assert changing[-1].startswith("step     29/12,000"[: columns - 1])
+    assert ("images/s" in changing[-1]) == (columns >= 200)
+    assert ("left" in changing[-1]) == (columns >= 40)
+    printer(progress(30, {"loss": 0.5, "accuracy": 0.25}))  # all of it, whatever the width
+    line = capsys.readouterr().out.rstrip()
+    assert line.startswith("step     30/12,000  loss 0.5000  accuracy 25.00%")
+    assert ("images/s" in line) == (columns >= 200)
+
+
+def test_a_shorter_line_covers_a_longer_one(clock, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    printer = ProgressPrinter()
+    printer._told = True
+    for step in (5, 6):
+        clock.now += 1
+        printer(progress(step) if step == 5 else progress(1))
+    long, short, *_ = capsys.readouterr().out.split("\r")
+    assert len(short) == len(long)

@@ -1,0 +1,92 @@
+"""Kills a training at random moments and resumes it: python tests/commands/kill_training.py
+
+A training is run to its end. Then it is started again, killed by SIGKILL at a random moment and
+resumed, until it ends; this is repeated until there were enough kills. Each time weights.npz, the
+average of the weights and the last line of metrics.jsonl must be those of the first training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+COMMAND = Path(__file__).parents[2] / "train/fit.py"
+STEPS, EVERY = 400, 20
+SETTINGS = (
+    "--model", "ViT_Pico4", "--image-size", "8", "--batch-size", "16", "--no-jit",
+    "--duration", f"{STEPS} steps",
+    "--dropout", "0.1", "--drop-path", "0.1", "--ema", "0.99", "--augment", "shift",
+    "--checkpoint-every", f"{EVERY} steps",
+)  # fmt: skip
+FILES = ("weights.npz", "weights_ema.npz")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20, help="(default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    arguments = parser.parse_args()
+    moments = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        if code := _start(folder, "whole").wait():
+            sys.exit(f"the training that is not killed exits with {code}")
+        expected, kills, runs = _result(Path(folder) / "whole"), 0, 0
+        while kills < arguments.kills:
+            name, runs = f"run{runs}", runs + 1
+            steps = _killed_until_done(folder, name, moments)
+            kills += len(steps)
+            if _result(Path(folder) / name) != expected:
+                sys.exit(f"{name}, killed after {steps}, differs from the training without kills")
+            print(f"{name}: killed {len(steps)} times, after checkpoints {steps}", flush=True)
+    print(f"{kills} kills of {runs} trainings; all ended with the same files")
+
+
+def _killed_until_done(folder: str, name: str, moments: random.Random) -> list[int]:
+    """Starts and kills a training until it ends; returns its newest checkpoint at each kill."""
+    killed = []
+    while True:
+        begun = (Path(folder) / name / "spec.json").exists()
+        process = _start(folder, name, *(["--resume"] if begun else []))
+        # A moment of the training rather than of the clock, because machines are busy or not.
+        step, delay = moments.uniform(_newest(folder, name), 1.5 * STEPS), moments.uniform(0, 1)
+        while process.poll() is None and _newest(folder, name) < step:
+            time.sleep(0.01)
+        try:
+            code = process.wait(delay)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            killed.append(_newest(folder, name))
+            continue
+        if code:
+            sys.exit(f"{name} exits with {code}")
+        return killed
+
+
+def _newest(folder: str, name: str) -> int:
+    """The step of the newest checkpoint; 0 if there is none."""
+    files = (Path(folder) / name / "checkpoints").glob("step-*.npz")
+    return max((int(path.stem[5:]) for path in files), default=0)
+
+
+def _start(folder: str, name: str, *more: str) -> subprocess.Popen:
+    words = ("--data", "digits", "--out", name, *SETTINGS, *more)
+    return subprocess.Popen(
+        [sys.executable, COMMAND, *words], stdout=subprocess.DEVNULL, cwd=folder
+    )
+
+
+def _result(run: Path) -> tuple:
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    figures = {name: last[name] for name in ("step", "val_loss", "val_accuracy", "ema_val_loss")}
+    return figures, *((run / name).read_bytes() for name in FILES)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""compare, sweep, fit --dry-run and fit --recipes, as a user runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import signal
+
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, runs, training
+from keras_vit._interrupts import Terminated
+from keras_vit.cli import _trials, compare
+from keras_vit.data import open_source
+from keras_vit.specs import VARIANTS
+from keras_vit.training import Engine, Recipe, trials
+from keras_vit.training.recipes import PRESETS
+from keras_vit.weights import parameter_count
+
+pytestmark = pytest.mark.once
+
+QUICK = (
+    "--duration", "11 steps", "--image-size", "16", "--batch-size", "4", "--no-jit",
+    "--augment", "none", "--warmup", "1 step",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
+    invoke, image_folder, tiny_model, tmp_path, monkeypatch
+):
+    stem = keras_vit.ResNetStem((), 0.5)
+    monkeypatch.setitem(VARIANTS, "R+Test_4", keras_vit.ViTSpec(1, 32, 1, 2, 48, stem=stem))
+    words = ("--data", image_folder, "--out", "out", *QUICK)
+    models = ("--models", tiny_model, "R+Test_4")
+    code, out, error = invoke("train/compare.py", *words, *models, cwd=tmp_path)
+    assert code == 0, error
+    assert "[2 of 2] R+Test_4-1-seed0" in out
+    monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it was trained again"))
+    code, out, error = invoke("train/compare.py", *words, "--models", tiny_model, cwd=tmp_path)
+    assert code == 0, error
+    (only,) = json.loads((tmp_path / "out" / "compare.json").read_text())["results"]
+    assert only["parameters"] == parameter_count(VARIANTS[tiny_model], 2, 16)
+    assert only["accuracy"] == pytest.approx(only["curve"][-1]["val_accuracy"])
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
+@pytest.mark.slow
+def test_a_comparison_that_is_stopped_says_how_it_goes_on(
+    image_folder, tiny_model, tmp_path, monkeypatch, capsys
+):
+    settings = Recipe(image_size=16, duration="11 steps", batch_size=4, warmup="1 step", jit=False)
+    arguments = compare.Arguments(
+        data=str(image_folder), models=(tiny_model,), fractions=(1.0,), settings=settings
+    )
+    source, split = arguments.images()
+    (trial,) = compare._trials(arguments, source, split)
+
+    def stop_at_the_fifth_step():
+        return lambda progress: progress.step == 5 and os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch, pytest.raises(Terminated) as stopped:
+        patch.setattr(_trials, "ProgressPrinter", stop_at_the_fifth_step)
+        arguments.trained(trial, source, tmp_path)
+    after = r"holds the state after ([56]) of 11 steps; start the same command again to go on$"
+    step = re.search(after, str(stopped.value))[1]
+    assert arguments.trained(trial, source, tmp_path)["steps"] == 11
+    assert f"from step {step}" in capsys.readouterr().out
+
+
+def test_each_fraction_has_its_number_of_seeds(shared_folder):
+    settings = Recipe(image_size=16, duration="11 steps", batch_size=4)
+    arguments = compare.Arguments(
+        data=str(shared_folder), models=("ViT_Pico4",), fractions=(1.0, 0.5), seeds=(1, 2),
+        settings=settings,
+    )  # fmt: skip
+    trials = compare._trials(arguments, *arguments.images())
+    assert [(trial.tags["fraction"], trial.tags["seed"]) for trial in trials] == [
+        (0.5, 0), (1.0, 0), (0.5, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
+    invoke, image_folder, tiny_model, tmp_path
+):
+    words = ("--data", image_folder, "--model", tiny_model, "--out", "out", *QUICK)
+    rates = ("--learning-rates", "1e-9", "0.03")
+    code, out, error = invoke("train/sweep.py", *words, *rates, cwd=tmp_path)
+    assert code == 0, error
+    found = json.loads((tmp_path / "out" / "sweep.json").read_text())
+    losses = {
+        each["learning_rate"]: each["result"]["curve"][-1]["val_loss"] for each in found["tried"]
+    }
+    assert losses[0.03] < losses[1e-9]
+    assert found["best"] == 0.03  # the accuracies may be equal
+    final, tried = (runs.open_run(tmp_path / "out" / name) for name in ("final", "lr-0.03"))
+    assert final.recipe["recipe"]["learning_rate"] == found["best"]
+    source = final.source()
+    of_final, of_tried = final.split(source), tried.split(source)
+    assert set(of_final.train) == {*of_tried.train, *of_tried.held_out}
+    assert not set(of_final.held_out) & {*of_tried.train, *of_tried.held_out}
+    assert "(best)" in out
+
+
+def test_a_dry_run_says_what_training_needs_and_writes_nothing(
+    invoke, image_folder, tiny_model, tmp_path
+):
+    before = sorted(tmp_path.rglob("*"))
+    words = ("--data", image_folder, "--model", tiny_model, *QUICK, "--dry-run")
+    code, out, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    count = parameter_count(VARIANTS[tiny_model], 2, 16)
+    assert f"training ViT-Test_8, {count:,} parameters, to runs/pictures" in out
+    assert "11 steps of 4 images" in out
+    assert "rises to 0.001 in 1 steps, then falls to 0 as a cosine" in out
+    assert f"parameters {4 * count / 2**20:.1f} MiB" in out
+    # AdamW keeps two values for each parameter, and a few counters.
+    assert f"adamw {8 * count / 2**20:.1f} MiB" in out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_counts_the_teacher(image_folder, tiny_model):
+    source, recipe = open_source(image_folder), Recipe(image_size=16, batch_size=4)
+    taught = dataclasses.replace(recipe, distillation="hard")
+    teacher = training.build(tiny_model, source.labels, recipe)
+    _, alone = training.dry_run(tiny_model, source, recipe)
+    _, costs = training.dry_run(tiny_model, source, taught, teacher=teacher)
+    assert costs.parameters == 2 * alone.parameters
+    assert costs.step_flops == alone.step_flops + 4 * alone.forward_flops
+
+
+def test_a_dry_run_refuses_what_training_refuses(image_folder, tiny_model):
+    source, recipe = open_source(image_folder), Recipe(image_size=16, batch_size=4)
+    teacher = keras_vit.create_model(tiny_model, 2, 16)
+    with pytest.raises(UsageError, match="a teacher needs distillation='soft' or 'hard'"):
+        training.dry_run(tiny_model, source, recipe, teacher=teacher)
+    recipe = dataclasses.replace(recipe, distillation="hard")
+    with pytest.raises(UsageError, match="distillation='hard' needs a teacher"):
+        training.dry_run(tiny_model, source, recipe)
+
+
+def test_a_dry_run_counts_the_devices(image_folder, tiny_model):
+    source, recipe = open_source(image_folder), Recipe(image_size=16, batch_size=4)
+    _, alone = training.dry_run(tiny_model, source, recipe)
+    plan, costs = training.dry_run(tiny_model, source, recipe, engine=Engine(replicas=2))
+    assert plan.devices == 2
+    assert costs.parameters == alone.parameters
+    assert costs.activations == alone.activations // 2
+
+
+def test_the_table_of_recipes_names_every_recipe(invoke, tmp_path):
+    code, out, error = invoke("train/fit.py", "--recipes", cwd=tmp_path)
+    assert (code, error) == (0, "")
+    for name in PRESETS:
+        assert name.startswith("augreg-") or f"\n{name} " in out
+    assert "aug_light1,aug_light2" in out
+    line = next(line for line in out.splitlines() if line.startswith("finetune-pets"))
+    texts = "500 steps of 512", "384 px, from imagenet21k", "94.43%", "published", "table 4"
+    assert all(text in line for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "message"),
+    [
+        ("compare", ["--models", "ViT_B17"], "unknown model 'ViT_B17'"),
+        ("compare", ["--fractions", "0.1", "2"], "--fractions must lie in (0, 1]. Received: 2.0"),
+        ("compare", ["--seeds", "0"], "--seeds must be a positive integer"),
+        ("compare", ["--seeds", "3", "1"], "one for each of 1 --fractions. Received: 2 numbers"),
+        ("compare", ["--models", "ViT_Ti16", "--image-size", "30"], "multiple of patch_size=16"),
+        ("compare", ["--recipe", "finetune"], "finetune is for any images; give yours: --data"),
+        (
+            "compare",
+            ["--recipe", "finetune", "--data", "digits"],
+            "--recipe finetune starts from weights",
+        ),
+        ("sweep", ["--distillation", "hard"], "distillation needs a teacher, which only fit has"),
+        ("sweep", ["--learning-rates", "0"], "--learning-rates must be positive. Received: 0.0"),
+        ("sweep", ["--development", "0"], "--development must lie in (0, 1)"),
+        ("sweep", ["--data", "digit"], "did you mean digits?"),
+    ],
+)
+def test_mistakes_are_one_line(invoke, tmp_path, script, words, message):
+    code, out, error = invoke(f"train/{script}.py", *words, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    (line,) = error.strip().splitlines()
+    assert message in line

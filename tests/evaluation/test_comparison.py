@@ -1,0 +1,99 @@
+"""The page, the JSON and the CSV of a comparison hold the figures of the runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from keras_vit.evaluation import comparison, plots, summary, write_comparison
+from keras_vit.evaluation.plots import Line
+
+pytestmark = pytest.mark.once
+
+
+def result(model, fraction, seed, accuracy):
+    each = {"precision": accuracy, "recall": accuracy / 2, "f1": accuracy / 4, "support": 30}
+    return {
+        "model": model, "fraction": fraction, "seed": seed, "images": int(100 * fraction),
+        "steps": 20, "accuracy": accuracy, "macro_precision": 0.5, "macro_recall": 0.5,
+        "macro_f1": 0.25, "parameters": 1234, "forward_flops": 2_500_000,
+        "training_flops": 6_000_000_000, "seconds": 12.5,
+        "classes": [{"label": "<cat>", **each}, {"label": "dog", **each}],
+        "curve": [
+            {"step": step, "loss": 1 / step, "val_loss": 2 / step, "val_accuracy": accuracy}
+            for step in (10, 20)
+        ],
+    }  # fmt: skip
+
+
+RESULTS = [
+    result(model, fraction, seed, accuracy + 0.02 * seed)
+    for model, accuracies in (("ViT-A", (0.3, 0.7)), ("BiT-B", (0.4, 0.6)))
+    for fraction, accuracy in zip((0.1, 1.0), accuracies, strict=True)
+    for seed in (0, 1)
+]
+
+
+def test_a_row_is_the_mean_of_the_seeds_of_a_model_and_fraction():
+    header, rows = summary(RESULTS)
+    assert header[6:8] == ["MFLOP an image", "GFLOP in training"]
+    assert [row[:4] for row in rows] == [
+        ["ViT-A", "10", "2", "31.00% ± 1.41%"],  # the deviation of .30 and .32
+        ["ViT-A", "100", "2", "71.00% ± 1.41%"],
+        ["BiT-B", "10", "2", "41.00% ± 1.41%"],
+        ["BiT-B", "100", "2", "61.00% ± 1.41%"],
+    ]
+    assert rows[0][5:] == ["1,234", "2.50", "6.00", "12"]
+
+
+def test_one_seed_has_no_deviation():
+    assert summary(RESULTS[:1])[1][0][2:4] == ["1", "30.00%"]
+
+
+def test_the_files_hold_every_run(tmp_path):
+    page = write_comparison(tmp_path, "Models on <cats>", {"Budget": "20 steps"}, RESULTS)
+    content = json.loads((tmp_path / "compare.json").read_text())
+    assert (content["format"], content["results"]) == (1, RESULTS)
+    with (tmp_path / "compare.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["accuracy"]) for row in rows] == [each["accuracy"] for each in RESULTS]
+    html = page.read_text()
+    assert 'src="data:image/svg+xml;base64,' in html
+    assert "http" not in html.replace("http://www.w3.org", "")
+    assert "<td>&lt;cat&gt;</td>" in html
+    # Precision, recall and f1 of the models side by side, on all images.
+    assert "<td>0.7100</td><td>0.3550</td><td>0.1775</td><td>0.6100</td>" in html
+
+
+def test_curves_are_of_the_largest_fraction_and_the_mean_of_the_seeds():
+    (axes, lines), *_ = panels(comparison._figures, RESULTS)
+    assert axes["title"] == "Accuracy against images"
+    assert [line.name for line in lines] == ["ViT-A", "BiT-B"]
+    assert lines[0].x == [10, 100]
+    assert lines[0].y == pytest.approx([31, 71])
+    assert lines[0].deviation == pytest.approx([1.414, 1.414], abs=1e-3)
+    _, (axes, lines), (_, losses), _ = panels(comparison._figures, RESULTS)
+    assert axes["xlabel"] == "training compute (GFLOP)"
+    assert (lines[0].x, lines[0].y) == ([3.0, 6.0], pytest.approx([71, 71]))
+    assert (losses[1].x, losses[1].y) == ([10, 20], pytest.approx([0.1, 0.05]))
+
+
+def panels(function, results):
+    """The panels of all diagrams that a function draws."""
+    drawn = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "lines", lambda panels: drawn.extend(panels) or b"")
+        function(results)
+    return drawn
+
+
+def test_lines_differ_without_colours_and_axes_have_plain_numbers():
+    axes = {"title": "a", "xlabel": "x", "xscale": "log"}
+    svg = plots.lines([(axes, [Line(name, [200, 2000], [1, 2]) for name in "abcd"])]).decode()
+    assert "stroke-dasharray" in svg
+    assert ">1,000<" in svg
+    assert "mathdefault" not in svg
+    styles = [plots._style(i) for i in range(12)]
+    assert len({(style["linestyle"], style["marker"]) for style in styles}) == 12

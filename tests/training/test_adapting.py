@@ -1,0 +1,257 @@
+"""Freezing, LoRA, rematerialisation, mixed precision and every optimiser, on a tiny model."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, runs
+from keras_vit._keras import LEGACY, keras
+from keras_vit.data import open_source
+from keras_vit.training import Recipe, check_settings, train
+from keras_vit.training.adapting import adapt
+from keras_vit.training.callbacks import averages, sync
+from keras_vit.training.learner import Learner
+from keras_vit.training.optimisers import optimizer
+from keras_vit.training.tasks import SingleLabel
+
+CLASSES, STEPS = 3, 12
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=2, num_heads=3, mlp_dim=32)
+RECIPE = Recipe(learning_rate=0.01, schedule="constant", batch_size=8, jit=False)
+KERAS_3 = pytest.mark.skipif(LEGACY, reason="this setting needs Keras 3")
+
+
+def learner_of(recipe, **fields):
+    keras.utils.set_random_seed(0)
+    spec = dataclasses.replace(SPEC, **fields)
+    model = keras_vit.ViT(spec, CLASSES, 16, dtype=recipe.precision)
+    # The head's zeros would keep gradients from the body in the first step.
+    model.get_layer("head").kernel.assign(np.random.default_rng(0).normal(0, 0.1, (24, CLASSES)))
+    adapt(model, recipe)
+    task = SingleLabel(CLASSES)
+    learner = Learner(model, task, recipe.accumulate)
+    learner.compile(
+        optimizer=optimizer(recipe, model, 100, 0),
+        loss=task.loss(),
+        jit_compile=recipe.jit,
+        steps_per_execution=recipe.steps_per_execution,
+    )
+    return model, learner
+
+
+def losses(learner, every=1, callbacks=()):
+    """The loss of each step on the same 8 images, or of each execution of `every` steps."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(1)
+    images = rng.integers(0, 256, (8, 16, 16, 3), np.uint8)
+    targets = np.eye(CLASSES, dtype=np.float32)[rng.integers(0, CLASSES, 8)]
+    data = tf.data.Dataset.from_tensors((images, targets)).repeat()
+    history = learner.fit(
+        data, epochs=STEPS // every, steps_per_epoch=every, verbose=0, callbacks=list(callbacks)
+    )
+    return history.history["loss"]
+
+
+def values(model):
+    return {f"{layer.name}/{i}": np.array(v) for layer in model.layers
+            for i, v in enumerate(layer.weights)}  # fmt: skip
+
+
+def changed(model, before):
+    return {name.split("/")[0] for name, v in values(model).items() if (v != before[name]).any()}
+
+
+def test_a_frozen_body_leaves_the_head_to_learn():
+    model, learner = learner_of(dataclasses.replace(RECIPE, freeze="body"))
+    before = values(model)
+    found = losses(learner)
+    assert changed(model, before) == {"head"}
+    assert found[-1] < 0.9 * found[0]
+
+
+@pytest.mark.skipif(not LEGACY, reason="Keras 3 has these settings")
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"lora": 2}, "lora needs Keras 3"),
+        ({"remat": True}, "remat needs Keras 3"),
+        ({"layer_decay": 0.75}, "layer_decay needs Keras 3"),
+        ({"optimizer": "lamb"}, r"tf_keras .* has no Lamb"),
+        ({"optimizer": "muon"}, r"tf_keras .* has no Muon"),
+    ],
+)
+def test_settings_of_keras_3_are_refused_before_the_images_are_read(setting, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        check_settings(
+            "no such folder", dataclasses.replace(RECIPE, **setting), "ViT_Pico4", tmp_path / "run"
+        )
+
+
+@pytest.mark.slow
+@KERAS_3
+def test_lora_trains_factors_and_its_merged_weights_are_those_of_a_plain_model(tmp_path):
+    model, learner = learner_of(dataclasses.replace(RECIPE, lora=2))
+    names = {v.name for v in learner.trainable_variables}
+    assert names == {"lora_kernel_a", "lora_kernel_b", "kernel", "bias"}  # the last two: the head
+    assert len(learner.trainable_variables) == 2 * 6 * SPEC.depth + 2
+    kernel = np.array(model.get_layer("encoderblock_0").mlp.dense_0._kernel)
+    found = losses(learner)
+    assert found[-1] < 0.5 * found[0]
+    keras_vit.save_weights(model, tmp_path / "merged.npz")
+    plain = keras_vit.ViT(SPEC, CLASSES, 16)
+    keras_vit.load_weights(plain, tmp_path / "merged.npz")
+    dense = model.get_layer("encoderblock_0").mlp.dense_0
+    np.testing.assert_array_equal(np.array(dense._kernel), kernel)
+    merged = np.array(plain.get_layer("encoderblock_0").mlp.dense_0.kernel)
+    assert np.abs(merged - kernel).max() > 0.01
+    images = np.random.default_rng(2).normal(size=(4, 16, 16, 3)).astype(np.float32)
+    np.testing.assert_allclose(
+        plain.predict(images, verbose=0), model.predict(images, verbose=0), atol=1e-5
+    )
+
+
+@pytest.mark.slow
+@KERAS_3
+@pytest.mark.parametrize("field", ["lora", "freeze"])
+def test_an_adapted_run_resumes_bit_for_bit(image_folder, tmp_path, tiny_model, field):
+    source = open_source(image_folder)
+    recipe = Recipe(
+        image_size=16, duration="6 steps", warmup="1 step", batch_size=4, ema=0.9, jit=False,
+        **{field: {"lora": 2, "freeze": "body"}[field]},
+    )  # fmt: skip
+    run = train(tiny_model, source, recipe, tmp_path / "run", checkpoint_every="3 steps")
+    expected = (run.path / "weights.npz").read_bytes()
+    (run.path / "checkpoints" / "step-000000006.npz").unlink()
+    again = train(tiny_model, source, recipe, tmp_path / "run", resume=True)
+    assert (again.path / "weights.npz").read_bytes() == expected
+    assert runs.open_run(run.path).model().trainable_variables
+
+
+@pytest.mark.slow
+@KERAS_3
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_remat_draws_the_same_random_numbers_in_both_passes(accumulate):
+    fields = {"dropout": 0.3, "attention_dropout": 0.2, "drop_path": 0.3}
+    found = []
+    for remat in (False, True):
+        recipe = dataclasses.replace(RECIPE, remat=remat, accumulate=accumulate)
+        model, learner = learner_of(recipe, **fields)
+        found.append((losses(learner), values(model)))
+    (expected, weights), (actual, others) = found
+    assert actual == pytest.approx(expected, abs=1e-5)
+    for name, value in weights.items():
+        np.testing.assert_allclose(others[name], value, atol=1e-4, err_msg=name)
+
+
+class Weights(keras.callbacks.Callback):
+    """Appends the trainable variables after each epoch."""
+
+    def __init__(self, learner, history):
+        super().__init__()
+        self._learner, self._history = learner, history
+
+    def on_epoch_end(self, epoch, logs=None):
+        sync(self._learner)
+        self._history.append([np.array(v) for v in self._learner.trainable_variables])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_mixed_precision_follows_float32(precision, accumulate):
+    found, skipped = {}, 0
+    for each in ("float32", precision):
+        recipe = dataclasses.replace(RECIPE, precision=each, accumulate=accumulate, ema=0.9)
+        model, learner = learner_of(recipe)
+        # The average of Keras 3 begins with the weights after the first step, tf_keras' before it.
+        history = [[np.array(v) for v in learner.trainable_variables]] if LEGACY else []
+        found[each] = losses(learner, callbacks=[Weights(learner, history)])
+        assert all(v.dtype in ("float32", np.float32) for v in model.trainable_variables)
+        if each == "mixed_float16" and found[each][0] == found[each][1]:
+            # The first loss scale, 2^15, was too large, and the step was skipped.
+            skipped, history = 1, history[1:]
+        expected = history[0]
+        for weights in history[1:]:
+            expected = [0.9 * a + 0.1 * b for a, b in zip(expected, weights, strict=True)]
+        for average, value in zip(averages(learner.optimizer), expected, strict=True):
+            np.testing.assert_allclose(np.array(average), value, atol=1e-5)
+    expected, actual = found["float32"][: STEPS - skipped], found[precision][skipped:]
+    assert actual == pytest.approx(expected, abs=0.05)
+    assert found[precision][-1] < 0.5 * found[precision][0]
+
+
+def test_loss_scaling_skips_a_step_whose_gradients_overflow():
+    recipe = dataclasses.replace(RECIPE, precision="mixed_float16")
+    model, learner = learner_of(recipe)
+    before = values(model)
+    step = learner.optimizer
+    variables = learner.trainable_variables
+    step.build(variables)
+    step.apply_gradients([(np.full(v.shape, np.inf, np.float32), v) for v in variables])
+    assert not changed(model, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adamw", "lamb", "lion", "muon", "sgd"])
+def test_every_optimiser_learns(name):
+    rate = {"sgd": 0.1, "lion": 1e-3}.get(name, 0.01)
+    recipe = dataclasses.replace(RECIPE, optimizer=name, learning_rate=rate)
+    if LEGACY and name in ("lamb", "muon"):
+        pytest.skip("tf_keras does not have it")
+    _, learner = learner_of(recipe)
+    found = losses(learner)
+    assert found[-1] < 0.5 * found[0]
+
+
+@KERAS_3
+def test_muon_is_for_hidden_matrices_only():
+    model, learner = learner_of(dataclasses.replace(RECIPE, optimizer="muon"))
+    muon = learner.optimizer
+    muon.build(model.trainable_variables)
+    by_adam = {v.path for v in model.trainable_variables if muon._should_use_adamw(v)}
+    hidden = {v.path for v in model.trainable_variables} - by_adam
+    assert len(hidden) == 6 * SPEC.depth
+    assert all("encoderblock_" in path and path.endswith("kernel") for path in hidden)
+
+
+@pytest.mark.slow
+def test_several_steps_in_one_execution_are_the_same_steps():
+    # Not Adam, which makes steps of the noise in gradients that are zero, as of the key's bias.
+    recipe = dataclasses.replace(RECIPE, optimizer="sgd", learning_rate=0.1)
+    _, one = learner_of(recipe)
+    _, four = learner_of(dataclasses.replace(recipe, steps_per_execution=4))
+    losses(one)
+    losses(four, every=4)
+    assert int(np.array(four.optimizer.iterations)) == STEPS
+    for a, b in zip(one.get_weights(), four.get_weights(), strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_run_is_lengthened_to_whole_executions(image_folder, tmp_path, tiny_model):
+    recipe = Recipe(
+        image_size=16, duration="13 steps", batch_size=4, jit=False, steps_per_execution=4
+    )
+    run = train(tiny_model, open_source(image_folder), recipe, tmp_path / "run")
+    assert [line["step"] for line in run.metrics()] == [12, 16]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lora": 2, "freeze": "body"}, "leave freeze out"),
+        ({"lora": -1}, "lora"),
+        ({"steps_per_execution": 0}, "steps_per_execution"),
+        ({"distillation": "soft", "loss": "sigmoid"}, "distillation needs loss='softmax'"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+    ],
+)
+def test_contradicting_settings(change, message):
+    with pytest.raises(UsageError, match=message):
+        Recipe(**change)

@@ -1,0 +1,301 @@
+"""A training that was stopped goes on bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_vit import UsageError, runs
+from keras_vit._interrupts import Terminated
+from keras_vit._keras import LEGACY, keras
+from keras_vit.data import open_source
+from keras_vit.training import Recipe, loop, train
+from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.durations import Every, interval, to_steps
+
+RECIPE = Recipe(
+    image_size=16, duration="24 steps", warmup="2 steps", batch_size=4, dropout=0.1, drop_path=0.1,
+    augment="mild_crop_flip", ema=0.9, jit=False,
+)  # fmt: skip
+
+
+def weights(run, name="weights.npz"):
+    return (run.path / name).read_bytes()
+
+
+def stop_after(monkeypatch, steps, kind=KeyboardInterrupt):
+    """Lets the training be stopped after so many steps, as if by a signal."""
+    original = loop.Steps.on_train_batch_end
+
+    def stopping(self, batch, logs=None):
+        original(self, batch, logs)
+        if self.done == steps:
+            os.kill(os.getpid(), signal.SIGTERM if kind is Terminated else signal.SIGINT)
+
+    monkeypatch.setattr(loop.Steps, "on_train_batch_end", stopping)
+
+
+@pytest.fixture(autouse=True)
+def _interruptible():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def source(shared_folder):
+    return open_source(shared_folder)
+
+
+@pytest.fixture(scope="module")
+def whole(source, tiny_model, tmp_path_factory):
+    """An uninterrupted run."""
+    return train(tiny_model, source, RECIPE, tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [
+        pytest.param(Terminated, 10, marks=pytest.mark.once),
+        *(
+            pytest.param(kind, steps, marks=pytest.mark.slow)
+            for kind, steps in ((Terminated, 3), (KeyboardInterrupt, 10), (KeyboardInterrupt, 17))
+        ),
+    ],
+)
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    source, whole, tmp_path, tiny_model, monkeypatch, kind, steps
+):
+    with monkeypatch.context() as patch:
+        stop_after(patch, steps, kind)
+        with pytest.raises(kind, match=f"holds the state after {steps} of 24 steps"):
+            train(tiny_model, source, RECIPE, tmp_path / "run")
+    resumed = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    assert weights(resumed) == weights(whole)
+    assert weights(resumed, "weights_ema.npz") == weights(whole, "weights_ema.npz")
+    assert weights(whole) != weights(whole, "weights_ema.npz")
+    last, expected = resumed.metrics()[-1], whole.metrics()[-1]
+    assert last["step"] == expected["step"] == 24
+    assert last["val_loss"] == expected["val_loss"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [10, 20, 24])
+def test_an_epoch_that_was_stopped_in_its_evaluation_is_evaluated_when_resumed(
+    source, whole, tmp_path, tiny_model, monkeypatch, steps
+):
+    def stopping(self, epoch, logs=None):
+        assert not self.model.stop_training or steps == 24
+        if min(24, 10 * (epoch + 1)) == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+        evaluate(self, epoch, logs)
+
+    evaluate = loop.Evaluation.on_epoch_end
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Evaluation, "on_epoch_end", stopping)
+        with pytest.raises(KeyboardInterrupt, match=f"holds the state after {steps} of 24 steps"):
+            train(tiny_model, source, RECIPE, tmp_path / "run")
+    resumed = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    assert weights(resumed) == weights(whole)
+    shown = [
+        [(each["step"], each["val_loss"]) for each in run.metrics()] for run in (resumed, whole)
+    ]
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_checkpoints_of_an_epochs_end_come_after_its_metrics(
+    source, tmp_path, tiny_model, monkeypatch
+):
+    def killed(self, *arguments):
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(loop.RunWriter, "on_epoch_end", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        train(tiny_model, source, RECIPE, tmp_path / "run", checkpoint_every="5 steps")
+    names = [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()]
+    assert names == ["step-000000005.npz"]
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_path, tiny_model):
+    short = dataclasses.replace(RECIPE, duration="6 steps")
+    train(tiny_model, source, short, tmp_path / "run", checkpoint_every="2 steps", keep=2)
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["step-000000004.npz", "step-000000006.npz"]
+    for name in names:
+        with np.load(tmp_path / "run" / "checkpoints" / name, allow_pickle=False) as file:
+            assert all(file[key].dtype != object for key in file.files)
+    changed = dataclasses.replace(short, learning_rate=0.5)
+    with pytest.raises(UsageError, match=r"own settings. Received: learning_rate=0.5, was 0.001"):
+        train(tiny_model, source, changed, tmp_path / "run", resume=True)
+    with pytest.raises(
+        UsageError, match="has made 6 steps already. Received: a duration of 4 steps"
+    ):
+        shorter = dataclasses.replace(short, duration="4 steps")
+        train(tiny_model, source, shorter, tmp_path / "run", resume=True)
+    with pytest.raises(UsageError, match="its own model, ViT-Test.* Received: ViT-Pico_4"):
+        train("ViT_Pico4", source, short, tmp_path / "run", resume=True)
+    longer = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    assert longer.metrics()[-1]["step"] == 24
+    assert runs.open_run(longer.path).setting("duration") == "24 steps"
+
+
+@pytest.mark.once
+def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
+    source, whole, tmp_path, tiny_model
+):
+    with pytest.raises(UsageError, match="has no checkpoint to resume from"):
+        train(tiny_model, source, RECIPE, whole.path, resume=True)
+    changed = dataclasses.replace(RECIPE, seed=1)
+    with pytest.raises(UsageError, match="own settings. Received: seed=1, was 0"):
+        train(tiny_model, source, changed, whole.path, resume=True)
+    with pytest.raises(UsageError, match="expected a run folder"):
+        train(tiny_model, source, RECIPE, tmp_path / "none", resume=True)
+
+
+@pytest.mark.once
+def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
+    source, whole, tmp_path, tiny_model
+):
+    def killed(plan):
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        train(tiny_model, source, RECIPE, tmp_path / "run", started=killed)
+    changed = dataclasses.replace(RECIPE, seed=1)
+    with pytest.raises(UsageError, match="own settings. Received: seed=1, was 0"):
+        train(tiny_model, source, changed, tmp_path / "run", resume=True)
+    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    assert (run.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_damaged_checkpoint_leaves_the_one_before(source, whole, tmp_path, tiny_model):
+    run = train(tiny_model, source, RECIPE, tmp_path / "run", checkpoint_every="8 steps")
+    newest = sorted((run.path / "checkpoints").iterdir())[-1]
+    content = newest.read_bytes()
+    for length in (1000, 0):
+        newest.write_bytes(content[:length])
+        resumed = train(tiny_model, source, RECIPE, run.path, resume=True)
+        assert weights(resumed) == weights(whole)
+
+
+@pytest.mark.once
+def test_a_checkpoint_of_a_newer_keras_vit_is_refused(tmp_path):
+    about = np.frombuffer(b'{"format": 2, "step": 1, "names": []}', np.uint8)
+    np.savez(tmp_path / "step-000000001.npz", about=about)
+    with pytest.raises(UsageError, match="expected format 1. Received: 2; install the keras_vit"):
+        Checkpoints(tmp_path, learner=None).restore()
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(tmp_path):
+    learner = keras.Sequential([keras.Input((50,)), keras.layers.Dense(50)])
+    learner.compile("adam", "mse")
+    learner.optimizer.build(learner.trainable_variables)
+    checkpoints = Checkpoints(tmp_path, learner)
+    checkpoints.save(1)
+    saved = learner.get_weights()
+    learner.set_weights([array + 1 for array in saved])
+    # A limit on the size of files acts like a full disk.
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"step-000000002\.npz could not be written: File too"):
+            checkpoints.save(2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.npz"]
+    assert checkpoints.restore() == 1
+    np.testing.assert_array_equal(learner.get_weights()[0], saved[0])
+
+
+@pytest.mark.slow
+def test_a_checkpoint_holds_the_loss_scale_of_float16(source, tmp_path, tiny_model, monkeypatch):
+    recipe = dataclasses.replace(RECIPE, precision="mixed_float16", ema=0.0, duration="8 steps")
+    scales = []
+
+    def noted(self, *arguments):
+        original(self, *arguments)
+        optimizer = self.learner.optimizer
+        if LEGACY:
+            scales.append((float(optimizer.loss_scale), int(optimizer.dynamic_counter)))
+        else:
+            scales.append((float(optimizer.dynamic_scale), int(optimizer.step_counter)))
+
+    original = loop.Loop.run
+    monkeypatch.setattr(loop.Loop, "run", noted)
+    train(tiny_model, source, recipe, tmp_path / "run", checkpoint_every="4 steps")
+    train(tiny_model, source, recipe, tmp_path / "run", resume=True)
+    assert scales[0] == scales[1]
+    assert scales[0][1] == 8  # steps without an overflow
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_only_one_training_writes_a_folder(source, tmp_path, tiny_model):
+    from keras_vit import _files
+
+    program = (
+        "import sys, time; from keras_vit import _files\n"
+        "with _files.locked(sys.argv[1]): print('locked', flush=True); time.sleep(60)"
+    )
+    arguments = [sys.executable, "-c", program, tmp_path / "run"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(UsageError, match="another process is writing .*run"):
+            train(tiny_model, source, RECIPE, tmp_path / "run", overwrite=True)
+        other.kill()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    with (
+        _files.locked(tmp_path / "run"),
+        pytest.raises(UsageError, match="another process is writing .*link"),
+        _files.locked(tmp_path / "link"),
+    ):
+        pass
+
+
+def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch):
+    import fcntl
+
+    from keras_vit import _files
+
+    def unsupported(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with _files.locked(tmp_path / "run"), _files.locked(tmp_path / "run"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5 minutes", Every(seconds=300)),
+        ("1 hour", Every(seconds=3600)),
+        ("0.5 seconds", Every(seconds=0.5)),
+        ("7 steps", Every(steps=7)),
+        ("2 epochs", Every(steps=20)),
+    ],
+)
+def test_intervals(text, expected):
+    counts = {"batch_size": 10, "num_examples": 100}
+    assert interval(text, lambda duration: to_steps(duration, **counts)) == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "0 minutes", "-1 hours", "x minutes", ""])
+def test_intervals_that_cannot_be_read(text):
+    with pytest.raises(UsageError, match="checkpoint_every must be a number and a unit"):
+        interval(text, lambda duration: to_steps(duration, batch_size=1, num_examples=1))

@@ -1,0 +1,213 @@
+"""Distillation against its formulas in NumPy, and a student that learns from a teacher."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit._keras import keras
+from keras_vit.data import open_source
+from keras_vit.specs import Preprocessing
+from keras_vit.training import Recipe, train
+from keras_vit.training.distillation import Distillation
+from keras_vit.training.learner import Learner
+from keras_vit.training.tasks import SingleLabel
+from keras_vit.weights.hashing import weights_sha256
+
+CLASSES = 3
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=1, num_heads=3, mlp_dim=32)
+TWO_TOKENS = dataclasses.replace(SPEC, pooling="distilled")
+
+
+def softmax(x):
+    exp = np.exp(x - x.max(-1, keepdims=True))
+    return exp / exp.sum(-1, keepdims=True)
+
+
+def teacher_of(randomised, size=16):
+    # PyTorch's constants, unlike the student's.
+    preprocessing = Preprocessing(
+        size, size, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
+    )
+    model = keras_vit.ViT(SPEC, CLASSES, size, preprocessing=preprocessing, dtype="float32")
+    return randomised(model)
+
+
+@pytest.mark.parametrize("classifiers", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "weight", "temperature"), [("soft", None, 3.0), ("soft", 0.7, 1.5), ("hard", None, 3)]
+)
+def test_the_loss_is_that_of_the_paper(rng, randomised, kind, weight, temperature, classifiers):
+    student, other, teacher = rng.normal(0, 3, (3, 5, CLASSES))
+    distilled = other if classifiers == 2 else student
+    targets = np.eye(CLASSES)[rng.integers(0, CLASSES, 5)]
+    task = Distillation(SingleLabel(CLASSES), teacher_of(randomised), kind, weight, temperature)
+    weight = {"soft": 0.1, "hard": 0.5}[kind] if weight is None else weight
+    labels = -(targets * np.log(softmax(student))).sum(-1)
+    if kind == "hard":
+        taught = -np.log(softmax(distilled)[np.arange(5), teacher.argmax(-1)])
+    else:
+        p, q = softmax(teacher / temperature), softmax(distilled / temperature)
+        taught = temperature**2 * (p * np.log(p / q)).sum(-1)
+    expected = ((1 - weight) * labels + weight * taught).mean()
+    students = [student, distilled][:classifiers]
+    stacked = np.stack([*students, teacher], axis=1).astype(np.float32)
+    actual = float(task.loss()(targets.astype(np.float32), stacked))
+    assert actual == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_distillation_token_has_logits_of_its_own_and_accuracy_is_that_of_the_mean(
+    rng, randomised
+):
+    teacher, student = teacher_of(randomised), randomised(keras_vit.ViT(TWO_TOKENS, CLASSES, 16))
+    head = student.get_layer("head")
+    head.bias.assign([4.0, 0.0, 0.0])
+    head.distillation_bias.assign([0.0, 0.0, 8.0])  # stronger, so the mean is of its opinion
+    images = rng.integers(0, 256, (8, 16, 16, 3), np.uint8)
+    inputs = keras_vit.preprocess(images, student)
+    task = Distillation(SingleLabel(CLASSES), teacher)
+    learner = Learner(student, task)
+    learner.compile(loss=task.loss(), metrics=task.metrics(), run_eagerly=True)
+    predictions = learner.predict(images, verbose=0)
+    assert predictions.shape == (8, 3, CLASSES)
+    features = keras.Model(student.input, student.features)(inputs)
+    both = np.asarray(head(features, both=True))
+    np.testing.assert_allclose(predictions[:, :2], both, atol=1e-5)
+    taught = np.asarray(teacher(keras_vit.preprocess(images, teacher)))
+    np.testing.assert_allclose(predictions[:, 2], taught, atol=1e-5)
+    mean = np.asarray(student(inputs)).argmax(-1)
+    alone = both[:, 0].argmax(-1)
+    assert (mean != alone).all()
+    targets = np.where(np.arange(8) < 5, mean, alone)
+    found = learner.evaluate(images, np.eye(CLASSES)[targets], verbose=0, return_dict=True)
+    assert found["accuracy"] == pytest.approx((mean == targets).mean())
+    assert found["agreement"] == pytest.approx((mean == taught.argmax(-1)).mean())
+
+
+@pytest.mark.parametrize(("weight", "still"), [(0.0, "distillation_kernel"), (1.0, "kernel")])
+def test_each_classifier_learns_only_its_own_part(rng, randomised, weight, still):
+    student = keras_vit.ViT(TWO_TOKENS, CLASSES, 16)
+    task = Distillation(SingleLabel(CLASSES), teacher_of(randomised), weight=weight)
+    learner = Learner(student, task)
+    learner.compile(keras.optimizers.SGD(0.5), loss=task.loss(), run_eagerly=True)
+    images = rng.integers(0, 256, (4, 16, 16, 3), np.uint8)
+    learner.fit(images, np.eye(CLASSES, dtype=np.float32)[[0, 1, 2, 0]], verbose=0)
+    head = student.get_layer("head")
+    moved = {n for n in ("kernel", "distillation_kernel") if np.any(np.asarray(getattr(head, n)))}
+    assert moved == {"kernel", "distillation_kernel"} - {still}
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_the_teacher_sees_its_own_preprocessing_and_stays_as_it_is(rng, randomised):
+    teacher = teacher_of(randomised)
+    images = rng.integers(0, 256, (4, 16, 16, 3), np.uint8)
+    expected = np.asarray(teacher(keras_vit.preprocess(images, teacher)))
+    student = randomised(keras_vit.ViT(SPEC, CLASSES, 16))
+    task = Distillation(SingleLabel(CLASSES), teacher)
+    learner = Learner(student, task)
+    learner.compile(optimizer=keras.optimizers.SGD(0.5), loss=task.loss(), metrics=task.metrics())
+    before = [np.array(v) for v in teacher.weights]
+    predictions = learner.predict(images, verbose=0)
+    np.testing.assert_allclose(predictions[:, 1], expected, atol=1e-5)
+    own = np.asarray(student(keras_vit.preprocess(images, student)))
+    np.testing.assert_allclose(predictions[:, 0], own, atol=1e-5)
+    targets = np.eye(CLASSES, dtype=np.float32)[[0, 1, 2, 0]]
+    learner.fit(images, targets, epochs=2, verbose=0)
+    for old, new in zip(before, teacher.weights, strict=True):
+        np.testing.assert_array_equal(np.array(new), old)
+    metrics = learner.evaluate(images, targets, verbose=0, return_dict=True)
+    scores = learner.predict(images, verbose=0)
+    top = scores.argmax(-1)
+    assert metrics["accuracy"] == pytest.approx((top[:, 0] == targets.argmax(-1)).mean())
+    assert metrics["agreement"] == pytest.approx((top[:, 0] == top[:, 1]).mean())
+
+
+@pytest.mark.slow
+def test_a_student_comes_to_agree_with_a_teacher_of_another_size(
+    image_folder, tmp_path, tiny_model
+):
+    source = open_source(image_folder)
+    # A teacher that has the classes the wrong way round: only it can have taught that.
+    keras.utils.set_random_seed(1)
+    teacher = keras_vit.ViT(SPEC, 2, 24, labels=source.labels)
+    colours = np.zeros((8, 24, 24, 3), np.uint8)
+    colours[:4, ..., 2], colours[4:, ..., 0] = 200, 200  # blue, red
+    wrong = np.array([1] * 4 + [0] * 4)
+    teacher.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(True))
+    teacher.fit(keras_vit.preprocess(colours, teacher), wrong, epochs=20, verbose=0)
+    recipe = Recipe(
+        image_size=16, duration="40 steps", batch_size=8, augment="none", jit=False,
+        distillation="hard", distillation_weight=0.9, learning_rate=3e-3,
+    )  # fmt: skip
+    run = train(tiny_model, source, recipe, tmp_path / "run", teacher=teacher)
+    last = run.metrics()[-1]
+    assert last["val_agreement"] == 1.0
+    assert last["val_accuracy"] == 0.0
+    assert run.recipe["teacher"] == {"name": teacher.name, "sha256": weights_sha256(teacher)}
+
+
+@pytest.mark.slow
+def test_the_class_token_learns_the_labels_and_the_distillation_token_the_teacher(
+    image_folder, tmp_path, tiny_model
+):
+    source = open_source(image_folder)
+    # A teacher that always says the last class, whatever the picture.
+    teacher = keras_vit.ViT(SPEC, 2, 16, labels=source.labels)
+    teacher.get_layer("head").bias.assign([-3.0, 3.0])
+    recipe = Recipe(
+        image_size=16, duration="40 steps", batch_size=8, augment="none", jit=False,
+        distillation="hard", distillation_token=True, learning_rate=3e-3,
+    )  # fmt: skip
+    run = train(tiny_model, source, recipe, tmp_path / "run", teacher=teacher)
+    student = run.model()
+    assert student.spec.pooling == "distilled"
+    inputs = keras_vit.preprocess(sorted(image_folder.rglob("*.*")), student)
+    features = keras.Model(student.input, student.features)(inputs)
+    both = np.asarray(student.get_layer("head")(features, both=True)).argmax(-1)
+    labels = [source.labels.index(p.parent.name) for p in sorted(image_folder.rglob("*.*"))]
+    assert both[:, 0].tolist() == labels
+    assert set(both[:, 1]) == {1}
+
+
+@pytest.mark.slow
+def test_a_student_goes_on_with_its_own_teacher_only(
+    image_folder, tmp_path, tiny_model, randomised
+):
+    source = open_source(image_folder)
+    teacher = randomised(keras_vit.ViT(SPEC, 2, 24, labels=source.labels))
+    recipe = Recipe(
+        image_size=16, duration="6 steps", warmup="1 step", batch_size=4, jit=False,
+        distillation="soft",
+    )  # fmt: skip
+    out = tmp_path / "run"
+    train(tiny_model, source, recipe, out, teacher=teacher, checkpoint_every="3 steps")
+    expected = (out / "weights.npz").read_bytes()
+    last = out / "checkpoints" / "step-000000006.npz"
+    with np.load(last) as file:
+        shapes = [file[name].shape for name in file.files]
+    assert not [shape for shape in shapes if SPEC.hidden_dim in shape]  # the teacher's width
+    last.unlink()
+    other = randomised(keras_vit.ViT(SPEC, 2, 24, labels=source.labels, name="other"))
+    other.get_layer("head").bias.assign([1.0, 2.0])
+    with pytest.raises(UsageError, match="its own teacher, vit. Received: other, whose weights"):
+        train(tiny_model, source, recipe, out, teacher=other, resume=True)
+    train(tiny_model, source, recipe, out, teacher=teacher, resume=True)
+    assert (out / "weights.npz").read_bytes() == expected
+
+
+def test_a_teacher_and_its_setting_need_each_other(image_folder, tmp_path, tiny_model, randomised):
+    source = open_source(image_folder)
+    recipe = Recipe(image_size=16, duration="1 step", batch_size=4, warmup="0 steps")
+    teacher = teacher_of(randomised)
+    with pytest.raises(UsageError, match="a teacher needs distillation='soft' or 'hard'"):
+        train(tiny_model, source, recipe, tmp_path / "run", teacher=teacher)
+    soft = dataclasses.replace(recipe, distillation="soft")
+    with pytest.raises(UsageError, match="distillation='soft' needs a teacher"):
+        train(tiny_model, source, soft, tmp_path / "run")
+    with pytest.raises(UsageError, match="teacher must have 2 classes"):
+        train(tiny_model, source, soft, tmp_path / "run", teacher=teacher)

@@ -1,0 +1,312 @@
+"""Engines: any number of devices and processes gives the losses of one device.
+
+The number of devices is set before they are used, so these trainings run in processes of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.training import devices
+from keras_vit.training.building import check_settings
+from keras_vit.training.engines import Engine, open_engine
+from keras_vit.training.held_out import HeldOut
+from keras_vit.training.learner import Learner, check_accumulate
+from keras_vit.training.optimisers import optimizer
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.tasks import SingleLabel
+
+PROGRAM = Path(__file__).with_name("engine_program.py")
+ROOT = PROGRAM.parents[2]
+FLAVOURS = {"tf_keras": {"TF_USE_LEGACY_KERAS": "1"}, "jax": {"KERAS_BACKEND": "jax"}}
+STRATEGIES = {"mirrored": "tf_keras", "multiworker": "tf_keras", "jax": "jax"}
+_SET_HERE = ("TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "TF_CONFIG", "XLA_FLAGS")
+
+
+def start(out, flavour, variables=(), **settings):
+    environment = {k: v for k, v in os.environ.items() if k not in _SET_HERE}
+    environment |= {"PYTHONPATH": str(ROOT), **FLAVOURS[flavour], **dict(variables)}
+    with open(f"{out}.log", "a") as log:
+        return subprocess.Popen(
+            [sys.executable, PROGRAM, json.dumps({"out": str(out), **settings})],
+            env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
+        )  # fmt: skip
+
+
+def result(process, out):
+    printed, _ = process.communicate(timeout=900)
+    assert process.returncode == 0, Path(f"{out}.log").read_text()[-3000:]
+    return json.loads(printed.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def on_one_device(tmp_path_factory):
+    """What one device gives, by flavour; each is trained once."""
+    folder = tmp_path_factory.mktemp("one")
+
+    @functools.cache
+    def trained(flavour):
+        out = folder / flavour
+        return result(start(out, flavour), out), weights(out)
+
+    return trained
+
+
+def weights(out):
+    return [dict(np.load(out / name)) for name in ("weights.npz", "weights_ema.npz")]
+
+
+def assert_equal(found, out, expected):
+    """The losses of each step, the held-out metrics, the weights and their average."""
+    expected, expected_weights = expected
+    count = len(found["losses"])
+    assert found["losses"] == pytest.approx(expected["losses"][-count:], abs=1e-5)
+    for name, value in expected["metrics"].items():
+        if name != "seconds":
+            assert found["metrics"][name] == pytest.approx(value, abs=1e-5), name
+    for actual, reference in zip(weights(out), expected_weights, strict=True):
+        for name, array in reference.items():
+            np.testing.assert_allclose(actual[name], array, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize(("replicas", "accumulate"), [(2, 2), (4, 1)])
+@pytest.mark.parametrize("strategy", ["mirrored", "jax"])
+def test_replicas_give_the_losses_of_one_device(
+    on_one_device, tmp_path, strategy, replicas, accumulate
+):
+    out, flavour = tmp_path / "run", STRATEGIES[strategy]
+    settings = {"strategy": strategy, "logical_devices": replicas}
+    found = result(start(out, flavour, recipe={"accumulate": accumulate}, **settings), out)
+    assert found["replicas"] == replicas
+    assert_equal(found, out, on_one_device(flavour))
+
+
+def cluster(strategy):
+    """The variables of two processes on this machine."""
+    with socket.socket() as first, socket.socket() as second:
+        for each in (first, second):
+            each.bind(("127.0.0.1", 0))
+        hosts = [f"127.0.0.1:{each.getsockname()[1]}" for each in (first, second)]
+    for i in range(2):
+        if strategy == "jax":
+            values = {"JOB_ADDRESSES": ",".join(hosts), "NUM_PROCESSES": "2", "PROCESS_ID": str(i)}
+            yield {f"KERAS_DISTRIBUTION_{name}": value for name, value in values.items()}
+        else:
+            task = {"type": "worker", "index": i}
+            yield {"TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task})}
+
+
+def start_both(out, strategy, **settings):
+    flavour = STRATEGIES[strategy]
+    return [
+        start(out, flavour, variables, strategy=strategy, **settings)
+        for variables in cluster(strategy)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize("strategy", ["multiworker", "jax"])
+def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
+    on_one_device, tmp_path, strategy
+):
+    out, flavour = tmp_path / "run", STRATEGIES[strategy]
+    log = Path(f"{out}.log")
+    chief, other = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5)
+    while "step 6\n" not in log.read_text():
+        assert (chief.poll(), other.poll()) == (None, None), log.read_text()[-3000:]
+        time.sleep(0.1)
+    other.kill()
+    assert chief.wait(timeout=60) == 1
+    assert "another of the 2 processes of this training ended" in log.read_text()
+    for each in (chief, other):
+        each.communicate()
+    assert list((out / "checkpoints").iterdir())
+    found = [result(each, out) for each in start_both(out, strategy, resume=True)]
+    assert [each["process"] for each in found] == [0, 1]
+    for each in found:
+        assert len(each["losses"]) < 20
+        assert_equal(each, out, on_one_device(flavour))
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize("strategy", ["multiworker", "jax"])
+def test_two_processes_give_the_losses_of_one(on_one_device, tmp_path, strategy):
+    out = tmp_path / "run"
+    found = [result(each, out) for each in start_both(out, strategy)]
+    for each in found:
+        assert each["replicas"] == 2
+        assert_equal(each, out, on_one_device(STRATEGIES[strategy]))
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [10, 20]  # one process wrote it
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_the_command_chooses_the_flavour_and_says_so(image_folder, tmp_path, command):
+    environment = {k: v for k, v in os.environ.items() if k not in _SET_HERE}
+    arguments = ["--data", image_folder, "--model", "ViT_Pico4", "--image-size", 8]
+    arguments += ["--duration", "2 steps", "--warmup", "0 steps", "--logical-devices", 2]
+    said = command(
+        "train/fit.py", *arguments, "--batch-size", 4, "--out", tmp_path / "run", cwd=tmp_path,
+        check=0, env=environment,
+    ).stdout  # fmt: skip
+    assert said.startswith("strategy mirrored runs with TF_USE_LEGACY_KERAS=1\n")
+    assert " on 2 devices, to " in said
+    refused = command(
+        "train/fit.py", *arguments, "--batch-size", 5, "--out", tmp_path / "no", cwd=tmp_path,
+        check=2, env=environment,
+    ).stderr  # fmt: skip
+    assert "Received: --batch-size=5; the nearest that they divide: 4 and 6." in refused
+
+
+@pytest.mark.parametrize(
+    ("processes", "size"),
+    [(2, 40), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 4), (1, 40), (2, 4)))],
+)
+def test_every_held_out_image_is_read_by_one_process_and_counts_once(rng, size, processes):
+    keras.utils.set_random_seed(0)
+    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=16)
+    model = keras_vit.ViT(spec, 3, 8)
+    head = model.get_layer("head")
+    head.set_weights([rng.normal(size=(16, 3)).astype(np.float32), np.zeros(3, np.float32)])
+    task = SingleLabel(3, label_smoothing=0.1)
+    images = rng.integers(0, 256, (13, 8, 8, 3), np.uint8)
+    targets = np.eye(3, dtype=np.float32)[np.arange(13) % 3]
+    held_out = np.array([12, 0, 1, 2, 3, 4, 5, 6, 7, 9, 10])
+    learner = Learner(model, task)
+    logits = learner.predict(images[held_out], verbose=0).astype(np.float64)
+    read = []
+
+    def batches(indices, count):
+        import tensorflow as tf
+
+        read.append(indices)
+        return tf.data.Dataset.from_tensor_slices((images[indices], targets[indices])).batch(count)
+
+    sums = {"loss": 0.0, "accuracy": 0.0}
+    for process in range(processes):
+        engine = Engine(replicas=processes, processes=processes, process=process)
+        found = HeldOut(learner, task, engine, batches, held_out, size, []).evaluate()
+        assert found.keys() == sums.keys()
+        for name in sums:
+            sums[name] += found[name] * len(np.unique(read[-1]))
+    assert sorted({int(i) for each in read for i in each}) == sorted(held_out)
+    assert sum(len(np.unique(each)) for each in read) == len(held_out)
+    log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    smooth = targets[held_out] * 0.9 + 0.1 / 3
+    loss = -(smooth * log_probabilities).sum(-1).mean()
+    right = (logits.argmax(-1) == targets[held_out].argmax(-1)).mean()
+    assert sums["loss"] / len(held_out) == pytest.approx(loss, abs=1e-5)
+    assert sums["accuracy"] / len(held_out) == pytest.approx(right)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(backend() != "tensorflow", reason="TPUStrategy is TensorFlow's")
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_step_of_a_tpu_compiles_with_static_shapes(small_spec, accumulate):
+    import tensorflow as tf
+
+    recipe = Recipe(image_size=16, batch_size=4, accumulate=accumulate, precision="mixed_bfloat16")
+    model = keras_vit.ViT(small_spec, 3, 16, dtype=recipe.precision)
+    task = SingleLabel(3)
+    learner = Learner(model, task, accumulate)
+    learner.compile(optimizer=optimizer(recipe, model, 10, 2), loss=task.loss(), jit_compile=True)
+    learner.optimizer.build(learner.trainable_variables)
+
+    @tf.function(jit_compile=True)
+    def step(images, targets):
+        return learner.train_step((images, targets))
+
+    batch = tf.zeros((4, 16, 16, 3), tf.uint8), tf.one_hot([0, 1, 2, 0], 3)
+    assert float(step(*batch)["loss"]) == pytest.approx(np.log(3), rel=1e-3)
+    program = step.experimental_get_compiler_ir(*batch)(stage="hlo")
+    assert "bf16[" in program
+    assert "<=" not in program  # how HLO writes a dimension that is not static
+
+
+@pytest.mark.once
+def test_a_batch_that_the_replicas_do_not_divide_is_refused(tmp_path):
+    Engine(replicas=4).check_batch(32)
+    with pytest.raises(UsageError, match="batch_size=30; the nearest that they divide: 28 and 32"):
+        Engine(replicas=4).check_batch(30)
+    with pytest.raises(UsageError, match="batch_size=3; the nearest that they divide: 4[.]"):
+        Engine(replicas=4).check_batch(3)
+    with pytest.raises(UsageError, match="each of the 4 replicas, 8. Received: accumulate=3"):
+        check_accumulate(3, 32, 4)
+    with pytest.raises(UsageError, match="the nearest that they divide: 4 and 6"):
+        recipe = Recipe(batch_size=5)
+        check_settings("none", recipe, None, tmp_path / "run", engine=Engine(replicas=2))
+
+
+def test_a_process_maps_its_rows_of_each_batch():
+    rows = [Engine(replicas=4, processes=2, process=i).rows(8) for i in range(2)]
+    assert [list(range(8))[each] for each in rows] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_a_strategy_names_the_keras_that_it_needs():
+    wrong = "mirrored" if not LEGACY else "jax"
+    if wrong == "mirrored" or backend() != "jax":
+        with pytest.raises(UsageError, match="set .*=.* before Keras is imported"):
+            open_engine(wrong)
+    assert open_engine() == Engine()
+
+
+WORKERS = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}})
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("variables", "arguments", "expected"),
+    [
+        ({}, {}, "one"),
+        ({}, {"logical_devices": 4}, "mirrored"),
+        ({"KERAS_BACKEND": "jax"}, {}, "one"),
+        ({"KERAS_BACKEND": "jax"}, {"logical_devices": 4}, "jax"),
+        ({"KERAS_BACKEND": "jax", "JAX_COORDINATOR_ADDRESS": "a:1"}, {}, "jax"),
+        ({"KERAS_BACKEND": "jax", "SLURM_STEP_NUM_TASKS": "2"}, {}, "jax"),
+        ({"KERAS_BACKEND": "jax", "TPU_WORKER_HOSTNAMES": "a,b"}, {}, "jax"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, {}, "mirrored"),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, {}, "one"),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, {}, "one"),
+        ({"KERAS_BACKEND": "jax", "CUDA_VISIBLE_DEVICES": "0,1"}, {}, "jax"),
+        ({"TF_CONFIG": WORKERS}, {}, "multiworker"),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, {}, "one"),
+        ({}, {"tpu": "local"}, "tpu"),
+    ],
+)
+def test_auto_chooses_the_strategy(monkeypatch, variables, arguments, expected):
+    for name in (*_SET_HERE, "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert devices.choose("auto", **arguments) == expected
+
+
+@pytest.mark.once
+def test_settings_of_another_strategy_are_refused(monkeypatch):
+    with pytest.raises(UsageError, match="tpu='local' is for strategy='tpu'"):
+        devices.choose("mirrored", tpu="local")
+    with pytest.raises(UsageError, match="logical_devices=2 is for"):
+        devices.choose("one", logical_devices=2)
+    with pytest.raises(UsageError, match="did you mean mirrored"):
+        devices.choose("miror")
+    monkeypatch.setenv("TF_CONFIG", "{cluster")
+    with pytest.raises(UsageError, match="TF_CONFIG must be JSON"):
+        devices.choose("auto")

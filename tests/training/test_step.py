@@ -1,0 +1,231 @@
+"""The training step equals an independent one, whatever the batch is divided into."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit._keras import LEGACY, keras
+from keras_vit.training import Recipe
+from keras_vit.training.callbacks import averages
+from keras_vit.training.learner import Learner
+from keras_vit.training.optimisers import optimizer
+from keras_vit.training.tasks import MultiLabel, SingleLabel
+
+CLASSES, BATCH, STEPS, WARMUP, WIDTH = 3, 8, 10, 3, 8
+RECIPE = Recipe(
+    image_size=8, batch_size=BATCH, learning_rate=0.002, end_learning_rate=4e-4, clip_norm=0.5,
+    weight_decay=0.1, ema=0.9, jit=False,
+)  # fmt: skip
+SPEC = keras_vit.ViTSpec(patch_size=4, hidden_dim=WIDTH, depth=1, num_heads=2, mlp_dim=12)
+
+
+def learner_of(recipe, task=None, total=STEPS):
+    keras.utils.set_random_seed(0)
+    model = keras_vit.ViT(SPEC, CLASSES, 8)
+    # Zeros in the head would keep gradients from the body in the first step. Small tokens would be
+    # divided by their size in layer normalisation, and their rounding errors with them.
+    rng = np.random.default_rng(0)
+    encoder = model.get_layer("patch_encoder")
+    for weight in (model.get_layer("head").kernel, encoder.class_token, encoder.positions):
+        weight.assign(rng.normal(size=weight.shape))
+    task = task or SingleLabel(CLASSES)
+    learner = Learner(model, task, recipe.accumulate)
+    learner.compile(
+        optimizer=optimizer(recipe, model, total, WARMUP),
+        loss=task.loss(),
+        metrics=task.metrics(),
+        jit_compile=recipe.jit,
+    )
+    return model, learner
+
+
+def batches(count=STEPS):
+    rng = np.random.default_rng(1)
+    images = rng.integers(0, 256, (count, BATCH, 8, 8, 3), np.uint8)
+    classes = rng.integers(0, CLASSES, (count, BATCH))
+    return images, np.eye(CLASSES, dtype=np.float32)[classes]
+
+
+def fit(learner, images, targets):
+    """Trains a step a batch; returns the losses."""
+    import tensorflow as tf
+
+    data = tf.data.Dataset.from_tensor_slices((images, targets))
+    history = learner.fit(data, epochs=len(images), steps_per_epoch=1, verbose=0, shuffle=False)
+    return history.history["loss"]
+
+
+def rate(recipe, step):
+    done = max(0.0, (step - WARMUP) / (STEPS - WARMUP))
+    left = (1 + np.cos(np.pi * done)) / 2
+    peak, end = recipe.learning_rate, recipe.end_learning_rate
+    return min(1.0, step / WARMUP) * (end + (peak - end) * left)
+
+
+def trained(recipe, gradients_of, weights, batches):
+    """The losses, the weights and their average after a training in NumPy and float64.
+
+    Args:
+        gradients_of: a function of weights, inputs and targets that returns loss and gradients.
+        weights: arrays by names; those with "kernel" in their names decay.
+        batches: (inputs, targets) of each step.
+    """
+    names = list(weights)
+    average = {name: np.zeros_like(weights[name]) for name in names}
+    first, second, losses, norms = dict(average), dict(average), [], []
+    for step, (x, t) in enumerate(batches):
+        loss, gradients = gradients_of(weights, x, t)
+        losses.append(loss)
+        norms.append(np.sqrt(sum((g**2).sum() for g in gradients.values())))
+        lr = rate(recipe, step)
+        for name in names:
+            g = gradients[name] * min(1.0, recipe.clip_norm / norms[-1])
+            if recipe.optimizer == "sgd":
+                first[name] = recipe.momentum * first[name] - lr * g
+                weights[name] = weights[name] + first[name]
+            else:
+                decay = recipe.weight_decay if "kernel" in name else 0.0
+                weights[name] = weights[name] * (1 - lr * decay)
+                first[name] = 0.9 * first[name] + 0.1 * g
+                second[name] = 0.999 * second[name] + 0.001 * g**2
+                corrected = lr * np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+                weights[name] = weights[name] - corrected * first[name] / (
+                    np.sqrt(second[name]) + 1e-7
+                )
+        # Keras' average begins with the weights after the first step.
+        keep = recipe.ema if step else 0.0
+        average = {n: keep * average[n] + (1 - keep) * weights[n] for n in names}
+    assert max(norms) > recipe.clip_norm  # clipping is active
+    return losses, weights, average
+
+
+def logits(w, images):
+    """The ViT of the paper, equations 1 to 4, from weights with the names of the official code."""
+    import jax
+    import jax.numpy as jnp
+
+    def norm(x, name):
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / jnp.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+        return scaled * w[f"{name}/scale"] + w[f"{name}/bias"]
+
+    rows = images.reshape(-1, 2, 4, 2, 4, 3).transpose(0, 1, 3, 2, 4, 5).reshape(-1, 4, 48)
+    patches = rows @ w["embedding/kernel"].reshape(48, -1) + w["embedding/bias"]
+    token = jnp.broadcast_to(w["cls"], (len(images), 1, WIDTH))
+    x = jnp.concatenate([token, patches], 1) + w["Transformer/posembed_input/pos_embedding"]
+    block = "Transformer/encoderblock_0"
+    attention = f"{block}/MultiHeadDotProductAttention_1"
+    y = norm(x, f"{block}/LayerNorm_0")
+    query, key, value = (
+        jnp.einsum("bnd,dhe->bhne", y, w[f"{attention}/{name}/kernel"])
+        + w[f"{attention}/{name}/bias"][:, None]
+        for name in ("query", "key", "value")
+    )
+    scores = jax.nn.softmax(query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]), -1)
+    x = x + w[f"{attention}/out/bias"]
+    x = x + jnp.einsum("bhne,hed->bnd", scores @ value, w[f"{attention}/out/kernel"])
+    mlp = f"{block}/MlpBlock_3"
+    y = norm(x, f"{block}/LayerNorm_2") @ w[f"{mlp}/Dense_0/kernel"] + w[f"{mlp}/Dense_0/bias"]
+    y = 0.5 * y * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3)))
+    x = x + y @ w[f"{mlp}/Dense_1/kernel"] + w[f"{mlp}/Dense_1/bias"]
+    return norm(x, "Transformer/encoder_norm")[:, 0] @ w["head/kernel"] + w["head/bias"]
+
+
+def vit_gradients(weights, images, targets):
+    import jax
+
+    def loss(w):
+        return -(jax.nn.log_softmax(logits(w, images)) * targets).sum(-1).mean()
+
+    with jax.enable_x64(True):
+        value, gradients = jax.value_and_grad(loss)(weights)
+        return float(value), {name: np.asarray(gradients[name]) for name in weights}
+
+
+def saved(model, path):
+    keras_vit.save_weights(model, path)
+    with np.load(path) as file:
+        return {name: file[name].astype(np.float64) for name in file.files}
+
+
+def assert_near(actual, expected, optimizer="adamw"):
+    for name in expected:
+        # The keys' bias adds the same to all scores of a query. Its gradient is rounding error,
+        # which Adam divides by its size.
+        if optimizer == "sgd" or not name.endswith("key/bias"):
+            np.testing.assert_allclose(actual[name], expected[name], atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        pytest.param(
+            {"optimizer": "sgd", "weight_decay": None, "learning_rate": 0.1},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["adamw", "sgd"],
+)
+def test_ten_steps_equal_an_independent_loop(change, tmp_path):
+    pytest.importorskip("jax", reason="it differentiates the independent model")
+    recipe = dataclasses.replace(RECIPE, **change)
+    model, learner = learner_of(recipe)
+    images, targets = batches()
+    pixels = (images.astype(np.float64) - 127.5) / 127.5
+    losses, weights, average = trained(
+        recipe, vit_gradients, saved(model, tmp_path / "0.npz"), zip(pixels, targets, strict=True)
+    )
+    assert fit(learner, images, targets) == pytest.approx(losses, abs=1e-5)
+    found = saved(model, tmp_path / "1.npz")
+    for variable, mean in zip(model.trainable_variables, averages(learner.optimizer), strict=True):
+        variable.assign(np.array(mean))
+    found_average = saved(model, tmp_path / "2.npz")
+    assert_near(found, weights, recipe.optimizer)
+    assert_near(found_average, average, recipe.optimizer)
+    assert np.abs(weights["head/kernel"] - average["head/kernel"]).max() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parts", "jit"), [(4, False), (2, True)])
+def test_accumulated_parts_equal_the_whole_batch(parts, jit, tmp_path):
+    images, targets = batches()
+    found = []
+    for accumulate in (1, parts):
+        recipe = dataclasses.replace(RECIPE, accumulate=accumulate, jit=jit, ema=0.0)
+        model, learner = learner_of(recipe)
+        found.append((fit(learner, images, targets), saved(model, tmp_path / "weights.npz")))
+    (losses, weights), (other_losses, other_weights) = found
+    assert other_losses == pytest.approx(losses, abs=1e-5)
+    assert_near(other_weights, weights)
+
+
+def test_a_sigmoid_task_sums_the_losses_of_the_classes():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 30, (5, CLASSES)).astype(np.float32)
+    targets = rng.integers(0, 2, (5, CLASSES)).astype(np.float32)
+    signed = np.where(targets, logits, -logits).astype(np.float64)
+    expected = -np.log(1 / (1 + np.exp(-signed))).sum(-1).mean()
+    assert float(MultiLabel(CLASSES).loss()(targets, logits)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.skipif(LEGACY, reason="layer-wise rates need Keras 3")
+def test_earlier_blocks_learn_more_slowly(small_spec):
+    model = keras_vit.ViT(small_spec, CLASSES, 16)
+    recipe = Recipe(
+        optimizer="sgd", momentum=0.0, learning_rate=1.0, schedule="constant", layer_decay=0.5,
+        clip_norm=0.0,
+    )  # fmt: skip
+    before = [np.array(v) for v in model.trainable_variables]
+    step = optimizer(recipe, model, 9, 0)
+    step.apply([np.ones(v.shape, np.float32) for v in before], model.trainable_variables)
+    depth = small_spec.depth
+    for variable, old in zip(model.trainable_variables, before, strict=True):
+        block = next((i for i in range(depth) if f"encoderblock_{i}" in variable.path), None)
+        late = "head" in variable.path or "encoder_norm" in variable.path
+        place = depth + 1 if late else 0 if block is None else block + 1
+        np.testing.assert_allclose(old - np.array(variable), 0.5 ** (depth + 1 - place), rtol=1e-5)

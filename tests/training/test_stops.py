@@ -1,0 +1,183 @@
+"""What is kept when a training stops: by Ctrl-C, a loss that is not finite, a deleted picture."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from keras_vit import UsageError, _interrupts, runs
+from keras_vit._errors import RefusedError
+from keras_vit._interrupts import deferred_interrupts
+from keras_vit._keras import keras
+from keras_vit.data import open_source
+from keras_vit.training import Recipe, loop, train
+from keras_vit.training.callbacks import Steps
+from keras_vit.training.checkpoints import Checkpoints
+
+TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
+
+
+@pytest.mark.slow
+def test_an_interrupt_within_an_epoch_saves_what_was_learned(
+    image_folder, tmp_path, tiny_model, monkeypatch
+):
+    @contextlib.contextmanager
+    def after_three_steps(stuck, terminate):
+        steps = iter([None, None, KeyboardInterrupt])
+
+        def check():
+            if next(steps):
+                raise KeyboardInterrupt
+
+        yield check
+
+    monkeypatch.setattr(loop, "deferred_interrupts", after_three_steps)
+    recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_model, open_source(image_folder), recipe, tmp_path / "run")
+    run = runs.open_run(tmp_path / "run")
+    assert run.metrics() == []
+    assert np.asarray(run.model().get_layer("head").kernel).any()
+
+
+@pytest.mark.once
+def test_a_run_that_diverges_is_refused_and_keeps_finite_weights(
+    image_folder, tmp_path, tiny_model
+):
+    recipe = dataclasses.replace(
+        TINY, learning_rate=1e30, clip_norm=0.0, duration="20 steps", warmup="0 steps"
+    )
+    with pytest.raises(RefusedError) as refused:
+        train(tiny_model, open_source(image_folder), recipe, tmp_path / "run")
+    weights = tmp_path / "run" / "weights.npz"
+    assert str(refused.value) == (
+        "training diverged before step 2: the loss is nan; lower the learning rate. "
+        f"{weights} is from before."
+    )
+    with np.load(weights) as saved:
+        assert all(np.isfinite(saved[key]).all() for key in saved.files)
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_checkpoint_of_a_run_that_diverges_never_replaces_a_good_one(
+    image_folder, tmp_path, tiny_model, monkeypatch
+):
+    def poisoned(self, step):
+        if step == 3:
+            kernel = self._learner.trainable_variables[0]
+            kernel.assign(np.full(kernel.shape, np.nan, np.float32))
+        self.save(step)
+
+    monkeypatch.setattr(Checkpoints, "maybe_save", poisoned)
+    recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
+    with pytest.raises(RefusedError, match="before step 3: not all weights are finite; .*step-"):
+        train(tiny_model, open_source(image_folder), recipe, tmp_path / "run")
+    assert runs.open_run(tmp_path / "run").metrics() == []
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["step-000000001.npz", "step-000000002.npz"]
+
+
+@pytest.mark.slow
+def test_a_picture_deleted_during_training_is_named(image_folder, tmp_path, tiny_model):
+    source = open_source(image_folder)
+    for file in (image_folder / "red").iterdir():
+        file.unlink()
+    recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
+    missing = r"training stopped.*(red/\d.\w+; No such file|FileNotFoundError.*red)"
+    with pytest.raises(UsageError, match=missing):
+        train(tiny_model, source, recipe, tmp_path / "run")
+
+
+@pytest.fixture
+def _interruptible():
+    # A test suite that runs in the background inherits an ignored SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
+def test_an_ignored_interrupt_stays_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with deferred_interrupts() as check:
+        os.kill(os.getpid(), signal.SIGINT)
+        check()
+
+
+@pytest.mark.usefixtures("_interruptible")
+def test_an_interrupt_waits_for_a_safe_point():
+    with deferred_interrupts() as check:
+        check()
+        with contextlib.suppress(BaseException):  # like code that calls Python and drops errors
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            check()
+        with pytest.raises(KeyboardInterrupt):  # the second raises at once
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_training_runs_outside_the_main_thread(image_folder, tmp_path, tiny_model):
+    recipe = dataclasses.replace(TINY, duration="1 step", warmup="0 steps")
+    with ThreadPoolExecutor(1) as pool:
+        arguments = (tiny_model, open_source(image_folder), recipe, tmp_path / "run")
+        assert pool.submit(train, *arguments).result().metrics()
+
+
+def test_metrics_ignore_an_incomplete_last_line(trained_run, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"epoch": 1}) + '\n{"epoch": 2, "lo')
+    torn = dataclasses.replace(trained_run, path=tmp_path)
+    assert torn.metrics() == [{"epoch": 1}]
+
+
+@pytest.mark.parametrize("per_execution", [1, 4])
+def test_training_ends_with_the_execution_that_reaches_the_steps(per_execution):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=per_execution)
+    examples = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
+    # With 8 steps in an epoch, step 10 is in the middle of the second epoch, and 4 does not divide
+    # it.
+    model.fit(*examples, batch_size=1, epochs=9, callbacks=[Steps(0, 10)], verbose=0)
+    assert int(model.optimizer.iterations) == {1: 10, 4: 12}[per_execution]
+
+
+@pytest.mark.once
+@pytest.mark.usefixtures("_interruptible")
+def test_an_interrupt_in_a_long_step_is_noticed_before_it_ends(monkeypatch):
+    def step(rounds):  # one call into C, in which Python runs no signal handler
+        started = time.monotonic()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", rounds)
+        return time.monotonic() - started
+
+    rounds = round(200_000 * 4 / step(200_000))  # four seconds
+    monkeypatch.setattr(_interrupts, "_STUCK", 0.1)
+    told = []
+    with deferred_interrupts(lambda: told.append(time.monotonic())):
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        step(rounds)
+        ended = time.monotonic()
+    assert told[0] < ended
+
+
+@pytest.mark.once
+@pytest.mark.usefixtures("_interruptible")
+def test_an_interrupt_that_was_answered_is_not_stuck(monkeypatch):
+    monkeypatch.setattr(_interrupts, "_STUCK", 0.3)
+    told = threading.Event()
+    with contextlib.suppress(KeyboardInterrupt), deferred_interrupts(told.set) as check:
+        os.kill(os.getpid(), signal.SIGINT)
+        check()
+    assert not told.wait(0.6)

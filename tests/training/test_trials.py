@@ -1,0 +1,82 @@
+"""Trials are trained once, go on where they stopped, and refuse other settings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from keras_vit import UsageError
+from keras_vit.data import development_split, open_source, split_source
+from keras_vit.training import Recipe, Trial, fixed_budget, run_trial, trials, with_seed
+
+pytestmark = pytest.mark.once
+
+RECIPE = Recipe(
+    image_size=16, duration="12 steps", warmup="1 step", batch_size=4, augment="none", jit=False
+)
+
+
+def never(*arguments, **options):
+    raise AssertionError("the trial was trained again")
+
+
+def judge(run):
+    return {"accuracy": run.metrics()[-1]["val_accuracy"]}
+
+
+@pytest.mark.slow
+def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
+    image_folder, tiny_model, tmp_path, monkeypatch
+):
+    source = open_source(image_folder)
+    split = split_source(source, 0.2)
+    trial = Trial("one", tiny_model, RECIPE, split, tags={"seed": 7})
+    whole = run_trial(trial, source, tmp_path / "whole", judge)
+    assert (whole["steps"], whole["seed"], whole["images"]) == (12, 7, len(split.train))
+    assert [record["step"] for record in whole["curve"]] == [10, 12]
+
+    def stop(progress):
+        if progress.step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trial(trial, source, tmp_path / "parts", judge, report=stop)
+    development = dataclasses.replace(trial, split=development_split(source, split, 0.3))
+    with pytest.raises(UsageError, match="an unfinished trial with other train images"):
+        run_trial(development, source, tmp_path / "parts", judge)
+    starts = []
+    parts = run_trial(
+        trial,
+        source,
+        tmp_path / "parts",
+        judge,
+        started=lambda plan: starts.append(plan.first_step),
+    )
+    assert starts == [4]
+    assert parts["curve"][-1]["val_loss"] == whole["curve"][-1]["val_loss"]
+    assert not (tmp_path / "parts" / "one" / "checkpoints").exists()
+
+    monkeypatch.setattr(trials, "train", never)
+    assert run_trial(trial, source, tmp_path / "parts", judge) == parts
+    other = dataclasses.replace(trial, recipe=dataclasses.replace(RECIPE, learning_rate=0.5))
+    with pytest.raises(UsageError, match=r"other settings. Received: learning_rate=0.5, was 0.001"):
+        run_trial(other, source, tmp_path / "parts", judge)
+
+
+def test_a_budget_is_the_same_number_of_steps_on_fewer_images():
+    recipe = dataclasses.replace(RECIPE, duration="3 epochs", warmup="10%", batch_size=10)
+    fixed = fixed_budget(recipe, 200)
+    assert (fixed.duration, fixed.warmup) == ("60 steps", "6 steps")
+    assert fixed_budget(fixed, 20) == fixed
+
+
+def test_a_resnet_gets_no_settings_of_transformers():
+    recipe = dataclasses.replace(RECIPE, drop_path=0.1)
+    assert with_seed(recipe, "BiT_R50x1", 3) == dataclasses.replace(recipe, drop_path=0.0, seed=3)
+    assert with_seed(recipe, "ViT_Ti16", 3) == dataclasses.replace(recipe, seed=3)
+
+
+def test_seconds_of_a_resumed_run_are_added_up():
+    records = [{"seconds": s} for s in (10.0, 20.0, 5.0, 8.0)]
+    assert trials._seconds(records) == 28.0
