@@ -302,17 +302,18 @@ class ResNetSpec:
     """The hyperparameters of a BiT ResNet-V2: everything but image size and classes.
 
     Attributes:
-        layers: bottleneck units in each of the four blocks.
+        layers: bottleneck units in each block, one to four; every block after the first halves
+            the size. BiT has four.
         width: multiplies every number of channels.
     """
 
-    layers: tuple[int, int, int, int]
+    layers: tuple[int, ...]
     width: int = 1
 
     def __post_init__(self):
         _set(self, "layers", _counts("layers", self.layers))
-        if len(self.layers) != 4:
-            raise UsageError(f"layers must be four numbers. Received: layers={self.layers}.")
+        if not 1 <= len(self.layers) <= 4:
+            raise UsageError(f"layers must be one to four numbers. Received: layers={self.layers}.")
         _set(self, "width", positive_integer("width", self.width))
 
     @property
@@ -493,7 +494,7 @@ def _or(values: list[int]) -> str:
 
 
 # Sizes: table 1 of the paper; Ti and S from DeiT and AugReg; BiT from Kolesnikov et al. 2020. Pico
-# and R14x1 are for tiny images such as the digits and have no published weights. Dropout rates are
+# and R8x1 are for tiny images such as the digits and have no published weights. Dropout rates are
 # those of the published models.
 VARIANTS: dict[str, Spec] = {
     # ViTSpec(patch_size, hidden_dim, depth, num_heads, mlp_dim)
@@ -520,7 +521,7 @@ VARIANTS: dict[str, Spec] = {
     "R50+ViT-B_16": ViTSpec(1, 768, 12, 12, 3072, dropout=0.1, stem=ResNetStem((3, 4, 9))),
     "R50+ViT-L_32": ViTSpec(1, 1024, 24, 16, 4096, dropout=0.1, stem=ResNetStem((3, 4, 6, 3))),
     # ResNetSpec(units in each block, width)
-    "BiT-R14x1": ResNetSpec((1, 1, 1, 1)),
+    "BiT-R8x1": ResNetSpec((1, 1)),
     "BiT-R50x1": ResNetSpec((3, 4, 6, 3)),
     "BiT-R101x1": ResNetSpec((3, 4, 23, 3)),
     "BiT-R50x3": ResNetSpec((3, 4, 6, 3), 3),

@@ -3,7 +3,7 @@
 from keras_vit.models.bit import BiT
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import (
-    BiT_R14x1,
+    BiT_R8x1,
     BiT_R50x1,
     BiT_R50x3,
     BiT_R101x1,
@@ -36,7 +36,7 @@ from keras_vit.models.vit import ViT
 
 __all__ = [
     "BiT",
-    "BiT_R14x1",
+    "BiT_R8x1",
     "BiT_R50x1",
     "BiT_R50x3",
     "BiT_R101x1",

@@ -20,8 +20,8 @@ class BiT(ImageModel):
 
     The names for `intermediates` are: "conv_root" (batch, height / 2, width / 2, channels);
     "block{i}_unit{j}", the output of each unit; "encoded", after the final norm and relu (batch,
-    height / 32, width / 32, channels); "pre_logits" (batch, channels), the input of the head;
-    "logits". Sizes are rounded up.
+    height / 32, width / 32, channels) if there are four blocks; "pre_logits" (batch, channels), the
+    input of the head; "logits". Sizes are rounded up.
 
     Args:
         spec: the hyperparameters.

@@ -12,7 +12,7 @@ from keras_vit.models.vit import ViT, with_overrides
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, Spec, ViTSpec, find_variant
 
 # Default image sizes in pixels; all other variants have 224.
-_DEFAULT_SIZES = {"ViT-Pico_4": 32, "R+ViT-Pico_4": 32, "BiT-R14x1": 32}
+_DEFAULT_SIZES = {"ViT-Pico_4": 32, "R+ViT-Pico_4": 32, "BiT-R8x1": 32}
 
 
 def create_model(
@@ -35,7 +35,7 @@ def create_model(
         num_classes: number of logits; default: that of `weights`, or 1000. If the number or the
             labels differ from those of the file, the head starts at zero.
         image_size: input size in pixels, one number or (height, width); default: that of
-            `weights`, or 224 (ViT-Pico_4, R+ViT-Pico_4 and BiT-R14x1: 32). Position tables of
+            `weights`, or 224 (ViT-Pico_4, R+ViT-Pico_4 and BiT-R8x1: 32). Position tables of
             another size are resampled.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
             `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
@@ -149,7 +149,7 @@ R26_ViT_S32 = _constructor("R26+ViT-S_32")
 R26_ViT_B32 = _constructor("R26+ViT-B_32")
 R50_ViT_B16 = _constructor("R50+ViT-B_16")
 R50_ViT_L32 = _constructor("R50+ViT-L_32")
-BiT_R14x1 = _constructor("BiT-R14x1")
+BiT_R8x1 = _constructor("BiT-R8x1")
 BiT_R50x1 = _constructor("BiT-R50x1")
 BiT_R101x1 = _constructor("BiT-R101x1")
 BiT_R50x3 = _constructor("BiT-R50x3")

@@ -343,9 +343,9 @@ class Checkpoint:
 
     def _bit(self) -> ResNetSpec:
         root = self.shape("resnet/root_block/standardized_conv2d/kernel")
-        kernel = "a/standardized_conv2d/kernel"
-        units = "resnet/block{}/unit{{j:02}}/{}"
-        layers = tuple(self._count(units.format(i, kernel)) for i in range(1, 5))
+        units = "resnet/block{}/unit{}/a/standardized_conv2d/kernel"
+        blocks = range(1, 1 + self._count(units.format("{i}", "01")))
+        layers = tuple(self._count(units.format(i, "{j:02}")) for i in blocks)
         return ResNetSpec(layers, root[-1] // 64)
 
     def _count(self, template: str) -> int:

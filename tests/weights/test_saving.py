@@ -35,6 +35,7 @@ SPECS = {
     "stem": dataclasses.replace(VIT, patch_size=2, stem=keras_vit.ResNetStem()),
     "stages": dataclasses.replace(VIT, patch_size=1, stem=keras_vit.ResNetStem((1, 2))),
     "bit": keras_vit.ResNetSpec((1, 2, 1, 1), 1),
+    "bit_two_blocks": keras_vit.ResNetSpec((1, 2)),
 }
 NO_TIMM = {"representation", "learned2d", "relative", "sincos2d", "coarse"}
 NO_TIMM |= {"distilled_bare", "distilled_stem"}
