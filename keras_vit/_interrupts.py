@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 # Seconds after which a program that was told to stop is called stuck.
-_STUCK = 3.0
+_STUCK = 2.0
 # The exit code of a program that saved its state and ended after SIGTERM: EX_TEMPFAIL of
 # sysexits.h, "try again". A shell reports 143 for a program that SIGTERM killed.
 TERMINATED = 75

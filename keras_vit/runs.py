@@ -7,6 +7,7 @@ Each file is replaced as a whole, so a folder can be loaded from the moment trai
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import time
@@ -124,6 +125,18 @@ class Run:
         indices = (np.array([index[i] for i in ids[part]], int) for part in parts)
         return Split(*indices, ids.get("rule", RULE))
 
+    def check_targets(self, source: Source) -> None:
+        """Raises a `UsageError` if images of the split have other classes than in training.
+
+        Runs that were trained before this was recorded are not checked.
+        """
+        before = _files.read_json(self.path / "split.json", format=FORMAT).get("targets_sha256")
+        if before not in (None, _targets_sha256(source, self.split(source))):
+            raise UsageError(
+                f"{source.locator}: images have other classes than when {self.path} was trained; "
+                "train again."
+            )
+
     def setting(self, name: str, default: Any = None) -> Any:
         """A setting of the recipe.
 
@@ -204,10 +217,18 @@ def create_run(
                 "rule": split.rule,
                 "train": ids[split.train].tolist(),
                 "held_out": ids[split.held_out].tolist(),
+                "targets_sha256": _targets_sha256(source, split),
             },
         )
         save_weights(model, folder / "weights.npz")
     return path
+
+
+def _targets_sha256(source: Source, split: Split) -> str:
+    """A hash of the classes of a split's images."""
+    targets = source.targets if source.multi_hot is None else source.multi_hot
+    classes = np.concatenate([targets[split.train], targets[split.held_out]])
+    return hashlib.sha256(classes.astype("<i8").tobytes()).hexdigest()
 
 
 def rewind(run: Run, step: int, settings: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ class Arguments:
     """Go on after the newest checkpoint of the run in --out, with the same settings."""
     checkpoint_every: str | None = None
     """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: only when
-    training is stopped by SIGTERM, or by Ctrl-C in a step that ends within three seconds."""
+    training is stopped by SIGTERM, or by Ctrl-C in a step that ends within two seconds."""
     overwrite: bool = False
     """Replace the run in --out."""
     strict: bool = False

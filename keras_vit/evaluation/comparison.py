@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -167,7 +168,8 @@ def _by_step(model: str, results: Sequence[Result], key: str) -> Line:
 
 
 def _mean_curve(results: Sequence[Result], key: str) -> list[float]:
-    curves = [[record[key] for record in result["curve"]] for result in results]
+    # A training that was stopped before an evaluation has no training metrics for that epoch.
+    curves = [[record.get(key, math.nan) for record in result["curve"]] for result in results]
     return [statistics.mean(values) for values in zip(*curves, strict=True)]
 
 

@@ -65,11 +65,9 @@ class ImageModel(keras.Model):
         num_classes, head_bias = _classes(num_classes), number("head_bias", head_bias)
         _check(num_classes, (height, width), preprocessing, labels)
         inputs = keras.Input((height, width, 3), name="images")
-        # TensorFlow's name scopes refuse the "+" of a hybrid's name; `find_variant` accepts both.
-        name = name.replace("+", "_")
         with dtype_policy(dtype):
             outputs = forward(inputs, num_classes, head_bias)
-            super().__init__(inputs=inputs, outputs=outputs, name=name)
+            super().__init__(inputs=inputs, outputs=outputs, name=layer_name(name))
         self.spec = spec
         self.num_classes = num_classes
         self.image_size = (height, width)
@@ -171,6 +169,14 @@ class Intermediates(keras.Model):
         """The model that `get_config` describes, with new weights."""
         model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
         return cls(model, config["names"], config["name"])
+
+
+def layer_name(name: str) -> str:
+    """The name of a model in Keras: TensorFlow's name scopes refuse the "+" of a hybrid's name.
+
+    `find_variant` accepts both spellings.
+    """
+    return name.replace("+", "_")
 
 
 def owner(model: keras.Model) -> ImageModel | None:

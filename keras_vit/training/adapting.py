@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +25,15 @@ def adapt(model: ImageModel, recipe: Recipe) -> None:
     trained. `save_weights` writes the sum, which every model without LoRA loads.
 
     Raises:
-        UsageError: the model or this flavour of Keras does not have what a setting needs.
+        UsageError: the model or this flavour of Keras does not have what a setting needs, or the
+            model has LoRA already.
     """
     check_adaptable(model.spec, recipe)
+    if _has_lora(model):
+        raise UsageError(
+            "the model has LoRA's factors from an earlier training. Received: such a model; save "
+            "its weights, which merges them, and load them into a new model."
+        )
     if recipe.freeze == "body":
         for layer in model.layers:
             layer.trainable = layer.name == _HEAD
@@ -34,6 +41,23 @@ def adapt(model: ImageModel, recipe: Recipe) -> None:
         _enable_lora(model, recipe.lora)
     for block in _blocks(model) if recipe.remat else ():
         block.remat = True
+
+
+@contextlib.contextmanager
+def restoring_trainable(*models: ImageModel | None) -> Iterator[None]:
+    """A context after which the same layers and variables are trainable as before.
+
+    LoRA's layers stay as they are: Keras freezes their kernels for good.
+    """
+    models = [model for model in models if model is not None]
+    layers = [(layer, layer.trainable) for model in models for layer in model.layers]
+    variables = [] if LEGACY else [(v, v.trainable) for model in models for v in model.variables]
+    try:
+        yield
+    finally:
+        if not any(map(_has_lora, models)):
+            for part, trainable in layers + variables:
+                part.trainable = trainable
 
 
 def check_adaptable(spec: Spec, recipe: Recipe) -> None:
@@ -56,6 +80,12 @@ def _enable_lora(model: ImageModel, rank: int) -> None:
             attention.query, attention.key, attention.value, attention.out, mlp.dense_0, mlp.dense_1
         ):  # fmt: skip
             dense.enable_lora(rank)
+
+
+def _has_lora(model: ImageModel) -> bool:
+    if LEGACY or not isinstance(model.spec, ViTSpec):
+        return False
+    return any(block.mlp.dense_0.lora_enabled for block in _blocks(model))
 
 
 def _blocks(model: ImageModel) -> Iterator[Any]:

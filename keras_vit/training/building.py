@@ -22,6 +22,7 @@ from keras_vit.training.learner import Learner, check_accumulate
 from keras_vit.training.optimisers import check_optimizer, optimizer
 from keras_vit.training.plan import Plan, plan_of
 from keras_vit.training.recipes import Recipe
+from keras_vit.training.resuming import check_resumable
 from keras_vit.training.settings import check_recipe, spec_fields
 from keras_vit.training.tasks import Task, task_of
 
@@ -61,6 +62,7 @@ def check_settings(
     *,
     weights: str | os.PathLike | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     tensorboard: bool = False,
     engine: Engine | None = None,
 ) -> None:
@@ -70,14 +72,14 @@ def check_settings(
 
     Args:
         data: see `open_source`.
-        recipe, out, weights, overwrite, tensorboard: see `train`.
+        recipe, out, weights, overwrite, resume, tensorboard: see `train`.
         model_name: a name in `list_models()`; None for a model that is built already.
         engine: the devices; None for one.
 
     Raises:
         UsageError: the replicas do not divide the batch, the model is unknown, its patches do not
             divide the image, a duration cannot be parsed, the weights are absent or do not fit, or
-            the run folder cannot be written.
+            the run folder cannot be written, or not be resumed with these settings.
         MissingPackageError: TensorFlow is not installed, whose data pipeline feeds the images; or
             `tensorboard` is True and TensorBoard is not installed.
     """
@@ -98,7 +100,9 @@ def check_settings(
     engine.check_batch(recipe.batch_size)
     check_accumulate(recipe.accumulate, recipe.batch_size, engine.replicas)
     # The chief may have made the folder already.
-    runs.check_out(out, data, overwrite or not engine.is_chief)
+    runs.check_out(out, data, overwrite or resume or not engine.is_chief)
+    if resume:
+        check_resumable(out, recipe, model_name, weights)
     if tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise MissingPackageError(
             "tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'"
@@ -121,11 +125,31 @@ def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
             f"the recipe is for image_size={recipe.image_size}. "
             f"Received: a model for {model.image_size}; change one of them."
         )
+    _check_built(model, recipe)
     if source.multi_hot is not None and recipe.sampling == "balanced":
         raise UsageError(
             f"sampling='balanced' needs one class for each image. Received: {source.locator}, "
             "whose images have several."
         )
+
+
+def _check_built(model: ImageModel, recipe: Recipe) -> None:
+    """Raises a `UsageError` if a model was built without what the recipe sets when it builds one.
+
+    The run would state settings that it does not have.
+    """
+    expected = spec_fields(recipe, model.spec, model.name)
+    actual = {field: getattr(model.spec, field) for field in expected}
+    if recipe.head_bias:
+        expected["head_bias"], actual["head_bias"] = recipe.head_bias, model.head_bias
+    expected["compute dtype"] = recipe.precision.removeprefix("mixed_")
+    actual["compute dtype"] = model.layers[1].compute_dtype  # the head is always float32
+    for field, value in expected.items():
+        if actual[field] != value:
+            raise UsageError(
+                f"the recipe is for {field}={value!r}. Received: a model with "
+                f"{field}={actual[field]!r}; change one of them, or pass the name of a model."
+            )
 
 
 def learner_of(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +59,7 @@ class Loop:
             self._follow(steps)
             return
         writer = RunWriter(self.out, self.model, steps)
+        writer.set_model(self.learner)  # a signal may come before Keras does it
         tell = None if stuck is None else lambda: stuck(self._saved())
         with deferred_interrupts(tell, terminate=True) as check:
 
@@ -106,18 +110,19 @@ class Loop:
 
         plan = self.plan
         try:
-            if self._was_stopped_before_its_evaluation():
-                self._end_epoch(callbacks)
-            for first, last in _spans(plan):
-                self.learner.fit(
-                    self._training(first),
-                    initial_epoch=first // plan.period,
-                    epochs=-(-last // plan.period),
-                    steps_per_epoch=min(plan.period, last - first),
-                    callbacks=callbacks,
-                    verbose=0,
-                    shuffle=False,
-                )
+            with _releasing_the_input():
+                if self._was_stopped_before_its_evaluation():
+                    self._end_epoch(callbacks)
+                for first, last in _spans(plan):
+                    self.learner.fit(
+                        self._training(first),
+                        initial_epoch=first // plan.period,
+                        epochs=-(-last // plan.period),
+                        steps_per_epoch=min(plan.period, last - first),
+                        callbacks=callbacks,
+                        verbose=0,
+                        shuffle=False,
+                    )
         except tf.errors.OpError as error:
             # If a picture was deleted or damaged, TensorFlow's message says so. Other errors, such
             # as too little memory on an accelerator, are not mistakes of the user.
@@ -183,6 +188,25 @@ class Loop:
                 "go on from"
             )
         return f"nothing of {self.out} was saved yet but its initial weights"
+
+
+@contextlib.contextmanager
+def _releasing_the_input() -> Iterator[None]:
+    """A context that frees the variables of the frames that an exception has left.
+
+    One of them is Keras' iterator over the input, whose threads may call Python to read pictures.
+    If the exception keeps it until Python ends, its destructor waits for these threads, and they
+    wait for Python, for ever.
+    """
+    try:
+        yield
+    except BaseException as error:
+        each: BaseException | None = error
+        while each is not None:
+            traceback.clear_frames(each.__traceback__)
+            each = each.__context__
+        gc.collect()
+        raise
 
 
 def _spans(plan: Plan) -> Iterator[tuple[int, int]]:

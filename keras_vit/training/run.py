@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
-import json
 import os
 import platform
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data import Source, Split, split_source
 from keras_vit.models.image_model import ImageModel
-from keras_vit.specs import find_variant
+from keras_vit.training.adapting import restoring_trainable
 from keras_vit.training.building import build, check_model, check_settings, learner_of
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.costs import Costs, costs_of
@@ -27,11 +26,8 @@ from keras_vit.training.loop import Loop
 from keras_vit.training.plan import Plan
 from keras_vit.training.progress import Progress
 from keras_vit.training.recipes import Recipe
+from keras_vit.training.resuming import restored_step, stopped_run, teacher_described
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
-from keras_vit.weights.hashing import weights_sha256
-
-# Settings that a resumed run may change: they do not change the steps that were already made.
-_MAY_CHANGE = ("duration",)
 
 
 def train(
@@ -111,7 +107,7 @@ def train(
     if not isinstance(engine, Engine):
         engine = open_engine(engine, logical_devices=logical_devices)
     check_settings(
-        source.locator, recipe, name, out, weights=weights, overwrite=overwrite or resume,
+        source.locator, recipe, name, out, weights=weights, overwrite=overwrite, resume=resume,
         tensorboard=tensorboard, engine=engine,
     )  # fmt: skip
     lock = _files.locked(out) if engine.is_chief else contextlib.nullcontext()
@@ -119,39 +115,38 @@ def train(
         keras.utils.set_random_seed(recipe.seed)
         if LEGACY:  # generators with a state, which a checkpoint can hold
             keras.backend.experimental.enable_tf_random_generator()
-        run = None
+        run, goes_on = None, False
         if resume:
-            run = _resumed(out, source, recipe, model, weights, teacher)
-            resume = bool(run.metrics()) or any((out / "checkpoints").glob("*.npz"))
-        if run is not None and not resume:  # it was killed before it had saved anything
+            run, goes_on = stopped_run(out, source, recipe, model, teacher)
             overwrite, weights = True, run.recipe["weights"]
-        if resume:
+        if goes_on:
             split = run.split(source)
             model = run.model(recipe.precision) if name is not None else model
         else:
             split = split or split_source(source, recipe.held_out)
-            if name is not None:
-                model = build(name, source.labels, recipe, weights)
+            model = model if name is None else build(name, source.labels, recipe, weights)
         check_model(model, source, recipe)
         engine.check_model(model)
-        learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
-        if engine.is_chief and not resume:
-            origin = "fresh" if weights is None else os.path.basename(weights)
-            settings = _settings(model, recipe, weights, teacher)
-            runs.create_run(out, model, source, split, settings, origin, overwrite=overwrite)
-        every = checkpoint_every and interval(checkpoint_every, _steps_of(recipe, plan))
-        checkpoints = Checkpoints(out / "checkpoints", learner, keep, every)
-        if resume:
-            plan = dataclasses.replace(plan, first_step=_restored_step(checkpoints, out, plan))
+        with restoring_trainable(model, teacher):
+            learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
+            if engine.is_chief and not goes_on:
+                origin = "fresh" if weights is None else os.path.basename(weights)
+                settings = _settings(model, recipe, weights, teacher, checkpoint_every)
+                runs.create_run(out, model, source, split, settings, origin, overwrite=overwrite)
+            every = checkpoint_every and interval(checkpoint_every, _steps_of(recipe, plan))
+            checkpoints = Checkpoints(out / "checkpoints", learner, keep, every)
+            if goes_on:
+                step = restored_step(checkpoints, run, recipe, source, plan)
+                plan = dataclasses.replace(plan, first_step=step)
+                if engine.is_chief:
+                    runs.rewind(run, step, dataclasses.asdict(recipe))
             if engine.is_chief:
-                runs.rewind(run, plan.first_step, dataclasses.asdict(recipe))
-        if engine.is_chief:
-            started(plan)
-        extra = [keras.callbacks.TensorBoard(str(out / "tensorboard"))] if tensorboard else []
-        loop = Loop(
-            out, model, learner, task, source, split, recipe, plan, checkpoints, report, engine
-        )
-        loop.run(extra, stuck)
+                started(plan)
+            extra = [keras.callbacks.TensorBoard(str(out / "tensorboard"))] if tensorboard else []
+            loop = Loop(
+                out, model, learner, task, source, split, recipe, plan, checkpoints, report, engine
+            )
+            loop.run(extra, stuck)
         engine.barrier()
     return runs.open_run(out)
 
@@ -213,6 +208,12 @@ def _check_task(recipe: Recipe, task: Task | None) -> None:
             raise UsageError(
                 f"the task {kind.__name__} is for loss={loss!r}. Received: loss={recipe.loss!r}."
             )
+    smoothing = getattr(task, "label_smoothing", recipe.label_smoothing)
+    if smoothing != recipe.label_smoothing:
+        raise UsageError(
+            f"the recipe has label_smoothing={recipe.label_smoothing}. Received: a task with "
+            f"label_smoothing={smoothing}; change one of them."
+        )
 
 
 def _name_of(model: Any) -> str | None:
@@ -227,93 +228,23 @@ def _name_of(model: Any) -> str | None:
     )
 
 
-def _resumed(
-    out: Path,
-    source: Source,
-    recipe: Recipe,
-    model: ImageModel | str,
-    weights: str | os.PathLike | None,
-    teacher: ImageModel | None,
-) -> runs.Run:
-    """The run to go on with.
-
-    Raises:
-        UsageError: it is no run, or was trained with other settings, another model, other images or
-            another teacher.
-    """
-    run = runs.open_run(out)
-    name = find_variant(model) if isinstance(model, str) else model.name
-    if name != run.spec["model"]:
-        raise UsageError(
-            f"{out} can only be resumed with its own model, {run.spec['model']}. Received: {name}."
-        )
-    if not isinstance(model, str) and model.spec.to_dict() != run.spec["spec"]:
-        raise UsageError(f"{out} can only be resumed with its own model. Received: another spec.")
-    started = run.recipe["weights"]
-    if weights is not None and str(weights) != started:
-        raise UsageError(
-            f"{out} started from {'random weights' if started is None else started}. Received: "
-            f"weights={os.fspath(weights)!r}; leave it out to go on."
-        )
-    # A run that was trained before there was a setting had its default.
-    before = _plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
-    now = _plain(dataclasses.asdict(recipe))
-    changed = [key for key in now if key not in _MAY_CHANGE and before[key] != now[key]]
-    if changed:
-        differences = ", ".join(f"{key}={now[key]!r}, was {before[key]!r}" for key in changed)
-        raise UsageError(
-            f"{out} can only be resumed with its own settings. Received: {differences}."
-        )
-    if source.labels != run.labels:
-        raise UsageError(f"{out} was trained on other classes than those of {source.locator}.")
-    taught_by = run.recipe["teacher"]
-    if teacher is not None and taught_by != _described(teacher):
-        raise UsageError(
-            f"{out} can only be resumed with its own teacher, {taught_by['name']}. Received: "
-            f"{teacher.name}, whose weights differ."
-        )
-    return run
-
-
-def _restored_step(checkpoints: Checkpoints, out: Path, plan: Plan) -> int:
-    step = checkpoints.restore()
-    if not step:
-        raise UsageError(
-            f"{out} has no checkpoint to resume from; train with checkpoint_every, or start again "
-            "with overwrite=True."
-        )
-    if step > plan.steps:
-        raise UsageError(
-            f"{out} has made {step} steps already. Received: a duration of {plan.steps} steps; "
-            "a resumed training can only become longer."
-        )
-    return step
-
-
 def _settings(
     model: ImageModel,
     recipe: Recipe,
     weights: str | os.PathLike | None,
     teacher: ImageModel | None,
+    checkpoint_every: str | None,
 ) -> dict[str, Any]:
     return {
         "model": model.name,
         "recipe": dataclasses.asdict(recipe),
         "weights": None if weights is None else str(weights),
-        "teacher": None if teacher is None else _described(teacher),
+        "teacher": None if teacher is None else teacher_described(teacher),
+        "checkpoint_every": checkpoint_every,
         "versions": versions(),
     }
-
-
-def _described(teacher: ImageModel) -> dict[str, str]:
-    return {"name": teacher.name, "sha256": weights_sha256(teacher)}
 
 
 def _steps_of(recipe: Recipe, plan: Plan) -> Callable[[str], int]:
     counts = {"batch_size": recipe.batch_size, "num_examples": plan.examples}
     return lambda duration: to_steps(duration, total_steps=plan.steps, **counts)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON gives it back: tuples are lists."""
-    return json.loads(json.dumps(value))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
+import math
 
 import pytest
 
@@ -78,6 +80,16 @@ def test_curves_are_of_the_largest_fraction_and_the_mean_of_the_seeds():
     assert axes["xlabel"] == "training compute (GFLOP)"
     assert (lines[0].x, lines[0].y) == ([3.0, 6.0], pytest.approx([71, 71]))
     assert (losses[1].x, losses[1].y) == ([10, 20], pytest.approx([0.1, 0.05]))
+
+
+def test_an_epoch_without_training_metrics_is_a_gap_in_the_curve(tmp_path):
+    stopped = copy.deepcopy(RESULTS)
+    for result in stopped:
+        del result["curve"][-1]["loss"]
+    _, _, (_, losses), (_, held_out) = panels(comparison._figures, stopped)
+    assert [math.isnan(value) for value in losses[0].y] == [False, True]
+    assert not any(map(math.isnan, held_out[0].y))
+    assert write_comparison(tmp_path, "Models", {}, stopped).exists()
 
 
 def panels(function, results):

@@ -13,6 +13,7 @@ from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
 from keras_vit.training import Recipe, check_settings, train
 from keras_vit.training.adapting import adapt
+from keras_vit.training.building import check_model
 from keras_vit.training.callbacks import averages, sync
 from keras_vit.training.learner import Learner
 from keras_vit.training.optimisers import optimizer
@@ -71,6 +72,53 @@ def test_a_frozen_body_leaves_the_head_to_learn():
     found = losses(learner)
     assert changed(model, before) == {"head"}
     assert found[-1] < 0.9 * found[0]
+
+
+@pytest.mark.once
+def test_a_frozen_body_learns_in_the_next_training(shared_folder, tmp_path, small_spec):
+    model = keras_vit.ViT(small_spec, 2, 16)
+    recipe = dataclasses.replace(
+        RECIPE, image_size=16, duration="2 steps", warmup="0 steps", batch_size=4, jit=False
+    )
+    source = open_source(shared_folder)
+    for freeze, changes in (("body", {"head"}), ("none", {"head", "patch_encoder"})):
+        before = values(model)
+        settings = dataclasses.replace(recipe, freeze=freeze)
+        train(model, source, settings, tmp_path / freeze)
+        assert changed(model, before) >= changes
+        assert ("patch_encoder" in changed(model, before)) == (freeze == "none")
+
+
+@KERAS_3
+def test_a_model_with_lora_is_not_trained_again():
+    model, _ = learner_of(dataclasses.replace(RECIPE, lora=2))
+    for lora in (0, 2):
+        with pytest.raises(UsageError, match="has LoRA's factors from an earlier training"):
+            adapt(model, dataclasses.replace(RECIPE, lora=lora))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"dropout": 0.5}, "for dropout=0.5. Received: a model with dropout=0.0"),
+        ({"drop_path": 0.3}, "for drop_path=0.3. Received: a model with drop_path=0.0"),
+        ({"position_embedding": "sincos2d"}, "for position_embedding='sincos2d'"),
+        ({"representation": True}, "for representation_dim=.*Received: .*=None"),
+        ({"distillation_token": True}, "for pooling='distilled'"),
+        ({"head_bias": -10.0}, "for head_bias=-10.0. Received: a model with head_bias=0.0"),
+        ({"precision": "mixed_bfloat16"}, "dtype='bfloat16'. Received: .*dtype='float32'"),
+    ],
+)
+def test_a_model_that_contradicts_the_recipe_is_refused(
+    shared_folder, small_spec, setting, message
+):
+    source = open_source(shared_folder)
+    model = keras_vit.ViT(small_spec, len(source.labels), 16)
+    recipe = dataclasses.replace(RECIPE, image_size=16)
+    check_model(model, source, recipe)
+    with pytest.raises(UsageError, match=message):
+        check_model(model, source, dataclasses.replace(recipe, **setting))
 
 
 @pytest.mark.skipif(not LEGACY, reason="Keras 3 has these settings")

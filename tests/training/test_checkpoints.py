@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import sys
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import UsageError, runs
 from keras_vit._interrupts import Terminated
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
+from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe, loop, train
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import Every, interval, to_steps
@@ -140,13 +143,14 @@ def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_pat
     changed = dataclasses.replace(short, learning_rate=0.5)
     with pytest.raises(UsageError, match=r"own settings. Received: learning_rate=0.5, was 0.001"):
         train(tiny_model, source, changed, tmp_path / "run", resume=True)
-    with pytest.raises(
-        UsageError, match="has made 6 steps already. Received: a duration of 4 steps"
-    ):
+    with pytest.raises(UsageError, match="training of 6 steps. Received: a duration of 4 steps"):
         shorter = dataclasses.replace(short, duration="4 steps")
         train(tiny_model, source, shorter, tmp_path / "run", resume=True)
     with pytest.raises(UsageError, match="its own model, ViT-Test.* Received: ViT-Pico_4"):
         train("ViT_Pico4", source, short, tmp_path / "run", resume=True)
+    swapped = dataclasses.replace(source, targets=1 - source.targets)
+    with pytest.raises(UsageError, match="images have other classes than when .*run was trained"):
+        train(tiny_model, swapped, short, tmp_path / "run", resume=True)
     longer = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
     assert longer.metrics()[-1]["step"] == 24
     assert runs.open_run(longer.path).setting("duration") == "24 steps"
@@ -179,6 +183,59 @@ def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
         train(tiny_model, source, changed, tmp_path / "run", resume=True)
     run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
     assert (run.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
+    source, whole, tmp_path, tiny_model
+):
+    def killed(progress):
+        if progress.step == 12:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        train(
+            tiny_model, source, RECIPE, tmp_path / "run", report=killed,
+            checkpoint_every="5 minutes",
+        )  # fmt: skip
+    assert [record["step"] for record in runs.open_run(tmp_path / "run").metrics()] == [10]
+    assert not list((tmp_path / "run").glob("checkpoints/*"))
+    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    assert weights(run) == weights(whole)
+    assert [record["step"] for record in run.metrics()] == [10, 20, 24]
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_hybrid_is_resumed_by_its_name(source, tmp_path, monkeypatch):
+    stem = keras_vit.ResNetStem()
+    spec = keras_vit.ViTSpec(4, 32, 1, 2, 48, stem=stem)
+    monkeypatch.setitem(VARIANTS, "R+Test", spec)
+    recipe = dataclasses.replace(RECIPE, duration="2 steps", warmup="0 steps")
+    train("R+Test", source, recipe, tmp_path / "run", checkpoint_every="1 step")
+    longer = dataclasses.replace(recipe, duration="3 steps")
+    run = train("R+Test", source, longer, tmp_path / "run", resume=True)
+    assert run.metrics()[-1]["step"] == 3
+
+
+@pytest.mark.once
+def test_a_run_is_saved_when_a_resumed_training_is_stopped_before_its_first_step(
+    source, whole, tmp_path, tiny_model, monkeypatch
+):
+    run = tmp_path / "run"
+    shutil.copytree(whole.path, run)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny_model, source, RECIPE, run, overwrite=True)
+
+    def stopped(self, callbacks):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop.Loop, "_fit", stopped)
+    with pytest.raises(KeyboardInterrupt, match="holds the state after 1 of 24 steps"):
+        train(tiny_model, source, RECIPE, run, resume=True)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from keras_vit import UsageError, deploy, evaluation
 from keras_vit.cli import predict
 from keras_vit.data import open_source
 from keras_vit.training import Recipe, train
-from keras_vit.training.tasks import MultiLabel
+from keras_vit.training.tasks import MultiLabel, SingleLabel
 
 pytestmark = pytest.mark.once
 RECIPE = Recipe(
@@ -85,3 +85,6 @@ def test_tasks_and_recipes_must_agree(scenes, tiny_model, tmp_path):
     recipe = dataclasses.replace(RECIPE, loss="softmax")
     with pytest.raises(UsageError, match="MultiLabel is for loss='sigmoid'. Received: loss='soft"):
         train(tiny_model, scenes, recipe, tmp_path / "run", task=MultiLabel(3))
+    smooth = dataclasses.replace(recipe, label_smoothing=0.1)
+    with pytest.raises(UsageError, match="label_smoothing=0.1. Received: a task with .*=0.0"):
+        train(tiny_model, scenes, smooth, tmp_path / "run", task=SingleLabel(3))

@@ -8,12 +8,16 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from keras_vit import UsageError, _interrupts, runs
 from keras_vit._errors import RefusedError
@@ -97,6 +101,48 @@ def test_a_picture_deleted_during_training_is_named(image_folder, tmp_path, tiny
     missing = r"training stopped.*(red/\d.\w+; No such file|FileNotFoundError.*red)"
     with pytest.raises(UsageError, match=missing):
         train(tiny_model, source, recipe, tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["sys.exit(130)", "raise"])
+def test_a_script_that_was_interrupted_ends(tmp_path, ending):
+    """Pictures that Python decodes: threads of the input wait for it while it ends."""
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for i in range(12):
+            picture = Image.fromarray(rng.integers(0, 255, (600, 600, 3), np.uint8))
+            picture.save(tmp_path / "pictures" / name / f"{i}.webp")
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import os, signal, sys
+import keras_vit
+from keras_vit import data, training
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+recipe = training.Recipe(
+    image_size=16, duration="60 steps", warmup="0 steps", batch_size=8, augment="none", jit=False,
+)
+spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=32)
+
+def report(progress):
+    if progress.step == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    training.train(
+        keras_vit.ViT(spec, 2, 16), data.open_source("pictures"), recipe, "run", report=report
+    )
+except KeyboardInterrupt:
+    {ending}
+""")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment, timeout=180,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == (130 if "exit" in ending else -signal.SIGINT), ended.stderr[-2000:]
+    assert runs.open_run(tmp_path / "run").model().num_classes == 2
 
 
 @pytest.fixture

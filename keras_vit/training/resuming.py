@@ -1,0 +1,148 @@
+"""Going on with a run that was stopped: what must be the same, and where it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from keras_vit import runs
+from keras_vit._errors import UsageError
+from keras_vit.data import Source
+from keras_vit.models.image_model import ImageModel, layer_name
+from keras_vit.specs import find_variant
+from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.plan import Plan
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.settings import total_steps
+from keras_vit.weights.hashing import weights_sha256
+
+# Settings that a resumed run may change: they do not change the steps that were already made.
+_MAY_CHANGE = ("duration",)
+
+
+def check_resumable(
+    out: str | os.PathLike,
+    recipe: Recipe,
+    model_name: str | None,
+    weights: str | os.PathLike | None,
+) -> None:
+    """Checks what can be known before the images are read.
+
+    Args:
+        out: the run folder.
+        recipe, weights: see `train`.
+        model_name: a name in `list_models()`; None for a model that is built already.
+
+    Raises:
+        UsageError: `out` is no run, or was trained with other settings, another model or other
+            initial weights.
+    """
+    run = runs.open_run(out)
+    if model_name is not None:
+        name = find_variant(model_name)
+        _check_name(run, name, layer_name(name))
+    started = run.recipe["weights"]
+    if weights is not None and str(weights) != started:
+        raise UsageError(
+            f"{run.path} started from {'random weights' if started is None else started}. "
+            f"Received: weights={os.fspath(weights)!r}; leave it out to go on."
+        )
+    # A run that was trained before there was a setting had its default.
+    before = _plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
+    now = _plain(dataclasses.asdict(recipe))
+    changed = [key for key in now if key not in _MAY_CHANGE and before[key] != now[key]]
+    if changed:
+        differences = ", ".join(f"{key}={now[key]!r}, was {before[key]!r}" for key in changed)
+        raise UsageError(
+            f"{run.path} can only be resumed with its own settings. Received: {differences}."
+        )
+
+
+def stopped_run(
+    out: Path,
+    source: Source,
+    recipe: Recipe,
+    model: ImageModel | str,
+    teacher: ImageModel | None,
+) -> tuple[runs.Run, bool]:
+    """The run in `out`, and whether it has a checkpoint; without one it begins again.
+
+    Raises:
+        UsageError: the run was trained on another model, other images or by another teacher; or it
+            has no checkpoint, but weights that would be lost if it began again.
+    """
+    run = runs.open_run(out)
+    if isinstance(model, ImageModel):
+        _check_name(run, model.name, model.name)
+        if model.spec.to_dict() != run.spec["spec"]:
+            raise UsageError(
+                f"{out} can only be resumed with its own model. Received: another spec."
+            )
+    if source.labels != run.labels:
+        raise UsageError(f"{out} was trained on other classes than those of {source.locator}.")
+    run.check_targets(source)
+    taught_by = run.recipe["teacher"]
+    if teacher is not None and taught_by != teacher_described(teacher):
+        raise UsageError(
+            f"{out} can only be resumed with its own teacher, {taught_by['name']}. Received: "
+            f"{teacher.name}, whose weights differ."
+        )
+    if any((out / "checkpoints").glob("*.npz")):
+        return run, True
+    metrics = run.metrics()
+    saves = run.recipe.get("checkpoint_every") is not None
+    if metrics and not (saves and metrics[-1]["step"] < _steps_before(run, recipe, source)):
+        raise UsageError(
+            f"{out} has no checkpoint to resume from; train with checkpoint_every, or start again "
+            "with overwrite=True."
+        )
+    return run, False
+
+
+def restored_step(
+    checkpoints: Checkpoints, run: runs.Run, recipe: Recipe, source: Source, plan: Plan
+) -> int:
+    """Restores the newest checkpoint and returns its step.
+
+    Raises:
+        UsageError: the training would become shorter, or no checkpoint can be read.
+    """
+    planned = _steps_before(run, recipe, source)
+    if plan.steps < planned:
+        raise UsageError(
+            f"{run.path} is a training of {planned} steps. Received: a duration of {plan.steps} "
+            "steps; a resumed training can only become longer."
+        )
+    step = checkpoints.restore()
+    if not step:
+        raise UsageError(
+            f"no checkpoint of {run.path} can be read; start again with overwrite=True."
+        )
+    return step
+
+
+def teacher_described(teacher: ImageModel) -> dict[str, str]:
+    """The teacher of a run, as JSON values."""
+    return {"name": teacher.name, "sha256": weights_sha256(teacher)}
+
+
+def _check_name(run: runs.Run, name: str, layer: str) -> None:
+    if layer != run.spec["model"]:
+        raise UsageError(
+            f"{run.path} can only be resumed with its own model, {run.spec['model']}. "
+            f"Received: {name}."
+        )
+
+
+def _steps_before(run: runs.Run, recipe: Recipe, source: Source) -> int:
+    """The length that was planned when the run was last started."""
+    before = dataclasses.replace(recipe, duration=run.setting("duration"))
+    return total_steps(before, recipe.batch_size, len(run.split(source).train))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON gives it back: tuples are lists."""
+    return json.loads(json.dumps(value))
