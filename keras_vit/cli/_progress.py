@@ -22,11 +22,12 @@ def planned(plan: Any, out: Path) -> str:
     epochs = plan.steps * plan.batch_size / plan.examples
     start = f", from step {plan.first_step:,}" if plan.first_step else ""
     devices = f" on {plan.devices} devices" if plan.devices > 1 else ""
+    each = " on each device" if plan.devices > 1 else ""
     return (
         f"training {plan.model}, {count(plan.parameters)} parameters{of}{devices}, to {out}\n"
-        f"{plan.steps:,} steps of {plan.batch_size} images{start}: {_times(epochs)} times the "
-        f"{plan.examples:,} for training; {plan.held_out:,} are held out\n"
-        f"memory: about {size(plan.memory)} and the framework's own"
+        f"{plan.steps:,} steps of {plan.batch_size} images{start}: {_times(epochs)} passes over "
+        f"the {plan.examples:,} training images; {plan.held_out:,} are held out\n"
+        f"memory{each}: about {size(plan.memory)}, and what TensorFlow or JAX itself needs"
     )
 
 
@@ -47,9 +48,10 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     devices = "" if plan.devices == 1 else f" of each of {plan.devices} devices"
     of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
     total = costs.step_flops * plan.steps
+    warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
     return (
         f"{planned(plan, out)}\n"
-        f"learning rate: rises to {rate:g} in {plan.warmup:,} steps, then {falls}\n"
+        f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
         f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
         f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"
         f"of the memory{devices}: {of}\n"

@@ -86,6 +86,11 @@ class Arguments:
         from keras_vit.training.settings import check_checkpoint_every, check_recipe
 
         check_recipe(self.settings, self.model)
+        if self.settings.distillation != "none" and self.teacher is None:
+            raise UsageError(
+                f"distillation={self.settings.distillation!r} needs a teacher: name its run folder "
+                "with teacher=FOLDER."
+            )
         check_checkpoint_every(self.checkpoint_every)
         self.chosen_strategy()
 
@@ -130,10 +135,10 @@ def run(arguments: Arguments) -> None:
     options = {"weights": arguments.weights, "tensorboard": arguments.tensorboard}
     training.check_settings(
         arguments.data, arguments.settings, arguments.model, out,
-        overwrite=arguments.overwrite or arguments.resume or arguments.dry_run, engine=engine,
+        overwrite=arguments.overwrite or arguments.dry_run, resume=arguments.resume, engine=engine,
         **options,
     )  # fmt: skip
-    print(f"reading {arguments.data}", flush=True)
+    print(f"recipe {arguments.recipe}; reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
     print_skipped(data.skipped_summary(source))
     print(f"{len(source)} images of {len(source.labels)} classes:")
@@ -166,7 +171,7 @@ def run(arguments: Arguments) -> None:
         overwrite=arguments.overwrite,
         checkpoint_every=arguments.checkpoint_every,
         strategy=engine,
-        started=lambda plan: print(planned(plan, out), flush=True),
+        started=lambda plan: print(_announced(plan, arguments, out), flush=True),
         report=ProgressPrinter(),
         stuck=lambda message: exit_interrupted(message, Arguments),
     )
@@ -177,6 +182,13 @@ def run(arguments: Arguments) -> None:
     warn(evaluation.recall_warning(report, arguments.settings.may_weight_classes), Arguments)
     steps = run.metrics()[-1]["step"]
     print(f"{report.headline} after {steps} steps: {run.path}")
+
+
+def _announced(plan: Any, arguments: Arguments, out: Path) -> str:
+    """What will be trained, and that the first step takes longer."""
+    again = arguments.resume and not plan.first_step
+    lines = ["no checkpoint was saved: training begins again"] if again else []
+    return "\n".join([*lines, planned(plan, out), "compiling the first step"])
 
 
 def _choose_keras(strategy: str) -> None:

@@ -61,9 +61,9 @@ def test_the_plan_says_model_parameters_and_steps(tmp_path):
     first, second, third = planned(PLAN, tmp_path).splitlines()
     assert first.startswith("training ViT-B_16, 86.6 M parameters (7,690 trained), to ")
     assert second == (
-        "12,000 steps of 512 images: 3,072 times the 2,000 for training; 500 are held out"
+        "12,000 steps of 512 images: 3,072 passes over the 2,000 training images; 500 are held out"
     )
-    assert third == "memory: about 1.5 GiB and the framework's own"
+    assert third == "memory: about 1.5 GiB, and what TensorFlow or JAX itself needs"
 
 
 def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(clock, capsys):

@@ -99,6 +99,8 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
         (("--model", "BiT_R50x1", "--drop-path", "0.1"), "a setting of Vision Transformers"),
         (("--checkpoint-every", "soon"), "--checkpoint-every must be a number and a unit"),
         (("--recipe", "finetune"), "--recipe finetune starts from weights"),
+        (("--distillation", "soft"), "--distillation soft needs a teacher: name its run folder"),
+        (("--data", "digits", "--out", "none", "--resume"), "none: expected a run folder"),
         (("--weights", "gone.npz"), "gone.npz: there is no such file of weights"),
         (("--out", "pictures/run"), "lies inside the data"),
         (("--out", tmp_path / "file"), "is a file"),

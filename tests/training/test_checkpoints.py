@@ -20,7 +20,7 @@ from keras_vit._interrupts import Terminated
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Recipe, loop, train
+from keras_vit.training import Recipe, check_settings, loop, train
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import Every, interval, to_steps
 
@@ -164,9 +164,9 @@ def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
         train(tiny_model, source, RECIPE, whole.path, resume=True)
     changed = dataclasses.replace(RECIPE, seed=1)
     with pytest.raises(UsageError, match="own settings. Received: seed=1, was 0"):
-        train(tiny_model, source, changed, whole.path, resume=True)
+        check_settings("no such folder", changed, tiny_model, whole.path, resume=True)
     with pytest.raises(UsageError, match="expected a run folder"):
-        train(tiny_model, source, RECIPE, tmp_path / "none", resume=True)
+        check_settings("no such folder", RECIPE, tiny_model, tmp_path / "none", resume=True)
 
 
 @pytest.mark.once

@@ -5,6 +5,8 @@ The number of devices is set before they are used, so these trainings run in pro
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -36,12 +38,12 @@ STRATEGIES = {"mirrored": "tf_keras", "multiworker": "tf_keras", "jax": "jax"}
 _SET_HERE = ("TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "TF_CONFIG", "XLA_FLAGS")
 
 
-def start(out, flavour, variables=(), **settings):
+def start(out, flavour, variables=(), machine=(), **settings):
     environment = {k: v for k, v in os.environ.items() if k not in _SET_HERE}
     environment |= {"PYTHONPATH": str(ROOT), **FLAVOURS[flavour], **dict(variables)}
     with open(f"{out}.log", "a") as log:
         return subprocess.Popen(
-            [sys.executable, PROGRAM, json.dumps({"out": str(out), **settings})],
+            [*machine, sys.executable, PROGRAM, json.dumps({"out": str(out), **settings})],
             env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
         )  # fmt: skip
 
@@ -96,12 +98,16 @@ def test_replicas_give_the_losses_of_one_device(
     assert_equal(found, out, on_one_device(flavour))
 
 
-def cluster(strategy):
-    """The variables of two processes on this machine."""
+def free_addresses():
+    """Two addresses on this machine."""
     with socket.socket() as first, socket.socket() as second:
         for each in (first, second):
             each.bind(("127.0.0.1", 0))
-        hosts = [f"127.0.0.1:{each.getsockname()[1]}" for each in (first, second)]
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in (first, second)]
+
+
+def cluster(strategy, hosts):
+    """The variables of two processes with these addresses."""
     for i in range(2):
         if strategy == "jax":
             values = {"JOB_ADDRESSES": ",".join(hosts), "NUM_PROCESSES": "2", "PROCESS_ID": str(i)}
@@ -111,12 +117,81 @@ def cluster(strategy):
             yield {"TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task})}
 
 
-def start_both(out, strategy, **settings):
+def start_both(out, strategy, hosts=None, machines=((), ()), **settings):
     flavour = STRATEGIES[strategy]
     return [
-        start(out, flavour, variables, strategy=strategy, **settings)
-        for variables in cluster(strategy)
+        start(out, flavour, variables, machine, strategy=strategy, **settings)
+        for variables, machine in zip(
+            cluster(strategy, hosts or free_addresses()), machines, strict=True
+        )
     ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """Two network namespaces that are joined by a cable: all that is seen of two machines.
+
+    Attributes:
+        names: the namespaces; the cable's ends have the same names.
+        addresses: that of each.
+    """
+
+    names: tuple[str, str]
+    addresses: tuple[str, str] = ("10.77.0.1", "10.77.0.2")
+
+    def machines(self):
+        """The words before a command that run it on each machine, whose host name is its address.
+
+        JAX connects CPUs to the address that a machine's own name stands for.
+        """
+        named = 'hostname "$0" && exec "$@"'
+        return [
+            ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", named, address]
+            for name, address in zip(self.names, self.addresses, strict=True)
+        ]
+
+    def set_cable(self, state):
+        """Plugs the cable in ("up") or out ("down")."""
+        run_ip("-n", self.names[0], "link", "set", self.names[0], state)
+
+
+def run_ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def network():
+    network = Network((f"kv{os.getpid()}a", f"kv{os.getpid()}b"))
+    first, second = network.names
+    try:
+        try:
+            for name in network.names:
+                run_ip("netns", "add", name)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"network namespaces need root and iproute2: {error}")
+        run_ip(
+            "link",
+            "add",
+            first,
+            "netns",
+            first,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            second,
+            "netns",
+            second,
+        )
+        for name, address in zip(network.names, network.addresses, strict=True):
+            run_ip("-n", name, "address", "add", f"{address}/24", "dev", name)
+            for device in (name, "lo"):
+                run_ip("-n", name, "link", "set", device, "up")
+        yield network
+    finally:
+        for name in network.names:
+            with contextlib.suppress(OSError, subprocess.CalledProcessError):
+                run_ip("netns", "delete", name)
 
 
 @pytest.mark.slow
@@ -142,6 +217,33 @@ def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
     for each in found:
         assert len(each["losses"]) < 20
         assert_equal(each, out, on_one_device(flavour))
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize("strategy", ["multiworker", "jax"])
+def test_two_machines_whose_network_fails_end_and_go_on_to_the_losses_of_one(
+    on_one_device, network, tmp_path, strategy
+):
+    out, log = tmp_path / "run", tmp_path / "run.log"
+    machines = {"hosts": [f"{each}:2222" for each in network.addresses]}
+    machines["machines"] = network.machines()
+    both = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5, **machines)
+    while "step 6\n" not in log.read_text():
+        assert [each.poll() for each in both] == [None, None], log.read_text()[-3000:]
+        time.sleep(0.1)
+    network.set_cable("down")
+    for each in both:
+        assert each.wait(timeout=60) != 0
+        each.communicate()
+    # JAX ends its processes itself, with a message of its own.
+    words = {"multiworker": "another of the 2 processes of this training ended", "jax": "heartbeat"}
+    assert words[strategy] in log.read_text()
+    network.set_cable("up")
+    found = [result(each, out) for each in start_both(out, strategy, resume=True, **machines)]
+    for each in found:
+        assert len(each["losses"]) < 20
+        assert_equal(each, out, on_one_device(STRATEGIES[strategy]))
 
 
 @pytest.mark.slow
