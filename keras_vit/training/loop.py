@@ -187,7 +187,7 @@ class Loop:
                 f"{self.out} holds the weights after {metrics[-1]['step']} {of}, but no state to "
                 "go on from"
             )
-        return f"nothing of {self.out} was saved yet but its initial weights"
+        return f"{self.out} holds only the initial weights; start again with overwrite=True"
 
 
 @contextlib.contextmanager
