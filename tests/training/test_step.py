@@ -43,10 +43,10 @@ def learner_of(recipe, task=None, total=STEPS):
     return model, learner
 
 
-def batches(count=STEPS):
+def batches(count=STEPS, size=BATCH):
     rng = np.random.default_rng(1)
-    images = rng.integers(0, 256, (count, BATCH, 8, 8, 3), np.uint8)
-    classes = rng.integers(0, CLASSES, (count, BATCH))
+    images = rng.integers(0, 256, (count, size, 8, 8, 3), np.uint8)
+    classes = rng.integers(0, CLASSES, (count, size))
     return images, np.eye(CLASSES, dtype=np.float32)[classes]
 
 
@@ -193,7 +193,7 @@ def test_ten_steps_equal_an_independent_loop(change, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("parts", "jit"), [(4, False), (2, True)])
 def test_accumulated_parts_equal_the_whole_batch(parts, jit, tmp_path):
-    images, targets = batches()
+    images, targets = batches(size=64)
     found = []
     for accumulate in (1, parts):
         recipe = dataclasses.replace(RECIPE, accumulate=accumulate, jit=jit, ema=0.0)
