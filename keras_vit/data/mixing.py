@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_vit._errors import UsageError
+
 _SWITCH = 0.5  # how often CutMix is used if both are on (DeiT)
 # Random erasing: fraction of the area, and aspect; Zhong et al. 2017 and torchvision.
 _ERASED, _ASPECT = (0.02, 1 / 3), (0.3, 1 / 0.3)
@@ -31,7 +33,15 @@ def mix(
 
     Returns:
         float32 (b, height, width, 3) and (b, classes).
+
+    Raises:
+        UsageError: the targets cannot be mixed, because they are not float32.
     """
+    if targets.dtype != tf.float32:
+        raise UsageError(
+            "mixup and cutmix mix the targets, which must be float32, such as one-hot rows. "
+            f"Received: {targets.dtype.name}."
+        )
     choice, own = tf.unstack(tf.random.split(seed))
     images = tf.cast(images, tf.float32)
     if not cutmix:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from keras_vit import Preprocessing
+from keras_vit import Preprocessing, UsageError
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
 from keras_vit.data import colour, geometry, mixing, randaugment  # noqa: E402
@@ -294,6 +294,12 @@ def test_shift_gives_the_same_pixels_as_pillow(rng, size):
 def batch(rng):
     images = rng.integers(0, 256, (5, 16, 24, 3)).astype(np.uint8)
     return tf.constant(images), tf.one_hot([0, 1, 2, 3, 1], 4)
+
+
+def test_targets_that_cannot_be_mixed_are_refused(batch):
+    images, targets = batch
+    with pytest.raises(UsageError, match="must be float32.* Received: int64"):
+        mixing.mix(images, tf.argmax(targets, -1), [0, 0], mixup=0.2, cutmix=0.0)
 
 
 def test_mixup_blends_each_image_with_the_one_before_it(batch):
