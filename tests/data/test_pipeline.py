@@ -295,7 +295,7 @@ def test_balanced_sampling_draws_every_class_equally_often(numbered):
 def test_the_order_is_a_random_permutation():
     source = digits()
     indices = np.arange(len(source))
-    numbered = dataclasses.replace(source, targets=indices)
+    numbered = dataclasses.replace(source, targets=indices, labels=tuple(map(str, indices)))
     batches = training_batches(numbered, indices, Preprocessing(8, 8), 1797, steps=3)
     epochs = [np.asarray(places) for _, places in batches]
     for places in epochs:
