@@ -94,43 +94,13 @@ def check_labels(labels: Iterable[str], place: str) -> None:
         )
 
 
-def _check(source: Source) -> None:
-    """The checks take tenths of a second for a million examples."""
-    count, classes = len(source.ids), len(source.labels)
-    _check_ids(source.ids)
-    _check_integers("targets", source.targets, (count,), classes, "places in labels")
-    if source.multi_hot is not None:
-        _check_integers("multi_hot", source.multi_hot, (count, classes), 2, "1 for its classes")
-    if source.contents is not None and source.formats is None:
-        raise UsageError("contents needs formats, the format of each content. Received: None.")
-    if source.formats is not None:
-        _check_integers("formats", source.formats, (count,), len(PLAIN), "places in PLAIN")
-    if source.pixels is not None:
-        shape = (count, *source.pixels.shape[1:3], 3)
-        if source.pixels.dtype != np.uint8 or source.pixels.shape != shape:
-            raise UsageError(
-                f"pixels must be uint8 ({count}, height, width, 3), an image for each of the ids. "
-                f"Received: {source.pixels.dtype} {source.pixels.shape}."
-            )
-    for name, indices in source.splits.items():
-        if name not in SPLITS:
-            raise UsageError(f"splits must be among {', '.join(SPLITS)}. Received: {name!r}.")
-        _check_integers(f"splits[{name!r}]", indices, (len(indices),), count, "indices of ids")
+def check_integers(field: str, values: Any, shape: tuple[int, ...], end: int, meaning: str) -> None:
+    """Raises a `UsageError` unless `values` is an array of this shape of integers 0 to `end` - 1.
 
-
-def _check_ids(ids: tuple[str, ...]) -> None:
-    kinds = [kind.__name__ for kind in set(map(type, ids)) if not issubclass(kind, str)]
-    if kinds:
-        raise UsageError(f"ids must be strings. Received: {listed(sorted(kinds))}.")
-    if len(set(ids)) < len(ids):  # runs know their images by their ids
-        name, count = collections.Counter(ids).most_common(1)[0]
-        raise UsageError(f"ids must all be different. Received: {name!r} {count} times.")
-
-
-def _check_integers(
-    field: str, values: Any, shape: tuple[int, ...], end: int, meaning: str
-) -> None:
-    """Raises a `UsageError` unless `values` are an array of this shape of integers below `end`."""
+    Args:
+        field, meaning: what the message calls the values, and an integer of them.
+        values, shape, end: what is checked.
+    """
     if not isinstance(values, np.ndarray):
         raise UsageError(f"{field} must be a NumPy array. Received: {type(values).__name__}.")
     if values.dtype.kind not in "iu" or values.shape != shape:
@@ -143,3 +113,36 @@ def _check_integers(
             f"{field} must be from 0 to {end - 1}, {meaning}. "
             f"Received: {values.min()} to {values.max()}."
         )
+
+
+def _check(source: Source) -> None:
+    """The checks take tenths of a second for a million examples."""
+    count, classes = len(source.ids), len(source.labels)
+    _check_ids(source.ids)
+    check_integers("targets", source.targets, (count,), classes, "places in labels")
+    if source.multi_hot is not None:
+        check_integers("multi_hot", source.multi_hot, (count, classes), 2, "1 for its classes")
+    if source.contents is not None and source.formats is None:
+        raise UsageError("contents needs formats, the format of each content. Received: None.")
+    if source.formats is not None:
+        check_integers("formats", source.formats, (count,), len(PLAIN), "places in PLAIN")
+    if source.pixels is not None:
+        shape = (count, *source.pixels.shape[1:3], 3)
+        if source.pixels.dtype != np.uint8 or source.pixels.shape != shape:
+            raise UsageError(
+                f"pixels must be uint8 ({count}, height, width, 3), an image for each of the ids. "
+                f"Received: {source.pixels.dtype} {source.pixels.shape}."
+            )
+    for name, indices in source.splits.items():
+        if name not in SPLITS:
+            raise UsageError(f"splits must be among {', '.join(SPLITS)}. Received: {name!r}.")
+        check_integers(f"splits[{name!r}]", indices, (np.size(indices),), count, "indices of ids")
+
+
+def _check_ids(ids: tuple[str, ...]) -> None:
+    kinds = [kind.__name__ for kind in set(map(type, ids)) if not issubclass(kind, str)]
+    if kinds:
+        raise UsageError(f"ids must be strings. Received: {listed(sorted(kinds))}.")
+    if len(set(ids)) < len(ids):  # runs know their images by their ids
+        name, count = collections.Counter(ids).most_common(1)[0]
+        raise UsageError(f"ids must all be different. Received: {name!r} {count} times.")

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.data.folders import listed
+from keras_vit.data.source import check_integers
 from keras_vit.data.sources import Source
 
 RULE = "in each class, the fraction of examples whose sha256 of the id is smallest is held out"
@@ -26,6 +27,27 @@ class Split:
     train: np.ndarray
     held_out: np.ndarray
     rule: str = RULE
+
+    def checked(self, count: int) -> Split:
+        """The split itself, if it is one of `count` images.
+
+        Raises:
+            UsageError: a part is empty, has indices of other images, or the parts have images in
+                common.
+        """
+        for part in ("train", "held_out"):
+            indices = getattr(self, part)
+            check_integers(f"split.{part}", indices, (np.size(indices),), count, "indices")
+            if not len(indices):
+                raise UsageError(f"split.{part} must have one image or more. Received: none.")
+        common = np.intersect1d(self.train, self.held_out)
+        if len(common):
+            raise UsageError(
+                "split.train and split.held_out must have no image in common, or the held-out "
+                f"accuracy is that of training images. Received: {len(common)} in both, the first "
+                f"is {common[0]}."
+            )
+        return self
 
 
 def split_source(source: Source, fraction: float = 0.2) -> Split:
@@ -53,7 +75,8 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
                 f"Received: none in {' and '.join(empty)}; add images, or name other splits."
             )
         rule = f"declared by the data: train is for training, {held_out} is held out"
-        return Split(source.splits["train"], source.splits[held_out], rule)
+        split = Split(source.splits["train"], source.splits[held_out], rule)
+        return split.checked(len(source))
     few = [f"{label!r} ({count})" for label, count in source.counts.items() if count < 2]
     if few:
         raise UsageError(

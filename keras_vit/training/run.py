@@ -129,7 +129,7 @@ def train(
             split = run.split(source)
             model = run.model(recipe.precision) if name is not None else model
         else:
-            split = split or split_source(source, recipe.held_out)
+            split = split.checked(len(source)) if split else split_source(source, recipe.held_out)
             if name is not None:
                 model = build(name, source.labels, recipe, weights)
         check_model(model, source, recipe)
