@@ -27,8 +27,8 @@ class Source:
             classes are among those of class 0.
         image: a function of an index that returns the image, uint8 (height, width, 3); it is
             called from many threads.
-        splits: the indices of each declared split, int64, by its name: "train", and "validation",
-            "test" or both; empty if the source declares none.
+        splits: the indices of each declared split, int64, by its name: "train", "validation" and
+            "test"; empty if the source declares none. `split_source` needs train and another one.
         pixels: all images, uint8 (n, height, width, 3), if they are in memory.
         contents: if the images are encoded files: a TensorFlow function of an index, int64 (), that
             returns the content, a string.

@@ -61,13 +61,19 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     stays the same when pictures are added.
 
     Raises:
-        UsageError: a class has fewer than two images, a declared split has none, or the fraction is
-            not in (0, 1).
+        UsageError: a class has fewer than two images, a declared split is missing or empty, or the
+            fraction is not in (0, 1).
     """
     if not 0 < fraction < 1:
         raise UsageError(f"the held-out fraction must lie in (0, 1). Received: {fraction}.")
     if source.splits:
         held_out = "validation" if "validation" in source.splits else "test"
+        if not {"train", held_out} <= source.splits.keys():
+            raise UsageError(
+                f"{source.locator}: expected the splits train, and validation or test. Received: "
+                f"only {' and '.join(source.splits)}; rename the one for training to train, or "
+                "pass a single split, a part of which is then held out."
+            )
         empty = [name for name in ("train", held_out) if not len(source.splits[name])]
         if empty:
             raise UsageError(

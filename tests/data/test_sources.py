@@ -232,6 +232,13 @@ def test_splits_with_different_classes_are_refused_with_the_difference(image_fol
         open_source(root)
 
 
+def test_folders_of_splits_without_one_for_training_are_refused(image_folder):
+    root = moved(image_folder, "val", "test")
+    match = f"test, val are parts of a data set, not classes; pass {root / 'test'}"
+    with pytest.raises(UsageError, match=match):
+        open_source(root)
+
+
 @pytest.mark.parametrize("parts", [("train", "val"), ("Test", "training"), ("train", "val", "x")])
 def test_folders_named_like_splits_are_not_classes(image_folder, parts):
     root = moved(image_folder, *parts, "valid")
