@@ -101,7 +101,7 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
 def split_summary(source: Source) -> str:
     """One line on the declared splits of a source and their use; "" if it declares none."""
     sizes = [f"{name} {len(indices):,}" for name, indices in source.splits.items()]
-    unused = {"test"} & source.splits.keys() if "validation" in source.splits else ()
+    unused = {"train", "validation", "test"} <= source.splits.keys()
     rest = "; test is not used" if unused else ""
     return f"splits: {', '.join(sizes)} (declared by the data{rest})" if sizes else ""
 

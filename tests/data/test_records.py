@@ -17,6 +17,7 @@ from keras_vit.data import (
     skipped_summary,
     source_name,
     split_source,
+    split_summary,
     subset,
     training_batches,
 )
@@ -258,6 +259,7 @@ def test_splits_without_one_for_training_are_opened_but_not_trained_on(imagenet)
     assert {name: len(part) for name, part in source.splits.items()} == {
         "test": 5, "validation": 4,
     }  # fmt: skip
+    assert split_summary(source) == "splits: test 5, validation 4 (declared by the data)"
     message = "splits train, and validation or test. Received: only test and validation; rename"
     with pytest.raises(UsageError, match=message):
         split_source(source)
