@@ -23,8 +23,8 @@ class Picture:
     Attributes:
         size: height and width, int32 (2,).
         pixels: returns the whole picture, uint8 (height, width, 3).
-        part: returns about the box (top, left, height, width), int32 (4,), as uint8; where that is
-            faster, at a smaller size that is not below the given one.
+        part: returns about the box (top, left, height, width), int32 (4,), as uint8; a box of twice
+            the given size or more is reduced by a whole number, but not below that size.
     """
 
     size: tf.Tensor
@@ -35,9 +35,17 @@ class Picture:
 def of_pixels(pixels: tf.Tensor) -> Picture:
     """The picture of uint8 pixels (height, width, 3)."""
 
+    def decoded(box, reduction):
+        # The same blocks of pixels that a JPEG's decoder reduces to one.
+        top, left, height, width = tf.unstack(box // reduction * reduction)
+        cut = pixels[top : top + height, left : left + width]
+        return cut if reduction == 1 else _averaged(cut, box[2:] // reduction)
+
     def part(box, size):
-        top, left, height, width = tf.unstack(box)
-        return pixels[top : top + height, left : left + width]
+        known = zip(pixels.shape[:2], size, strict=True)
+        if any(side is not None and side < 2 * length for side, length in known):
+            return decoded(box, 1)  # for CIFAR-10, branches would take as long as the cut
+        return _part(decoded, box, size)
 
     return Picture(tf.shape(pixels)[:2], lambda: pixels, part)
 
@@ -53,19 +61,40 @@ def of_jpeg(content: tf.Tensor) -> Picture:
     def pixels():
         return tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
 
-    def part(box, size):
-        # A bilinear resize that shrinks by less than 2 needs no further filter.
-        room = tf.reduce_min(box[2:] // tf.constant(size))
-        index = tf.reduce_sum(tf.cast(room >= _REDUCTIONS[1:], tf.int32))
-        return tf.switch_case(index, [lambda r=r: decoded(box, r) for r in _REDUCTIONS])
-
     def decoded(box, reduction):
         return tf.raw_ops.DecodeAndCropJpeg(
             contents=content, crop_window=box // reduction, channels=3, ratio=reduction,
             fancy_upscaling=True,
         )  # fmt: skip
 
-    return Picture(tf.io.extract_jpeg_shape(content)[:2], pixels, part)
+    return Picture(
+        tf.io.extract_jpeg_shape(content)[:2], pixels, lambda box, size: _part(decoded, box, size)
+    )
+
+
+def _part(decoded: Callable, box: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """`Picture.part`: `decoded(box, reduction)`, and what is left to reduce after the largest.
+
+    Pictures of all formats are reduced by the same numbers: a model could learn classes from a
+    difference. The resize that follows then shrinks by less than 2, in one direction at least.
+    """
+    room = tf.reduce_min(box[2:] // tf.constant(size))
+    index = tf.reduce_sum(tf.cast(room >= (*_REDUCTIONS[1:], 2 * _REDUCTIONS[-1]), tf.int32))
+    branches = [lambda r=r: decoded(box, r) for r in _REDUCTIONS]
+    return tf.switch_case(index, [*branches, lambda: _reduced(branches[-1](), size)])
+
+
+def _reduced(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """The image, reduced by whole numbers if it is more than twice as high or wide as the size."""
+    factors = tf.maximum((tf.shape(image)[:2] - 1) // tf.constant(size), 1)
+    smaller = tf.shape(image)[:2] // factors
+    is_large = tf.reduce_any(factors > 1)
+    return tf.cond(is_large, lambda: _averaged(image, smaller), lambda: image)
+
+
+def _averaged(image: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Each pixel of the result is the mean of a rectangle of the image."""
+    return levels(tf.image.resize(image, size, "area"))
 
 
 def whole(picture: Picture, preprocessing: Preprocessing) -> tf.Tensor:
@@ -78,7 +107,7 @@ def cropped(
 ) -> tf.Tensor:
     """A random box with at least `smallest` of the area, resized (Szegedy et al. 2014).
 
-    The resize has no antialiasing filter, as in big_vision.
+    The resize has no antialiasing filter, as in big_vision, but large boxes are reduced first.
     """
     start, length, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.concat([picture.size, [3]], 0),
@@ -99,7 +128,8 @@ def cropped_from_larger(
 ) -> tf.Tensor:
     """The whole picture at `margin` times the model's input size, and a random part of that size.
 
-    The resize changes the aspect and has no antialiasing filter, as in big_vision.
+    The resize changes the aspect and has no antialiasing filter, as in big_vision, but large
+    pictures are reduced first.
     """
     size = tuple(round(margin * side) for side in preprocessing.size)
     box = tf.concat([[0, 0], picture.size], 0)
@@ -127,6 +157,7 @@ def shifted(image: tf.Tensor, preprocessing: Preprocessing, seed: tf.Tensor) -> 
 
     It is for pictures that must not be mirrored, such as digits. Pixels from outside are black.
     """
+    image = _reduced(image, preprocessing.size)
     draws = tf.unstack(tf.random.stateless_uniform((4,), seed, -1.0, 1.0))
     angle, zoom = draws[0] * _ANGLE * (3.141592653589793 / 180), 1 + draws[1] * _ZOOM
     size = tf.cast(tf.shape(image)[:2], tf.float32)

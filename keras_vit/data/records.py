@@ -35,7 +35,7 @@ from keras_vit.weights.cache import cache_folder
 FORMAT = 4  # a change of the checks is a new format, so that all files are read again
 _NO_CLASS = "it has no class"
 _HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
-_SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}")
+_SHARD = re.compile(r"(.+-)(\d{5})(-of-(\d{5})(?:\.tfrecord.*)?)")
 _BUFFER = 2**17  # bytes that are read at once
 _TOGETHER = 64  # pictures that are examined at once
 
@@ -89,6 +89,7 @@ def tfrecords(folder: str | os.PathLike) -> Source:
             f"{folder}: expected TFRecord files, such as train-00000-of-00016 or a.tfrecord. "
             "Received: none."
         )
+    _check_complete(folder, files)
     parts: dict[str, list[Piece]] = {}
     for file in files:
         parts.setdefault(_split_of(file.name), []).append(Piece(file))
@@ -98,7 +99,7 @@ def tfrecords(folder: str | os.PathLike) -> Source:
             f"Received: none of them in {listed(piece.file.name for piece in parts[''])}; rename "
             "or move them."
         )
-    if not {"train"} < set(parts):
+    if len(parts) == 1:
         parts = {"": [Piece(file) for file in files]}
     return record_source(folder.name, f"tfrecords:{folder}", parts, IMAGENET)
 
@@ -121,10 +122,16 @@ def record_source(
         several: whether an image may have several classes, even if none here has.
 
     Raises:
-        UsageError: a file is damaged, no example can be used, `labels` lacks a class, or a name
-            has several lines.
+        UsageError: a file is missing or damaged, no example can be used, `labels` lacks a class, or
+            a name has several lines.
     """
     files = sorted({piece.file for pieces in parts.values() for piece in pieces})
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise UsageError(
+            f"{locator}: expected {len(files)} files. Received: {len(files) - len(missing)}, "
+            f"without {listed(missing)} of {files[0].parent}; prepare the data set again."
+        )
     scans = {file: _scan(file, keys) for file in files}
     examples = {
         split: [(piece.file, i) for piece in pieces for i in _numbers(piece, scans[piece.file])]
@@ -222,6 +229,27 @@ def _check_classes(
                 f"{file.name}#{i}; name splits with classes, as in tfds:NAME:train:validation."
             )
     return unlabelled
+
+
+def _check_complete(folder: Path, files: Sequence[Path]) -> None:
+    """Raises a `UsageError` if files are missing of those that `-of-00016` in a name counts."""
+    found: dict[tuple[str, str, int], set[int]] = {}
+    for match in filter(None, (_SHARD.fullmatch(file.name) for file in files)):
+        start, number, end, count = match.groups()
+        found.setdefault((start, end, int(count)), set()).add(int(number))
+    missing = [
+        f"{start}{i:05}{end}"
+        for (start, end, count), numbers in found.items()
+        if len(numbers) < count
+        for i in range(count)
+        if i not in numbers
+    ]
+    if missing:
+        raise UsageError(
+            f"{folder}: expected all files that '-of-' in their names counts. Received: "
+            f"{len(files)}, without {listed(missing)}; add them, or rename the others, such as to "
+            "train-0.tfrecord, to use only these."
+        )
 
 
 def _split_of(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.data.folders import Skipped, listed
+from keras_vit.data.folders import SPLITS, Skipped, listed
+from keras_vit.data.formats import PLAIN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,14 +21,14 @@ class Source:
     Attributes:
         name: its name in reports: "digits", or the last part of a folder's path.
         labels: the class names, in the order of the logits.
-        ids: a stable name for each example.
+        ids: a stable name for each example, each another one.
         targets: the class of each example, int64 (n,). Of an image with several classes it is the
             rarest one, by which splits and parts are stratified; images with none of several
             classes are among those of class 0.
         image: a function of an index that returns the image, uint8 (height, width, 3); it is
             called from many threads.
-        splits: the indices of each declared split, int64, by its name: "train", and "validation",
-            "test" or both; empty if the source declares none.
+        splits: the indices of each declared split, int64, by its name: "train", "validation" and
+            "test"; empty if the source declares none. `split_source` needs train and another one.
         pixels: all images, uint8 (n, height, width, 3), if they are in memory.
         contents: if the images are encoded files: a TensorFlow function of an index, int64 (), that
             returns the content, a string.
@@ -37,6 +39,10 @@ class Source:
         skipped: the skipped files, each with the reason; see `skipped_summary`.
         locator: the argument of `open_source` that opens it again: a name in `SOURCES`, with
             what belongs to it, or a folder's absolute path. Default: the name.
+
+    Raises:
+        UsageError: the attributes do not fit together: other numbers of examples, targets that are
+            no places of `labels`, two examples with the same id.
     """
 
     name: str
@@ -54,6 +60,10 @@ class Source:
 
     def __post_init__(self):
         object.__setattr__(self, "locator", self.locator or self.name)
+        try:
+            _check(self)
+        except UsageError as error:
+            raise UsageError(f"the source {self.locator}: {error}") from None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -82,3 +92,57 @@ def check_labels(labels: Iterable[str], place: str) -> None:
             f"{place}: expected names of classes without line breaks. "
             f"Received: {listed(broken)}; rename them."
         )
+
+
+def check_integers(field: str, values: Any, shape: tuple[int, ...], end: int, meaning: str) -> None:
+    """Raises a `UsageError` unless `values` is an array of this shape of integers 0 to `end` - 1.
+
+    Args:
+        field, meaning: what the message calls the values, and an integer of them.
+        values, shape, end: what is checked.
+    """
+    if not isinstance(values, np.ndarray):
+        raise UsageError(f"{field} must be a NumPy array. Received: {type(values).__name__}.")
+    if values.dtype.kind not in "iu" or values.shape != shape:
+        raise UsageError(
+            f"{field} must be integers {shape}, {meaning} for each example. "
+            f"Received: {values.dtype} {values.shape}."
+        )
+    if values.size and not 0 <= values.min() <= values.max() < end:
+        raise UsageError(
+            f"{field} must be from 0 to {end - 1}, {meaning}. "
+            f"Received: {values.min()} to {values.max()}."
+        )
+
+
+def _check(source: Source) -> None:
+    """The checks take tenths of a second for a million examples."""
+    count, classes = len(source.ids), len(source.labels)
+    _check_ids(source.ids)
+    check_integers("targets", source.targets, (count,), classes, "places in labels")
+    if source.multi_hot is not None:
+        check_integers("multi_hot", source.multi_hot, (count, classes), 2, "1 for its classes")
+    if source.contents is not None and source.formats is None:
+        raise UsageError("contents needs formats, the format of each content. Received: None.")
+    if source.formats is not None:
+        check_integers("formats", source.formats, (count,), len(PLAIN), "places in PLAIN")
+    if source.pixels is not None:
+        shape = (count, *source.pixels.shape[1:3], 3)
+        if source.pixels.dtype != np.uint8 or source.pixels.shape != shape:
+            raise UsageError(
+                f"pixels must be uint8 ({count}, height, width, 3), an image for each of the ids. "
+                f"Received: {source.pixels.dtype} {source.pixels.shape}."
+            )
+    for name, indices in source.splits.items():
+        if name not in SPLITS:
+            raise UsageError(f"splits must be among {', '.join(SPLITS)}. Received: {name!r}.")
+        check_integers(f"splits[{name!r}]", indices, (np.size(indices),), count, "indices of ids")
+
+
+def _check_ids(ids: tuple[str, ...]) -> None:
+    kinds = [kind.__name__ for kind in set(map(type, ids)) if not issubclass(kind, str)]
+    if kinds:
+        raise UsageError(f"ids must be strings. Received: {listed(sorted(kinds))}.")
+    if len(set(ids)) < len(ids):  # runs know their images by their ids
+        name, count = collections.Counter(ids).most_common(1)[0]
+        raise UsageError(f"ids must all be different. Received: {name!r} {count} times.")

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.data.folders import listed
+from keras_vit.data.source import check_integers
 from keras_vit.data.sources import Source
 
 RULE = "in each class, the fraction of examples whose sha256 of the id is smallest is held out"
@@ -27,6 +28,27 @@ class Split:
     held_out: np.ndarray
     rule: str = RULE
 
+    def checked(self, count: int) -> Split:
+        """The split itself, if it is one of `count` images.
+
+        Raises:
+            UsageError: a part is empty, has indices of other images, or the parts have images in
+                common.
+        """
+        for part in ("train", "held_out"):
+            indices = getattr(self, part)
+            check_integers(f"split.{part}", indices, (np.size(indices),), count, "indices")
+            if not len(indices):
+                raise UsageError(f"split.{part} must have one image or more. Received: none.")
+        common = np.intersect1d(self.train, self.held_out)
+        if len(common):
+            raise UsageError(
+                "split.train and split.held_out must have no image in common, or the held-out "
+                f"accuracy is that of training images. Received: {len(common)} in both, the first "
+                f"is {common[0]}."
+            )
+        return self
+
 
 def split_source(source: Source, fraction: float = 0.2) -> Split:
     """Holds out `fraction` of each class, at least one image and never all.
@@ -39,13 +61,19 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     stays the same when pictures are added.
 
     Raises:
-        UsageError: a class has fewer than two images, a declared split has none, or the fraction is
-            not in (0, 1).
+        UsageError: a class has fewer than two images, a declared split is missing or empty, or the
+            fraction is not in (0, 1).
     """
     if not 0 < fraction < 1:
         raise UsageError(f"the held-out fraction must lie in (0, 1). Received: {fraction}.")
     if source.splits:
         held_out = "validation" if "validation" in source.splits else "test"
+        if not {"train", held_out} <= source.splits.keys():
+            raise UsageError(
+                f"{source.locator}: expected the splits train, and validation or test. Received: "
+                f"only {' and '.join(source.splits)}; rename the one for training to train, or "
+                "pass a single split, a part of which is then held out."
+            )
         empty = [name for name in ("train", held_out) if not len(source.splits[name])]
         if empty:
             raise UsageError(
@@ -53,7 +81,8 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
                 f"Received: none in {' and '.join(empty)}; add images, or name other splits."
             )
         rule = f"declared by the data: train is for training, {held_out} is held out"
-        return Split(source.splits["train"], source.splits[held_out], rule)
+        split = Split(source.splits["train"], source.splits[held_out], rule)
+        return split.checked(len(source))
     few = [f"{label!r} ({count})" for label, count in source.counts.items() if count < 2]
     if few:
         raise UsageError(
@@ -72,7 +101,7 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
 def split_summary(source: Source) -> str:
     """One line on the declared splits of a source and their use; "" if it declares none."""
     sizes = [f"{name} {len(indices):,}" for name, indices in source.splits.items()]
-    unused = {"test"} & source.splits.keys() if "validation" in source.splits else ()
+    unused = {"train", "validation", "test"} <= source.splits.keys()
     rest = "; test is not used" if unused else ""
     return f"splits: {', '.join(sizes)} (declared by the data{rest})" if sizes else ""
 

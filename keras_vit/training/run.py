@@ -123,7 +123,7 @@ def train(
             split = run.split(source)
             model = run.model(recipe.precision) if name is not None else model
         else:
-            split = split or split_source(source, recipe.held_out)
+            split = split.checked(len(source)) if split else split_source(source, recipe.held_out)
             model = model if name is None else build(name, source.labels, recipe, weights)
         check_model(model, source, recipe)
         engine.check_model(model)

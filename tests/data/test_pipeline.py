@@ -179,6 +179,77 @@ def test_every_augmentation_is_repeatable_and_can_begin_at_any_step(photographs,
     assert whole[0].std() > 10
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("augment", ["mild_crop_flip", "resize_crop_flip", "shift"])
+@pytest.mark.parametrize("size", [16, 100])
+def test_training_has_the_same_pixels_whatever_the_format_of_a_picture(
+    tmp_path, rng, augment, size
+):
+    """Noise shows any difference in filters; a model could learn classes from them."""
+    pixels = np.repeat(rng.integers(0, 256, (600, 640, 1)), 3, -1).astype(np.uint8)
+    image, turned = Image.fromarray(pixels), Image.Exif()
+    turned[0x0112] = 6
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        image.save(tmp_path / label / "0.jpg", quality=98)
+        image.save(tmp_path / label / "1.png")
+        image.save(tmp_path / label / "2.webp", lossless=True)
+        rotated = image.transpose(Image.Transpose.ROTATE_90)
+        rotated.save(tmp_path / label / "3.jpg", exif=turned, quality=98)
+    files, preprocessing = open_source(tmp_path), Preprocessing(size, size)
+    array = dataclasses.replace(files, contents=None, pixels=pixels[None].repeat(8, 0))
+
+    def batch(source, index):
+        (images,) = (
+            np.asarray(images, int)
+            for images, _ in training_batches(
+                source, np.array([index]), preprocessing, 8, 1, augment, seed=4
+            )
+        )
+        return images
+
+    jpeg, *others = (batch(files, i) for i in range(4))
+    for other in (*others, batch(array, 1)):
+        assert np.abs(other - jpeg).mean() < 1
+    if augment != "shift":  # its black border varies more than the noise
+        held_out = np.asarray(next(iter(evaluation_batches(files, [0], preprocessing, 1)))[0])
+        assert jpeg.std() < 2.5 * held_out.std()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("kind", ["file", "array"])
+def test_pictures_below_twice_the_size_are_only_resized(rng, interpolation, kind):
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
+    from keras_vit.data import geometry
+
+    preprocessing = Preprocessing(24, 32, interpolation=interpolation)
+    pixels = tf.constant(rng.integers(0, 256, (47, 64, 3)), tf.uint8)
+    png = kind == "file"
+    picture = geometry.of_png(tf.io.encode_png(pixels)) if png else geometry.of_pixels(pixels)
+    for top, left, height, width in ((0, 0, 47, 64), (3, 5, 44, 59), (7, 1, 20, 30)):
+        box = pixels[top : top + height, left : left + width]
+        part = picture.part(tf.constant((top, left, height, width)), preprocessing.size)
+        np.testing.assert_array_equal(part, box)
+        values = tf.image.resize(box, preprocessing.size, interpolation)
+        expected = np.floor(np.clip(values, 0, 255) + 0.5)
+        np.testing.assert_array_equal(geometry.resized(part, preprocessing), expected)
+
+
+@pytest.mark.once
+def test_a_picture_of_exactly_twice_the_size_keeps_the_bits_of_a_bilinear_resize(rng):
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
+    from keras_vit.data import geometry
+
+    pixels, size = tf.constant(rng.integers(0, 256, (48, 64, 3)), tf.uint8), (24, 32)
+    part = geometry.of_pixels(pixels).part(tf.constant((0, 0, 48, 64)), size)
+    assert part.shape[:2] == size
+    np.testing.assert_array_equal(
+        geometry.resized(part, Preprocessing(*size)),
+        np.floor(tf.image.resize(pixels, size) + 0.5),
+    )
+
+
 def one_hot(images, classes):
     import tensorflow as tf
 
@@ -224,7 +295,7 @@ def test_balanced_sampling_draws_every_class_equally_often(numbered):
 def test_the_order_is_a_random_permutation():
     source = digits()
     indices = np.arange(len(source))
-    numbered = dataclasses.replace(source, targets=indices)
+    numbered = dataclasses.replace(source, targets=indices, labels=tuple(map(str, indices)))
     batches = training_batches(numbered, indices, Preprocessing(8, 8), 1797, steps=3)
     epochs = [np.asarray(places) for _, places in batches]
     for places in epochs:
@@ -247,7 +318,8 @@ def test_a_small_box_of_a_large_jpeg_is_the_right_part(tmp_path):
     content = tf.io.read_file(str(tmp_path / "a.jpg"))
     preprocessing = Preprocessing(48, 64)
     for box, shape in (
-        ((0, 0, 960, 1280), (120, 160)),
+        ((0, 0, 960, 1280), (60, 80)),
+        ((0, 0, 760, 1020), (95, 127)),
         ((200, 160, 400, 300), (100, 75)),
         ((500, 600, 100, 130), (50, 65)),
         ((900, 1200, 60, 80), (60, 80)),

@@ -17,6 +17,7 @@ from keras_vit.data import (
     skipped_summary,
     source_name,
     split_source,
+    split_summary,
     subset,
     training_batches,
 )
@@ -235,6 +236,38 @@ def test_files_that_declare_no_split_beside_others_are_refused(imagenet):
     assert len(open_source(f"tfrecords:{imagenet}")) == 7
 
 
+def test_missing_files_of_a_set_are_named(imagenet):
+    train, other = imagenet / "train-00000-of-00002", imagenet / "train-00001-of-00002"
+    kept = other.rename(imagenet / "kept")
+    with pytest.raises(UsageError, match="Received: 2, without train-00001-of-00002; add them, or"):
+        open_source(f"tfrecords:{imagenet}")
+    for file, number in ((train, 1), (kept, 3)):  # as TensorFlow Datasets names them
+        file.rename(imagenet / f"a-train.tfrecord-0000{number}-of-00006")
+    names = ", ".join(f"a-train.tfrecord-0000{number}-of-00006" for number in (0, 2, 4))
+    with pytest.raises(UsageError, match=f"Received: 3, without {names} and 1 more; add them"):
+        open_source(f"tfrecords:{imagenet}")
+    for i, file in enumerate(sorted(imagenet.glob("a-*"))):
+        file.rename(imagenet / f"train-{i}.tfrecord")
+    assert len(open_source(f"tfrecords:{imagenet}").splits["train"]) == 12
+
+
+def test_splits_without_one_for_training_are_opened_but_not_trained_on(imagenet):
+    validation = imagenet / "validation-00000-of-00001"
+    (imagenet / "train-00000-of-00002").unlink()
+    (imagenet / "train-00001-of-00002").rename(imagenet / "test.tfrecord")
+    source = open_source(f"tfrecords:{imagenet}")  # an exported file is compared on all of them
+    assert {name: len(part) for name, part in source.splits.items()} == {
+        "test": 5, "validation": 4,
+    }  # fmt: skip
+    assert split_summary(source) == "splits: test 5, validation 4 (declared by the data)"
+    message = "splits train, and validation or test. Received: only test and validation; rename"
+    with pytest.raises(UsageError, match=message):
+        split_source(source)
+    validation.unlink()
+    split = split_source(open_source(f"tfrecords:{imagenet}"))  # of a single one a part is held out
+    assert [len(split.train), len(split.held_out)] == [3, 2]
+
+
 @pytest.mark.parametrize("name", ["a\nb", "tench\r", "a\u2028b", "a\x1cb"])
 def test_names_of_classes_with_line_breaks_are_refused(tmp_path, rng, name):
     with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
@@ -419,6 +452,15 @@ def test_splits_of_tfds_with_common_images_are_refused(splits):
         match=r"expected each image once.* image tiny_shapes-train\.tfrecord.*#\d+ twice",
     ):
         open_source(f"tfds:tiny_shapes:{splits}")
+
+
+def test_a_missing_file_of_tfds_is_named(written_by_tfds):
+    (file,) = written_by_tfds[0].data_path.glob("*-test.*")
+    file.unlink()
+    message = f"expected 2 files. Received: 1, without {file.name} of {file.parent}; prepare"
+    with pytest.raises(UsageError, match=message):
+        open_source("tfds:tiny_shapes")
+    assert len(open_source("tfds:tiny_shapes:train")) == 14
 
 
 @pytest.mark.usefixtures("written_by_tfds")

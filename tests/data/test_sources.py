@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -30,6 +31,36 @@ def test_digits_are_the_real_ones():
     image = source.image(0)
     assert (image.shape, image.dtype) == ((8, 8, 3), np.uint8)
     assert image[0, :, 0].tolist() == [0, 0, 80, 207, 143, 16, 0, 0]  # 0 0 5 13 9 1 0 0 of 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"targets": 1}, "targets must be from 0 to 9, places in labels. Received: 1 to 10."),
+        ({"targets": -1}, "targets must be from 0 to 9, .*Received: -1 to 8."),
+        ({"targets": 0.0}, r"targets must be integers \(1797,\).*Received: float64 \(1797,\)."),
+        ({"labels": ("a", "b")}, "targets must be from 0 to 1, .*Received: 0 to 9."),
+        ({"ids": ("a", "b")}, r"targets must be integers \(2,\).*Received: int64 \(1797,\)."),
+        ({"ids": ("a", "b", "a")}, "ids must all be different. Received: 'a' 2 times."),
+        ({"ids": (1, 2)}, "ids must be strings. Received: int."),
+        ({"pixels": np.zeros((1797, 8, 8), np.uint8)}, "pixels must be uint8 .1797, height"),
+        ({"pixels": np.zeros((1797, 8, 8, 3))}, "pixels must be uint8 .*Received: float64"),
+        ({"pixels": np.zeros((9, 8, 8, 3), np.uint8)}, "pixels must be .*Received: uint8 .9, 8"),
+        ({"contents": str}, "contents needs formats"),
+        ({"formats": np.full(1797, 3)}, "formats must be from 0 to 2, .*Received: 3 to 3."),
+        ({"formats": np.zeros(5, int)}, r"formats must be integers \(1797,\)"),
+        ({"multi_hot": np.ones((1797, 9), int)}, r"multi_hot must be integers \(1797, 10\)"),
+        ({"multi_hot": np.full((1797, 10), 2)}, "multi_hot must be from 0 to 1, .*2 to 2."),
+        ({"splits": {"val": np.arange(2)}}, "among train, validation, test. Received: 'val'."),
+        ({"splits": {"test": np.array([1797])}}, r"splits\['test'\] must be from 0 to 1796"),
+    ],
+)
+def test_a_source_whose_parts_do_not_fit_together_is_refused(changes, message):
+    source = digits()
+    if np.isscalar(changes.get("targets")):
+        changes = {"targets": source.targets + changes["targets"]}
+    with pytest.raises(UsageError, match=f"^the source digits: .*{message}"):
+        dataclasses.replace(source, **changes)
 
 
 def test_folder_reads_every_mode_as_rgb(image_folder):
@@ -198,6 +229,13 @@ def test_splits_with_different_classes_are_refused_with_the_difference(image_fol
     with pytest.raises(
         UsageError, match="expected the classes of train.*validation lacks 'red'; validation adds '"
     ):
+        open_source(root)
+
+
+def test_folders_of_splits_without_one_for_training_are_refused(image_folder):
+    root = moved(image_folder, "val", "test")
+    match = f"test, val are parts of a data set, not classes; pass {root / 'test'}"
+    with pytest.raises(UsageError, match=match):
         open_source(root)
 
 

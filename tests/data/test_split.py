@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit import UsageError
-from keras_vit.data import Source, digits, split_source
+from keras_vit.data import Source, Split, digits, split_source
 
 pytestmark = pytest.mark.once
 
@@ -86,4 +86,28 @@ def test_declared_splits_are_used_and_the_test_split_is_held_out_only_without_va
 def test_an_empty_declared_split_is_refused(name):
     parts = {"train": np.arange(6), "validation": np.array([6, 7]), name: np.arange(0)}
     with pytest.raises(UsageError, match=f"images to train and others to hold out.*none in {name}"):
+        split_source(dataclasses.replace(source([5, 5]), splits=parts))
+
+
+@pytest.mark.parametrize(
+    ("train", "held_out", "message"),
+    [
+        ([0, 1, 2], [2, 3, 0], "no image in common.*2 in both, the first is 0."),
+        ([0, 1, 10], [2, 3], "split.train must be from 0 to 9, indices. Received: 0 to 10."),
+        ([0, 1], [-1, 3], "split.held_out must be from 0 to 9, indices. Received: -1 to 3."),
+        ([], [1], "split.train must have one image or more. Received: none."),
+        ([1], [], "split.held_out must have one image or more. Received: none."),
+        ([True, False], [1], "split.train must be integers .*Received: bool"),
+        ([[0], [1]], [2], r"split.train must be integers \(2,\).*Received: int64 \(2, 1\)"),
+    ],
+)
+def test_a_split_that_is_none_of_these_images_is_refused(train, held_out, message):
+    parts = (np.array(part, None if part else int) for part in (train, held_out))
+    with pytest.raises(UsageError, match=message):
+        Split(*parts).checked(10)
+
+
+def test_declared_splits_with_common_images_are_refused():
+    parts = {"train": np.arange(6), "test": np.array([5, 6])}
+    with pytest.raises(UsageError, match="no image in common"):
         split_source(dataclasses.replace(source([5, 5]), splits=parts))

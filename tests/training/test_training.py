@@ -14,7 +14,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs, training
 from keras_vit._keras import keras
-from keras_vit.data import Source, load, open_source, split_source, training_batches
+from keras_vit.data import Source, Split, load, open_source, split_source, training_batches
 from keras_vit.specs import VARIANTS
 from keras_vit.training import PRESETS, RECIPES, Preset, Recipe, default_recipe, loop, train
 from keras_vit.training.normalise import predicted
@@ -94,6 +94,15 @@ def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
 def test_a_spec_instead_of_a_model_is_refused(shared_folder, tmp_path, small_spec):
     with pytest.raises(UsageError, match=r"such as ViT\(spec, .*\. Received: ViTSpec\."):
         train(small_spec, open_source(shared_folder), Recipe(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.once
+def test_a_split_that_holds_out_training_images_is_refused(shared_folder, tmp_path, tiny_model):
+    source = open_source(shared_folder)
+    split = Split(np.arange(8), np.arange(7, len(source)))
+    with pytest.raises(UsageError, match="no image in common.*1 in both, the first is 7"):
+        train(tiny_model, source, TINY, tmp_path / "run", split=split)
     assert not (tmp_path / "run").exists()
 
 
