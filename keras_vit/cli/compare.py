@@ -62,12 +62,14 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page."""
     load("tensorflow", "sklearn.metrics", "matplotlib.figure")
-    from keras_vit import evaluation
+    from keras_vit import evaluation, training
 
     out = arguments.folder("compare")
     source, split = arguments.images()
     print(f"{len(split.train):,} images for training, {len(split.held_out):,} held out", flush=True)
     trials = _trials(arguments, source, split)
+    for trial in trials:
+        training.check_trial(trial, source, out / "trials")
     results = []
     for i, trial in enumerate(trials, 1):
         print(f"\n[{i} of {len(trials)}] {trial.name}", flush=True)

@@ -23,7 +23,7 @@ from keras_vit.cli._options import check_model, check_weights
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import TrialArguments
-from keras_vit.training.recipes import PRESETS
+from keras_vit.training.recipes import PRESETS, Recipe
 
 _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
 
@@ -79,30 +79,40 @@ def run(arguments: Arguments) -> None:
         flush=True,
     )
     recipe = training.fixed_budget(arguments.settings, len(split.train))
-
-    def result(name: str, rate: float, images: Any) -> dict[str, Any] | None:
-        print(f"\n{name}", flush=True)
-        settings = dataclasses.replace(recipe, learning_rate=rate)
-        trial = training.Trial(
-            name, arguments.model, settings, images, arguments.weights, {"learning_rate": rate}
-        )
-        try:
-            return arguments.trained(trial, source, out)
-        except RefusedError as error:  # it diverged; another learning rate may be good
-            print(error, flush=True)
-            return None
-
     rates = sorted(set(arguments.learning_rates))
-    results = {rate: result(f"lr-{rate:g}", rate, tried) for rate in rates}
+    tries = {rate: _trial(arguments, recipe, "lr", rate, tried) for rate in rates}
+    # Named after its learning rate, because another one may be the best in a later call.
+    finals = {rate: _trial(arguments, recipe, "final-lr", rate, split) for rate in rates}
+    for trial in (*tries.values(), *finals.values()):
+        training.check_trial(trial, source, out)
+    results = {rate: _result(arguments, trial, source, out) for rate, trial in tries.items()}
     finished = {rate: each for rate, each in results.items() if each is not None}
     if not finished:
         raise RefusedError(f"no learning rate of {rates} trains; try lower --learning-rates.")
     best = max(finished, key=lambda rate: _quality(finished[rate]))
-    final = result("final", best, split)
+    final = _result(arguments, finals[best], source, out)
     _write(out, results, best, final)
     if final is None:
         raise RefusedError(f"the final training with learning rate {best:g} diverged.")
-    print(f"\n{_table(results, best, final)}\n\nrun: {out / 'final'}")
+    print(f"\n{_table(results, best, final)}\n\nrun: {out / finals[best].name}")
+
+
+def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images: Any) -> Any:
+    from keras_vit.training import Trial
+
+    settings = dataclasses.replace(recipe, learning_rate=rate)
+    tags = {"learning_rate": rate}
+    return Trial(f"{name}-{rate:g}", arguments.model, settings, images, arguments.weights, tags)
+
+
+def _result(arguments: Arguments, trial: Any, source: Any, out: Path) -> dict[str, Any] | None:
+    """The result of a trial; None if it diverged, as another learning rate may be good."""
+    print(f"\n{trial.name}", flush=True)
+    try:
+        return arguments.trained(trial, source, out)
+    except RefusedError as error:
+        print(error, flush=True)
+        return None
 
 
 def _quality(result: Mapping[str, Any]) -> tuple[float, float]:

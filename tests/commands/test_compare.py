@@ -88,22 +88,42 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
     invoke, image_folder, tiny_model, tmp_path
 ):
     words = ("--data", image_folder, "--model", tiny_model, "--out", "out", *QUICK)
-    rates = ("--learning-rates", "1e-9", "0.03")
-    code, out, error = invoke("train/sweep.py", *words, *rates, cwd=tmp_path)
-    assert code == 0, error
+    for rates in (["1e-9"], ["1e-9", "0.03"]):  # the second call adds one, which is better
+        code, out, error = invoke(
+            "train/sweep.py", *words, "--learning-rates", *rates, cwd=tmp_path
+        )
+        assert code == 0, error
     found = json.loads((tmp_path / "out" / "sweep.json").read_text())
     losses = {
         each["learning_rate"]: each["result"]["curve"][-1]["val_loss"] for each in found["tried"]
     }
     assert losses[0.03] < losses[1e-9]
     assert found["best"] == 0.03  # the accuracies may be equal
-    final, tried = (runs.open_run(tmp_path / "out" / name) for name in ("final", "lr-0.03"))
+    names = ("final-lr-0.03", "lr-0.03")
+    final, tried = (runs.open_run(tmp_path / "out" / name) for name in names)
     assert final.recipe["recipe"]["learning_rate"] == found["best"]
     source = final.source()
     of_final, of_tried = final.split(source), tried.split(source)
     assert set(of_final.train) == {*of_tried.train, *of_tried.held_out}
     assert not set(of_final.held_out) & {*of_tried.train, *of_tried.held_out}
     assert "(best)" in out
+    assert out.endswith("run: out/final-lr-0.03\n")
+
+
+@pytest.mark.parametrize("name", ["lr-0.03", "final-lr-0.03"])
+def test_a_sweep_refuses_a_folder_with_other_settings_before_it_trains(
+    invoke, image_folder, tiny_model, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it trained"))
+    (tmp_path / "out" / name).mkdir(parents=True)
+    earlier = {"format": 1, "settings": {"batch_size": 5}, "result": {}}
+    (tmp_path / "out" / name / "result.json").write_text(json.dumps(earlier))
+    words = ("--data", image_folder, "--model", tiny_model, "--out", "out", *QUICK)
+    code, _, error = invoke(
+        "train/sweep.py", *words, "--learning-rates", "1e-9", "0.03", cwd=tmp_path
+    )
+    assert code == 2
+    assert f"out/{name} holds a finished trial with other settings" in error
 
 
 def test_a_dry_run_says_what_training_needs_and_writes_nothing(
