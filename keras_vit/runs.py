@@ -124,6 +124,37 @@ class Run:
         indices = (np.array([index[i] for i in ids[part]], int) for part in parts)
         return Split(*indices, ids.get("rule", RULE))
 
+    def images(self, source: Source, split: str = "held_out") -> np.ndarray:
+        """The images to judge the run on, as indices into `source`.
+
+        Args:
+            source: the images.
+            split: "held_out" for those that training held out; or "validation" or "test", if the
+                data declares it.
+
+        Raises:
+            UsageError: images of the run's split are missing, the data declares no such split, or
+                the run was trained on images of it.
+        """
+        used = self.split(source)
+        if split == "held_out":
+            return used.held_out
+        sizes = {name: len(indices) for name, indices in source.splits.items() if len(indices)}
+        if split not in sizes:
+            declared = f"the splits {' and '.join(sizes)}" if sizes else "no splits"
+            raise UsageError(
+                f"{source.locator} declares {declared}. Received: split={split!r}; the images that "
+                "training held out are split='held_out'."
+            )
+        indices = source.splits[split]
+        trained = len(np.intersect1d(indices, used.train))
+        if trained:
+            raise UsageError(
+                f"{self.path} was trained on {trained} images of split={split!r}, which cannot "
+                "judge it; choose split='held_out'."
+            )
+        return indices
+
     def setting(self, name: str, default: Any = None) -> Any:
         """A setting of the recipe.
 

@@ -19,7 +19,7 @@ from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_data, check_model, check_run, check_weights
 from keras_vit.cli._printing import class_table, print_skipped, warn
-from keras_vit.cli._program import exit_interrupted, load, train_with_others
+from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
 from keras_vit.cli._progress import ProgressPrinter, planned, previewed
 from keras_vit.cli._recipes import (
     check_names_data,
@@ -140,7 +140,7 @@ def run(arguments: Arguments) -> None:
     counts = list(source.counts.values())
     print(class_table(source.labels, counts), flush=True)
     if source.splits:
-        print(data.split_summary(source), flush=True)
+        print(data.split_summary(source, f"{spelled('evaluate')} --split test"), flush=True)
         fraction = arguments.settings.held_out
         if fraction != PRESETS[arguments.recipe].recipe.held_out:
             warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)

@@ -166,6 +166,15 @@ def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path
 
 
 @pytest.mark.once
+def test_a_split_that_the_data_does_not_declare_is_one_line(invoke, trained_run, tmp_path):
+    words = ("--run", trained_run.path, "--split", "test")
+    code, _, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
+    line = one_line(code, error)
+    assert "digits declares no splits. Received: --split test; the images that" in line
+    assert line.endswith("are --split held_out.")
+
+
+@pytest.mark.once
 def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path):
     code, _, error = invoke("export/to_tflite.py", cwd=tmp_path)
     line = one_line(code, error)
