@@ -16,7 +16,8 @@ from typing import Any
 
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
-from keras_vit.cli._fields import option
+from keras_vit.cli._fields import option, options_of
+from keras_vit.cli._flags import with_flags
 from keras_vit.cli._options import check_data, check_model, check_run, check_weights
 from keras_vit.cli._printing import class_table, print_skipped, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
@@ -27,7 +28,7 @@ from keras_vit.cli._recipes import (
     check_starts_from_weights,
     recipe_table,
 )
-from keras_vit.training.devices import STRATEGIES, choose, environment
+from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 
 
@@ -91,7 +92,8 @@ class Arguments:
 
     def chosen_strategy(self) -> str:
         """The strategy; "auto" is decided."""
-        return choose(self.strategy, tpu=self.tpu, logical_devices=self.logical_devices)
+        devices = {"tpu": self.tpu, "logical_devices": self.logical_devices}
+        return choose(self.strategy, **devices, recipe=self.settings)
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,13 +119,15 @@ def run(arguments: Arguments) -> None:
         print(recipe_table())
         return
     strategy = arguments.chosen_strategy()
+    _say_why(arguments, strategy)
     _choose_keras(strategy)
     load("tensorflow", "sklearn.metrics")
     from keras_vit import data, evaluation, runs, training
 
     engine = training.open_engine(
-        strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices
-    )
+        strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices,
+        recipe=arguments.settings,
+    )  # fmt: skip
     if engine.processes > 1:
         train_with_others()
     out = arguments.out or Path("runs") / data.source_name(arguments.data)
@@ -177,6 +181,16 @@ def run(arguments: Arguments) -> None:
     warn(evaluation.recall_warning(report, arguments.settings.may_weight_classes), Arguments)
     steps = run.metrics()[-1]["step"]
     print(f"{report.headline} after {steps} steps: {run.path}")
+
+
+def _say_why(arguments: Arguments, strategy: str) -> None:
+    """Prints that a setting made "auto" choose another strategy than usual."""
+    devices = {"tpu": arguments.tpu, "logical_devices": arguments.logical_devices}
+    usual = choose(arguments.strategy, **devices)
+    if strategy != usual:
+        setting = with_flags(keras_3_setting(arguments.settings), options_of(Arguments))
+        more = "; all GPUs need pip install 'jax[cuda12]'" if strategy == "one" else ""
+        print(f"strategy {strategy} instead of {usual}: {setting} needs Keras 3{more}", flush=True)
 
 
 def _choose_keras(strategy: str) -> None:
