@@ -60,6 +60,8 @@ class Arguments:
     checkpoint_every: str | None = None
     """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: only when
     training is stopped by SIGTERM, or by Ctrl-C in a step that ends within three seconds."""
+    keep_checkpoints: int = option(2, check=positive_integer)
+    """Number of saved states to keep, the newest."""
     overwrite: bool = False
     """Replace the run in --out."""
     strict: bool = False
@@ -169,6 +171,7 @@ def run(arguments: Arguments) -> None:
         resume=arguments.resume,
         overwrite=arguments.overwrite,
         checkpoint_every=arguments.checkpoint_every,
+        keep=arguments.keep_checkpoints,
         strategy=engine,
         started=lambda plan: print(planned(plan, out), flush=True),
         report=ProgressPrinter(),

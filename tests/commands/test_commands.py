@@ -112,6 +112,17 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.once
+def test_as_many_checkpoints_are_kept_as_asked(invoke, image_folder, tiny_model, tmp_path):
+    words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
+    words += ("--duration", "9 steps", "--checkpoint-every", "2 steps", "--keep-checkpoints", "3")
+    code, _, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    steps = sorted(int(path.stem[-9:]) for path in (tmp_path / "run/checkpoints").iterdir())
+    assert steps == [6, 8, 9]
+
+
+@pytest.mark.slow
+@pytest.mark.once
 def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "5.png").unlink()
     for i in range(6, 50):
@@ -222,6 +233,8 @@ def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, messag
         ("export/to_tflite.py", ["--images", "0"], "--images must be a positive integer"),
         ("export/to_tflite.py", ["--threads", "0"], "--threads must be a positive integer"),
         ("export/to_tflite.py", ["--quantize"], "--quantize: expected at least one argument"),
+        ("train/fit.py", ["--keep-checkpoints", "0"], "--keep-checkpoints must be a positive inte"),
+        ("train/fit.py", ["--checkpoint-every", "0 steps"], "Received: --checkpoint-every '0 st"),
         ("train/evaluate.py", ["--batch-size", "0"], "--batch-size must be a positive integer"),
         ("train/evaluate.py", ["--min-accuracy", "97.5"], "--min-accuracy must lie in [0, 1]."),
     ],
