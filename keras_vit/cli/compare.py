@@ -115,4 +115,4 @@ def _facts(
         "Start": arguments.weights or "random weights",
         "Recipe": f"{arguments.recipe}: {recipe.optimizer}, learning rate "
         f"{recipe.learning_rate:g}, {recipe.schedule}, augmentation {recipe.augment}",
-    }
+    } | ({"Weights": f"their average with momentum {recipe.ema:g}"} if recipe.ema else {})

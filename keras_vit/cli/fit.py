@@ -184,6 +184,9 @@ def run(arguments: Arguments) -> None:
     warn(evaluation.recall_warning(report, arguments.settings.may_weight_classes), Arguments)
     steps = run.metrics()[-1]["step"]
     print(f"{report.headline} after {steps} steps: {run.path}")
+    if run.has_average:
+        average = evaluation.held_out_report(run, source, average=True)
+        print(f"{average.headline}: {run.path / runs.AVERAGE}")
 
 
 def _say_why(arguments: Arguments, strategy: str) -> None:

@@ -118,7 +118,13 @@ def _result(arguments: Arguments, trial: Any, source: Any, out: Path) -> dict[st
 def _quality(result: Mapping[str, Any]) -> tuple[float, float]:
     # Where images have several classes, the most probable one says little.
     main = result.get("mean_average_precision", result["accuracy"])
-    return main, -result["curve"][-1]["val_loss"]
+    return main, -_loss(result)
+
+
+def _loss(result: Mapping[str, Any]) -> float:
+    """The held-out loss of the weights that were judged: the average if there is one."""
+    average = result.get("judged_weights") == "average"
+    return result["curve"][-1]["ema_val_loss" if average else "val_loss"]
 
 
 def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> None:
@@ -132,16 +138,16 @@ def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> 
 def _table(results: Mapping[float, Any], best: float, final: Any) -> str:
     several = "mean_average_precision" in final
     precision = ["mean average precision"] if several else []
-    header = ["learning rate", "images", "accuracy", *precision, "loss", "seconds"]
+    of = " of the average" if final.get("judged_weights") == "average" else ""
+    header = ["learning rate", "images", f"accuracy{of}", *precision, f"loss{of}", "seconds"]
 
     def row(name: str, on: str, result: Any) -> list[str]:
         if result is None:
             return [name, on, "diverged", *[""] * (len(header) - 3)]
-        last = result["curve"][-1]
         figures = [f"{result['accuracy']:.2%}"]
         if several:
             figures.append(f"{result['mean_average_precision']:.4f}")
-        return [name, on, *figures, f"{last['val_loss']:.4f}", f"{result['seconds']:,.0f}"]
+        return [name, on, *figures, f"{_loss(result):.4f}", f"{result['seconds']:,.0f}"]
 
     rows = [
         row(f"{rate:g}{' (best)' if rate == best else ''}", "development", each)

@@ -27,6 +27,7 @@ class ClassReport:
         mean_average_precision: if an image may have several classes: the mean over the classes
             that occur of the average precision; else None.
         split: which images these are: "held_out" by training, or the data's "validation" or "test".
+        average: whether the model had the average of its weights instead of the last ones.
     """
 
     accuracy: float
@@ -36,6 +37,7 @@ class ClassReport:
     confusion: list[list[int]]
     mean_average_precision: float | None = None
     split: str = "held_out"
+    average: bool = False
 
     @property
     def kind(self) -> str:
@@ -47,7 +49,8 @@ class ClassReport:
         """The main figures in words."""
         several = self.mean_average_precision
         more = "" if several is None else f", mean average precision {several:.4f}"
-        return f"{self.kind} accuracy {self.accuracy:.2%}{more}"
+        weights = " with the average of the weights" if self.average else ""
+        return f"{self.kind} accuracy {self.accuracy:.2%}{more}{weights}"
 
     def never_recognised(self) -> list[str]:
         """The classes with recall 0, each with its number of images."""

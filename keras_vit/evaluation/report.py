@@ -32,6 +32,7 @@ def evaluate(
     batch_size: int = 64,
     data: str | os.PathLike | None = None,
     split: str = "held_out",
+    average: bool = False,
 ) -> tuple[ClassReport, Path]:
     """Runs the model on images it was not trained on and writes a report into the run folder.
 
@@ -41,17 +42,20 @@ def evaluate(
         data: the current folder of the run's images, if they were moved.
         split: "held_out" for the images that training held out, reported in report/; or a split
             that the data declares, "validation" or "test", reported in report-test/, for example.
+        average: judge the average of the weights instead, reported in report-average/ or
+            report-test-average/, for example.
 
     Returns:
         The metrics, and the path of the page.
 
     Raises:
-        UsageError: see `Run.source` and `Run.images`.
+        UsageError: see `Run.model`, `Run.source` and `Run.images`.
     """
-    model, source = run.model(), run.source(data)
+    model, source = run.model(average=average), run.source(data)
     images = run.images(source, split)
     scores = _scores(model, source, images, batch_size)
-    report = dataclasses.replace(_report(source, images, scores, run.labels), split=split)
+    report = _report(source, images, scores, run.labels)
+    report = dataclasses.replace(report, split=split, average=average)
     sections = [
         page.facts(_facts(run, source, len(images), report)),
         page.curves(plots.curves(metrics)) if (metrics := run.metrics()) else "",
@@ -64,7 +68,7 @@ def evaluate(
         else "",
         page.exports(_exports(run.path)),
     ]
-    out = run.path / ("report" if split == "held_out" else f"report-{split}")
+    out = run.path / _folder(report)
     with _files.replacing_folder(out) as folder:
         figures = {"format": 1, "images": len(images), **dataclasses.asdict(report)}
         _files.write_json(folder / "report.json", figures)
@@ -73,11 +77,21 @@ def evaluate(
     return report, out / "index.html"
 
 
-def held_out_report(run: runs.Run, source: Source, batch_size: int = 64) -> ClassReport:
-    """The metrics on an open source, without writing a report."""
+def held_out_report(
+    run: runs.Run, source: Source, batch_size: int = 64, average: bool = False
+) -> ClassReport:
+    """The metrics on an open source, without writing a report; see `evaluate`."""
     held_out = run.split(source).held_out
-    scores = _scores(run.model(), source, held_out, batch_size)
-    return _report(source, held_out, scores, run.labels)
+    scores = _scores(run.model(average=average), source, held_out, batch_size)
+    report = _report(source, held_out, scores, run.labels)
+    return dataclasses.replace(report, average=average)
+
+
+def _folder(report: ClassReport) -> str:
+    parts = ["report"]
+    parts += [] if report.split == "held_out" else [report.split]
+    parts += ["average"] if report.average else []
+    return "-".join(parts)
 
 
 def _report(
@@ -105,6 +119,7 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
         "Macro f1": f"{report.macro['f1']:.4f}",
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
+        **({"Weights": "their average over the steps"} if report.average else {}),
         "Training": f"{recipe['duration']}, {recipe['optimizer']}, seed {recipe['seed']}",
     } | ({"Never recognised": ", ".join(missed)} if missed else {})
 

@@ -112,6 +112,23 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.once
+def test_fit_reports_the_last_weights_and_their_average(invoke, image_folder, tiny_model, tmp_path):
+    words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
+    code, out, error = invoke("train/fit.py", *words, "--ema", "0.5", cwd=tmp_path)
+    assert code == 0, error
+    *_, last, average = out.splitlines()
+    metrics = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last == f"held-out accuracy {metrics['val_accuracy']:.2%} after 2 steps: run"
+    average_accuracy = f"held-out accuracy {metrics['ema_val_accuracy']:.2%}"
+    assert average == f"{average_accuracy} with the average of the weights: run/weights_ema.npz"
+    _, out, _ = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
+    assert out.endswith("the run also has an average of its weights, which --average judges\n")
+    _, out, _ = invoke("train/evaluate.py", "--run", "run", "--average", cwd=tmp_path)
+    assert out.splitlines()[-1].startswith(f"{average_accuracy} with the average of the weights;")
+
+
+@pytest.mark.slow
+@pytest.mark.once
 def test_as_many_checkpoints_are_kept_as_asked(invoke, image_folder, tiny_model, tmp_path):
     words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
     words += ("--duration", "9 steps", "--checkpoint-every", "2 steps", "--keep-checkpoints", "3")

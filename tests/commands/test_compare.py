@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs, training
 from keras_vit._interrupts import Terminated
-from keras_vit.cli import _trials, compare
+from keras_vit.cli import _trials, compare, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Engine, Recipe, trials
@@ -69,6 +69,41 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
     step = re.search(after, str(stopped.value))[1]
     assert arguments.trained(trial, source, tmp_path)["steps"] == 11
     assert f"from step {step}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
+    image_folder, tiny_model, tmp_path, capsys
+):
+    settings = Recipe(
+        image_size=16, duration="11 steps", batch_size=4, warmup="1 step", jit=False, ema=0.99
+    )
+    arguments = compare.Arguments(data=str(image_folder), models=(tiny_model,), settings=settings)
+    source, split = arguments.images()
+    (trial,) = compare._trials(arguments, source, split)
+    result = arguments.trained(trial, source, tmp_path)
+    report = keras_vit.evaluation.held_out_report(
+        runs.open_run(tmp_path / trial.name), source, average=True
+    )
+    assert (result["judged_weights"], result["accuracy"]) == ("average", report.accuracy)
+    assert result["accuracy"] == pytest.approx(result["curve"][-1]["ema_val_accuracy"])
+    assert "% with the average of the weights\n" in capsys.readouterr().out
+
+
+def test_a_sweep_compares_the_averages_and_says_so():
+    def tried(loss, average):
+        record = {"val_loss": loss, "ema_val_loss": average}
+        figures = {"accuracy": 0.5, "judged_weights": "average", "seconds": 1.0}
+        return {**figures, "curve": [record]}
+
+    results = {0.1: tried(1.0, 3.0), 0.2: tried(2.0, 1.5)}
+    assert max(results, key=lambda rate: sweep._quality(results[rate])) == 0.2
+    header, _, line, *_ = sweep._table(results, 0.2, results[0.2]).splitlines()
+    assert "accuracy of the average" in header
+    assert "loss of the average" in header
+    assert "3.0000" in line
+    plain = {"accuracy": 0.5, "judged_weights": "last", "seconds": 1.0, "curve": [{"val_loss": 1}]}
+    assert "average" not in sweep._table({0.1: plain}, 0.1, plain)
 
 
 def test_each_fraction_has_its_number_of_seeds(shared_folder):

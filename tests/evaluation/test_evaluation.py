@@ -181,6 +181,23 @@ def test_a_test_split_that_training_does_not_use_judges_the_run(split_run):
 
 
 @pytest.mark.once
+def test_the_average_of_the_weights_is_judged_where_there_is_one(split_run, small_spec):
+    with pytest.raises(UsageError, match=r"no average of its weights \(weights_ema.npz\); train"):
+        evaluation.evaluate(split_run, average=True)
+    other = keras_vit.ViT(small_spec, 2, 16)  # its head is zero: it always answers the first class
+    keras_vit.save_weights(other, split_run.path / runs.AVERAGE)
+    report, path = evaluation.evaluate(split_run, split="test", average=True)
+    assert [each["recall"] for each in report.classes] == [1, 0]
+    assert report.headline == "test accuracy 60.00% with the average of the weights"
+    assert path.parent.name == "report-test-average"
+    assert "their average over the steps" in _Page(path.read_text()).text
+    assert evaluation.held_out_report(split_run, split_run.source(), average=True).accuracy == 0.5
+    last, path = evaluation.evaluate(split_run)
+    assert path.parent.name == "report"
+    assert [each["recall"] for each in last.classes] != [1, 0]
+
+
+@pytest.mark.once
 def test_a_split_that_cannot_judge_the_run_is_refused(split_run, trained_run):
     with pytest.raises(UsageError, match=r"digits declares no splits. Received: split='test'"):
         trained_run.images(trained_run.source(), "test")
