@@ -1,7 +1,7 @@
-"""Evaluates a run on its held-out images, or on a test split; writes a report.
+"""Evaluates a run on its held-out images; writes a report.
 
 Without --run the newest run under runs/ is evaluated. The report is a folder in the run: figures
-and a page to look at.
+and a page to look at. --split test takes the test images that the data declares instead.
 """
 
 from __future__ import annotations

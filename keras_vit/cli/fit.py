@@ -26,7 +26,7 @@ from keras_vit.cli._recipes import (
     check_names_data,
     check_recipe_name,
     check_starts_from_weights,
-    recipe_table,
+    recipe_list,
 )
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
@@ -118,7 +118,7 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 def run(arguments: Arguments) -> None:
     """Trains, and prints the classes, the progress and the accuracy."""
     if arguments.recipes:
-        print(recipe_table())
+        print(recipe_list())
         return
     strategy = arguments.chosen_strategy()
     _say_why(arguments, strategy)

@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs, training
 from keras_vit._interrupts import Terminated
-from keras_vit.cli import _trials, compare, sweep
+from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Engine, Recipe, trials
@@ -213,9 +213,27 @@ def test_the_table_of_recipes_names_every_recipe(invoke, tmp_path):
     for name in PRESETS:
         assert name.startswith("augreg-") or f"\n{name} " in out
     assert "aug_light1,aug_light2" in out
-    line = next(line for line in out.splitlines() if line.startswith("finetune-pets"))
-    texts = "500 steps of 512", "384 px, from imagenet21k", "94.43%", "published", "table 4"
-    assert all(text in line for text in texts)
+    *lines, _ = [line for line in out.splitlines() if not line.startswith("  command ")]
+    assert max(map(len, lines)) <= 100
+    entry = next(entry for entry in out.split("\n\n") if entry.startswith("finetune-pets"))
+    texts = (
+        "fit.py --recipe finetune-pets --weights imagenet21k\n", "500 steps of 512",
+        "384 px, from imagenet21k", "cost      256,000 images", "94.43%", "published", "table 4",
+    )  # fmt: skip
+    assert all(text in entry for text in texts)
+
+
+def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file in ("FOLDER/a.jpg", "RUN/spec.json", "runs/imagenet2012/weights.npz"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text("")
+    for name, preset in PRESETS.items():
+        line = _arguments.Line(preset.options(name).split(), "fit", "")
+        read = _arguments.read(fit.Arguments, line, fit.defaults)
+        assert (read.recipe, read.settings, read.weights or "") == (
+            name, preset.recipe, preset.weights,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
