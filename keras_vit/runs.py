@@ -1,6 +1,7 @@
 """The run folder, which training writes and all other commands read.
 
-It contains spec.json, weights.npz, labels.txt, recipe.json, split.json, metrics.jsonl and report/.
+It contains spec.json, weights.npz, labels.txt, recipe.json, split.json, metrics.jsonl and report/,
+and weights_ema.npz if an average of the weights was kept.
 Each file is replaced as a whole, so a folder can be loaded from the moment training starts.
 """
 
@@ -27,6 +28,8 @@ from keras_vit.specs import Preprocessing, spec_from_dict
 from keras_vit.weights import load_weights, save_weights
 
 FORMAT = 1
+# The average of the weights, in the folder of a run that was trained with `ema`.
+AVERAGE = "weights_ema.npz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +62,25 @@ class Run:
         local_time = time.localtime((self.path / "weights.npz").stat().st_mtime)
         return time.strftime("%Y-%m-%d %H:%M", local_time)
 
-    def model(self, dtype: Any = None) -> ImageModel:
+    @property
+    def has_average(self) -> bool:
+        """Whether training kept an average of the weights."""
+        return (self.path / AVERAGE).is_file()
+
+    def model(self, dtype: Any = None, average: bool = False) -> ImageModel:
         """The trained model.
 
         Args:
             dtype: Keras' dtype or policy; None for float32.
+            average: with the average of the weights instead of those of the last step.
+
+        Raises:
+            UsageError: there is no average.
         """
+        if average and not self.has_average:
+            raise UsageError(
+                f"{self.path} has no average of its weights ({AVERAGE}); train with ema=0.9999."
+            )
         spec = spec_from_dict(self.spec["spec"])
         model = model_class(spec)(
             spec,
@@ -75,7 +91,7 @@ class Run:
             dtype=dtype,
             name=self.spec["model"],
         )
-        load_weights(model, self.path / "weights.npz")
+        load_weights(model, self.path / (AVERAGE if average else "weights.npz"))
         return model
 
     def source(self, data: str | os.PathLike | None = None) -> Source:
@@ -136,6 +152,37 @@ class Run:
                 f"{source.locator}: images have other classes than when {self.path} was trained; "
                 "train again."
             )
+
+    def images(self, source: Source, split: str = "held_out") -> np.ndarray:
+        """The images to judge the run on, as indices into `source`.
+
+        Args:
+            source: the images.
+            split: "held_out" for those that training held out; or "validation" or "test", if the
+                data declares it.
+
+        Raises:
+            UsageError: images of the run's split are missing, the data declares no such split, or
+                the run was trained on images of it.
+        """
+        used = self.split(source)
+        if split == "held_out":
+            return used.held_out
+        sizes = {name: len(indices) for name, indices in source.splits.items() if len(indices)}
+        if split not in sizes:
+            declared = f"the splits {' and '.join(sizes)}" if sizes else "no splits"
+            raise UsageError(
+                f"{source.locator} declares {declared}. Received: split={split!r}; the images that "
+                "training held out are split='held_out'."
+            )
+        indices = source.splits[split]
+        trained = len(np.intersect1d(indices, used.train))
+        if trained:
+            raise UsageError(
+                f"{self.path} was trained on {trained} images of split={split!r}, which cannot "
+                "judge it; choose split='held_out'."
+            )
+        return indices
 
     def setting(self, name: str, default: Any = None) -> Any:
         """A setting of the recipe.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 
 from keras_vit.cli._fields import options_of
 from keras_vit.cli._flags import with_flags
 
 _MOST_CLASSES = 20  # more classes are summarised
-_NARROWEST = 12  # characters in a column
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -25,29 +23,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in cells
     ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
-
-
-def wrapped_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None
-) -> str:
-    """Aligned text whose cells are wrapped so that no line is longer than `width`, if possible."""
-    cells = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    while width and sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    lines = ["  ".join("-" * size for size in widths)]
-    for i, row in enumerate(cells):
-        wrapped = [textwrap.wrap(c, w) or [""] for c, w in zip(row, widths, strict=True)]
-        high = max(map(len, wrapped))
-        text = [
-            "  ".join(
-                (part[k] if k < len(part) else "").ljust(w)
-                for part, w in zip(wrapped, widths, strict=True)
-            ).rstrip()
-            for k in range(high)
-        ]
-        lines = [*text, *lines] if i == 0 else [*lines, *text]
-    return "\n".join(lines)
 
 
 def class_table(labels: Sequence[str], counts: Sequence[int]) -> str:

@@ -1,17 +1,17 @@
-"""The table of recipes on the terminal."""
+"""The list of recipes on the terminal."""
 
 from __future__ import annotations
 
 import re
 import shutil
-import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from keras_vit._errors import UsageError, nearest
-from keras_vit.cli._printing import wrapped_table
 from keras_vit.cli._program import spelled
 from keras_vit.training.recipes import PRESETS, Preset
 
+_WIDEST = 100  # characters in a line
 _MOST = 16  # a larger family, such as AugReg's grid, is shown as patterns of its names
 
 
@@ -39,46 +39,59 @@ def check_starts_from_weights(recipe: str, weights: str | None) -> None:
         )
 
 
-def recipe_table() -> str:
-    """All recipes by family: name, what it is for, model, steps, source, expected score."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def recipe_list() -> str:
+    """All recipes by family: name and title, command, what it trains, cost, score, source."""
     families: dict[str, dict[str, Preset]] = {}
     for name, preset in PRESETS.items():
         families.setdefault(preset.family or "others", {})[name] = preset
-    header = ["name", "for", "model", "steps", "expected", "source"]
-    tables = [
-        f"{family}\n{wrapped_table(header, _rows(presets), width)}"
+    groups = [
+        "\n\n".join([f"{family}\n{'-' * len(family)}", *_entries(presets)])
         for family, presets in families.items()
     ]
     end = (
-        "expected: accuracy on the test images; 'published' by the source, or 'measured here' by "
-        f"this library.\n{spelled('fit')} --recipe NAME --help lists the settings of a recipe, "
-        "--dry-run what it needs."
+        "expected: accuracy on the test images; 'published' by the source, or 'measured here' by\n"
+        "this library. FOLDER is a folder of pictures, RUN the folder of a trained run.\n"
+        f"{spelled('fit')} --recipe NAME --help lists the settings of a recipe, --dry-run what it "
+        "needs."
     )
-    return "\n\n".join([*tables, end])
+    return "\n\n".join([*groups, end])
 
 
-def _rows(presets: Mapping[str, Preset]) -> list[list[str]]:
+def _entries(presets: Mapping[str, Preset]) -> list[str]:
     if len(presets) <= _MOST:
-        return [_row(name, preset) for name, preset in presets.items()]
+        return [_entry(name, name, preset) for name, preset in presets.items()]
     alike: dict[str, list[str]] = {}
     for name, preset in presets.items():
         alike.setdefault(preset.title, []).append(name)
-    return [_row(_pattern(names), presets[names[0]]) for names in alike.values()]
+    return [
+        # With spaces, so that the line can be wrapped.
+        _entry(_pattern(names).replace("-{", "- {"), names[0], presets[names[0]])
+        for names in alike.values()
+    ]
 
 
-def _row(name: str, preset: Preset) -> list[str]:
+def _entry(shown: str, name: str, preset: Preset) -> str:
+    """The lines of a recipe; the command is one line, to be copied."""
     recipe = preset.recipe
     sides = (recipe.image_size,) if isinstance(recipe.image_size, int) else recipe.image_size
+    model = f"{preset.model}, {' x '.join(map(str, sides))} px"
     start = f", from {preset.weights}" if preset.weights else ""
-    return [
-        name,
-        f"{preset.title}{f' ({preset.data})' if preset.data else ''}",
-        f"{preset.model}, {' x '.join(map(str, sides))} px{start}",
-        f"{recipe.duration} of {recipe.batch_size}; {preset.cost}",
-        f"{preset.expected} ({preset.evidence})",
-        preset.source,
-    ]
+    title = f"{preset.title}{f' ({preset.data})' if preset.data else ''}"
+    fields = {
+        "trains": f"{model}{start}; {recipe.duration} of {recipe.batch_size}",
+        "cost": preset.cost,
+        "expected": f"{preset.expected} ({preset.evidence})",
+        "source": preset.source,
+    }
+    lines = [_wrapped(text, f"  {field:<10}", " " * 12) for field, text in fields.items()]
+    first = _wrapped(f"{shown}  {title}", "", "    ")
+    return "\n".join([first, f"  command   {spelled('fit')} {preset.options(name)}", *lines])
+
+
+def _wrapped(text: str, first: str, others: str) -> str:
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    wrapper = textwrap.TextWrapper(width, first, others, break_long_words=False)
+    return wrapper.fill(text)
 
 
 def _pattern(names: Sequence[str]) -> str:

@@ -65,11 +65,14 @@ class TrialArguments:
         from keras_vit import evaluation, training
 
         def judge(run: Any) -> dict[str, Any]:
-            report = evaluation.held_out_report(run, source)
+            average = run.has_average  # which big_vision and DeiT report, where there is one
+            report = evaluation.held_out_report(run, source, average=average)
             means = {f"macro_{name}": value for name, value in report.macro.items()}
             precision = report.mean_average_precision
             several = {} if precision is None else {"mean_average_precision": precision}
-            return {"accuracy": report.accuracy, **several, **means, "classes": report.classes}
+            weights = {"judged_weights": "average" if average else "last"}
+            figures = {"accuracy": report.accuracy, **several, **means, **weights}
+            return {**figures, "classes": report.classes}
 
         try:
             result = training.run_trial(
@@ -79,7 +82,8 @@ class TrialArguments:
             )  # fmt: skip
         except (KeyboardInterrupt, Terminated) as error:
             raise type(error)(_for_trials(str(error))) from None
-        print(f"held-out accuracy {result['accuracy']:.2%}", flush=True)
+        of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
+        print(f"held-out accuracy {result['accuracy']:.2%}{of}", flush=True)
         return result
 
 

@@ -62,12 +62,14 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page."""
     load("tensorflow", "sklearn.metrics", "matplotlib.figure")
-    from keras_vit import evaluation
+    from keras_vit import evaluation, training
 
     out = arguments.folder("compare")
     source, split = arguments.images()
     print(f"{len(split.train):,} images for training, {len(split.held_out):,} held out", flush=True)
     trials = _trials(arguments, source, split)
+    for trial in trials:
+        training.check_trial(trial, source, out / "trials")
     results = []
     for i, trial in enumerate(trials, 1):
         print(f"\n[{i} of {len(trials)}] {trial.name}", flush=True)
@@ -113,4 +115,4 @@ def _facts(
         "Start": arguments.weights or "random weights",
         "Recipe": f"{arguments.recipe}: {recipe.optimizer}, learning rate "
         f"{recipe.learning_rate:g}, {recipe.schedule}, augmentation {recipe.augment}",
-    }
+    } | ({"Weights": f"their average with momentum {recipe.ema:g}"} if recipe.ema else {})

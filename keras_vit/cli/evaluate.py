@@ -1,7 +1,7 @@
 """Evaluates a run on its held-out images; writes a report.
 
 Without --run the newest run under runs/ is evaluated. The report is a folder in the run: figures
-and a page to look at.
+and a page to look at. --split test takes the test images that the data declares instead.
 """
 
 from __future__ import annotations
@@ -15,15 +15,23 @@ from keras_vit.cli._options import RunOptions, newest_run
 from keras_vit.cli._printing import table, warn
 from keras_vit.cli._program import load, spelled
 
+SPLITS = ("held_out", "validation", "test")
+
 
 @dataclasses.dataclass(frozen=True)
 class Arguments(RunOptions):
     """Options of the command."""
 
+    split: str = option("held_out", choices=SPLITS)
+    """The images: those that training held out, or a split that the data declares and that training
+    did not use."""
+    average: bool = False
+    """Judge the average of the weights of a run that was trained with --ema, instead of its last
+    weights."""
     batch_size: int = option(64, check=_checks.positive_integer)
     """Number of images that the model computes at a time."""
     min_accuracy: float = option(0.0, check=_checks.probability)
-    """Exit with code 3 if the held-out accuracy is lower than this; from 0 to 1."""
+    """Exit with code 3 if the accuracy is lower than this; from 0 to 1."""
 
 
 def run(arguments: Arguments) -> None:
@@ -33,7 +41,9 @@ def run(arguments: Arguments) -> None:
 
     run = runs.open_run(arguments.run or newest_run())
     print(f"{'run' if arguments.run else 'newest run'} {run}\n", flush=True)
-    report, page = evaluation.evaluate(run, arguments.batch_size, arguments.data)
+    report, page = evaluation.evaluate(
+        run, arguments.batch_size, arguments.data, arguments.split, arguments.average
+    )
     names = ("precision", "recall", "f1")
     rows = [
         [c["label"], *(f"{c[name]:.4f}" for name in names), str(c["support"])]
@@ -46,8 +56,10 @@ def run(arguments: Arguments) -> None:
         fit = f"{spelled('fit')} --class-weights balanced"
         warn(warning.replace("class_weights='balanced'", fit))
     print(f"\n{report.headline}; report: {page}")
+    if run.has_average and not arguments.average:
+        print("the run also has an average of its weights, which --average judges")
     if report.accuracy < arguments.min_accuracy:
         raise RefusedError(
-            f"expected a held-out accuracy of {arguments.min_accuracy:.2%} or more. "
+            f"expected a {report.kind} accuracy of {arguments.min_accuracy:.2%} or more. "
             f"Received: {report.accuracy:.2%}."
         )

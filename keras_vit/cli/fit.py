@@ -16,18 +16,19 @@ from typing import Any
 
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
-from keras_vit.cli._fields import option
+from keras_vit.cli._fields import option, options_of
+from keras_vit.cli._flags import with_flags
 from keras_vit.cli._options import check_data, check_model, check_run, check_weights
 from keras_vit.cli._printing import class_table, print_skipped, warn
-from keras_vit.cli._program import exit_interrupted, load, train_with_others
+from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
 from keras_vit.cli._progress import ProgressPrinter, planned, previewed
 from keras_vit.cli._recipes import (
     check_names_data,
     check_recipe_name,
     check_starts_from_weights,
-    recipe_table,
+    recipe_list,
 )
-from keras_vit.training.devices import STRATEGIES, choose, environment
+from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 
 
@@ -59,6 +60,8 @@ class Arguments:
     checkpoint_every: str | None = None
     """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: only when
     training is stopped by SIGTERM, or by Ctrl-C in a step that ends within two seconds."""
+    keep_checkpoints: int = option(2, check=positive_integer)
+    """Number of saved states to keep, the newest."""
     overwrite: bool = False
     """Replace the run in --out."""
     strict: bool = False
@@ -96,7 +99,8 @@ class Arguments:
 
     def chosen_strategy(self) -> str:
         """The strategy; "auto" is decided."""
-        return choose(self.strategy, tpu=self.tpu, logical_devices=self.logical_devices)
+        devices = {"tpu": self.tpu, "logical_devices": self.logical_devices}
+        return choose(self.strategy, **devices, recipe=self.settings)
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,16 +123,18 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 def run(arguments: Arguments) -> None:
     """Trains, and prints the classes, the progress and the accuracy."""
     if arguments.recipes:
-        print(recipe_table())
+        print(recipe_list())
         return
     strategy = arguments.chosen_strategy()
+    _say_why(arguments, strategy)
     _choose_keras(strategy)
     load("tensorflow", "sklearn.metrics")
     from keras_vit import data, evaluation, runs, training
 
     engine = training.open_engine(
-        strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices
-    )
+        strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices,
+        recipe=arguments.settings,
+    )  # fmt: skip
     if engine.processes > 1:
         train_with_others()
     out = arguments.out or Path("runs") / data.source_name(arguments.data)
@@ -145,7 +151,7 @@ def run(arguments: Arguments) -> None:
     counts = list(source.counts.values())
     print(class_table(source.labels, counts), flush=True)
     if source.splits:
-        print(data.split_summary(source), flush=True)
+        print(data.split_summary(source, f"{spelled('evaluate')} --split test"), flush=True)
         fraction = arguments.settings.held_out
         if fraction != PRESETS[arguments.recipe].recipe.held_out:
             warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
@@ -170,6 +176,7 @@ def run(arguments: Arguments) -> None:
         resume=arguments.resume,
         overwrite=arguments.overwrite,
         checkpoint_every=arguments.checkpoint_every,
+        keep=arguments.keep_checkpoints,
         strategy=engine,
         started=lambda plan: print(_announced(plan, arguments, out), flush=True),
         report=ProgressPrinter(),
@@ -182,6 +189,19 @@ def run(arguments: Arguments) -> None:
     warn(evaluation.recall_warning(report, arguments.settings.may_weight_classes), Arguments)
     steps = run.metrics()[-1]["step"]
     print(f"{report.headline} after {steps} steps: {run.path}")
+    if run.has_average:
+        average = evaluation.held_out_report(run, source, average=True)
+        print(f"{average.headline}: {run.path / runs.AVERAGE}")
+
+
+def _say_why(arguments: Arguments, strategy: str) -> None:
+    """Prints that a setting made "auto" choose another strategy than usual."""
+    devices = {"tpu": arguments.tpu, "logical_devices": arguments.logical_devices}
+    usual = choose(arguments.strategy, **devices)
+    if strategy != usual:
+        setting = with_flags(keras_3_setting(arguments.settings), options_of(Arguments))
+        more = "; all GPUs need pip install 'jax[cuda12]'" if strategy == "one" else ""
+        print(f"strategy {strategy} instead of {usual}: {setting} needs Keras 3{more}", flush=True)
 
 
 def _announced(plan: Any, arguments: Arguments, out: Path) -> str:

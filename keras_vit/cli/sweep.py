@@ -23,7 +23,7 @@ from keras_vit.cli._options import check_model, check_weights
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import TrialArguments
-from keras_vit.training.recipes import PRESETS
+from keras_vit.training.recipes import PRESETS, Recipe
 
 _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
 
@@ -79,36 +79,52 @@ def run(arguments: Arguments) -> None:
         flush=True,
     )
     recipe = training.fixed_budget(arguments.settings, len(split.train))
-
-    def result(name: str, rate: float, images: Any) -> dict[str, Any] | None:
-        print(f"\n{name}", flush=True)
-        settings = dataclasses.replace(recipe, learning_rate=rate)
-        trial = training.Trial(
-            name, arguments.model, settings, images, arguments.weights, {"learning_rate": rate}
-        )
-        try:
-            return arguments.trained(trial, source, out)
-        except RefusedError as error:  # it diverged; another learning rate may be good
-            print(error, flush=True)
-            return None
-
     rates = sorted(set(arguments.learning_rates))
-    results = {rate: result(f"lr-{rate:g}", rate, tried) for rate in rates}
+    tries = {rate: _trial(arguments, recipe, "lr", rate, tried) for rate in rates}
+    # Named after its learning rate, because another one may be the best in a later call.
+    finals = {rate: _trial(arguments, recipe, "final-lr", rate, split) for rate in rates}
+    for trial in (*tries.values(), *finals.values()):
+        training.check_trial(trial, source, out)
+    results = {rate: _result(arguments, trial, source, out) for rate, trial in tries.items()}
     finished = {rate: each for rate, each in results.items() if each is not None}
     if not finished:
         raise RefusedError(f"no learning rate of {rates} trains; try lower --learning-rates.")
     best = max(finished, key=lambda rate: _quality(finished[rate]))
-    final = result("final", best, split)
+    final = _result(arguments, finals[best], source, out)
     _write(out, results, best, final)
     if final is None:
         raise RefusedError(f"the final training with learning rate {best:g} diverged.")
-    print(f"\n{_table(results, best, final)}\n\nrun: {out / 'final'}")
+    print(f"\n{_table(results, best, final)}\n\nrun: {out / finals[best].name}")
+
+
+def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images: Any) -> Any:
+    from keras_vit.training import Trial
+
+    settings = dataclasses.replace(recipe, learning_rate=rate)
+    tags = {"learning_rate": rate}
+    return Trial(f"{name}-{rate:g}", arguments.model, settings, images, arguments.weights, tags)
+
+
+def _result(arguments: Arguments, trial: Any, source: Any, out: Path) -> dict[str, Any] | None:
+    """The result of a trial; None if it diverged, as another learning rate may be good."""
+    print(f"\n{trial.name}", flush=True)
+    try:
+        return arguments.trained(trial, source, out)
+    except RefusedError as error:
+        print(error, flush=True)
+        return None
 
 
 def _quality(result: Mapping[str, Any]) -> tuple[float, float]:
     # Where images have several classes, the most probable one says little.
     main = result.get("mean_average_precision", result["accuracy"])
-    return main, -result["curve"][-1]["val_loss"]
+    return main, -_loss(result)
+
+
+def _loss(result: Mapping[str, Any]) -> float:
+    """The held-out loss of the weights that were judged: the average if there is one."""
+    average = result.get("judged_weights") == "average"
+    return result["curve"][-1]["ema_val_loss" if average else "val_loss"]
 
 
 def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> None:
@@ -122,16 +138,16 @@ def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> 
 def _table(results: Mapping[float, Any], best: float, final: Any) -> str:
     several = "mean_average_precision" in final
     precision = ["mean average precision"] if several else []
-    header = ["learning rate", "images", "accuracy", *precision, "loss", "seconds"]
+    of = " of the average" if final.get("judged_weights") == "average" else ""
+    header = ["learning rate", "images", f"accuracy{of}", *precision, f"loss{of}", "seconds"]
 
     def row(name: str, on: str, result: Any) -> list[str]:
         if result is None:
             return [name, on, "diverged", *[""] * (len(header) - 3)]
-        last = result["curve"][-1]
         figures = [f"{result['accuracy']:.2%}"]
         if several:
             figures.append(f"{result['mean_average_precision']:.4f}")
-        return [name, on, *figures, f"{last['val_loss']:.4f}", f"{result['seconds']:,.0f}"]
+        return [name, on, *figures, f"{_loss(result):.4f}", f"{result['seconds']:,.0f}"]
 
     rows = [
         row(f"{rate:g}{' (best)' if rate == best else ''}", "development", each)

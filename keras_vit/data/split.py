@@ -98,11 +98,16 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     return Split(np.setdiff1d(np.arange(len(source.ids)), held_out), held_out)
 
 
-def split_summary(source: Source) -> str:
-    """One line on the declared splits of a source and their use; "" if it declares none."""
+def split_summary(source: Source, judge: str = "evaluate(run, split='test')") -> str:
+    """One line on the declared splits of a source and their use; "" if it declares none.
+
+    Args:
+        source: the images.
+        judge: what judges a run on the test images that training does not use.
+    """
     sizes = [f"{name} {len(indices):,}" for name, indices in source.splits.items()]
     unused = {"train", "validation", "test"} <= source.splits.keys()
-    rest = "; test is not used" if unused else ""
+    rest = f"; test is not used: {judge} reads it" if unused else ""
     return f"splits: {', '.join(sizes)} (declared by the data{rest})" if sizes else ""
 
 

@@ -26,6 +26,8 @@ class ClassReport:
         confusion: counts, as [true][predicted]; empty if an image may have several classes.
         mean_average_precision: if an image may have several classes: the mean over the classes
             that occur of the average precision; else None.
+        split: which images these are: "held_out" by training, or the data's "validation" or "test".
+        average: whether the model had the average of its weights instead of the last ones.
     """
 
     accuracy: float
@@ -34,13 +36,21 @@ class ClassReport:
     weighted: dict[str, float]
     confusion: list[list[int]]
     mean_average_precision: float | None = None
+    split: str = "held_out"
+    average: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Which images these are, in words."""
+        return self.split.replace("_", "-")
 
     @property
     def headline(self) -> str:
         """The main figures in words."""
         several = self.mean_average_precision
         more = "" if several is None else f", mean average precision {several:.4f}"
-        return f"held-out accuracy {self.accuracy:.2%}{more}"
+        weights = " with the average of the weights" if self.average else ""
+        return f"{self.kind} accuracy {self.accuracy:.2%}{more}{weights}"
 
     def never_recognised(self) -> list[str]:
         """The classes with recall 0, each with its number of images."""
@@ -139,6 +149,6 @@ def recall_warning(report: ClassReport, may_weight_classes: bool = True) -> str 
     weigh = may_weight_classes and max(counts) >= 2 * min(counts)
     advice = "train with class_weights='balanced'" if weigh else "train longer"
     return (
-        f"{len(missed)} of {len(report.classes)} classes were never recognised among the held-out "
-        f"images: {shown}. Add images of them, or {advice}."
+        f"{len(missed)} of {len(report.classes)} classes were never recognised among the "
+        f"{report.kind} images: {shown}. Add images of them, or {advice}."
     )

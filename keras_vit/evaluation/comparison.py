@@ -18,7 +18,7 @@ FORMAT = 1
 # The columns of the CSV; the JSON also has the classes and the curve of each result.
 COLUMNS = (
     "model", "fraction", "seed", "images", "steps", "accuracy", "macro_precision", "macro_recall",
-    "macro_f1", "parameters", "forward_flops", "training_flops", "seconds",
+    "macro_f1", "parameters", "forward_flops", "training_flops", "seconds", "judged_weights",
 )  # fmt: skip
 _UNITS = {1e18: "EFLOP", 1e15: "PFLOP", 1e12: "TFLOP", 1e9: "GFLOP", 1e6: "MFLOP", 1e3: "KFLOP"}
 
@@ -35,7 +35,8 @@ def write_comparison(
         title: the title of the page.
         facts: what was compared, in words.
         results: for each run the `COLUMNS`; `classes`, as in `ClassReport`; `curve`, the records of
-            its metrics; and, if images have several classes, `mean_average_precision`.
+            its metrics; and, if images have several classes, `mean_average_precision`. Where
+            `judged_weights` is "average", the average of the weights was judged.
     """
     content = {"format": FORMAT, "title": title, "facts": facts, "results": list(results)}
     _files.write_json(folder / "compare.json", content)
@@ -58,8 +59,9 @@ def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table with a row for each model and fraction."""
     (one, image), (all_, training) = (_unit(results, f"{k}_flops") for k in ("forward", "training"))
     several = all("mean_average_precision" in result for result in results)
+    accuracy = "accuracy of the average" if _average(results) else "accuracy"
     header = [
-        "model", "images", "seeds", "accuracy", *(["mAP"] if several else []), "f1", "parameters",
+        "model", "images", "seeds", accuracy, *(["mAP"] if several else []), "f1", "parameters",
         f"{image} an image", f"{training} in training", "seconds",
     ]  # fmt: skip
     return header, [
@@ -92,7 +94,7 @@ def _figures(results: Sequence[Result]) -> list[str]:
         Line(
             model,
             [record["step"] * r["training_flops"] / r["steps"] / size for record in r["curve"]],
-            _percent(_mean_curve(of_model, "val_accuracy")),
+            _percent(_mean_curve(of_model, _key(of_model, "accuracy"))),
         )
         for model, of_model in _by_model(largest)
         if (r := of_model[0])
@@ -121,13 +123,23 @@ def _figures(results: Sequence[Result]) -> list[str]:
             {"title": f"{name} loss", "xlabel": "steps", "ylabel": "cross-entropy (nats)"},
             [_by_step(model, of_model, key) for model, of_model in _by_model(largest)],
         )
-        for name, key in (("Training", "loss"), ("Held-out", "val_loss"))
+        for name, key in (("Training", "loss"), ("Held-out", _key(largest, "loss")))
     ]
     images = f"<p>On {largest[0]['images']:,} training images.</p>"
     return [
         page.section("Accuracy", page.image(plots.lines(panels), "svg+xml", "accuracy")),
         page.section("Curves", images + page.image(plots.lines(curves), "svg+xml", "losses")),
     ]
+
+
+def _average(results: Sequence[Result]) -> bool:
+    """Whether the average of the weights was judged, and not the last ones."""
+    return all(result.get("judged_weights") == "average" for result in results)
+
+
+def _key(results: Sequence[Result], name: str) -> str:
+    """The held-out metric in the records of a curve."""
+    return f"ema_val_{name}" if _average(results) else f"val_{name}"
 
 
 def _classes(results: Sequence[Result]) -> list[str]:

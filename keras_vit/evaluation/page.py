@@ -77,10 +77,10 @@ def confusion(svg: bytes) -> str:
     return section("Confusion", image(svg, "svg+xml", "confusion matrix"))
 
 
-def wrong(count: int, pictures: list[tuple[bytes, str]]) -> str:
-    """The wrongly classified images, each with its predicted class."""
+def wrong(count: int, pictures: list[tuple[bytes, str]], kind: str = "held-out") -> str:
+    """The wrongly classified images, each with its predicted class; `kind` says of which images."""
     if not count:
-        return section("Wrong", "<p>None of the held-out images.</p>")
+        return section("Wrong", f"<p>None of the {escape(kind)} images.</p>")
     figures = "".join(
         f"<figure>{image(png, 'png', text)}<figcaption>{escape(text)}</figcaption></figure>"
         for png, text in pictures

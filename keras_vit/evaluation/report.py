@@ -23,58 +23,83 @@ from keras_vit.evaluation.classification import (
 from keras_vit.specs import ViTSpec
 
 _MOST_WRONG, _MOST_ATTENTION = 24, 8
+# Where the images are that a report is about.
+_PLACES = {"held_out": "held out", "validation": "for validation", "test": "for testing"}
 
 
 def evaluate(
-    run: runs.Run, batch_size: int = 64, data: str | os.PathLike | None = None
+    run: runs.Run,
+    batch_size: int = 64,
+    data: str | os.PathLike | None = None,
+    split: str = "held_out",
+    average: bool = False,
 ) -> tuple[ClassReport, Path]:
-    """Runs the model on its held-out images and writes report/ in the run folder.
+    """Runs the model on images it was not trained on and writes a report into the run folder.
 
     Args:
         run: an opened run folder.
         batch_size: images in a batch.
         data: the current folder of the run's images, if they were moved.
+        split: "held_out" for the images that training held out, reported in report/; or a split
+            that the data declares, "validation" or "test", reported in report-test/, for example.
+        average: judge the average of the weights instead, reported in report-average/ or
+            report-test-average/, for example.
 
     Returns:
         The metrics, and the path of the page.
+
+    Raises:
+        UsageError: see `Run.model`, `Run.source` and `Run.images`.
     """
-    model, source = run.model(), run.source(data)
-    held_out = run.split(source).held_out
-    scores = _scores(model, source, held_out, batch_size)
-    report = _report(source, held_out, scores, run.labels)
+    model, source = run.model(average=average), run.source(data)
+    images = run.images(source, split)
+    scores = _scores(model, source, images, batch_size)
+    report = _report(source, images, scores, run.labels)
+    report = dataclasses.replace(report, split=split, average=average)
     sections = [
-        page.facts(_facts(run, source, len(held_out), report)),
+        page.facts(_facts(run, source, len(images), report)),
         page.curves(plots.curves(metrics)) if (metrics := run.metrics()) else "",
         page.classes(report),
         page.confusion(plots.confusion(report.confusion, run.labels)) if report.confusion else "",
-        page.wrong(*_wrong(source, held_out, scores, run.labels)),
+        page.wrong(*_wrong(source, images, scores, run.labels), report.kind),
         # BiT has no attention.
-        page.attention(_attention(model, source, held_out))
+        page.attention(_attention(model, source, images))
         if isinstance(model.spec, ViTSpec)
         else "",
         page.exports(_exports(run.path)),
     ]
-    with _files.replacing_folder(run.path / "report") as folder:
-        figures = {"format": 1, "images": len(held_out), **dataclasses.asdict(report)}
+    out = run.path / _folder(report)
+    with _files.replacing_folder(out) as folder:
+        figures = {"format": 1, "images": len(images), **dataclasses.asdict(report)}
         _files.write_json(folder / "report.json", figures)
         html = page.document(f"{run.spec['model']} on {source.name}", sections)
         _files.write_text(folder / "index.html", html)
-    return report, run.path / "report" / "index.html"
+    return report, out / "index.html"
 
 
-def held_out_report(run: runs.Run, source: Source, batch_size: int = 64) -> ClassReport:
-    """The metrics on an open source, without writing a report."""
+def held_out_report(
+    run: runs.Run, source: Source, batch_size: int = 64, average: bool = False
+) -> ClassReport:
+    """The metrics on an open source, without writing a report; see `evaluate`."""
     held_out = run.split(source).held_out
-    scores = _scores(run.model(), source, held_out, batch_size)
-    return _report(source, held_out, scores, run.labels)
+    scores = _scores(run.model(average=average), source, held_out, batch_size)
+    report = _report(source, held_out, scores, run.labels)
+    return dataclasses.replace(report, average=average)
+
+
+def _folder(report: ClassReport) -> str:
+    parts = ["report"]
+    parts += [] if report.split == "held_out" else [report.split]
+    parts += ["average"] if report.average else []
+    return "-".join(parts)
 
 
 def _report(
-    source: Source, held_out: np.ndarray, logits: np.ndarray, labels: tuple[str, ...]
+    source: Source, indices: np.ndarray, logits: np.ndarray, labels: tuple[str, ...]
 ) -> ClassReport:
     if source.multi_hot is not None:
-        return multi_label_report(logits, source.multi_hot[held_out], labels)
-    return classification_report(logits.argmax(-1), source.targets[held_out], labels)
+        return multi_label_report(logits, source.multi_hot[indices], labels)
+    return classification_report(logits.argmax(-1), source.targets[indices], labels)
 
 
 def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) -> np.ndarray:
@@ -83,26 +108,27 @@ def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) ->
     return np.concatenate([np.asarray(model(each, training=False)) for each in inputs])
 
 
-def _facts(run: runs.Run, source: Source, held_out: int, report: ClassReport) -> dict[str, str]:
+def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:
     height, width = run.spec["image_size"]
     recipe = run.recipe["recipe"]
     missed, precision = report.never_recognised(), report.mean_average_precision
     several = {} if precision is None else {"Mean average precision": f"{precision:.4f}"}
     return {
-        "Held-out accuracy": f"{report.accuracy:.2%}",
+        f"{report.kind.capitalize()} accuracy": f"{report.accuracy:.2%}",
         **several,
         "Macro f1": f"{report.macro['f1']:.4f}",
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
-        "Images": f"{len(source):,}, of them {held_out:,} held out",
+        "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
+        **({"Weights": "their average over the steps"} if report.average else {}),
         "Training": f"{recipe['duration']}, {recipe['optimizer']}, seed {recipe['seed']}",
     } | ({"Never recognised": ", ".join(missed)} if missed else {})
 
 
 def _wrong(
-    source: Source, held_out: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
+    source: Source, indices: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
 ) -> tuple[int, list[tuple[bytes, str]]]:
     # Returns the number of wrong predictions, and the ones with the highest confidence.
-    predicted, classes = scores.argmax(-1), _classes(source, held_out)
+    predicted, classes = scores.argmax(-1), _classes(source, indices)
     if source.multi_hot is not None:
         confidence = 0.5 * (1 + np.tanh(0.5 * scores.max(-1)))  # the sigmoid
     else:
@@ -112,7 +138,7 @@ def _wrong(
     chosen = wrong[np.argsort(-confidence[wrong], kind="stable")][:_MOST_WRONG]
     return len(wrong), [
         (
-            plots.picture(source.image(int(held_out[i]))),
+            plots.picture(source.image(int(indices[i]))),
             f"{' and '.join(labels[each] for each in classes[i]) or 'no class'}, "
             f"taken for {labels[predicted[i]]} ({confidence[i]:.0%})",
         )
@@ -127,10 +153,10 @@ def _classes(source: Source, indices: np.ndarray) -> list[np.ndarray]:
     return list(source.targets[indices, None])
 
 
-def _attention(model: Any, source: Source, held_out: np.ndarray) -> list[tuple[bytes, bytes, str]]:
-    # The first held-out image of each class.
-    firsts = np.unique(source.targets[held_out], return_index=True)[1][:_MOST_ATTENTION]
-    chosen = held_out[firsts]
+def _attention(model: Any, source: Source, indices: np.ndarray) -> list[tuple[bytes, bytes, str]]:
+    # The first image of each class.
+    firsts = np.unique(source.targets[indices], return_index=True)[1][:_MOST_ATTENTION]
+    chosen = indices[firsts]
     maps = attention_maps(model, load(source, chosen, model.preprocessing)[0])
     pictures = []
     for index, attention in zip(chosen, maps, strict=True):

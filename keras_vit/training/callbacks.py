@@ -15,10 +15,8 @@ import numpy as np
 from keras_vit._errors import RefusedError
 from keras_vit._files import naming_a_full_disk
 from keras_vit._keras import backend, keras, ops
+from keras_vit.runs import AVERAGE
 from keras_vit.weights import save_weights
-
-# The average of the weights in a run folder.
-AVERAGE = "weights_ema.npz"
 
 
 class Steps(keras.callbacks.Callback):

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from keras_vit._errors import UsageError, did_you_mean
+from keras_vit.training.recipes import Recipe
 
 # What each strategy runs on: "tf_keras", "jax", or any Keras (""). Keras 3 under MirroredStrategy
 # clips the gradient of each replica before they are summed, so the step is not that of the batch;
@@ -23,6 +25,13 @@ STRATEGIES: dict[str, str] = {
     "tpu": "tf_keras",
     "jax": "jax",
 }
+# Settings for which tf_keras lacks something, with the values that it has.
+KERAS_3 = {
+    "lora": (0,),
+    "remat": (False,),
+    "layer_decay": (1.0,),
+    "optimizer": ("adamw", "sgd", "lion"),
+}
 _VARIABLES = {
     "": {},
     "tf_keras": {"TF_USE_LEGACY_KERAS": "1"},
@@ -30,24 +39,34 @@ _VARIABLES = {
 }
 
 
-def choose(strategy: str, *, tpu: str | None = None, logical_devices: int = 1) -> str:
+def choose(
+    strategy: str,
+    *,
+    tpu: str | None = None,
+    logical_devices: int = 1,
+    recipe: Recipe | None = None,
+) -> str:
     """The strategy that "auto" stands for here; any other name is returned as it is.
 
     It is "tpu" if a TPU is named, "multiworker" if TF_CONFIG lists several workers, "jax" if
     KERAS_BACKEND says so or JAX's processes are named, "mirrored" with several devices, else "one".
+    For a recipe that tf_keras cannot train it is, instead of "mirrored", "jax" where JAX has these
+    devices, else "one".
 
     Args:
         strategy: a name in `STRATEGIES`.
         tpu: the name of a TPU.
         logical_devices: the number of parts that the CPU is split into.
+        recipe: the settings of the training; None if they are not known.
 
     Raises:
-        UsageError: there is no such strategy, or the other arguments are for another one.
+        UsageError: there is no such strategy, the other arguments are for another one, or it runs
+            on tf_keras, which cannot train the recipe.
     """
     if strategy not in STRATEGIES:
         raise UsageError(f"unknown strategy={strategy!r}; {did_you_mean(strategy, STRATEGIES)}")
     if strategy == "auto":
-        strategy = _fitting(tpu, logical_devices)
+        strategy = _fitting(tpu, logical_devices, recipe)
     if tpu is not None and strategy != "tpu":
         raise UsageError(f"tpu={tpu!r} is for strategy='tpu'. Received: strategy={strategy!r}.")
     if logical_devices > 1 and strategy not in ("mirrored", "jax"):
@@ -55,7 +74,21 @@ def choose(strategy: str, *, tpu: str | None = None, logical_devices: int = 1) -
             f"logical_devices={logical_devices} is for strategy='mirrored' or 'jax'. "
             f"Received: strategy={strategy!r}."
         )
+    setting = keras_3_setting(recipe)
+    if setting and STRATEGIES[strategy] == "tf_keras":
+        raise UsageError(
+            f"{setting.partition('=')[0]} needs Keras 3; choose strategy='jax' or strategy='one'. "
+            f"Received: {setting}, and strategy={strategy!r}, which runs on tf_keras."
+        )
     return strategy
+
+
+def keras_3_setting(recipe: Recipe | None) -> str:
+    """The first setting of a recipe that needs Keras 3, such as "lora=4"; "" if none does."""
+    for name, values in KERAS_3.items():
+        if recipe is not None and getattr(recipe, name) not in values:
+            return f"{name}={getattr(recipe, name)!r}"
+    return ""
 
 
 def environment(strategy: str) -> dict[str, str]:
@@ -94,7 +127,7 @@ def jax_processes(environ: Mapping[str, str] = os.environ) -> bool:
     )
 
 
-def _fitting(tpu: str | None, logical_devices: int) -> str:
+def _fitting(tpu: str | None, logical_devices: int, recipe: Recipe | None) -> str:
     if tpu is not None:
         return "tpu"
     if tf_workers() > 1:
@@ -104,7 +137,14 @@ def _fitting(tpu: str | None, logical_devices: int) -> str:
     several = logical_devices > 1 or _gpus() > 1
     if on_jax and not legacy:
         return "jax" if several or jax_processes() else "one"
+    if several and keras_3_setting(recipe) and not legacy:
+        return "jax" if logical_devices > 1 or _jax_has_gpus() else "one"
     return "mirrored" if several else "one"
+
+
+def _jax_has_gpus() -> bool:
+    """Whether JAX is installed with its plugin for NVIDIA GPUs; without it, it runs on the CPU."""
+    return any("cuda" in plugin.name for plugin in entry_points(group="jax_plugins"))
 
 
 def _gpus() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import string
 from collections.abc import Callable
 
 from keras_vit._errors import UsageError
@@ -82,13 +83,13 @@ def interval(text: str, steps_of: Callable[[str], int], field: str = "checkpoint
     Raises:
         UsageError: the interval cannot be read, or is not positive.
     """
-    amount, _, unit = text.strip().partition(" ")
+    unit = text.strip().partition(" ")[2].removesuffix("s")
     try:
-        if unit.removesuffix("s") not in _SECONDS:
+        amount = float(text.strip().rstrip(f"{string.ascii_letters}% "))
+        if 0 < amount < float("inf") and unit in _SECONDS:
+            return Every(seconds=amount * _SECONDS[unit])
+        if amount > 0:
             return Every(steps=max(steps_of(text), 1))
-        seconds = float(amount) * _SECONDS[unit.removesuffix("s")]
-        if 0 < seconds < float("inf"):
-            return Every(seconds=seconds)
     except ValueError:  # a UsageError is one
         pass
     raise UsageError(

@@ -22,6 +22,7 @@ from keras_vit.training.devices import (
     jax_processes,
     tf_workers,
 )
+from keras_vit.training.recipes import Recipe
 
 # Seconds without a sign of life after which a process of JAX counts as lost.
 _HEARTBEAT = 20
@@ -122,7 +123,11 @@ class Engine:
 
 
 def open_engine(
-    strategy: str = "one", *, tpu: str | None = None, logical_devices: int = 1
+    strategy: str = "one",
+    *,
+    tpu: str | None = None,
+    logical_devices: int = 1,
+    recipe: Recipe | None = None,
 ) -> Engine:
     """Starts the devices of a strategy. Call it before anything is computed.
 
@@ -132,12 +137,13 @@ def open_engine(
             "auto", see `devices.choose`.
         tpu: the name of a TPU, for TensorFlow's resolver; "local" on a TPU VM.
         logical_devices: the number of devices that the CPU is split into, to try a strategy.
+        recipe: the settings of the training, if they are known: some need Keras 3.
 
     Raises:
-        UsageError: the strategy needs another flavour or backend of Keras than is imported, or
-            TensorFlow or JAX has started already.
+        UsageError: the strategy cannot train the recipe, it needs another flavour or backend of
+            Keras than is imported, or TensorFlow or JAX has started already.
     """
-    strategy = choose(strategy, tpu=tpu, logical_devices=logical_devices)
+    strategy = choose(strategy, tpu=tpu, logical_devices=logical_devices, recipe=recipe)
     _check_flavour(strategy)
     if strategy == "one":
         return Engine()

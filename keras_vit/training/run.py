@@ -105,7 +105,7 @@ def train(
     _check_task(recipe, task)
     engine = strategy
     if not isinstance(engine, Engine):
-        engine = open_engine(engine, logical_devices=logical_devices)
+        engine = open_engine(engine, logical_devices=logical_devices, recipe=recipe)
     check_settings(
         source.locator, recipe, name, out, weights=weights, overwrite=overwrite, resume=resume,
         tensorboard=tensorboard, engine=engine,

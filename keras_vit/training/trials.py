@@ -75,11 +75,10 @@ def run_trial(
         UsageError: the folder holds a trial of this name with other settings or images.
     """
     out = folder / trial.name
+    check_trial(trial, source, folder)
     if (out / _RESULT).is_file():
-        return _finished(out, trial, source)
-    has_state = any((out / "checkpoints").glob("*.npz"))
-    if has_state:
-        _check_images(out, trial, source)
+        return _stored(out)["result"]
+    has_state = _has_state(out)
     run = train(
         trial.model, source, trial.recipe, out, split=trial.split, resume=has_state,
         weights=None if has_state else trial.weights, overwrite=not has_state, **options,
@@ -89,6 +88,19 @@ def run_trial(
     _files.write_json(out / _RESULT, {"format": FORMAT, "settings": settings, "result": result})
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
     return result
+
+
+def check_trial(trial: Trial, source: Source, folder: Path) -> None:
+    """Checks that the folder holds nothing else under the trial's name; nothing is trained.
+
+    Raises:
+        UsageError: see `run_trial`.
+    """
+    out = folder / trial.name
+    if (out / _RESULT).is_file():
+        _check_settings(out, trial, source)
+    elif _has_state(out):
+        _check_images(out, trial, source)
 
 
 def fixed_budget(recipe: Recipe, examples: int) -> Recipe:
@@ -104,9 +116,17 @@ def with_seed(recipe: Recipe, model: str, seed: int) -> Recipe:
     return dataclasses.replace(adapted(recipe, model), seed=seed)
 
 
-def _finished(out: Path, trial: Trial, source: Source) -> dict[str, Any]:
-    content = _files.read_json(out / _RESULT, format=FORMAT, fields=("settings", "result"))
-    before, now = content["settings"], _settings(trial, source)
+def _stored(out: Path) -> dict[str, Any]:
+    return _files.read_json(out / _RESULT, format=FORMAT, fields=("settings", "result"))
+
+
+def _has_state(out: Path) -> bool:
+    return any((out / "checkpoints").glob("*.npz"))
+
+
+def _check_settings(out: Path, trial: Trial, source: Source) -> None:
+    """Raises a `UsageError` if a finished trial had other settings."""
+    before, now = _stored(out)["settings"], _settings(trial, source)
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:
         differences = ", ".join(f"{n}={now[n]!r}, was {before.get(n)!r}" for n in changed)
@@ -114,7 +134,6 @@ def _finished(out: Path, trial: Trial, source: Source) -> dict[str, Any]:
             f"{out} holds a finished trial with other settings. Received: {differences[:300]}; "
             "choose another folder, or delete this one."
         )
-    return content["result"]
 
 
 def _check_images(out: Path, trial: Trial, source: Source) -> None:

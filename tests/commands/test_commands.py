@@ -114,6 +114,34 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.once
+def test_fit_reports_the_last_weights_and_their_average(invoke, image_folder, tiny_model, tmp_path):
+    words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
+    code, out, error = invoke("train/fit.py", *words, "--ema", "0.5", cwd=tmp_path)
+    assert code == 0, error
+    *_, last, average = out.splitlines()
+    metrics = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last == f"held-out accuracy {metrics['val_accuracy']:.2%} after 2 steps: run"
+    average_accuracy = f"held-out accuracy {metrics['ema_val_accuracy']:.2%}"
+    assert average == f"{average_accuracy} with the average of the weights: run/weights_ema.npz"
+    _, out, _ = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
+    assert out.endswith("the run also has an average of its weights, which --average judges\n")
+    _, out, _ = invoke("train/evaluate.py", "--run", "run", "--average", cwd=tmp_path)
+    assert out.splitlines()[-1].startswith(f"{average_accuracy} with the average of the weights;")
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_as_many_checkpoints_are_kept_as_asked(invoke, image_folder, tiny_model, tmp_path):
+    words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
+    words += ("--duration", "9 steps", "--checkpoint-every", "2 steps", "--keep-checkpoints", "3")
+    code, _, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    steps = sorted(int(path.stem[-9:]) for path in (tmp_path / "run/checkpoints").iterdir())
+    assert steps == [6, 8, 9]
+
+
+@pytest.mark.slow
+@pytest.mark.once
 def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "5.png").unlink()
     for i in range(6, 50):
@@ -168,6 +196,15 @@ def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path
 
 
 @pytest.mark.once
+def test_a_split_that_the_data_does_not_declare_is_one_line(invoke, trained_run, tmp_path):
+    words = ("--run", trained_run.path, "--split", "test")
+    code, _, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
+    line = one_line(code, error)
+    assert "digits declares no splits. Received: --split test; the images that" in line
+    assert line.endswith("are --split held_out.")
+
+
+@pytest.mark.once
 def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path):
     code, _, error = invoke("export/to_tflite.py", cwd=tmp_path)
     line = one_line(code, error)
@@ -215,6 +252,8 @@ def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, messag
         ("export/to_tflite.py", ["--images", "0"], "--images must be a positive integer"),
         ("export/to_tflite.py", ["--threads", "0"], "--threads must be a positive integer"),
         ("export/to_tflite.py", ["--quantize"], "--quantize: expected at least one argument"),
+        ("train/fit.py", ["--keep-checkpoints", "0"], "--keep-checkpoints must be a positive inte"),
+        ("train/fit.py", ["--checkpoint-every", "0 steps"], "Received: --checkpoint-every '0 st"),
         ("train/evaluate.py", ["--batch-size", "0"], "--batch-size must be a positive integer"),
         ("train/evaluate.py", ["--min-accuracy", "97.5"], "--min-accuracy must lie in [0, 1]."),
     ],

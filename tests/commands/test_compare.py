@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs, training
 from keras_vit._interrupts import Terminated
-from keras_vit.cli import _trials, compare
+from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Engine, Recipe, trials
@@ -71,6 +71,41 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
     assert f"from step {step}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
+    image_folder, tiny_model, tmp_path, capsys
+):
+    settings = Recipe(
+        image_size=16, duration="11 steps", batch_size=4, warmup="1 step", jit=False, ema=0.99
+    )
+    arguments = compare.Arguments(data=str(image_folder), models=(tiny_model,), settings=settings)
+    source, split = arguments.images()
+    (trial,) = compare._trials(arguments, source, split)
+    result = arguments.trained(trial, source, tmp_path)
+    report = keras_vit.evaluation.held_out_report(
+        runs.open_run(tmp_path / trial.name), source, average=True
+    )
+    assert (result["judged_weights"], result["accuracy"]) == ("average", report.accuracy)
+    assert result["accuracy"] == pytest.approx(result["curve"][-1]["ema_val_accuracy"])
+    assert "% with the average of the weights\n" in capsys.readouterr().out
+
+
+def test_a_sweep_compares_the_averages_and_says_so():
+    def tried(loss, average):
+        record = {"val_loss": loss, "ema_val_loss": average}
+        figures = {"accuracy": 0.5, "judged_weights": "average", "seconds": 1.0}
+        return {**figures, "curve": [record]}
+
+    results = {0.1: tried(1.0, 3.0), 0.2: tried(2.0, 1.5)}
+    assert max(results, key=lambda rate: sweep._quality(results[rate])) == 0.2
+    header, _, line, *_ = sweep._table(results, 0.2, results[0.2]).splitlines()
+    assert "accuracy of the average" in header
+    assert "loss of the average" in header
+    assert "3.0000" in line
+    plain = {"accuracy": 0.5, "judged_weights": "last", "seconds": 1.0, "curve": [{"val_loss": 1}]}
+    assert "average" not in sweep._table({0.1: plain}, 0.1, plain)
+
+
 def test_each_fraction_has_its_number_of_seeds(shared_folder):
     settings = Recipe(image_size=16, duration="11 steps", batch_size=4)
     arguments = compare.Arguments(
@@ -88,22 +123,42 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
     invoke, image_folder, tiny_model, tmp_path
 ):
     words = ("--data", image_folder, "--model", tiny_model, "--out", "out", *QUICK)
-    rates = ("--learning-rates", "1e-9", "0.03")
-    code, out, error = invoke("train/sweep.py", *words, *rates, cwd=tmp_path)
-    assert code == 0, error
+    for rates in (["1e-9"], ["1e-9", "0.03"]):  # the second call adds one, which is better
+        code, out, error = invoke(
+            "train/sweep.py", *words, "--learning-rates", *rates, cwd=tmp_path
+        )
+        assert code == 0, error
     found = json.loads((tmp_path / "out" / "sweep.json").read_text())
     losses = {
         each["learning_rate"]: each["result"]["curve"][-1]["val_loss"] for each in found["tried"]
     }
     assert losses[0.03] < losses[1e-9]
     assert found["best"] == 0.03  # the accuracies may be equal
-    final, tried = (runs.open_run(tmp_path / "out" / name) for name in ("final", "lr-0.03"))
+    names = ("final-lr-0.03", "lr-0.03")
+    final, tried = (runs.open_run(tmp_path / "out" / name) for name in names)
     assert final.recipe["recipe"]["learning_rate"] == found["best"]
     source = final.source()
     of_final, of_tried = final.split(source), tried.split(source)
     assert set(of_final.train) == {*of_tried.train, *of_tried.held_out}
     assert not set(of_final.held_out) & {*of_tried.train, *of_tried.held_out}
     assert "(best)" in out
+    assert out.endswith("run: out/final-lr-0.03\n")
+
+
+@pytest.mark.parametrize("name", ["lr-0.03", "final-lr-0.03"])
+def test_a_sweep_refuses_a_folder_with_other_settings_before_it_trains(
+    invoke, image_folder, tiny_model, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it trained"))
+    (tmp_path / "out" / name).mkdir(parents=True)
+    earlier = {"format": 1, "settings": {"batch_size": 5}, "result": {}}
+    (tmp_path / "out" / name / "result.json").write_text(json.dumps(earlier))
+    words = ("--data", image_folder, "--model", tiny_model, "--out", "out", *QUICK)
+    code, _, error = invoke(
+        "train/sweep.py", *words, "--learning-rates", "1e-9", "0.03", cwd=tmp_path
+    )
+    assert code == 2
+    assert f"out/{name} holds a finished trial with other settings" in error
 
 
 def test_a_dry_run_says_what_training_needs_and_writes_nothing(
@@ -158,9 +213,27 @@ def test_the_table_of_recipes_names_every_recipe(invoke, tmp_path):
     for name in PRESETS:
         assert name.startswith("augreg-") or f"\n{name} " in out
     assert "aug_light1,aug_light2" in out
-    line = next(line for line in out.splitlines() if line.startswith("finetune-pets"))
-    texts = "500 steps of 512", "384 px, from imagenet21k", "94.43%", "published", "table 4"
-    assert all(text in line for text in texts)
+    *lines, _ = [line for line in out.splitlines() if not line.startswith("  command ")]
+    assert max(map(len, lines)) <= 100
+    entry = next(entry for entry in out.split("\n\n") if entry.startswith("finetune-pets"))
+    texts = (
+        "fit.py --recipe finetune-pets --weights imagenet21k\n", "500 steps of 512",
+        "384 px, from imagenet21k", "cost      256,000 images", "94.43%", "published", "table 4",
+    )  # fmt: skip
+    assert all(text in entry for text in texts)
+
+
+def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file in ("FOLDER/a.jpg", "RUN/spec.json", "runs/imagenet2012/weights.npz"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text("")
+    for name, preset in PRESETS.items():
+        line = _arguments.Line(preset.options(name).split(), "fit", "")
+        read = _arguments.read(fit.Arguments, line, fit.defaults)
+        assert (read.recipe, read.settings, read.weights or "") == (
+            name, preset.recipe, preset.weights,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit import Preprocessing, UsageError
+import keras_vit
+from keras_vit import Preprocessing, UsageError, runs
 from keras_vit.data import (
     development_split,
     evaluation_batches,
@@ -440,6 +441,21 @@ def test_splits_of_tfds_may_be_named_and_divided(written_by_tfds):
         open_source("tfds:tiny_shapes:dev")
     with pytest.raises(UsageError, match="a split for training and one to hold out.*a, b, c"):
         open_source("tfds:tiny_shapes:a:b:c")
+
+
+@pytest.mark.usefixtures("written_by_tfds")
+def test_a_run_on_parts_of_a_split_of_tfds_can_be_judged_on_the_test_split(tmp_path, small_spec):
+    source = open_source("tfds:tiny_shapes:train[:50%]:train[50%:]")
+    model = keras_vit.ViT(small_spec, 3, 16)
+    recipe = {"recipe": {}}
+    runs.create_run(tmp_path / "run", model, source, split_source(source), recipe, "fresh")
+    run = runs.open_run(tmp_path / "run")
+    with pytest.raises(UsageError, match="declares the splits train and validation"):
+        run.images(run.source(), "test")
+    whole = run.source("tfds:tiny_shapes")
+    images = run.images(whole, "test")
+    assert len(images) == 6
+    assert all(whole.ids[i].startswith("tiny_shapes-test") for i in images)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit import UsageError
-from keras_vit.data import Source, Split, digits, split_source
+from keras_vit.data import Source, Split, digits, split_source, split_summary
 
 pytestmark = pytest.mark.once
 
@@ -76,6 +76,8 @@ def test_declared_splits_are_used_and_the_test_split_is_held_out_only_without_va
     split = split_source(dataclasses.replace(data, splits=parts), 0.5)
     assert (split.train.tolist(), split.held_out.tolist()) == (list(range(6)), [6, 7])
     assert "validation is held out" in split.rule
+    summary = split_summary(dataclasses.replace(data, splits=parts), "evaluate --split test")
+    assert summary.endswith("; test is not used: evaluate --split test reads it)")
     del parts["validation"]
     split = split_source(dataclasses.replace(data, splits=parts), 0.5)
     assert split.held_out.tolist() == [8, 9]

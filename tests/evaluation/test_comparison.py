@@ -54,6 +54,25 @@ def test_one_seed_has_no_deviation():
     assert summary(RESULTS[:1])[1][0][2:4] == ["1", "30.00%"]
 
 
+def test_the_average_of_the_weights_is_shown_and_named_where_it_was_judged():
+    assert summary(RESULTS)[0][3] == "accuracy"
+    averaged = [
+        {
+            **each,
+            "judged_weights": "average",
+            "curve": [
+                {**record, "ema_val_accuracy": 0.25, "ema_val_loss": 0.125}
+                for record in each["curve"]
+            ],
+        }
+        for each in RESULTS
+    ]
+    assert summary(averaged)[0][3] == "accuracy of the average"
+    _, (_, lines), _, (_, losses) = panels(comparison._figures, averaged)
+    assert lines[0].y == pytest.approx([25, 25])
+    assert losses[0].y == [0.125, 0.125]
+
+
 def test_the_files_hold_every_run(tmp_path):
     page = write_comparison(tmp_path, "Models on <cats>", {"Budget": "20 steps"}, RESULTS)
     content = json.loads((tmp_path / "compare.json").read_text())

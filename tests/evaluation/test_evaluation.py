@@ -13,8 +13,10 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import evaluation, runs
+from keras_vit import UsageError, evaluation, preprocess, runs
+from keras_vit.data import open_source, split_source
 from keras_vit.evaluation import page, plots
+from keras_vit.training import Recipe
 
 
 def test_metrics_equal_values_computed_by_hand():
@@ -139,6 +141,73 @@ def test_the_report_on_disk_equals_the_returned_one(evaluated):
     report, path = evaluated
     stored = json.loads((path.parent / "report.json").read_text())
     assert stored == {"format": 1, "images": 359, **dataclasses.asdict(report)}
+
+
+@pytest.fixture
+def split_run(shared_folder, small_spec, randomised, tmp_path):
+    """A run on pictures with train/, val/ and test/, which was not trained."""
+    for place in ("train", "val", "test"):
+        shutil.copytree(shared_folder, tmp_path / "flowers" / place)
+    for name in ("0.jpg", "1.png"):  # a split with an accuracy and a size of its own
+        (tmp_path / "flowers" / "test" / "red" / name).unlink()
+    source = open_source(tmp_path / "flowers")
+    model = randomised(keras_vit.ViT(small_spec, 2, 16))
+    recipe = {"recipe": dataclasses.asdict(Recipe())}
+    path = tmp_path / "run"
+    runs.create_run(path, model, source, split_source(source), recipe, "fresh")
+    return runs.open_run(path)
+
+
+@pytest.mark.once
+def test_a_test_split_that_training_does_not_use_judges_the_run(split_run):
+    report, path = evaluation.evaluate(split_run, split="test")
+    source, model = split_run.source(), split_run.model()
+    places = [i for i, name in enumerate(source.ids) if name.startswith("test/")]
+    images = [preprocess(source.image(i)[None], model)[0] for i in places]
+    predicted = np.asarray(model(np.stack(images))).argmax(-1)
+    assert len(places) == 10
+    assert report.accuracy == pytest.approx((predicted == source.targets[places]).mean())
+    assert report.headline == f"test accuracy {report.accuracy:.2%}"
+    assert path.parent == split_run.path / "report-test"
+    assert json.loads((path.parent / "report.json").read_text())["split"] == "test"
+    text = _Page(path.read_text()).text
+    assert "Test accuracy" in text
+    assert "34, of them 10 for testing" in text
+    assert "held" not in text.lower()
+    same, path = evaluation.evaluate(split_run, split="validation")
+    held_out, _ = evaluation.evaluate(split_run)
+    assert dataclasses.replace(same, split="held_out") == held_out
+    assert path.parent.name == "report-validation"
+
+
+@pytest.mark.once
+def test_the_average_of_the_weights_is_judged_where_there_is_one(split_run, small_spec):
+    with pytest.raises(UsageError, match=r"no average of its weights \(weights_ema.npz\); train"):
+        evaluation.evaluate(split_run, average=True)
+    other = keras_vit.ViT(small_spec, 2, 16)  # its head is zero: it always answers the first class
+    keras_vit.save_weights(other, split_run.path / runs.AVERAGE)
+    report, path = evaluation.evaluate(split_run, split="test", average=True)
+    assert [each["recall"] for each in report.classes] == [1, 0]
+    assert report.headline == "test accuracy 60.00% with the average of the weights"
+    assert path.parent.name == "report-test-average"
+    assert "their average over the steps" in _Page(path.read_text()).text
+    assert evaluation.held_out_report(split_run, split_run.source(), average=True).accuracy == 0.5
+    last, path = evaluation.evaluate(split_run)
+    assert path.parent.name == "report"
+    assert [each["recall"] for each in last.classes] != [1, 0]
+
+
+@pytest.mark.once
+def test_a_split_that_cannot_judge_the_run_is_refused(split_run, trained_run):
+    with pytest.raises(UsageError, match=r"digits declares no splits. Received: split='test'"):
+        trained_run.images(trained_run.source(), "test")
+    source = split_run.source()
+    without = {name: source.splits[name] for name in ("train", "validation")}
+    with pytest.raises(UsageError, match=r"the splits train and validation. Received: split='te"):
+        split_run.images(dataclasses.replace(source, splits=without), "test")
+    mixed = {**source.splits, "test": np.array([0, 33])}
+    with pytest.raises(UsageError, match=r"was trained on 1 images of split='test'"):
+        split_run.images(dataclasses.replace(source, splits=mixed), "test")
 
 
 class _Page(html.parser.HTMLParser):

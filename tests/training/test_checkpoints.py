@@ -345,6 +345,7 @@ def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch):
         ("0.5 seconds", Every(seconds=0.5)),
         ("7 steps", Every(steps=7)),
         ("2 epochs", Every(steps=20)),
+        ("1 example", Every(steps=1)),  # less than a step, but not nothing
     ],
 )
 def test_intervals(text, expected):
@@ -352,7 +353,10 @@ def test_intervals(text, expected):
     assert interval(text, lambda duration: to_steps(duration, **counts)) == expected
 
 
-@pytest.mark.parametrize("text", ["soon", "0 minutes", "-1 hours", "x minutes", ""])
+@pytest.mark.parametrize(
+    "text",
+    ["soon", "0 minutes", "-1 hours", "x minutes", "", "0 steps", "0.0 epochs", "0 examples"],
+)
 def test_intervals_that_cannot_be_read(text):
     with pytest.raises(UsageError, match="checkpoint_every must be a number and a unit"):
         interval(text, lambda duration: to_steps(duration, batch_size=1, num_examples=1))

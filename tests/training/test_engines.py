@@ -14,6 +14,8 @@ import socket
 import subprocess
 import sys
 import time
+import typing
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError
 from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.cli import fit
 from keras_vit.training import devices
 from keras_vit.training.building import check_settings
 from keras_vit.training.engines import Engine, open_engine
@@ -399,6 +402,77 @@ def test_auto_chooses_the_strategy(monkeypatch, variables, arguments, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert devices.choose("auto", **arguments) == expected
+
+
+DEMANDING = [{"lora": 4}, {"remat": True}, {"layer_decay": 0.75}, {"optimizer": "muon"}]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("settings", DEMANDING)
+@pytest.mark.parametrize(
+    ("variables", "arguments", "with_cuda", "expected"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, {}, True, "jax"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, {}, False, "one"),  # JAX would train on the CPU
+        ({"CUDA_VISIBLE_DEVICES": "0"}, {}, True, "one"),
+        ({}, {"logical_devices": 4}, False, "jax"),
+    ],
+)
+def test_auto_chooses_a_strategy_that_can_train_the_recipe(
+    monkeypatch, settings, variables, arguments, with_cuda, expected
+):
+    for name in (*_SET_HERE, "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(devices, "_jax_has_gpus", lambda: with_cuda)
+    assert devices.choose("auto", **arguments, recipe=Recipe(**settings)) == expected
+
+
+@pytest.mark.once
+def test_jax_has_gpus_where_its_plugin_is_installed(tmp_path, monkeypatch):
+    folder = tmp_path / "jax_cuda12_pjrt-0.10.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: jax-cuda12-pjrt\nVersion: 0.10\n")
+    plugin = "[jax_plugins]\nxla_cuda12 = jax_plugins.xla_cuda12\n"
+    (folder / "entry_points.txt").write_text(plugin)
+    monkeypatch.setattr(sys, "path", [])
+    assert not devices._jax_has_gpus()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert devices._jax_has_gpus()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("settings", DEMANDING)
+def test_a_recipe_that_a_strategy_cannot_train_is_refused_with_those_that_can(settings):
+    (name,) = settings
+    with pytest.raises(UsageError, match=f"{name} needs Keras 3; choose strategy='jax' or "):
+        devices.choose("mirrored", recipe=Recipe(**settings))
+    for strategy in ("jax", "one"):
+        assert devices.choose(strategy, recipe=Recipe(**settings)) == strategy
+
+
+@pytest.mark.skipif(not LEGACY, reason="it is about tf_keras")
+def test_the_settings_that_need_keras_3_are_those_that_tf_keras_refuses(tmp_path):
+    optimizers = typing.get_args(typing.get_type_hints(Recipe)["optimizer"])
+    others = [*DEMANDING[:-1], *({"optimizer": name} for name in optimizers)]
+    for settings in others:
+        recipe = Recipe(**settings)
+        refused = pytest.raises(UsageError) if devices.keras_3_setting(recipe) else nullcontext()
+        with refused:
+            check_settings("none", recipe, "ViT_Pico4", tmp_path / "run")
+
+
+@pytest.mark.once
+def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
+    for name in _SET_HERE:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setattr(devices, "_jax_has_gpus", lambda: False)
+    arguments = fit.Arguments(settings=Recipe(lora=4))
+    fit._say_why(arguments, arguments.chosen_strategy())
+    expected = "strategy one instead of mirrored: --lora=4 needs Keras 3; all GPUs need pip install"
+    assert capsys.readouterr().out.startswith(expected)
 
 
 @pytest.mark.once

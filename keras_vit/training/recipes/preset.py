@@ -38,3 +38,17 @@ class Preset:
     """The learning rates that the source tries; `keras-vit sweep` tries them too."""
     development: float = 0.1
     """The fraction of the training images on which the source compares learning rates."""
+
+    def options(self, name: str) -> str:
+        """The options of the command `fit` that train it; FOLDER and RUN are the user's own.
+
+        Args:
+            name: its name in `PRESETS`.
+        """
+        given = {
+            "--recipe": name,
+            "--data": "" if self.data else "FOLDER",
+            "--weights": self.weights,
+            "--teacher": "" if self.recipe.distillation == "none" else "RUN",
+        }
+        return " ".join(f"{option} {value}" for option, value in given.items() if value)
