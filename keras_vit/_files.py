@@ -188,14 +188,24 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
     Raises:
         UsageError: another process has the lock.
     """
-    target = Path(path).resolve()  # of a link, too
-    target.parent.mkdir(parents=True, exist_ok=True)
-    lock = target.parent / f".{target.name}.lock"
+    lock = _lock_of(path)
+    lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
     with _lock(lock, wait=False) as is_mine:
         if is_mine is False:
             raise UsageError(f"another process is writing {path}; choose another folder.")
         yield
+
+
+def is_locked(path: str | os.PathLike) -> bool:
+    """Whether a process is in the context of `locked` for this path."""
+    with _lock(_lock_of(path), wait=False) as is_mine:
+        return is_mine is False
+
+
+def _lock_of(path: str | os.PathLike) -> Path:
+    target = Path(path).resolve()  # of a link, too
+    return target.parent / f".{target.name}.lock"
 
 
 @contextlib.contextmanager

@@ -200,6 +200,11 @@ class Run:
         raise UsageError(f"{self.path / 'recipe.json'} has no setting {name!r}; train again.")
 
     @property
+    def is_being_trained(self) -> bool:
+        """Whether a training is writing it now."""
+        return _files.is_locked(self.path)
+
+    @property
     def may_weight_classes(self) -> bool:
         """Whether another training could weight the classes: see `training.Recipe`."""
         ways = (self.setting("class_weights", "none"), self.setting("sampling", "all"))

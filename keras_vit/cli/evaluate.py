@@ -41,6 +41,8 @@ def run(arguments: Arguments) -> None:
 
     run = runs.open_run(arguments.run or newest_run())
     print(f"{'run' if arguments.run else 'newest run'} {run}\n", flush=True)
+    if run.is_being_trained:
+        warn(f"{run.path} is still being trained; these are its newest weights.")
     report, page = evaluation.evaluate(
         run, arguments.batch_size, arguments.data, arguments.split, arguments.average
     )

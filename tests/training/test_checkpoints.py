@@ -310,11 +310,14 @@ def test_only_one_training_writes_a_folder(source, tmp_path, tiny_model):
         "with _files.locked(sys.argv[1]): print('locked', flush=True); time.sleep(60)"
     )
     arguments = [sys.executable, "-c", program, tmp_path / "run"]
+    assert not _files.is_locked(tmp_path / "run")
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "locked\n"
+        assert _files.is_locked(tmp_path / "run")
         with pytest.raises(UsageError, match="another process is writing .*run"):
             train(tiny_model, source, RECIPE, tmp_path / "run", overwrite=True)
         other.kill()
+    assert not _files.is_locked(tmp_path / "run")
     (tmp_path / "link").symlink_to(tmp_path / "run")
     with (
         _files.locked(tmp_path / "run"),
