@@ -112,6 +112,15 @@ def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = (
     return value
 
 
+def read_lines(path: str | os.PathLike, errors: str = "strict") -> tuple[str, ...]:
+    """The lines of a text file in UTF-8, such as names of classes; () if it is empty.
+
+    Only line breaks of Unix and Windows end a line; `str.splitlines` breaks at other characters too.
+    """
+    text = Path(path).read_text(encoding="utf-8", errors=errors).removesuffix("\n")
+    return tuple(text.split("\n")) if text else ()
+
+
 @contextlib.contextmanager
 def naming_a_full_disk(path: str | os.PathLike) -> Iterator[None]:
     """Turns every error that a full disk causes into one line that names `path`.

@@ -351,8 +351,7 @@ def open_run(path: str | os.PathLike) -> Run:
     fields = ("model", "spec", "num_classes", "image_size", "preprocessing")
     spec = _files.read_json(path / "spec.json", format=FORMAT, fields=fields)
     recipe = _files.read_json(path / "recipe.json", format=FORMAT, fields=("data", "recipe"))
-    lines = (path / "labels.txt").read_text(encoding="utf-8").removesuffix("\n")
-    labels = tuple(lines.split("\n"))  # splitlines() breaks at other characters too
+    labels = _files.read_lines(path / "labels.txt")
     if len(labels) != spec["num_classes"]:
         raise UsageError(
             f"{path}: expected {spec['num_classes']} labels, the num_classes of spec.json. "

@@ -278,6 +278,14 @@ def test_absent_json_is_named(tmp_path):
         _files.read_json(tmp_path / "a.json", format=1)
 
 
+def test_only_line_breaks_end_a_line(tmp_path):
+    for text, expected in (
+        ("a\u2028b\nc\x0bd\r\n", ("a\u2028b", "c\x0bd")), ("a\n\n", ("a", "")), ("", ()),
+    ):  # fmt: skip
+        (tmp_path / "labels.txt").write_bytes(text.encode())
+        assert _files.read_lines(tmp_path / "labels.txt") == expected
+
+
 def test_nan_is_not_json(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         _files.write_json(tmp_path / "a.json", {"loss": float("nan")})

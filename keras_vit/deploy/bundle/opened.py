@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.bundle import read_bundle
 from keras_vit.deploy.runner import Runner
@@ -60,7 +61,7 @@ def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
         raise UsageError(
             f"{folder} gives {kind} and no classes; export it with output logits or probabilities."
         )
-    labels = tuple((folder / "labels.txt").read_text(encoding="utf-8").splitlines())
+    labels = _files.read_lines(folder / "labels.txt")
     fields = [field.name for field in dataclasses.fields(Preprocessing)]
     return OpenedBundle(
         description["model"],

@@ -238,7 +238,7 @@ def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:
     for name in names:
         file = folder / name / "labels.txt"
         if file.is_file():
-            return tuple(file.read_text(encoding="utf-8", errors="replace").splitlines())
+            return _files.read_lines(file, errors="replace")
     return ()
 
 
