@@ -115,7 +115,7 @@ def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = (
 def read_lines(path: str | os.PathLike, errors: str = "strict") -> tuple[str, ...]:
     """The lines of a text file in UTF-8, such as names of classes; () if it is empty.
 
-    Only line breaks of Unix and Windows end a line; `str.splitlines` breaks at other characters too.
+    Only line breaks of Unix and Windows end a line, not all at which `str.splitlines` breaks.
     """
     text = Path(path).read_text(encoding="utf-8", errors=errors).removesuffix("\n")
     return tuple(text.split("\n")) if text else ()
