@@ -84,11 +84,11 @@ class ProgressPrinter:
             self._print(_estimate(progress))
             self._told = True
         elif self._live and now - self._shown > _SECONDS:
-            text = _fitting([_place(progress), *_state(progress)])[: _columns()]
+            text = _fitting([_now(progress), *_state(progress)])[: _columns()]
             print(text.ljust(self._width), end="\r", flush=True)
             self._shown, self._width = now, len(text)
         elif not self._live and now - self._printed > _LOGGED:
-            self._print("  ".join([_place(progress), *_state(progress)]))
+            self._print("  ".join([_now(progress), *_state(progress)]))
 
     def _is_settled(self, progress: Any, now: float) -> bool:
         step, since = self._first
@@ -134,6 +134,12 @@ def _estimate(progress: Any) -> str:
 def _place(progress: Any) -> str:
     steps = f"{progress.plan.steps:,}"
     return f"step {progress.step:>{len(steps)},}/{steps}"
+
+
+def _now(progress: Any) -> str:
+    """Where training is between two evaluations, or in one."""
+    done = progress.evaluated
+    return _place(progress) + ("" if done is None else f"  {done:.0%} of the evaluation")
 
 
 def _metrics(metrics: dict[str, float]) -> str:

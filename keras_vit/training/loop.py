@@ -69,8 +69,8 @@ class Loop:
                     self.checkpoints.maybe_save(steps.done)
 
             each = AfterEachStep(after_step, check)
-            evaluation = Evaluation(self._held_out([each]).evaluate)
             reporter = Reporter(self.plan, steps, self.report)
+            evaluation = Evaluation(self._held_out([each, reporter]).evaluate)
             # What is resumed at the end of an epoch has its metrics and weights already.
             last = keras.callbacks.LambdaCallback(
                 on_epoch_end=lambda epoch, logs: self.checkpoints.maybe_save(steps.done)

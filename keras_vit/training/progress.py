@@ -26,6 +26,7 @@ class Progress:
         seconds_left: an estimate, with evaluations after the second one; None until it is known.
         memory: the largest resident memory of this process so far, in bytes.
         metrics: after an evaluation, the metrics of the epoch; None otherwise.
+        evaluated: during an evaluation, the fraction of it that is done; None otherwise.
     """
 
     step: int
@@ -34,10 +35,11 @@ class Progress:
     seconds_left: float | None
     memory: int
     metrics: dict[str, float] | None = None
+    evaluated: float | None = None
 
 
 class Reporter(keras.callbacks.Callback):
-    """Calls `report` with a `Progress` after each step and after each epoch."""
+    """Calls `report` with a `Progress` after each step, also of evaluations, and each epoch."""
 
     def __init__(self, plan: Plan, steps: Steps, report: Callable[[Progress], None]):
         super().__init__()
@@ -61,13 +63,19 @@ class Reporter(keras.callbacks.Callback):
         self._last = now
         self._report(self._progress())
 
+    def on_test_batch_end(self, batch, logs=None):
+        """Reports a step of an evaluation."""
+        self._report(self._progress(evaluated=(batch + 1) / self.params["steps"]))
+
     def on_epoch_end(self, epoch, logs=None):
         """Reports the metrics of an epoch."""
         self._evaluations.append(time.monotonic() - self._last)
         metrics = {name: float(value) for name, value in (logs or {}).items()}
         self._report(self._progress(metrics))
 
-    def _progress(self, metrics: dict[str, float] | None = None) -> Progress:
+    def _progress(
+        self, metrics: dict[str, float] | None = None, evaluated: float | None = None
+    ) -> Progress:
         plan, done = self._plan, self._steps.done
         made = done - (self._first or 0)
         speed = left = None
@@ -77,7 +85,7 @@ class Reporter(keras.callbacks.Callback):
             if done < plan.steps and len(self._evaluations) > 1:
                 to_come = -(-plan.steps // plan.period) - done // plan.period
                 left += min(self._evaluations[1:]) * to_come
-        return Progress(done, plan, speed, left, _peak_memory(), metrics)
+        return Progress(done, plan, speed, left, _peak_memory(), metrics, evaluated)
 
 
 def _peak_memory() -> int:

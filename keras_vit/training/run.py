@@ -84,7 +84,7 @@ def train(
             into.
         tensorboard: also write TensorBoard's event files to out/tensorboard.
         started: called with the plan before the first step.
-        report: called with the progress after each step.
+        report: called with the progress after each step, also of evaluations.
         stuck: called in a thread with a message if training does not stop within seconds after
             Ctrl-C, because a step is long or is being compiled.
 

@@ -25,10 +25,10 @@ def clock(monkeypatch):
     return clock
 
 
-def progress(step, metrics=None):
+def progress(step, metrics=None, evaluated=None):
     known = step > 1
     return types.SimpleNamespace(
-        step=step, plan=PLAN, metrics=metrics, memory=3 * 2**30,
+        step=step, plan=PLAN, metrics=metrics, evaluated=evaluated, memory=3 * 2**30,
         images_per_second=1234.5 if known else None, seconds_left=5000.0 if known else None,
     )  # fmt: skip
 
@@ -78,6 +78,17 @@ def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(clock, capsys):
     printer(progress(200, {"loss": 0.5, "accuracy": 0.25, "val_accuracy": 0.125}))
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("step    200/12,000  loss 0.5000  accuracy 25.00%  held-out 12.50%  1 h")
+
+
+def test_a_long_evaluation_says_how_far_it_is(clock, capsys):
+    printer = ProgressPrinter()
+    printer._told = True
+    for batch in range(1, 131):
+        clock.now += 1
+        printer(progress(390, evaluated=batch / 200))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("step    390/12,000  30% of the evaluation  1 h 23 min left")
+    assert len(lines) == 2
 
 
 @pytest.mark.parametrize("columns", [200, 40, 20, 9])

@@ -25,6 +25,9 @@ def test_the_time_left_counts_steps_and_evaluations_and_no_compilation(monkeypat
             steps.done += 1
             reporter.on_train_batch_end(0)
         clock.now += 40 if steps.done == 5 else 10  # the first evaluation is compiled, too
+        reporter.set_params({"steps": 4})
+        reporter.on_test_batch_end(2)
+        assert seen.pop().evaluated == 0.75
         reporter.on_epoch_end(0, {"loss": 1.0})
     assert (seen[0].images_per_second, seen[0].seconds_left) == (None, None)
     assert seen[4].seconds_left == pytest.approx(15 * 2)
