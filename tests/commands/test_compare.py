@@ -171,7 +171,7 @@ def test_a_dry_run_says_what_training_needs_and_writes_nothing(
     count = parameter_count(VARIANTS[tiny_model], 2, 16)
     assert f"training ViT-Test_8, {count:,} parameters, to runs/pictures" in out
     assert "11 steps of 4 images" in out
-    assert "rises to 0.001 in 1 steps, then falls to 0 as a cosine" in out
+    assert "rises to 0.001 in 1 step, then falls to 0 as a cosine" in out
     assert f"parameters {4 * count / 2**20:.1f} MiB" in out
     # AdamW keeps two values for each parameter, and a few counters.
     assert f"adamw {8 * count / 2**20:.1f} MiB" in out
