@@ -3,11 +3,15 @@
 A training is run to its end. Then it is started again, killed by SIGKILL at a random moment and
 resumed, until it ends; this is repeated until there were enough kills. Each time weights.npz, the
 average of the weights and the last line of metrics.jsonl must be those of the first training.
+
+Every second one saves its state so rarely that it is also killed after an evaluation, but before
+the first checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import subprocess
@@ -17,12 +21,12 @@ import time
 from pathlib import Path
 
 COMMAND = Path(__file__).parents[2] / "train/fit.py"
-STEPS, EVERY = 400, 20
+# An evaluation comes after each 89 steps.
+STEPS, EVERY = 400, (20, 150)
 SETTINGS = (
-    "--model", "ViT_Pico4", "--image-size", "8", "--batch-size", "16", "--no-jit",
+    "--model", "ViT_Pico4", "--image-size", "8", "--batch-size", "16",
     "--duration", f"{STEPS} steps",
     "--dropout", "0.1", "--drop-path", "0.1", "--ema", "0.99", "--augment", "shift",
-    "--checkpoint-every", f"{EVERY} steps",
 )  # fmt: skip
 FILES = ("weights.npz", "weights_ema.npz")
 
@@ -31,28 +35,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=20, help="(default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    parser.add_argument("--jit", action="store_true", help="compile the step by XLA, as fit does")
     arguments = parser.parse_args()
+    words = () if arguments.jit else ("--no-jit",)
     moments = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
-        if code := _start(folder, "whole").wait():
+        if code := _start(folder, "whole", *words).wait():
             sys.exit(f"the training that is not killed exits with {code}")
         expected, kills, runs = _result(Path(folder) / "whole"), 0, 0
         while kills < arguments.kills:
-            name, runs = f"run{runs}", runs + 1
-            steps = _killed_until_done(folder, name, moments)
+            name, every = f"run{runs}", f"{EVERY[runs % 2]} steps"
+            runs += 1
+            saved = (*words, "--checkpoint-every", every)
+            steps = _killed_until_done(folder, name, moments, *saved)
             kills += len(steps)
             if _result(Path(folder) / name) != expected:
                 sys.exit(f"{name}, killed after {steps}, differs from the training without kills")
-            print(f"{name}: killed {len(steps)} times, after checkpoints {steps}", flush=True)
+            print(f"{name}, saved every {every}: killed after steps {steps}", flush=True)
     print(f"{kills} kills of {runs} trainings; all ended with the same files")
 
 
-def _killed_until_done(folder: str, name: str, moments: random.Random) -> list[int]:
-    """Starts and kills a training until it ends; returns its newest checkpoint at each kill."""
+def _killed_until_done(folder: str, name: str, moments: random.Random, *words: str) -> list[int]:
+    """Starts and kills a training until it ends; returns the last step on the disk at each kill."""
     killed = []
     while True:
         begun = (Path(folder) / name / "spec.json").exists()
-        process = _start(folder, name, *(["--resume"] if begun else []))
+        process = _start(folder, name, *words, *(["--resume"] if begun else []))
         # A moment of the training rather than of the clock, because machines are busy or not.
         step, delay = moments.uniform(_newest(folder, name), 1.5 * STEPS), moments.uniform(0, 1)
         while process.poll() is None and _newest(folder, name) < step:
@@ -70,9 +78,13 @@ def _killed_until_done(folder: str, name: str, moments: random.Random) -> list[i
 
 
 def _newest(folder: str, name: str) -> int:
-    """The step of the newest checkpoint; 0 if there is none."""
-    files = (Path(folder) / name / "checkpoints").glob("step-*.npz")
-    return max((int(path.stem[5:]) for path in files), default=0)
+    """The step of the newest checkpoint or line of metrics.jsonl; 0 if there is none."""
+    run = Path(folder) / name
+    steps = [int(path.stem[5:]) for path in (run / "checkpoints").glob("step-*.npz")]
+    with contextlib.suppress(FileNotFoundError):
+        lines = (run / "metrics.jsonl").read_text().splitlines()
+        steps += [json.loads(line)["step"] for line in lines if line.endswith("}")]
+    return max(steps, default=0)
 
 
 def _start(folder: str, name: str, *more: str) -> subprocess.Popen:
