@@ -50,7 +50,8 @@ def restoring_trainable(*models: ImageModel | None) -> Iterator[None]:
     LoRA's layers stay as they are: Keras freezes their kernels for good.
     """
     models = [model for model in models if model is not None]
-    layers = [(layer, layer.trainable) for model in models for layer in model.layers]
+    # A model before its layers, and they before theirs, because each sets those within it.
+    layers = [(each, each.trainable) for model in models for each in model._flatten_layers()]
     variables = [] if LEGACY else [(v, v.trainable) for model in models for v in model.variables]
     try:
         yield

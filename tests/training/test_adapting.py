@@ -12,7 +12,7 @@ from keras_vit import UsageError, runs
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
 from keras_vit.training import Recipe, check_settings, train
-from keras_vit.training.adapting import adapt
+from keras_vit.training.adapting import adapt, restoring_trainable
 from keras_vit.training.building import check_model
 from keras_vit.training.callbacks import averages, sync
 from keras_vit.training.learner import Learner
@@ -87,6 +87,24 @@ def test_a_frozen_body_learns_in_the_next_training(shared_folder, tmp_path, smal
         train(model, source, settings, tmp_path / freeze)
         assert changed(model, before) >= changes
         assert ("patch_encoder" in changed(model, before)) == (freeze == "none")
+
+
+@pytest.mark.parametrize("frozen", ["model", "a part of a block"])
+def test_what_was_frozen_before_a_training_is_frozen_after_it(small_spec, frozen):
+    def trainable():
+        return [layer.trainable for layer in model._flatten_layers()], names(model)
+
+    def names(model):
+        return [v.name for v in model.trainable_variables]
+
+    model = keras_vit.ViT(small_spec, 2, 16)
+    (model if frozen == "model" else model.get_layer("encoderblock_1").attention).trainable = False
+    before = trainable()
+    with restoring_trainable(model, None):
+        adapt(model, dataclasses.replace(RECIPE, freeze="body"))
+        assert trainable() != before
+        model.trainable = not model.trainable  # as of a teacher
+    assert trainable() == before
 
 
 @KERAS_3

@@ -77,7 +77,7 @@ def test_fit_uses_declared_splits_and_says_so(invoke, image_folder, tmp_path, ti
     assert code == 0, error
     assert "splits: train 12, validation 10, test 12 (declared by the data; test is not" in out
     assert "warning: --held-out=0.3 is not used: the data declares its splits." in error
-    assert "12 for training; 10 are held out" in out
+    assert "the 12 training images; 10 are held out" in out
     split = json.loads((tmp_path / "run" / "split.json").read_text())
     assert {name.split("/")[0] for name in split["train"]} == {"train"}
     assert {name.split("/")[0] for name in split["held_out"]} == {"val"}
