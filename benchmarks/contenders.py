@@ -26,6 +26,7 @@ from keras_vit.deploy.convert.saved_model import save_module, write_saved_model
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.inspect.flatbuffer import Operator, read_graph
+from keras_vit.deploy.resolve import resolve
 from keras_vit.deploy.runner import Runner
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import ViTSpec
@@ -74,7 +75,7 @@ def setting(
 ) -> Setting:
     """The setting, with a converter for the files of keras_vit."""
     names = ["none" if name == "float32" else name for name in KERAS_VIT]
-    converter = Converter(model, names, GraphOptions(), calibration)
+    converter = Converter(resolve(model), names, calibration)
     return Setting(model, images, calibration, threads, converter)
 
 
@@ -105,7 +106,7 @@ def ablation(setting: Setting, say: Callable[[str], None]) -> dict[str, Contende
     built, known = {}, {}
     for name, rewrites in sets.items():
         options = GraphOptions(rewrites=rewrites)
-        content = Converter(setting.model, ["none"], options)("none")
+        content = Converter(resolve(setting.model, options), ["none"])("none")
         same = known.setdefault((_computation(content), len(content)), name)
         if same == name:
             say(name)

@@ -95,7 +95,7 @@ def export_tflite(
             f"export_tflite writes one file: quantize must be one name. Received: {quantize!r}; "
             "use deploy.export_bundles for several."
         )
-    precision, options = precision_of(quantize), GraphOptions(input, output)
+    precision = precision_of(quantize)
     demands = Demands(max_drop, min_runtime, max_images)
     float_layers = tuple(float_layers)
     if float_layers and not precision.rules:
@@ -106,9 +106,9 @@ def export_tflite(
         raise UsageError(f"{path} is a folder; name the .tflite file.")
     _check_recipe(recipe, [precision])
     for_runtime(precision, min_runtime)
-    resolved = resolve(model, options, rewrite)
+    resolved = resolve(model, GraphOptions(input, output), rewrite)
     known = _known_recipe(recipe, [precision], resolved.name)
-    request = _Request((precision,), options, demands, known)
+    request = _Request((precision,), demands, known)
     samples = _given_samples(
         representative_data, resolved.input_shape, resolved.preprocessing, request
     )
@@ -208,7 +208,7 @@ def export_bundles(
         names = labels or subject.labels
         resolved = resolve(subject.model, options, rewrite, names, preprocessing, subject.name)
     known = _known_recipe(recipe, precisions, resolved.name)
-    request = _Request(tuple(precisions), options, demands, known, say)
+    request = _Request(tuple(precisions), demands, known, say)
     about = _about(resolved)
     if subject is None:
         samples = _given_samples(
@@ -266,10 +266,9 @@ class Demands:
 
 @dataclasses.dataclass(frozen=True)
 class _Request:
-    """The files to make: their precisions, inputs and outputs, and the demands on them."""
+    """The files to make: their precisions, and the demands on them."""
 
     precisions: tuple[Precision, ...]
-    options: Any
     demands: Demands
     recipe: dict[str, Any] | None
     say: Callable[[str], None] = lambda line: None
@@ -293,23 +292,21 @@ class _Request:
 
 def _begin(resolved: Resolved, samples: Samples, request: _Request) -> _Export:
     """Computes Keras' scores and writes the graphs; the model is not needed afterwards."""
-    options = request.options
 
     def inputs_of(images: Any) -> Any:
-        as_floats = images is None or options.input == "float32"
+        as_floats = images is None or resolved.options.input == "float32"
         return images if as_floats else to_pixels(images, resolved.preprocessing)
 
     def reference(part: Part) -> Reference:
         request.say(f"Keras on {len(part.images)} {part.images_from}")
         inputs = inputs_of(part.images)
-        return reference_of(resolved, options, inputs, part.targets, part.images_from)
+        return reference_of(resolved, inputs, part.targets, part.images_from)
 
     compared_on = reference(samples.compared)
     chosen_on = samples.choosing and reference(samples.choosing)
     converter = Converter(
         resolved,
         [precision.quantize for precision in request.precisions],
-        options,
         inputs_of(samples.calibration),
         request.demands.min_runtime,
         compared_on,

@@ -35,6 +35,7 @@ class Resolved:
 
     Attributes:
         keras: the Keras model that computes the output of the file, before a softmax.
+        options: a `GraphOptions`: the input and output of the file, and its rewrites.
         name: name of the model.
         input_shape: height, width and channels of its input.
         labels: the classes' names; None if unknown.
@@ -50,6 +51,7 @@ class Resolved:
     """
 
     keras: Any
+    options: Any
     name: str
     input_shape: tuple[int, int, int]
     labels: tuple[str, ...] | None
@@ -75,7 +77,7 @@ def resolve(
     Args:
         model: a keras_vit model; a keras_vit model without a head, followed by other layers; or any
             other Keras model with one float32 image input.
-        options: a `GraphOptions`: the input and output of the file.
+        options: a `GraphOptions`: the input and output of the file, and its rewrites.
         rewrite: whether to rebuild a keras_vit model as a faster, equivalent graph. Models whose
             layers were changed after they were built are never rebuilt.
         labels, preprocessing, name: replace those of the model.
@@ -111,6 +113,7 @@ def resolve(
     features = own_head and options.output == "features"
     return Resolved(
         keras=keras.Model(base.input, base.features) if features else model,
+        options=options,
         name=name or model.name,
         input_shape=shape[1:],
         labels=labels or (base.labels if own_head else None),

@@ -15,6 +15,8 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.resolve import resolve
 
 pytestmark = pytest.mark.once
 
@@ -76,7 +78,8 @@ def test_weights_and_pictures_become_a_file_of_pixels(invoke, fixtures, image_fo
         assert description["input"]["dtype"] == golden["tensor"].dtype.name == "uint8"
         assert description["output"]["kind"] == "probabilities"
         assert golden["scores"].sum() == pytest.approx(1, abs=1e-5)
-        [expected] = deploy.expected_scores(model, golden["tensor"][None], "probabilities")
+        resolved = resolve(model, GraphOptions("uint8", "probabilities"))
+        [expected] = deploy.expected_scores(resolved, golden["tensor"][None])
         np.testing.assert_allclose(golden["scores"], expected, atol=tolerance)
 
 
@@ -93,7 +96,8 @@ def test_another_size_and_features_are_options(invoke, fixtures, tmp_path):
     assert description["input"]["shape"] == [1, 32, 64, 3]
     assert description["output"]["kind"] == "features"
     model = keras_vit.model_from_weights(weights, image_size=(32, 64))
-    expected = deploy.expected_scores(model, golden["tensor"][None], "features")[0]
+    resolved = resolve(model, GraphOptions(output="features"))
+    [expected] = deploy.expected_scores(resolved, golden["tensor"][None])
     np.testing.assert_allclose(golden["scores"], expected, atol=1e-4 * np.abs(expected).max())
 
 

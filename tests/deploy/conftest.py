@@ -12,6 +12,7 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit.deploy.resolve import resolve
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +97,7 @@ def sample(trained_like, pictures):
     model = trained_like(keras_vit.ViT(spec, 10, (16, 24)))
     images = pictures(48, (16, 24))
     expected = np.asarray(model(images[:16], training=False))
-    converter = deploy.Converter(model, deploy.PRECISIONS, None, images[16:])
+    converter = deploy.Converter(resolve(model), deploy.PRECISIONS, images[16:])
     return Sample(model, images[:16], expected, converter)
 
 
@@ -130,6 +131,6 @@ def sensitive(sample, spoiled):
     model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
     model.set_weights(sample.model.get_weights())
     spoiled(model, "encoderblock_1")
-    converter = deploy.Converter(model, ["int8"], None, sample.converter.calibration)
+    converter = deploy.Converter(resolve(model), ["int8"], sample.converter.calibration)
     expected = np.asarray(model(sample.images, training=False))
     return Sample(model, sample.images, expected, converter)

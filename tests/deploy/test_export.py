@@ -18,6 +18,7 @@ from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.inspect import flatbuffer
 from keras_vit.deploy.inspect.flatbuffer import operators, read_graph
 from keras_vit.deploy.precisions import PRODUCTS
+from keras_vit.deploy.resolve import resolve
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
@@ -81,9 +82,9 @@ class Noted(deploy.Converter):
 
     calibrations: ClassVar[list] = []
 
-    def __init__(self, model, precisions, options, calibration, *rest):
+    def __init__(self, resolved, precisions, calibration, *rest):
         self.calibrations.append(calibration)
-        super().__init__(model, precisions, options, calibration, *rest)
+        super().__init__(resolved, precisions, calibration, *rest)
 
 
 @pytest.fixture
@@ -94,9 +95,9 @@ def used(monkeypatch):
     Noted.calibrations.clear()
     compared = []
 
-    def reference(resolved, options, inputs, *rest):
+    def reference(resolved, inputs, *rest):
         compared.append(inputs)
-        return whole(resolved, options, inputs, *rest)
+        return whole(resolved, inputs, *rest)
 
     whole = export.reference_of
     monkeypatch.setattr(export, "Converter", Noted)
@@ -271,7 +272,7 @@ def test_a_file_over_its_budget_is_not_written(model, trained_like, inputs, tmp_
 
     other = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
     other.get_layer("encoderblock_0").mlp.dense_1.kernel.assign(np.zeros((64, 48)))
-    wrong = deploy.Converter(other, ["none"]).float_file()
+    wrong = deploy.Converter(resolve(other), ["none"]).float_file()
     monkeypatch.setattr(converter, "float_file", lambda graph: wrong)
     (tmp_path / "m.tflite").write_text("the old one")
     with pytest.raises(ParityError, match=r"the float32 file.*Received"):
@@ -351,8 +352,8 @@ def test_a_file_for_an_older_runtime_is_refused(sample):
 
 @pytest.mark.once
 def test_dynamic_sizes_are_refused(sample):
-    options = GraphOptions(batch=None)
-    made = deploy.Converter(sample.model, ["none"], options).made()
+    resolved = resolve(sample.model, GraphOptions(batch=None))
+    made = deploy.Converter(resolved, ["none"]).made()
     found = deploy.judge_file(made, deploy.Reference(sample.images, sample.expected))
     with pytest.raises(RefusedError, match="sizes that are known only at run time, the first ser"):
         deploy.check(found)

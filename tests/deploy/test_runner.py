@@ -12,6 +12,7 @@ from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.deploy import Runner
+from keras_vit.deploy.resolve import resolve
 
 pytestmark = pytest.mark.once
 
@@ -36,7 +37,7 @@ def test_a_file_that_litert_cannot_prepare_is_refused_in_one_line():
     kernel = np.ones((48, 64), np.float32)
     kernel[3, 5] = np.nan
     dense.set_weights([kernel, np.zeros(64)])
-    content = deploy.Converter(model, ["dynamic"])("dynamic")
+    content = deploy.Converter(resolve(model), ["dynamic"])("dynamic")
     with pytest.raises(RefusedError, match="LiteRT refuses the model: .*finite") as refusal:
         Runner(content)
     assert len(str(refusal.value).splitlines()) == 1

@@ -12,7 +12,7 @@ from typing import Any
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import table_record, table_row
-from keras_vit.deploy.compression.exporting import made_file
+from keras_vit.deploy.compression.exporting import made_file, resolved_model
 from keras_vit.deploy.compression.fine_tuning import FineTuning
 from keras_vit.deploy.compression.methods import (
     Compressed,
@@ -22,7 +22,6 @@ from keras_vit.deploy.compression.methods import (
 )
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.images import Samples
 from keras_vit.deploy.judge.files import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.measure import latencies
@@ -86,7 +85,7 @@ def compress_bundles(
         try:
             compressed = compress(subject.model, each, train, train.steps)
             say(f"{each.name}: converting, then comparing")
-            resolved = resolve(compressed.model)
+            resolved = resolved_model(compressed)
             judged = bench.judged(compressed, resolved)
             check(judged, max_drop)
             bench.check_cost(judged, max_drop)
@@ -116,7 +115,7 @@ def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
     resolved = resolve(subject.model, name=subject.name)
     samples = subject.images.samples(images, calibrate, choose=False)
     part = samples.compared
-    reference = reference_of(resolved, GraphOptions(), part.images, part.targets, part.images_from)
+    reference = reference_of(resolved, part.images, part.targets, part.images_from)
     expected, targets = reference.expected, reference.targets
     if targets is None or expected.ndim != 2:
         raise UsageError(
@@ -145,7 +144,7 @@ class _Bench:
     def uncompressed(self, names: Iterable[str]) -> dict[str, JudgedFile]:
         """The run's own files of these precisions."""
         names = tuple(names)
-        converter = Converter(self.resolved, names, None, self.samples.calibration)
+        converter = Converter(self.resolved, names, self.samples.calibration)
         return {
             f"none-{precision_of(name).name}": judge_file(converter.made(name), self.reference)
             for name in names

@@ -25,25 +25,30 @@ def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> 
     Raises:
         UsageError: the precision needs images and there are none.
     """
-    return made_file(made, resolve(made.model), calibration).content
+    return made_file(made, resolved_model(made), calibration).content
+
+
+def resolved_model(compressed: Compressed) -> Resolved:
+    """The compressed model, with the rewrites that keep the kernels that were trained."""
+    from keras_vit.deploy.graph.inference import GraphOptions
+
+    return resolve(compressed.model, GraphOptions(rewrites=compressed.wanted.rewrites))
 
 
 def made_file(
     compressed: Compressed, resolved: Resolved, calibration: np.ndarray | None
 ) -> MadeFile:
-    """The file with a record of how it was made; `resolved` is the compressed model."""
-    from keras_vit.deploy.graph.inference import GraphOptions
-
+    """The file with a record of how it was made; `resolved` is its `resolved_model`."""
     precision = precision_of(compressed.wanted.quantize)
     check_calibration(precision, calibration)
-    options = GraphOptions(rewrites=compressed.wanted.rewrites)
     # Without images the converter balances no outlier channels, which would scale kernels.
-    converter = Converter(resolved, ["none"], options)
+    converter = Converter(resolved, ["none"])
     content = converter.float_file("none")
     ranges = _ranges(content, precision, compressed, calibration)
     content = quantized(content, precision, ranges=ranges)
     measured = calibration if precision.calibrated else None
-    return MadeFile(precision, content, options, converter.graphs.note, calibration=measured)
+    note = converter.graphs.note
+    return MadeFile(precision, content, resolved.options, note, calibration=measured)
 
 
 def _ranges(

@@ -33,9 +33,8 @@ class Converter:
     needed. The model itself is not needed afterwards.
 
     Args:
-        model: a Keras model, or the result of `resolve`.
+        resolved: the model, with the input and output of the files, and their rewrites.
         precisions: names in `PRECISIONS` of the files to make later.
-        options: a `GraphOptions`: the input and output of the file, and the rewrites.
         calibration: inputs of the file (n, height, width, 3), for precisions with measured ranges
             and to balance outlier channels in all quantised files.
         min_runtime: the oldest runtime that must run the files; None for any. Some precisions have
@@ -44,28 +43,21 @@ class Converter:
 
     Raises:
         RefusedError: no file of a precision runs on `min_runtime`.
-        UsageError: as for `resolve`; or a precision needs images and there are none.
+        UsageError: a precision needs images and there are none.
     """
 
     def __init__(
         self,
-        model: Any,
+        resolved: Resolved,
         precisions: Iterable[str | None],
-        options: Any = None,
         calibration: np.ndarray | None = None,
         min_runtime: str | None = None,
         reference: Reference | None = None,
     ):
-        from keras_vit.deploy.graph.inference import GraphOptions
-
-        options = options or GraphOptions()
         resolved_precisions = [for_runtime(precision_of(name), min_runtime) for name in precisions]
         for precision in resolved_precisions:
             check_calibration(precision, calibration)
-        resolved = model if isinstance(model, Resolved) else resolve(model, options)
-        self.graphs: Graphs = write_graphs(
-            resolved, resolved_precisions, options, calibration, reference
-        )
+        self.graphs: Graphs = write_graphs(resolved, resolved_precisions, calibration, reference)
         self._min_runtime = min_runtime
         self._float_files: dict[Path, TFLiteFile] = {}
         self._ranges: dict[Rules, dict] = {}
@@ -122,8 +114,9 @@ def to_tflite(
     options: Any = None,
     float_layers: Iterable[str] = (),
 ) -> TFLiteFile:
-    """One file of one precision: see `Converter`."""
-    return Converter(model, [quantize], options, calibration)(quantize, float_layers)
+    """One file of one precision of a Keras model: see `resolve` and `Converter`."""
+    converter = Converter(resolve(model, options), [quantize], calibration)
+    return converter(quantize, float_layers)
 
 
 def float_file(graph: Path) -> TFLiteFile:

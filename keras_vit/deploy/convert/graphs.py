@@ -50,7 +50,6 @@ class Graphs:
 def write_graphs(
     resolved: Resolved,
     precisions: Iterable[Precision],
-    options: Any,
     calibration: np.ndarray | None = None,
     reference: Reference | None = None,
 ) -> Graphs:
@@ -59,23 +58,22 @@ def write_graphs(
     Args:
         resolved: the model; it is not needed afterwards.
         precisions: the precisions of the files.
-        options: a `GraphOptions`.
         calibration: inputs of the files, for balancing outlier channels.
         reference: Keras' scores for some images. If the scores of a rebuilt graph differ, the model
             was changed in a way that its layers do not show, and Keras' own graph is written.
     """
-    folder, note = tempfile.TemporaryDirectory(), resolved.note
+    folder, note, options = tempfile.TemporaryDirectory(), resolved.note, resolved.options
     if not note:
         kinds = {balances(precision, calibration) for precision in precisions}
         for balanced in sorted(kinds):
-            module = _rebuilt(resolved, options, calibration if balanced else None)
+            module = _rebuilt(resolved, calibration if balanced else None)
             note = note or _difference(module, options, reference)
             if note and backend() != "tensorflow":
                 raise ParityError(f"{note}; export it with KERAS_BACKEND=tensorflow.")
             if not note:
                 _save(module, Path(folder.name) / ("balanced" if balanced else "plain"))
     if note:
-        _save(_as_it_is(resolved, options), Path(folder.name) / "plain")
+        _save(_as_it_is(resolved), Path(folder.name) / "plain")
     return Graphs(folder, options, calibration, note)
 
 
@@ -84,17 +82,18 @@ def balances(precision: Precision, calibration: np.ndarray | None) -> bool:
     return calibration is not None and not precision.is_float
 
 
-def graph_module(resolved: Resolved, options: Any) -> Any:
-    """A `tf.Module` whose `serve(images)` gives {options.output: tensor}."""
-    return _as_it_is(resolved, options) if resolved.note else _rebuilt(resolved, options, None)
+def graph_module(resolved: Resolved) -> Any:
+    """A `tf.Module` whose `serve(images)` gives {output: tensor}."""
+    return _as_it_is(resolved) if resolved.note else _rebuilt(resolved, None)
 
 
-def _as_it_is(resolved: Resolved, options: Any) -> Any:
+def _as_it_is(resolved: Resolved) -> Any:
+    options = resolved.options
     pixels = resolved.preprocessing if options.input == "uint8" else None
     return keras_module(resolved.keras, options.batch, options.output, pixels)
 
 
-def _rebuilt(resolved: Resolved, options: Any, calibration: np.ndarray | None) -> Any:
+def _rebuilt(resolved: Resolved, calibration: np.ndarray | None) -> Any:
     from keras_vit.deploy.graph.inference import inference_module
 
     return inference_module(
@@ -102,7 +101,7 @@ def _rebuilt(resolved: Resolved, options: Any, calibration: np.ndarray | None) -
         arrays(resolved.weights),
         resolved.input_shape[:2],
         resolved.preprocessing,
-        options,
+        resolved.options,
         calibration,
         resolved.tail,
     )

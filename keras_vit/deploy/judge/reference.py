@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit._keras import backend
 from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.judge.parity import check_reference
-from keras_vit.deploy.resolve import Resolved, resolve
+from keras_vit.deploy.resolve import Resolved
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,43 +33,33 @@ class Reference:
 
 
 def reference_of(
-    resolved: Resolved,
-    options: Any,
-    inputs: np.ndarray,
-    targets: np.ndarray | None,
-    images_from: str,
+    resolved: Resolved, inputs: np.ndarray, targets: np.ndarray | None, images_from: str
 ) -> Reference:
     """Computes the reference scores of a Keras model.
 
     Args:
         resolved: the model.
-        options: a `GraphOptions`: the input and output of the files.
         inputs, targets, images_from: see `Reference`.
 
     Raises:
         ParityError: a comparison with these scores would prove nothing.
     """
-    expected = expected_scores(resolved, inputs, options.output)
+    expected = expected_scores(resolved, inputs)
     check_reference(expected)
     return Reference(inputs, expected, targets, images_from)
 
 
-def expected_scores(model: Any, inputs: np.ndarray, output: str = "logits") -> np.ndarray:
+def expected_scores(resolved: Resolved, inputs: np.ndarray) -> np.ndarray:
     """The Keras model's scores for the inputs of a file (n, height, width, 3).
 
     Args:
-        model: a Keras model, or the result of `resolve`.
+        resolved: the model, with the output of the file.
         inputs: preprocessed float32 images, or uint8 pixels.
-        output: the output of the file; see `GraphOptions`.
     """
-    from keras_vit.deploy.graph.inference import GraphOptions
-
-    if not isinstance(model, Resolved):
-        model = resolve(model, GraphOptions(str(inputs.dtype), output))
     if inputs.dtype == np.uint8:
-        inputs = normalise(inputs, model.preprocessing)
-    scores = predict(model.keras, inputs)
-    if output == "probabilities":
+        inputs = normalise(inputs, resolved.preprocessing)
+    scores = predict(resolved.keras, inputs)
+    if resolved.options.output == "probabilities":
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         scores /= scores.sum(-1, keepdims=True)
     return scores

@@ -89,16 +89,15 @@ def export_serving(
         )
     positive_integer("top_k", top_k)
     _check_folder(Path(folder))
-    options = _options(model)
-    resolved = resolve(model, options)
+    resolved = resolve(model, _options(model))
     images = _noise(resolved.input_shape[:2]) if images is None else images
     resized, pictures = _samples(images, resolved.preprocessing)
     # On the CPU: a GPU may round the inputs of matrix products (TF32) by more than the budget.
     with _files.replacing_folder(folder) as temporary, tf.device("CPU:0"):
-        signatures = _write(resolved, options, temporary, top_k)
+        signatures = _write(resolved, temporary, top_k)
         served = tf.saved_model.load(str(temporary))
         expected = predict(resolved.keras, normalise(resized, resolved.preprocessing))
-        parity = _parity(expected, served, resized, pictures, options.output)
+        parity = _parity(expected, served, resized, pictures, resolved.options.output)
         description = _description(model, signatures) | {
             "parity": {"images_from": images_from, **parity}
         }
@@ -109,14 +108,14 @@ def export_serving(
     return description
 
 
-def serving_module(resolved: Resolved, options: GraphOptions, top_k: int) -> tf.Module:
+def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
     """The saved module: `classify(images)`, `read(image_bytes)`, `classify_pictures(image_bytes)`.
 
     See `export_serving`; `read` returns the preprocessed pictures, uint8 (n, height, width, 3), and
     which of them are valid, bool (n,).
     """
-    module = graph_module(resolved, options)
-    labels = _labels(resolved) if options.output == "logits" else ()
+    module = graph_module(resolved)
+    labels = _labels(resolved) if resolved.options.output == "logits" else ()
     height, width = resolved.input_shape[:2]
     pixels = tf.TensorSpec((None, height, width, 3), tf.uint8, name="images")
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
@@ -150,9 +149,9 @@ def _options(model: ImageModel) -> GraphOptions:
     return GraphOptions(input="uint8", output=output, batch=None)
 
 
-def _write(resolved: Resolved, options: GraphOptions, folder: Path, top_k: int) -> dict[str, Any]:
+def _write(resolved: Resolved, folder: Path, top_k: int) -> dict[str, Any]:
     """Writes the SavedModel and returns its signatures; its memory is freed afterwards."""
-    module = serving_module(resolved, options, top_k)
+    module = serving_module(resolved, top_k)
     signatures = {
         "serving_default": module.classify.get_concrete_function(),
         "bytes": module.classify_pictures.get_concrete_function(),

@@ -21,6 +21,7 @@ from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Runner, Verdict
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import operators
+from keras_vit.deploy.resolve import resolve
 from keras_vit.weights.hashing import weights_sha256
 from keras_vit.weights.names import weight_names
 
@@ -135,10 +136,10 @@ def test_bundle_records_mean_and_scale_of_each_channel(bundle):
 @pytest.mark.slow
 def test_a_bundle_with_pixel_input_has_neutral_mean_and_scale(bundle, sample):
     write, folder = bundle
-    options = GraphOptions("uint8", "probabilities")
-    made = deploy.Converter(sample.model, ["none"], options).made()
+    resolved = resolve(sample.model, GraphOptions("uint8", "probabilities"))
+    made = deploy.Converter(resolved, ["none"]).made()
     given = deploy.to_pixels(sample.images, sample.model.preprocessing)
-    expected = deploy.expected_scores(sample.model, given, "probabilities")
+    expected = deploy.expected_scores(resolved, given)
     write(deploy.judge_file(made, deploy.Reference(given, expected)))
     description, golden = deploy.read_bundle(folder)
     tensor_info = description["input"]
@@ -150,7 +151,7 @@ def test_a_bundle_with_pixel_input_has_neutral_mean_and_scale(bundle, sample):
     tensor = (golden["tensor"].astype(np.float32) - tensor_info["mean"]) / tensor_info["scale"]
     scores = Runner(folder / "model.tflite")(tensor[None])[0]
     np.testing.assert_array_equal(scores, golden["scores"])
-    [expected] = deploy.expected_scores(sample.model, golden["tensor"][None], "probabilities")
+    [expected] = deploy.expected_scores(resolved, golden["tensor"][None])
     np.testing.assert_allclose(golden["scores"], expected, atol=1e-5)
 
 

@@ -15,16 +15,16 @@ from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import check_static, operators, read_graph
-from keras_vit.deploy.resolve import backbone, input_shape
+from keras_vit.deploy.resolve import backbone, input_shape, resolve
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
 
 def judged(model, inputs, quantize=None, **options):
     """The file of a model, after it was run and inspected."""
-    options = GraphOptions(**options)
-    expected = deploy.expected_scores(model, inputs, options.output)
-    made = deploy.Converter(model, [quantize], options, inputs).made(quantize)
+    resolved = resolve(model, GraphOptions(**options))
+    expected = deploy.expected_scores(resolved, inputs)
+    made = deploy.Converter(resolved, [quantize], inputs).made(quantize)
     return deploy.judge_file(made, deploy.Reference(inputs, expected))
 
 
@@ -56,7 +56,7 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
     inputs, expected = images[:4], np.asarray(model(images[:4], training=False))
     names = [*COSINES, *(["none"] if kind != "none" else [])]
     weights = 4 * model.count_params()
-    converter = deploy.Converter(model, names, None, images[4:])
+    converter = deploy.Converter(resolve(model), names, images[4:])
     reference = deploy.Reference(inputs, expected)
     floats = [converter.float_file("int8"), *(converter(n) for n in names if n == "none")]
     for content in floats:
@@ -316,7 +316,7 @@ def test_the_converter_does_not_keep_the_model(trained_like, rng):
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
     images = rng.uniform(-1, 1, (4, 16, 24, 3)).astype(np.float32)
     expected = np.asarray(model(images))
-    converter = deploy.Converter(model, ["none"])
+    converter = deploy.Converter(resolve(model), ["none"])
     for variable in model.weights:
         variable.assign(np.zeros(variable.shape, np.float32))
     found = deploy.Runner(converter("none")).predict(images)

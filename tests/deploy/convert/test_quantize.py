@@ -13,6 +13,7 @@ from keras_vit.deploy.compression.stored import stored_kernels
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.runtimes import needed_version, runtime_floor
+from keras_vit.deploy.resolve import resolve
 
 pytestmark = pytest.mark.once
 
@@ -86,7 +87,10 @@ def test_dynamic_quantises_only_weights_and_activations_at_run_time(sample):
 @pytest.mark.slow
 def test_dynamic_for_an_older_runtime_has_one_scale_for_each_kernel(sample):
     converter = deploy.Converter(
-        sample.model, ["dynamic"], calibration=sample.converter.calibration, min_runtime="2.9"
+        resolve(sample.model),
+        ["dynamic"],
+        calibration=sample.converter.calibration,
+        min_runtime="2.9",
     )
     content = converter("dynamic")
     graph = read_graph(content)
@@ -102,7 +106,7 @@ def test_dynamic_for_an_older_runtime_has_one_scale_for_each_kernel(sample):
         RefusedError,
         match="needs LiteRT 2.1.0 or newer. Received: min_runt.*; choose one of .*int8, .*or raise",
     ):
-        deploy.Converter(sample.model, ["int4"], min_runtime="LiteRT 1.4")
+        deploy.Converter(resolve(sample.model), ["int4"], min_runtime="LiteRT 1.4")
 
 
 def test_int8_full_has_no_float_and_the_runner_converts(sample):
@@ -190,13 +194,13 @@ def test_measured_ranges_need_images(sample, quantize):
     message = f"{quantize} needs images to measure ranges on: .* or choose dynamic or int4, which"
     for images in (None, sample.images[:0]):
         with pytest.raises(UsageError, match=message):
-            deploy.Converter(sample.model, ["none", quantize], calibration=images)
+            deploy.Converter(resolve(sample.model), ["none", quantize], calibration=images)
         with pytest.raises(UsageError, match=message):
             quantized(sample.file("none"), precision_of(quantize), images)
 
 
 def test_dynamic_and_int4_need_no_images(sample):
-    converter = deploy.Converter(sample.model, ["dynamic", "int4"])
+    converter = deploy.Converter(resolve(sample.model), ["dynamic", "int4"])
     for quantize, least in (("dynamic", 0.998), ("int4", 0.85)):
         found = Runner(converter(quantize)).predict(sample.images)
         assert deploy.compare(quantize, sample.expected, found).cosine > least
@@ -238,7 +242,7 @@ def test_the_bias_of_a_neuron_without_weights_is_kept(sample, quantize):
     kernel[:, 7], kernel[:, 8], bias[7], bias[8] = 0, 1e-12, 10, -10
     dense.kernel.assign(kernel)
     dense.bias.assign(bias)
-    converter = deploy.Converter(model, [quantize], None, sample.converter.calibration)
+    converter = deploy.Converter(resolve(model), [quantize], sample.converter.calibration)
     files = converter.float_file(quantize), converter(quantize)
     _, layers = deploy.layer_differences(*files, sample.images[:4])
     assert layers["encoderblock_1/mlp/dense_0"] < (0.1 if quantize == "int8" else 0.3)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.once
 
 def module_of(model, top_k):
     options = GraphOptions("uint8", "logits" if model.num_classes else "features", batch=None)
-    return serving.serving_module(resolve(model, options), options, top_k)
+    return serving.serving_module(resolve(model, options), top_k)
 
 
 SIZE = (32, 64)
@@ -278,7 +278,7 @@ def heavier(resolved):
     [
         (
             "graph_module",
-            lambda right, resolved, options: right(heavier(resolved), options),
+            lambda right, resolved: right(heavier(resolved)),
             "the scores of the float32 file must vary between images as Keras' do",
         ),
         (
