@@ -19,6 +19,16 @@ TRACEBACK = "--traceback"  # of every command
 _TRACEBACK = Option("traceback", False, "Show the traceback of an error.", bool)
 _NAMES = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _NUMBERS = {int: "an integer", float: "a number"}
+# Names that other training programs use, and ours.
+_USUAL_NAMES = {
+    "--lr": "--learning-rate",
+    "--epochs": "--duration",
+    "--steps": "--duration",
+    "--wd": "--weight-decay",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--dataset": "--data",
+}
 
 
 class Line(NamedTuple):
@@ -127,8 +137,9 @@ def _value(option: Option, word: str) -> Any:
 def _unknown(word: str, options: Sequence[Option]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}."
-    name = word.partition("=")[0]
-    near = nearest(name, [each.flag for each in options if each.flag])
+    name, flags = word.partition("=")[0], [each.flag for each in options if each.flag]
+    usual = _USUAL_NAMES.get(name)
+    near = usual if usual in flags else nearest(name, flags)
     return f"unknown option {name}{f'; did you mean {near}?' if near else '.'}"
 
 

@@ -41,7 +41,8 @@ class Arguments:
     'digits' (scikit-learn's, no download), 'cifar10' or 'cifar10:FOLDER', 'tfds:NAME' (a prepared
     data set of TensorFlow Datasets), 'tfrecords:FOLDER'."""
     model: str = option(PRESETS["scratch"].model, check=check_model)
-    """The model to train, such as ViT_S16 or BiT_R50x1; an unknown name lists all."""
+    """The model to train, such as ViT_S16 or BiT_R50x1; the error for an unknown name, such as
+    --model all, lists every name."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
     recipe: str = "scratch"

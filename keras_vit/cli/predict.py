@@ -79,7 +79,8 @@ def run(arguments: Arguments) -> None:
             read += 1
             print(_shown(printable(picture), classes, arguments.json), flush=True)
     if not read:
-        raise UsageError(f"none of the {len(pictures)} pictures could be read.")
+        none = "the picture could not" if len(pictures) == 1 else "no picture could"
+        raise UsageError(f"{none} be read.")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,8 @@ class Arguments(TrialArguments):
     """Options of the command."""
 
     model: str = option(PRESETS["scratch"].model, check=check_model)
-    """The model to train, such as ViT_S16 or BiT_R50x1; an unknown name lists all."""
+    """The model to train, such as ViT_S16 or BiT_R50x1; the error for an unknown name, such as
+    --model all, lists every name."""
     learning_rates: tuple[float, ...] = ()
     """The learning rates to try. Default: those of the recipe's source, or 0.3, 1 and 3 times the
     recipe's."""

@@ -148,7 +148,8 @@ def recall_warning(report: ClassReport, may_weight_classes: bool = True) -> str 
     counts = [each["support"] for each in report.classes]
     weigh = may_weight_classes and max(counts) >= 2 * min(counts)
     advice = "train with class_weights='balanced'" if weigh else "train longer"
+    verb = "was" if len(missed) == 1 else "were"
     return (
-        f"{len(missed)} of {len(report.classes)} classes were never recognised among the "
+        f"{len(missed)} of {len(report.classes)} classes {verb} never recognised among the "
         f"{report.kind} images: {shown}. Add images of them, or {advice}."
     )

@@ -154,7 +154,7 @@ def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_m
     assert "55 images of 2 classes:\n  blue  50\n  red    5\n" in out
     imbalance, recall = error.strip().splitlines()
     assert imbalance.startswith("warning: the classes are strongly imbalanced: blue has 50 images")
-    expected = "warning: 1 of 2 classes were never recognised among the held-out images: red (0 of"
+    expected = "warning: 1 of 2 classes was never recognised among the held-out images: red (0 of"
     assert recall.startswith(expected)
     assert recall.endswith("or train with --class-weights balanced.")
     code, out, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
@@ -226,8 +226,9 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
             "--batch-size must be a positive integer. Received: --b",
         ),
         (["--batch-size", "many"], "--batch-size: expected an integer. Received: 'many'"),
-        (["--epochs", "3"], "unknown option --epochs. --help lists the options."),
+        (["--epochs", "3"], "unknown option --epochs; did you mean --duration?"),
         (["--duraton", "3"], "unknown option --duraton; did you mean --duration?"),
+        (["--wd", "0.1"], "unknown option --wd; did you mean --weight-decay?"),
         (["--image-size", "8", "8", "8"], "--image-size takes 1 value or 2. Received: 8 8 8."),
         (["--recipe", "finetun"], "--recipe: unknown value 'finetun'; did you mean finetune?"),
         (["--weights", "none.npz"], "none.npz: there is no such file of weights."),

@@ -207,4 +207,4 @@ def test_it_fails_if_no_picture_can_be_read(invoke, trained_run, pictures):
     torn, gone, last = error.splitlines()
     assert torn.startswith("skipped torn.jpg: ")
     assert gone == "skipped gone.jpg: there is no such file."
-    assert (code, last) == (2, "predict.py: none of the 2 pictures could be read.")
+    assert (code, last) == (2, "predict.py: no picture could be read.")

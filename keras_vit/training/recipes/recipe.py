@@ -74,8 +74,8 @@ class Recipe:
     drop_path: float = 0.0
     """Stochastic depth: the rate in the last block; it rises linearly from 0 in the first."""
     position_embedding: str | None = None
-    """The position embedding, a name in `POSITION_EMBEDDINGS` such as sincos2d; default: that of
-    the model."""
+    """The position embedding: learned, learned2d, sincos2d, relative or none; default: that of the
+    model."""
     representation: bool = False
     """A tanh layer before the head, as wide as the model, for pre-training."""
     head_bias: float = 0.0
