@@ -59,10 +59,12 @@ def _killed_until_done(folder: str, name: str, moments: random.Random, *words: s
     """Starts and kills a training until it ends; returns the last step on the disk at each kill."""
     killed = []
     while True:
-        begun = (Path(folder) / name / "spec.json").exists()
-        process = _start(folder, name, *words, *(["--resume"] if begun else []))
-        # A moment of the training rather than of the clock, because machines are busy or not.
-        step, delay = moments.uniform(_newest(folder, name), 1.5 * STEPS), moments.uniform(0, 1)
+        newest = _newest(folder, name)
+        process = _start(folder, name, *words, *(["--resume"] if newest >= 0 else []))
+        # A moment of the training rather than of the clock, because machines are busy or not. One
+        # in four is at its beginning, where there is a run folder, but no checkpoint yet.
+        step = 0 if moments.random() < 0.25 else moments.uniform(newest, 1.2 * STEPS)
+        delay = moments.uniform(0, 1)
         while process.poll() is None and _newest(folder, name) < step:
             time.sleep(0.01)
         try:
@@ -78,13 +80,14 @@ def _killed_until_done(folder: str, name: str, moments: random.Random, *words: s
 
 
 def _newest(folder: str, name: str) -> int:
-    """The step of the newest checkpoint or line of metrics.jsonl; 0 if there is none."""
+    """The step of the newest checkpoint or line of metrics.jsonl; 0 for a new run, -1 before it."""
     run = Path(folder) / name
-    steps = [int(path.stem[5:]) for path in (run / "checkpoints").glob("step-*.npz")]
+    steps = [0] if (run / "spec.json").exists() else []
+    steps += [int(path.stem[5:]) for path in (run / "checkpoints").glob("step-*.npz")]
     with contextlib.suppress(FileNotFoundError):
         lines = (run / "metrics.jsonl").read_text().splitlines()
         steps += [json.loads(line)["step"] for line in lines if line.endswith("}")]
-    return max(steps, default=0)
+    return max(steps, default=-1)
 
 
 def _start(folder: str, name: str, *more: str) -> subprocess.Popen:
