@@ -16,6 +16,8 @@ COMMANDS = {
     "evaluate": "train/evaluate.py",
     "predict": "train/predict.py",
     "export": "export/to_tflite.py",
+    "run": "export/run.py",
+    "android": "export/to_android.py",
     "saved-model": "export/to_saved_model.py",
     "compress": "export/compress.py",
     "convert-checkpoint": "export/convert_checkpoint.py",

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +16,9 @@ from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model, check_run, check_weights, newest_run
+from keras_vit.cli._predictions import Predictor, of_bundle, print_predictions, size
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
-
-_BATCH = 32  # pictures in memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,51 +61,29 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Prints the classes of each picture."""
     load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))
-    from keras_vit.data.decoding import printable
     from keras_vit.data.listing import find_pictures
 
     pictures = find_pictures(arguments.pictures)
-    predictor = _predictor(arguments)
-    stream = sys.stderr if arguments.json else sys.stdout
-    print(printable(predictor.description), file=stream, flush=True)
-    read = 0
-    for first in range(0, len(pictures), _BATCH):
-        batch = pictures[first : first + _BATCH]
-        for picture, classes in _predict(predictor, batch, arguments.top_k):
-            read += 1
-            print(_shown(printable(picture), classes, arguments.json), flush=True)
-    if not read:
-        none = "the picture could not" if len(pictures) == 1 else "no picture could"
-        raise UsageError(f"{none} be read.")
+    print_predictions(_predictor(arguments), pictures, arguments.top_k, arguments.json)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Predictor:
-    description: str
-    model: Any  # with its labels and preprocessing
-    scores: Callable[[Any], Any]  # of a batch of inputs
-    from_logits: bool = True
-
-
-def _predictor(arguments: Arguments) -> _Predictor:
+def _predictor(arguments: Arguments) -> Predictor:
     from keras_vit import runs
 
     if arguments.bundle is not None:
         from keras_vit import deploy
 
-        bundle = deploy.open_bundle(arguments.bundle)
-        description = f"bundle {arguments.bundle}: {_size(bundle)}, {bundle.precision}"
-        return _Predictor(description, bundle, bundle.predict, bundle.from_logits)
+        return of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle))
     if arguments.weights is not None:
         model = _model_of_weights(arguments.weights, arguments.model)
-        description = f"weights {arguments.weights}: {_size(model)}"
+        description = f"weights {arguments.weights}: {size(model)}"
     else:
         run = runs.open_run(arguments.run or newest_run())
         model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
         if run.setting("loss", "softmax") == "sigmoid":
             scores = functools.partial(_sigmoids, model)
-            return _Predictor(description, model, scores, from_logits=False)
-    return _Predictor(description, model, functools.partial(model.predict, verbose=0))
+            return Predictor(description, model, scores, from_logits=False)
+    return Predictor(description, model, functools.partial(model.predict, verbose=0))
 
 
 def _sigmoids(model: Any, inputs: Any) -> Any:
@@ -132,45 +106,3 @@ def _model_of_weights(weights: str, name: str | None) -> Any:
     if not np.asarray(model.get_layer("head").kernel).any():
         warn("the head is all zeros, so every class is equally probable; train it first.")
     return model
-
-
-def _size(model: Any) -> str:
-    size = model.preprocessing
-    classes = getattr(model, "num_classes", None) or len(model.labels)
-    return f"{model.name}, {size.height} x {size.width} pixels, {classes} classes"
-
-
-def _predict(
-    predictor: _Predictor, pictures: list[Path], top_k: int
-) -> list[tuple[Path, list[tuple[str, float]]]]:
-    import keras_vit
-    from keras_vit.data.listing import read_picture
-
-    images = {}
-    for picture in pictures:
-        try:
-            images[picture] = read_picture(picture)
-        except UsageError as error:
-            print(f"skipped {error}", file=sys.stderr)
-    if not images:
-        return []
-    inputs = keras_vit.preprocess(list(images.values()), predictor.model)
-    decoded = keras_vit.decode_predictions(
-        predictor.scores(inputs), _labels(predictor.model), top_k, predictor.from_logits
-    )
-    return list(zip(images, decoded, strict=True))
-
-
-def _labels(model: Any) -> tuple[str, ...] | None:
-    # decode_predictions has the names of ImageNet's 1000 classes.
-    unknown = model.labels is None and model.num_classes != 1000
-    return tuple(f"class {i}" for i in range(model.num_classes)) if unknown else model.labels
-
-
-def _shown(picture: str, classes: list[tuple[str, float]], as_json: bool) -> str:
-    if as_json:
-        predictions = [{"label": label, "probability": p} for label, p in classes]
-        return json.dumps({"picture": picture, "predictions": predictions})
-    return "\n".join(
-        [f"\n{picture}", *(f"  {probability:6.1%}  {label}" for label, probability in classes)]
-    )

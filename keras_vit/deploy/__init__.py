@@ -5,8 +5,10 @@ from keras_vit._lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
+        "bundle.android": ["add_to_app", "bundles_of_app", "name_in_app"],
         "bundle.bundle": ["About", "read_bundle", "write_bundle"],
         "bundle.card": ["notes"],
+        "bundle.golden": ["GoldenCheck", "KernelCheck", "check_golden"],
         "bundle.opened": ["OpenedBundle", "open_bundle"],
         "bundle.report": ["table", "write_report"],
         "convert.auto": ["choose_float_layers"],

@@ -1,0 +1,87 @@
+"""Runs an exported bundle as the Android app does.
+
+Prints the most probable classes of pictures. --verify runs the golden check instead: it compares
+the preprocessing and the scores of this computer with those of the exporter's, on each kind of
+kernels that LiteRT has here, as the app's Verify does on a phone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._predictions import of_bundle, print_predictions
+from keras_vit.cli._printing import table
+from keras_vit.cli._program import load, spelled
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Options of the command."""
+
+    pictures: tuple[Path, ...] = option((), positional="PICTURE")
+    """Picture files, and folders of them."""
+    bundle: Path | None = None
+    """An exported folder, such as runs/demo/export/int8."""
+    verify: bool = False
+    """Run the golden check; exits with 3 if a difference is too large."""
+    top_k: int = option(5, check=_checks.positive_integer)
+    """How many classes of each picture are printed."""
+    threads: int = option(2, check=_checks.positive_integer)
+    """Number of threads of the golden check."""
+    json: bool = False
+    """Print a JSON object on a line for each picture."""
+
+    def __post_init__(self):
+        if self.bundle is None:
+            raise UsageError(f"expected a bundle, as in: {spelled('run')} --bundle FOLDER 1.jpg")
+        if not self.bundle.exists():
+            raise UsageError(f"{self.bundle}: expected a bundle's folder; there is no such folder.")
+        if bool(self.pictures) == self.verify:
+            received = "both" if self.verify else "neither"
+            raise UsageError(f"expected pictures or --verify. Received: {received}.")
+
+
+def run(arguments: Arguments) -> None:
+    """Prints the classes of each picture, or the result of the golden check."""
+    load("ai_edge_litert.interpreter")
+    if arguments.verify:
+        _verify(arguments)
+        return
+    from keras_vit import deploy
+    from keras_vit.data.listing import find_pictures
+
+    pictures = find_pictures(arguments.pictures)
+    predictor = of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle))
+    print_predictions(predictor, pictures, arguments.top_k, arguments.json)
+
+
+def _verify(arguments: Arguments) -> None:
+    from keras_vit import deploy
+
+    check = deploy.check_golden(arguments.bundle, arguments.threads)
+    print(f"class   {check.labels[check.expected]}, as exported")
+    print(f"tensor  differs by {check.tensor:.1e}, at most {check.tensor_tolerance:.1e}\n")
+    print(table(("kernels", "scores differ by", "at most", "class", "ms"), _rows(check)))
+    for each in check.kernels:
+        if each.reason:
+            print(f"{each.kernels}: {each.reason}")
+    if not check.passed:
+        raise RefusedError("this computer does not compute what the exporter's did.")
+
+
+def _rows(check: Any) -> list[tuple[str, ...]]:
+    return [
+        (
+            each.kernels,
+            "refused" if each.difference is None else f"{each.difference:.1e}",
+            f"{each.tolerance:.1e}",
+            "" if each.found is None else check.labels[each.found],
+            "" if each.milliseconds is None else f"{each.milliseconds:.2f}",
+        )
+        for each in check.kernels
+    ]

@@ -1,0 +1,71 @@
+"""Puts bundles into the assets of the Android app."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from keras_vit import _files
+from keras_vit._errors import UsageError
+from keras_vit.deploy.bundle.bundle import check_replaceable
+from keras_vit.deploy.bundle.opened import open_bundle
+
+# What the app reads; a bundle may also hold a recipe.json.
+_FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | None = None) -> Path:
+    """Copies a bundle into the app's assets, after it was checked; an older one is replaced.
+
+    Args:
+        bundle: the folder of an exported bundle.
+        app: the folder of the Android project.
+        name: the bundle's name in the app; default: `name_in_app`.
+
+    Returns:
+        The folder of the copy.
+
+    Raises:
+        UsageError: the bundle is incomplete or gives no classes, this is not the Android project,
+            or the name is not allowed in assets.
+        RefusedError: LiteRT refuses the bundle's file.
+    """
+    bundle = Path(bundle)
+    name = name_in_app(bundle) if name is None else name
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "a bundle's name in the app has up to 64 letters, digits, '.', '-' and '_'. "
+            f"Received: {name!r}."
+        )
+    folder = bundles_of_app(app) / name
+    check_replaceable(folder)
+    open_bundle(bundle)
+    with _files.replacing_folder(folder) as temporary:
+        for file in _FILES:
+            shutil.copyfile(bundle / file, temporary / file)
+    return folder
+
+
+def bundles_of_app(app: str | os.PathLike) -> Path:
+    """The folder of the bundles in an Android project; it may not exist yet.
+
+    Raises:
+        UsageError: this is not the Android project.
+    """
+    main = Path(app) / "app" / "src" / "main"
+    if not (main / "AndroidManifest.xml").is_file():
+        raise UsageError(
+            f"{app}: expected the folder android_demo of a clone of keras_vit, or a copy of it; "
+            "there is no app/src/main/AndroidManifest.xml in it."
+        )
+    return main / "assets" / "bundles"
+
+
+def name_in_app(bundle: str | os.PathLike) -> str:
+    """The default name of a bundle: "flowers-int8" for runs/flowers/export/int8."""
+    bundle = Path(bundle).resolve()
+    parts = [bundle.parents[1].name] if bundle.parent.name == "export" else []
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*parts, bundle.name])).strip("-._")[:64]

@@ -1,0 +1,157 @@
+"""The golden check: are a bundle's scores on this computer those of the exporter's computer?"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import _files
+from keras_vit._errors import RefusedError
+from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.deploy.bundle.bundle import read_bundle
+from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
+from keras_vit.deploy.images import to_pixels
+from keras_vit.deploy.judge.half_precision import predict_in_half_precision
+from keras_vit.deploy.runner import Runner
+
+# The runs that are timed after the first, which is left out: at most so many, for so many seconds.
+_TIMED, _SECONDS = 20, 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelCheck:
+    """The golden image on one kind of kernels.
+
+    Attributes:
+        kernels: "XNNPACK", "LiteRT's own" or "half precision".
+        tolerance: the largest difference that the scores may have.
+        difference: their largest difference to the exporter's; None if the file does not run.
+        found: the index of the class with the highest score; None if the file does not run.
+        milliseconds: the median time of a run; None if it was not measured.
+        reason: why the file does not run, in LiteRT's words; "" if it runs.
+    """
+
+    kernels: str
+    tolerance: float
+    difference: float | None = None
+    found: int | None = None
+    milliseconds: float | None = None
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the scores are within the tolerance; NaN is not."""
+        return self.difference is not None and self.difference <= self.tolerance
+
+
+@dataclasses.dataclass(frozen=True)
+class GoldenCheck:
+    """The result of `check_golden`.
+
+    Attributes:
+        labels: the classes' names.
+        expected: the index of the class with the exporter's highest score.
+        tensor: the largest difference between the preprocessed golden image and the exporter's.
+        tensor_tolerance: the largest difference that it may have.
+        kernels: the scores on each kind of kernels.
+    """
+
+    labels: tuple[str, ...]
+    expected: int
+    tensor: float
+    tensor_tolerance: float
+    kernels: tuple[KernelCheck, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the tensor and the scores of all kernels are within their tolerances."""
+        same = self.tensor <= self.tensor_tolerance
+        return same and all(check.passed for check in self.kernels)
+
+
+def check_golden(folder: str | os.PathLike, threads: int = 2) -> GoldenCheck:
+    """Preprocesses and classifies a bundle's golden image, and compares with its golden.json.
+
+    The kernels are XNNPACK's, the default of phones; LiteRT's own; and, for float files that the
+    exporter found good in half precision, XNNPACK in half precision.
+
+    Raises:
+        UsageError: the bundle is incomplete, or its file returns features instead of classes.
+        RefusedError: LiteRT refuses the file on XNNPACK.
+    """
+    bundle = open_bundle(folder)
+    folder = Path(folder).parent if Path(folder).name == "model.tflite" else Path(folder)
+    _, golden = read_bundle(folder)
+    path = folder / "golden.json"
+    tolerance = _files.read_json(path, format=1, fields=("tolerance",))["tolerance"]
+    tensor, scores = _tensor(golden["image"], bundle), golden["scores"]
+    model = (folder / "model.tflite").read_bytes()
+    checks = [
+        _checked(kernels, functools.partial(Runner, model, threads, xnnpack), golden, tolerance)
+        for kernels, xnnpack in (("XNNPACK", True), ("LiteRT's own", False))
+    ]
+    if "scores_half_precision" in tolerance:
+        checks.append(_checked_half(model, golden, tolerance, threads))
+    differences = np.abs(tensor.astype(np.float64) - golden["tensor"])
+    return GoldenCheck(
+        bundle.labels, int(scores.argmax()), float(differences.max()), tolerance["tensor"],
+        tuple(checks),
+    )  # fmt: skip
+
+
+def _tensor(image: np.ndarray, bundle: OpenedBundle) -> np.ndarray:
+    tensor = preprocess_image(image, bundle.preprocessing)
+    # Files that scale pixels themselves have mean 0 and scale 1.
+    is_pixels = bundle.runner.input["dtype"] == np.uint8
+    return to_pixels(tensor, bundle.preprocessing) if is_pixels else tensor
+
+
+def _checked(
+    kernels: str, load: Callable[[], Runner], golden: dict[str, Any], tolerance: dict[str, float]
+) -> KernelCheck:
+    try:
+        runner = load()
+        [scores] = runner(golden["tensor"][None])
+    except RefusedError as error:
+        return KernelCheck(kernels, tolerance["scores"], reason=str(error))
+    return _compared(kernels, scores, golden, tolerance["scores"], _median(runner, golden))
+
+
+def _median(runner: Runner, golden: dict[str, Any]) -> float:
+    """The median time of a run in milliseconds."""
+    times: list[float] = []
+    while len(times) < _TIMED and sum(times) < _SECONDS:
+        begun = time.perf_counter()
+        runner(golden["tensor"][None])
+        times.append(time.perf_counter() - begun)
+    return 1e3 * statistics.median(times)
+
+
+def _checked_half(
+    model: bytes, golden: dict[str, Any], tolerance: dict[str, float], threads: int
+) -> KernelCheck:
+    kernels, largest = "half precision", tolerance["scores_half_precision"]
+    try:
+        [scores] = predict_in_half_precision(model, golden["tensor"][None], threads)
+    except RefusedError as error:
+        return KernelCheck(kernels, largest, reason=str(error))
+    return _compared(kernels, scores, golden, largest)
+
+
+def _compared(
+    kernels: str,
+    scores: np.ndarray,
+    golden: dict[str, Any],
+    tolerance: float,
+    milliseconds: float | None = None,
+) -> KernelCheck:
+    difference = float(np.abs(scores.astype(np.float64) - golden["scores"]).max())
+    return KernelCheck(kernels, tolerance, difference, int(scores.argmax()), milliseconds)

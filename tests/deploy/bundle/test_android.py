@@ -1,0 +1,105 @@
+"""Bundles in the assets of the Android app, by the library and by the command."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from keras_vit import UsageError, deploy
+
+pytestmark = pytest.mark.once
+
+COMMAND = "export/to_android.py"
+FILES = {"model.tflite", "model.json", "labels.txt", "golden.json"}
+
+
+@pytest.fixture
+def app(tmp_path):
+    """The parts of an Android project that the command looks at."""
+    main = tmp_path / "app_project" / "app" / "src" / "main"
+    main.mkdir(parents=True)
+    (main / "AndroidManifest.xml").write_text("<manifest/>")
+    return tmp_path / "app_project"
+
+
+@pytest.fixture
+def bundle(sample, tmp_path):
+    """The sample's float32 bundle, where an export of a run writes it."""
+    folder = tmp_path / "runs" / "flowers" / "export" / "float32"
+    about = deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing)
+    deploy.write_bundle(folder, sample.exported("none"), about, np.zeros((8, 8, 3), np.uint8))
+    (folder / "recipe.json").write_text("{}")
+    return folder
+
+
+def hashes(folder):
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+
+def test_the_app_gets_exactly_the_files_that_it_reads(bundle, app):
+    folder = deploy.add_to_app(bundle, app)
+    assert folder == app / "app" / "src" / "main" / "assets" / "bundles" / "flowers-float32"
+    assert hashes(folder) == {k: v for k, v in hashes(bundle).items() if k in FILES}
+    (folder / "labels.txt").write_text("changed")
+    deploy.add_to_app(bundle, app)  # an older one is replaced
+    assert hashes(folder)["labels.txt"] == hashes(bundle)["labels.txt"]
+    assert deploy.check_golden(folder).passed
+
+
+@pytest.mark.parametrize("name", ["", "../outside", "a/b", "with space", ".hidden", "é", "x" * 65])
+def test_names_that_assets_cannot_have_are_refused(bundle, app, name):
+    with pytest.raises(UsageError, match="up to 64 letters, digits"):
+        deploy.add_to_app(bundle, app, name)
+    assert not deploy.bundles_of_app(app).exists()
+
+
+def test_a_damaged_bundle_leaves_the_app_as_it_was(bundle, app):
+    folder = deploy.add_to_app(bundle, app)
+    before = hashes(folder)
+    model = bundle / "model.tflite"
+    model.write_bytes(model.read_bytes()[:-1] + b"?")
+    with pytest.raises(UsageError, match="is not the file that model.json describes"):
+        deploy.add_to_app(bundle, app)
+    assert hashes(folder) == before
+
+
+def test_names_come_from_the_run_and_the_folder(tmp_path):
+    assert deploy.name_in_app(tmp_path / "runs" / "my flowers" / "export" / "int8") == (
+        "my-flowers-int8"
+    )
+    assert deploy.name_in_app(tmp_path / "int8") == "int8"
+
+
+def test_the_command_lists_what_the_app_has(invoke, bundle, app, tmp_path):
+    other = deploy.add_to_app(bundle, app, "other")
+    arguments = ("--bundle", bundle, "--app", app)
+    code, out, error = invoke(COMMAND, *arguments, cwd=tmp_path)
+    assert (code, error) == (0, "")
+    lines = [line.split() for line in out.splitlines() if line.startswith("  ")]
+    assert [(line[0], line[-1]) for line in lines] == [("flowers-float32", "new"), ("other", "MiB")]
+    code, _, error = invoke(COMMAND, *arguments, "--name", "mine", "--only", cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert [path.name for path in other.parent.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "to_android.py --bundle runs/flowers/export/int8"),
+        (("--bundle", "a", "b", "--name", "c"), "--name takes a name for each of the 2 bundles"),
+        (("--bundle", "runs/flowers/export/float32", "--app", "."), "expected the folder android_"),
+        (("--bundle", "runs/flowers", "--app", "app_project"), "expected a bundle's folder. Rec"),
+        (
+            ("--bundle", *["runs/flowers/export/float32"] * 2, "--app", "app_project"),
+            "each bundle needs a name of its own",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(invoke, bundle, app, tmp_path, arguments, message):
+    code, _, error = invoke(COMMAND, *arguments, cwd=tmp_path)
+    assert code == 2
+    [line] = error.strip().splitlines()
+    assert message in line
+    assert not list(app.rglob("bundles"))

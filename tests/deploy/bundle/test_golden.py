@@ -1,0 +1,167 @@
+"""The golden check of bundles on this computer's kernels."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit import UsageError, deploy
+from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.resolve import resolve
+
+pytestmark = pytest.mark.once
+
+LABELS = tuple("abcdefghij")
+
+
+@pytest.fixture
+def bundle(sample, tmp_path, rng):
+    """Writes the sample's bundle of a precision, or of a file that takes pixels."""
+    picture = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
+    about = deploy.About("ViT-Test", LABELS, sample.model.preprocessing)
+
+    def write(quantize):
+        exported = sample.exported(quantize) if quantize != "pixels" else of_pixels(sample)
+        deploy.write_bundle(tmp_path / quantize, exported, about, picture)
+        return tmp_path / quantize
+
+    return write
+
+
+def of_pixels(sample):
+    resolved = resolve(sample.model, GraphOptions("uint8", "probabilities"))
+    pixels = deploy.to_pixels(sample.images, sample.model.preprocessing)
+    made = deploy.Converter(resolved, ["none"]).made()
+    return deploy.judge_file(
+        made, deploy.Reference(pixels, deploy.expected_scores(resolved, pixels))
+    )
+
+
+def changed(path, **changes):
+    """Changes fields of golden.json; arrays are encoded."""
+    content = json.loads(path.read_text())
+    for name, value in changes.items():
+        if isinstance(value, np.ndarray):
+            value = content[name] | {"base64": base64.b64encode(value.tobytes()).decode()}
+        content[name] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "quantize",
+    [
+        "none",
+        "int8",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("pixels", "dynamic")),
+    ],
+)
+def test_a_bundle_passes_where_it_was_exported(bundle, quantize):
+    folder = bundle(quantize)
+    check = deploy.check_golden(folder)
+    _, golden = deploy.read_bundle(folder)
+    assert check.passed
+    assert (check.tensor, check.labels) == (0, LABELS)
+    assert check.expected == golden["scores"].argmax()
+    first, own, *_ = check.kernels
+    assert (first.kernels, first.difference) == ("XNNPACK", 0)
+    assert own.kernels == "LiteRT's own"
+    assert own.difference > 0  # other kernels ran indeed
+    assert first.milliseconds > 0
+    assert deploy.check_golden(folder / "model.tflite").passed
+
+
+def test_scores_that_differ_too_much_fail(bundle):
+    folder = bundle("none")
+    _, golden = deploy.read_bundle(folder)
+    changed(folder / "golden.json", scores=golden["scores"] + np.float32(0.5))
+    check = deploy.check_golden(folder)
+    assert not check.passed
+    assert check.tensor == 0
+    assert [each.passed for each in check.kernels] == [False] * len(check.kernels)
+    assert check.kernels[0].difference == pytest.approx(0.5, abs=1e-5)
+
+
+def test_a_tensor_that_differs_fails(bundle):
+    folder = bundle("none")
+    _, golden = deploy.read_bundle(folder)
+    image = golden["image"].copy()
+    image[0, 0, 0] ^= 64
+    changed(folder / "golden.json", image=image)
+    check = deploy.check_golden(folder)
+    assert all(each.passed for each in check.kernels)
+    assert check.tensor > check.tensor_tolerance
+    assert not check.passed
+
+
+def test_half_precision_is_checked_where_the_exporter_allows_it(bundle):
+    folder = bundle("none")
+    allowed = json.loads((folder / "golden.json").read_text())["tolerance"]
+    allowed["scores_half_precision"] = 0.05
+    changed(folder / "golden.json", tolerance=allowed)
+    *_, half = deploy.check_golden(folder).kernels
+    assert half.kernels == "half precision"
+    assert half.passed
+    assert half.difference > 0  # it is computed in half precision indeed
+    changed(folder / "golden.json", tolerance=allowed | {"scores_half_precision": 1e-7})
+    assert not deploy.check_golden(folder).passed
+
+
+def test_an_incomplete_bundle_is_refused(bundle, tmp_path):
+    folder = bundle("none")
+    (folder / "golden.json").unlink()
+    with pytest.raises(UsageError, match=r"golden\.json does not exist"):
+        deploy.check_golden(folder)
+    with pytest.raises(UsageError, match="expected a bundle's folder"):
+        deploy.check_golden(tmp_path)
+
+
+def test_the_command_prints_a_line_for_each_kind_of_kernels(bundle, invoke, tmp_path):
+    folder = bundle("none")
+    code, out, error = invoke("export/run.py", "--bundle", folder, "--verify", cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert "tensor  differs by 0.0e+00, at most 1.0e-06" in out
+    rows = [line.split("  ")[0] for line in out.splitlines()]
+    assert {"XNNPACK", "LiteRT's own"} <= set(rows)
+    _, golden = deploy.read_bundle(folder)
+    changed(folder / "golden.json", scores=golden["scores"] + np.float32(0.5))
+    code, out, error = invoke("export/run.py", "--bundle", folder, "--verify", cwd=tmp_path)
+    assert code == 3
+    assert "this computer does not compute what the exporter's did" in error
+    assert "5.0e-01" in out
+
+
+def test_the_command_prints_what_predict_prints(bundle, invoke, tmp_path, rng):
+    folder = bundle("none")
+    for i in range(2):
+        Image.fromarray(rng.integers(0, 255, (40, 50, 3)).astype(np.uint8)).save(
+            tmp_path / f"{i}.png"
+        )
+    arguments = ("--bundle", folder, "0.png", "1.png", "--top-k", "3")
+    first, second = (
+        invoke(command, *arguments, cwd=tmp_path)
+        for command in ("export/run.py", "train/predict.py")
+    )
+    assert first == second
+    assert first[0] == 0
+    assert first[1].count("%") == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "run.py --bundle FOLDER 1.jpg"),
+        (("--bundle", "none"), "none: expected a bundle's folder; there is no such folder"),
+        (("--bundle", "."), "expected pictures or --verify. Received: neither."),
+        (("--bundle", ".", "--verify", "a.png"), "expected pictures or --verify. Received: both."),
+        (("--bundle", ".", "--verify"), "expected a bundle's folder. Received:"),
+    ],
+)
+def test_mistakes_of_the_command_are_one_line(invoke, tmp_path, arguments, message):
+    code, _, error = invoke("export/run.py", *arguments, cwd=tmp_path)
+    assert code == 2
+    [line] = error.strip().splitlines()
+    assert message in line
