@@ -17,7 +17,9 @@ import sys
 
 EXIT_CODE = 130
 _terminal = 2  # the descriptor of standard error, even while descriptor 2 is redirected
+_INSISTS_AFTER = 2.0  # seconds
 _interrupted = False
+_answered = False
 
 
 def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") -> None:
@@ -32,14 +34,27 @@ def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") 
 
 
 def raise_on_interrupt() -> None:
-    """From now on Ctrl-C is a KeyboardInterrupt in the main thread."""
+    """From now on Ctrl-C is a KeyboardInterrupt in the main thread.
+
+    Libraries have places that swallow it. So it is raised again and again until `answered`.
+    """
     import _thread
     import threading
+    import time
 
     def note(number, frame):
         global _interrupted
-        _interrupted = True
+        if not _interrupted:
+            _interrupted = True
+            # Not threading.Thread: the main thread may hold a lock that starting it needs.
+            _thread.start_new_thread(insist, ())
         raise KeyboardInterrupt
+
+    def insist():
+        while not _answered:
+            time.sleep(_INSISTS_AFTER)
+            if not _answered:
+                _thread.interrupt_main()
 
     def again(unraisable):
         # Python ignores exceptions in destructors and C callbacks, so it is raised again.
@@ -51,6 +66,15 @@ def raise_on_interrupt() -> None:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, note)
         sys.unraisablehook = again
+
+
+def answered() -> None:
+    """Ctrl-C has reached the end of the command; from now on it is ignored."""
+    global _answered
+    if _interrupted:
+        _answered = True
+        # Not SIG_IGN: Python would complain of a signal that it has just received.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 def was_interrupted() -> bool:

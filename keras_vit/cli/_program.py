@@ -215,6 +215,7 @@ def _one_line_errors(
 
 
 def _interrupted(message: str = "", terminated: bool = False) -> NoReturn:
+    _interrupts.answered()
     what = "terminated" if terminated else "interrupted"
     code = TERMINATED if terminated else _interrupts.EXIT_CODE
     print(f"\n{what}{f'; {message}' if message else ''}.", file=sys.stderr)

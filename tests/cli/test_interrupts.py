@@ -25,3 +25,25 @@ def test_ctrl_c_is_handled_before_anything_else_is_imported():
     early = names[: names.index("keras_vit.cli._interrupts") + 1]
     own = {"__future__", "keras_vit.cli", "keras_vit.cli._interrupts"}
     assert set(early) - set(imported("-c", "")) <= own
+
+
+def test_ctrl_c_that_a_library_swallows_still_ends_the_command():
+    program = """
+import os, signal, time
+from keras_vit.cli import _interrupts, _program
+
+with _program._one_line_errors(""):
+    _interrupts.raise_on_interrupt()
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(30)
+    except:
+        pass
+    time.sleep(30)
+"""
+    begun = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (130, "\ninterrupted.\n")
+    assert time.monotonic() - begun < 25
