@@ -40,10 +40,9 @@ with _program._one_line_errors(""):
     except:
         pass
     time.sleep(30)
+    print("went on")
 """
-    begun = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (ended.returncode, ended.stderr) == (130, "\ninterrupted.\n")
-    assert time.monotonic() - begun < 25
+    line = [sys.executable, "-c", program]
+    ended = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr.endswith("\ninterrupted.\n")
