@@ -301,7 +301,7 @@ def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool 
     """Checks that a run on `data` may be written to `path`; nothing is written.
 
     Raises:
-        UsageError: the folder is not empty, lies inside the data, or cannot be written.
+        UsageError: the folder is not empty, lies inside the data or a run, or cannot be written.
     """
     path = Path(path)
     folder = source_folder(data)
@@ -309,6 +309,11 @@ def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool 
         raise UsageError(f"out={path} lies inside the data, {data}; choose another folder.")
     if path.is_file():
         raise UsageError(f"{path} is a file; choose another folder.")
+    around = next(
+        (each for each in path.absolute().parents if (each / "spec.json").is_file()), None
+    )
+    if around is not None:
+        raise UsageError(f"out={path} lies inside the run {around}; choose another folder.")
     _files.check_writable(path)
     if path.is_dir() and any(path.iterdir()):
         if not (path / "spec.json").is_file():

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_vit import _files
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option, options_of
@@ -28,6 +29,7 @@ from keras_vit.cli._recipes import (
     check_starts_from_weights,
     recipe_list,
 )
+from keras_vit.specs import find_variant
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 
@@ -57,7 +59,7 @@ class Arguments:
     teacher: Path | None = None
     """A run folder whose model teaches this one, with --distillation."""
     resume: bool = False
-    """Go on after the newest checkpoint of the run in --out, with the same settings."""
+    """Go on after the newest checkpoint of the run in --out, with its data, model and settings."""
     checkpoint_every: str | None = None
     """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: only when
     training is stopped by SIGTERM, or by Ctrl-C in a step that ends within two seconds."""
@@ -106,6 +108,8 @@ class Arguments:
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe, its data, its settings and its model, where they are not given."""
+    if begun := _begun_with(given):
+        return begun
     data, weights = given.get("data", Arguments.data), given.get("weights")
     recipe = given.get("recipe") or default_recipe(data, weights)
     check_recipe_name(recipe)
@@ -119,6 +123,24 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(UsageError):  # an unknown model is refused later
             settings = adapted(settings, given["model"])
     return {"data": data, "recipe": recipe, "settings": settings, "model": preset.model}
+
+
+def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The data, the model and the settings of the run that goes on; {} if it is not known."""
+    if not given.get("resume") or "recipe" in given:
+        return {}
+    with contextlib.suppress(UsageError):  # the run is opened later, with an error
+        file = Path(given.get("out", "")) / "recipe.json"
+        begun = _files.read_json(file, format=1, fields=("data", "model", "recipe"))
+        known = {each.name for each in dataclasses.fields(Recipe)}
+        settings = {name: value for name, value in begun["recipe"].items() if name in known}
+        return {
+            "data": begun["data"],
+            "recipe": default_recipe(begun["data"], None),
+            "settings": Recipe(**settings),
+            "model": find_variant(begun["model"]),
+        }
+    return {}
 
 
 def run(arguments: Arguments) -> None:
@@ -142,7 +164,8 @@ def run(arguments: Arguments) -> None:
     options = {"weights": arguments.weights, "tensorboard": arguments.tensorboard}
     training.check_settings(
         arguments.data, arguments.settings, arguments.model, out,
-        overwrite=arguments.overwrite or arguments.dry_run, resume=arguments.resume, engine=engine,
+        overwrite=arguments.overwrite or (arguments.dry_run and not arguments.resume),
+        resume=arguments.resume, engine=engine,
         **options,
     )  # fmt: skip
     print(f"recipe {arguments.recipe}; reading {arguments.data}", flush=True)

@@ -101,6 +101,10 @@ def check_settings(
     check_accumulate(recipe.accumulate, recipe.batch_size, engine.replicas)
     # The chief may have made the folder already.
     runs.check_out(out, data, overwrite or resume or not engine.is_chief)
+    if resume and overwrite:
+        raise UsageError(
+            "resume=True goes on with a run, overwrite=True replaces it; leave one of them out."
+        )
     if resume:
         check_resumable(out, recipe, model_name, weights)
     if tensorboard and importlib.util.find_spec("tensorboard") is None:

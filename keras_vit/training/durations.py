@@ -83,10 +83,11 @@ def interval(text: str, steps_of: Callable[[str], int], field: str = "checkpoint
     Raises:
         UsageError: the interval cannot be read, or is not positive.
     """
-    unit = text.strip().partition(" ")[2].removesuffix("s")
+    words = text.strip().removesuffix("s")
+    unit = next((unit for unit in _SECONDS if words.endswith(unit)), None)
     try:
         amount = float(text.strip().rstrip(f"{string.ascii_letters}% "))
-        if 0 < amount < float("inf") and unit in _SECONDS:
+        if 0 < amount < float("inf") and unit is not None:
             return Every(seconds=amount * _SECONDS[unit])
         if amount > 0:
             return Every(steps=max(steps_of(text), 1))

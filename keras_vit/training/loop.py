@@ -176,18 +176,30 @@ class Loop:
         return f"{' and '.join(map(str, found))} {'are' if len(found) > 1 else 'is'} from before."
 
     def _saved(self) -> str:
-        """What is on the disk after an interruption."""
-        saved, metrics = self.checkpoints.saved(), runs.open_run(self.out).metrics()
-        of = f"of {self.plan.steps} steps"
-        if saved:
-            step = self.checkpoints.newest_step()
-            return f"{self.out} holds the state after {step} {of}; go on with resume=True"
-        if metrics:
-            return (
-                f"{self.out} holds the weights after {metrics[-1]['step']} {of}, but no state to "
-                "go on from"
-            )
-        return f"{self.out} holds only the initial weights; start again with overwrite=True"
+        return _saved(self.out, self.checkpoints, self.plan)
+
+
+@contextlib.contextmanager
+def saying_what_is_saved(out: Path, checkpoints: Checkpoints, plan: Plan) -> Iterator[None]:
+    """Gives an interruption without a message one that says what the run folder holds."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as stop:
+        if str(stop) or not (out / "spec.json").is_file():
+            raise
+        raise type(stop)(_saved(out, checkpoints, plan)) from None
+
+
+def _saved(out: Path, checkpoints: Checkpoints, plan: Plan) -> str:
+    """What is on the disk after an interruption."""
+    metrics, of = runs.open_run(out).metrics(), f"of {plan.steps} steps"
+    if checkpoints.saved():
+        step = checkpoints.newest_step()
+        return f"{out} holds the state after {step} {of}; go on with resume=True"
+    if metrics:
+        step = metrics[-1]["step"]
+        return f"{out} holds the weights after {step} {of}, but no state to go on from"
+    return f"{out} holds only the initial weights; start again with overwrite=True"
 
 
 @contextlib.contextmanager

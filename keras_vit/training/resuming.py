@@ -57,7 +57,8 @@ def check_resumable(
     if changed:
         differences = ", ".join(f"{key}={now[key]!r}, was {before[key]!r}" for key in changed)
         raise UsageError(
-            f"{run.path} can only be resumed with its own settings. Received: {differences}."
+            f"{run.path} can only be resumed with its own settings. Received: {differences}; "
+            "leave them out to go on."
         )
 
 

@@ -22,7 +22,7 @@ from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.costs import Costs, costs_of
 from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.engines import Engine, naming_lost_processes, open_engine
-from keras_vit.training.loop import Loop
+from keras_vit.training.loop import Loop, saying_what_is_saved
 from keras_vit.training.plan import Plan
 from keras_vit.training.progress import Progress
 from keras_vit.training.recipes import Recipe
@@ -75,8 +75,8 @@ def train(
             checked, their pixels are not.
         overwrite: replace an existing run in `out`.
         checkpoint_every: how often the whole state is saved: "5 minutes", "1 epoch", "500 steps";
-            None for never. After Ctrl-C and SIGTERM it is saved too, as soon as the step ends; see
-            `stuck`.
+            None for never, or for a resumed run as often as before. After Ctrl-C and SIGTERM it is
+            saved too, as soon as the step ends; see `stuck`.
         keep: the number of checkpoints to keep, the newest.
         strategy: which devices compute the steps: "one", "mirrored", "multiworker", "tpu", "jax" or
             "auto", see `open_engine`; or an engine that it returned.
@@ -119,6 +119,7 @@ def train(
         if resume:
             run, goes_on = stopped_run(out, source, recipe, model, teacher)
             overwrite, weights = True, run.recipe["weights"]
+            checkpoint_every = checkpoint_every or run.recipe.get("checkpoint_every")
         if goes_on:
             split = run.split(source)
             model = run.model(recipe.precision) if name is not None else model
@@ -129,24 +130,30 @@ def train(
         engine.check_model(model)
         with restoring_trainable(model, teacher):
             learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
-            if engine.is_chief and not goes_on:
-                origin = "fresh" if weights is None else os.path.basename(weights)
-                settings = _settings(model, recipe, weights, teacher, checkpoint_every)
-                runs.create_run(out, model, source, split, settings, origin, overwrite=overwrite)
             every = checkpoint_every and interval(checkpoint_every, _steps_of(recipe, plan))
             checkpoints = Checkpoints(out / "checkpoints", learner, keep, every)
             if goes_on:
                 step = restored_step(checkpoints, run, recipe, source, plan)
                 plan = dataclasses.replace(plan, first_step=step)
-                if engine.is_chief:
+            saying = saying_what_is_saved(out, checkpoints, plan)
+            with saying if engine.is_chief else contextlib.nullcontext():
+                if engine.is_chief and goes_on:
                     runs.rewind(run, step, dataclasses.asdict(recipe))
-            if engine.is_chief:
-                started(plan)
-            extra = [keras.callbacks.TensorBoard(str(out / "tensorboard"))] if tensorboard else []
-            loop = Loop(
-                out, model, learner, task, source, split, recipe, plan, checkpoints, report, engine
-            )
-            loop.run(extra, stuck)
+                elif engine.is_chief:
+                    origin = "fresh" if weights is None else os.path.basename(weights)
+                    settings = _settings(model, recipe, weights, teacher, checkpoint_every)
+                    runs.create_run(
+                        out, model, source, split, settings, origin, overwrite=overwrite
+                    )
+                if engine.is_chief:
+                    started(plan)
+                events = str(out / "tensorboard")
+                extra = [keras.callbacks.TensorBoard(events)] if tensorboard else []
+                loop = Loop(
+                    out, model, learner, task, source, split, recipe, plan, checkpoints, report,
+                    engine,
+                )  # fmt: skip
+                loop.run(extra, stuck)
         engine.barrier()
     return runs.open_run(out)
 

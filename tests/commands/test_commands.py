@@ -425,6 +425,31 @@ def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
 
 
 @pytest.mark.once
+def test_resume_needs_only_the_run(invoke, image_folder, tiny_model, tmp_path):
+    words = (
+        "--model",
+        tiny_model,
+        "--checkpoint-every",
+        "1step",
+        *QUICK,
+        "--learning-rate",
+        "0.01",
+    )
+    arguments = ("--data", image_folder.name, "--out", "run", *words)
+    code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
+    assert code == 0, error
+    again = ("--out", "run", "--resume", "--duration", "3 steps")
+    code, out, error = invoke("train/fit.py", *again, cwd=tmp_path)
+    assert code == 0, error
+    assert "after 3 steps: run" in out
+    run = runs.open_run(tmp_path / "run")
+    assert (run.setting("learning_rate"), run.setting("image_size")) == (0.01, 16)
+    code, _, error = invoke("train/fit.py", *again, "--batch-size", "2", cwd=tmp_path)
+    message = "Received: --batch-size=2, was 4; leave them out to go on."
+    assert message in one_line(code, error)
+
+
+@pytest.mark.once
 def test_a_newer_run_is_refused_by_every_command(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     spec = json.loads((run / "spec.json").read_text())

@@ -238,6 +238,38 @@ def test_a_run_is_saved_when_a_resumed_training_is_stopped_before_its_first_step
         train(tiny_model, source, RECIPE, run, resume=True)
 
 
+@pytest.mark.once
+def test_ctrl_c_before_the_first_step_says_what_the_folder_holds(source, tmp_path, tiny_model):
+    def pressed(plan):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="holds only the initial weights; start again with"):
+        train(tiny_model, source, RECIPE, tmp_path / "run", started=pressed)
+
+
+@pytest.mark.once
+def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model):
+    short = dataclasses.replace(RECIPE, duration="4 steps")
+    train(tiny_model, source, short, tmp_path / "run", checkpoint_every="3 steps")
+    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True, keep=99)
+    steps = [int(path.stem[5:]) for path in (run.path / "checkpoints").iterdir()]
+    assert sorted(steps) == [3, 4, 7, 10, 13, 16, 19, 22, 24]
+
+
+@pytest.mark.once
+def test_resume_and_overwrite_exclude_each_other(source, tmp_path, tiny_model):
+    with pytest.raises(UsageError, match="leave one of them out"):
+        train(tiny_model, source, RECIPE, tmp_path / "run", resume=True, overwrite=True)
+
+
+@pytest.mark.once
+def test_no_run_is_written_inside_another(source, whole, tiny_model):
+    inner = whole.path / "more" / "run"
+    with pytest.raises(UsageError, match="lies inside the run"):
+        train(tiny_model, source, RECIPE, inner)
+    assert not inner.parent.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.once
 def test_a_damaged_checkpoint_leaves_the_one_before(source, whole, tmp_path, tiny_model):
@@ -345,6 +377,7 @@ def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch):
     [
         ("5 minutes", Every(seconds=300)),
         ("1 hour", Every(seconds=3600)),
+        ("5minutes", Every(seconds=300)),
         ("0.5 seconds", Every(seconds=0.5)),
         ("7 steps", Every(steps=7)),
         ("2 epochs", Every(steps=20)),
