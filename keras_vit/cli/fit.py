@@ -29,7 +29,6 @@ from keras_vit.cli._recipes import (
     check_starts_from_weights,
     recipe_list,
 )
-from keras_vit.specs import find_variant
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
 
@@ -129,6 +128,8 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
     """The data, the model and the settings of the run that goes on; {} if it is not known."""
     if not given.get("resume") or "recipe" in given:
         return {}
+    from keras_vit.specs import find_variant
+
     with contextlib.suppress(UsageError):  # the run is opened later, with an error
         file = Path(given.get("out", "")) / "recipe.json"
         begun = _files.read_json(file, format=1, fields=("data", "model", "recipe"))
