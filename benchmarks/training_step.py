@@ -38,7 +38,7 @@ RATE, DECAY, CLIP = 1e-3, 0.05, 1.0
 Step = Callable[[], float]  # makes a step and returns its loss
 
 
-def keras_vit_step(size: str, batch: int, jit: bool, remat: bool = False) -> Step:
+def keras_vit_step(size: str, batch: int, jit: bool, **settings: Any) -> Step:
     import keras_vit
     from keras_vit.training import Recipe
     from keras_vit.training.adapting import adapt
@@ -48,11 +48,11 @@ def keras_vit_step(size: str, batch: int, jit: bool, remat: bool = False) -> Ste
 
     model = keras_vit.create_model(f"ViT-{size.replace('16', '_16')}", CLASSES, SIDE, dropout=0.0)
     recipe = Recipe(
-        learning_rate=RATE, weight_decay=DECAY, clip_norm=CLIP, schedule="constant", remat=remat
+        learning_rate=RATE, weight_decay=DECAY, clip_norm=CLIP, schedule="constant", **settings
     )
     adapt(model, recipe)
     task = SingleLabel(CLASSES)
-    learner = Learner(model, task)
+    learner = Learner(model, task, recipe.accumulate)
     learner.compile(optimizer(recipe, model, 10**6, 0), task.loss(), jit_compile=jit)
     return _keras_step(learner, np.uint8, batch, one_hot=True)
 
@@ -124,6 +124,7 @@ def transformers_step(size: str, batch: int, jit: bool) -> Step:
 PEERS: dict[str, tuple[tuple[str, ...], Callable[[str, int, bool], Step]]] = {
     "keras_vit": (("keras_vit",), keras_vit_step),
     "keras_vit_remat": (("keras_vit",), functools.partial(keras_vit_step, remat=True)),
+    "keras_vit_accumulate_4": (("keras_vit",), functools.partial(keras_vit_step, accumulate=4)),
     "kerashub": (("keras_hub",), kerashub_step),
     "transformers": (("transformers", "torch"), transformers_step),
 }

@@ -3,14 +3,15 @@
 Each command is started and interrupted early, after 0.04 s to 0.4 s, and then every --step seconds
 until --until; `photographs`, a training of S/16 compiled by XLA, at --random moments of its first
 epoch. It must always print one line on standard error and exit with 130 within --within seconds,
-unless it has already ended. While Python itself starts (0.03 s, or more on a busy machine) and
-until keras_vit has imported its handler, nothing can handle Ctrl-C: such cases are counted
-separately, and few are accepted.
+unless it has already ended; the line of a training must say what its folder holds. While Python
+itself starts (0.03 s, or more on a busy machine) and until keras_vit has imported its handler,
+nothing can handle Ctrl-C: such cases are counted separately, and few are accepted.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -28,12 +29,15 @@ ROOT = Path(__file__).parents[2]
 FIT = ("--model", "ViT_Pico4", "--image-size", "8", "--no-jit", "--duration", "200 steps")
 # Compilation of the step and the step itself last longer than --within.
 SLOW = ("--model", "ViT_S16", "--batch-size", "32", "--duration", "200 steps", "--held-out", "0.1")
+SLOW = (*SLOW, "--checkpoint-every", "2 steps")
 COMMANDS = {
     "fit": ("train/fit.py", *FIT, "--out", "fresh", "--overwrite"),
     "export": ("export/to_tflite.py", "--run", "run", "--quantize", "none", "int8"),
     "evaluate": ("train/evaluate.py", "--run", "run"),
     "photographs": ("train/fit.py", "--data", "pictures", *SLOW, "--out", "slow", "--overwrite"),
 }
+# What the trainings write.
+TRAINED = {"fit": "fresh", "photographs": "slow"}
 # The line of keras_vit/__init__.py that imports what handles Ctrl-C.
 FIRST_IMPORT = "from keras_vit.cli import is_command as _is_command"
 EARLY = (0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4)
@@ -66,6 +70,8 @@ def main() -> None:
             for seconds in later if name == "photographs" else moments:
                 code, error, lasted = interrupted(COMMANDS[name], seconds, folder)
                 answer = judged(code, error, seconds)
+                if answer == "one line" and name in TRAINED:
+                    answer = compared(error, Path(folder) / TRAINED[name])
                 if lasted > arguments.within:
                     answer = f"wrong: it took {lasted:.1f} s"
                 slowest = max(slowest, lasted)
@@ -82,13 +88,19 @@ def main() -> None:
 
 
 def write_photographs(folder: Path) -> None:
-    """Two classes of 64 JPEGs of 320 x 240 pixels."""
+    """Two classes of 64 pictures of 320 x 240 pixels: JPEGs, half of them turned, and WebPs."""
     noise = np.random.default_rng(0)
+    turned = Image.Exif()
+    turned[0x0112] = 6
     for label in ("day", "night"):
         (folder / label).mkdir(parents=True)
         for i in range(64):
             coarse = Image.fromarray(noise.integers(0, 256, (12, 16, 3), np.uint8))
-            coarse.resize((320, 240)).save(folder / label / f"{i}.jpg")
+            if i % 2:
+                coarse.resize((320, 240)).save(folder / label / f"{i}.webp")
+            else:
+                exif = turned if i % 4 else Image.Exif()
+                coarse.resize((320, 240)).save(folder / label / f"{i}.jpg", exif=exif)
 
 
 def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[int, str, float]:
@@ -98,6 +110,8 @@ def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
     script, *words = command
+    for out in TRAINED.values():
+        shutil.rmtree(Path(folder) / out, ignore_errors=True)
     process = subprocess.Popen(
         [sys.executable, ROOT / script, *words],
         cwd=folder,
@@ -110,7 +124,11 @@ def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     pressed = time.monotonic()
-    _, error = process.communicate(timeout=120)
+    try:
+        _, error = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, error = process.communicate()
     return process.returncode, error, time.monotonic() - pressed
 
 
@@ -128,9 +146,25 @@ def judged(code: int, error: str, seconds: float) -> str:
     return f"wrong: exit code {code}, {error.strip()[-2000:]!r}"
 
 
+def compared(error: str, run: Path) -> str:
+    """A description of the line about a run folder, which must say what the folder holds."""
+    states = sorted(run.glob("checkpoints/step-*.npz"))
+    log = run / "metrics.jsonl"
+    if states:
+        kind, expected = "a state", f"the state after {int(states[-1].stem.partition('-')[2])} of"
+    elif log.is_file() and (lines := log.read_text().splitlines()):
+        kind, expected = "weights", f"the weights after {json.loads(lines[-1])['step']} of"
+    elif (run / "spec.json").is_file():
+        kind, expected = "initial weights", "only the initial weights"
+    else:
+        return "nothing saved" if error.strip() == "interrupted." else f"wrong: {error!r}"
+    said = f"; {run.name} holds {expected}" in error
+    return f"{kind} saved" if said else f"wrong: expected {expected!r}, {error.strip()!r}"
+
+
 def judged_together(answers: dict[str, int]) -> str | None:
     """What is wrong with the numbers of all answers of a command, if anything."""
-    if not answers.get("one line"):
+    if not answers.keys() - {"had ended", "Python itself"}:
         return "no interrupt was answered in one line"
     if answers.get("Python itself", 0) > PYTHON_ITSELF:
         return f"expected at most {PYTHON_ITSELF} interrupts before keras_vit is imported"

@@ -371,7 +371,11 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trai
 
 
 @pytest.mark.slow
-def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "terminated")],
+)
+def test_interrupted_training_leaves_a_loadable_run(tmp_path, number, code, word):
     process = subprocess.Popen(
         [sys.executable, ROOT / "train/fit.py", "--out", "run", "--model", "ViT_Pico4",
          "--image-size", "8", "--no-jit", "--duration", "1000 epochs"],
@@ -382,11 +386,11 @@ def test_interrupted_training_leaves_a_loadable_run(command, tmp_path):
     deadline = time.monotonic() + 120
     while not metrics.exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130, error
+    assert process.returncode == code, error
     assert re.fullmatch(
-        r"interrupted; run holds the state after \d+ of \d+ steps; go on with --resume.",
+        rf"{word}; run holds the state after \d+ of \d+ steps; go on with --resume.",
         error.strip(),
     )
     run = runs.open_run(tmp_path / "run")

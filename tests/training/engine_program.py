@@ -15,9 +15,11 @@ import numpy as np
 
 import keras_vit
 from keras_vit._errors import LostProcessError
+from keras_vit._keras import backend
 from keras_vit.data import Source
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe, loop, open_engine, train
+from keras_vit.training.callbacks import sync, value_of
 
 MODEL = "ViT-Test_8"
 # Class tokens, several heads and blocks; small enough to be traced in seconds.
@@ -43,22 +45,34 @@ def recipe_of(**changes) -> Recipe:
     settings = {
         "image_size": 16, "duration": f"{STEPS} steps", "batch_size": 8, "warmup": "2 steps",
         "learning_rate": 0.01, "clip_norm": 0.05, "augment": "none", "dropout": 0.0, "ema": 0.9,
-        "jit": False,
+        # On JAX, as in `fit`: without it Keras compiles nothing there.
+        "jit": backend() == "jax",
     }  # fmt: skip
     return Recipe(**settings | changes)
 
 
 class EachLoss(loop.Steps):
-    """Collects the loss of each step, which Keras reports as a mean since the epoch's start."""
+    """Collects the loss of each step, which Keras reports as a mean since the epoch's start.
+
+    Also the norm of the gradient that AdamW received, as its first moment shows.
+    """
 
     pause = 0.0
     losses: ClassVar[list[float]] = []
+    norms: ClassVar[list[float]] = []
+    _moment = 0.0
 
     def on_train_batch_end(self, batch, logs=None):
         """Adds the loss, and says so for whoever wants to stop the training."""
         super().on_train_batch_end(batch, logs)
         mean = float(logs["loss"])
         self.losses.append(mean * (batch + 1) - self._sum(batch))
+        sync(self.model)
+        adam = self.model.optimizer
+        moment = np.concatenate([np.ravel(value_of(each)) for each in adam._momentums])
+        gradient = (moment - adam.beta_1 * self._moment) / (1 - adam.beta_1)
+        self._moment = moment
+        self.norms.append(float(np.linalg.norm(gradient)))
         print(f"step {self.done}", file=sys.stderr, flush=True)
         time.sleep(self.pause)
 
@@ -72,8 +86,8 @@ def main(out, strategy="one", logical_devices=1, recipe=None, pause=0.0, **optio
     loop.Steps, EachLoss.pause = EachLoss, pause
     engine = open_engine(strategy, logical_devices=logical_devices)
     run = train(MODEL, pictures(), recipe_of(**recipe or {}), out, strategy=engine, **options)
-    found = {"replicas": engine.replicas, "process": engine.process, "losses": EachLoss.losses}
-    print(json.dumps(found | {"metrics": run.metrics()[-1]}))
+    found = {"replicas": engine.replicas, "process": engine.process, "metrics": run.metrics()[-1]}
+    print(json.dumps(found | {"losses": EachLoss.losses, "norms": EachLoss.norms}))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError
+from keras_vit._interrupts import TERMINATED
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.cli import fit
 from keras_vit.training import devices
@@ -35,6 +36,7 @@ from keras_vit.training.recipes import Recipe
 from keras_vit.training.tasks import SingleLabel
 
 PROGRAM = Path(__file__).with_name("engine_program.py")
+CLIP_NORM = 0.05  # of the program
 ROOT = PROGRAM.parents[2]
 FLAVOURS = {"tf_keras": {"TF_USE_LEGACY_KERAS": "1"}, "jax": {"KERAS_BACKEND": "jax"}}
 STRATEGIES = {"mirrored": "tf_keras", "multiworker": "tf_keras", "jax": "jax"}
@@ -78,6 +80,10 @@ def assert_equal(found, out, expected):
     """The losses of each step, the held-out metrics, the weights and their average."""
     expected, expected_weights = expected
     count = len(found["losses"])
+    # Each gradient was clipped; the first one after a resumption is not known.
+    assert found["norms"][1:] == pytest.approx([CLIP_NORM] * (count - 1), rel=1e-3)
+    differences = np.subtract(found["losses"], expected["losses"][-count:])
+    print(f"{count} losses differ by at most {np.abs(differences).max():.1e}")
     assert found["losses"] == pytest.approx(expected["losses"][-count:], abs=1e-5)
     for name, value in expected["metrics"].items():
         if name != "seconds":
@@ -89,7 +95,7 @@ def assert_equal(found, out, expected):
 
 @pytest.mark.slow
 @pytest.mark.once
-@pytest.mark.parametrize(("replicas", "accumulate"), [(2, 2), (4, 1)])
+@pytest.mark.parametrize(("replicas", "accumulate"), [(2, 1), (2, 2), (4, 1)])
 @pytest.mark.parametrize("strategy", ["mirrored", "jax"])
 def test_replicas_give_the_losses_of_one_device(
     on_one_device, tmp_path, strategy, replicas, accumulate
@@ -128,6 +134,12 @@ def start_both(out, strategy, hosts=None, machines=((), ()), **settings):
             cluster(strategy, hosts or free_addresses()), machines, strict=True
         )
     ]
+
+
+def wait_for_step_6(both, log):
+    while "step 6\n" not in log.read_text():
+        assert [each.poll() for each in both] == [None, None], log.read_text()[-3000:]
+        time.sleep(0.1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,9 +218,7 @@ def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
     out, flavour = tmp_path / "run", STRATEGIES[strategy]
     log = Path(f"{out}.log")
     chief, other = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5)
-    while "step 6\n" not in log.read_text():
-        assert (chief.poll(), other.poll()) == (None, None), log.read_text()[-3000:]
-        time.sleep(0.1)
+    wait_for_step_6((chief, other), log)
     other.kill()
     assert chief.wait(timeout=60) == 1
     assert "another of the 2 processes of this training ended" in log.read_text()
@@ -225,6 +235,29 @@ def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
 @pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.parametrize("strategy", ["multiworker", "jax"])
+def test_two_processes_that_are_told_to_stop_save_and_go_on_to_the_losses_of_one(
+    on_one_device, tmp_path, strategy
+):
+    out, flavour = tmp_path / "run", STRATEGIES[strategy]
+    log = Path(f"{out}.log")
+    both = start_both(out, strategy, pause=0.5)
+    wait_for_step_6(both, log)
+    for each in both:
+        each.terminate()
+    assert [each.wait(timeout=60) for each in both] == [TERMINATED] * 2, log.read_text()[-3000:]
+    for each in both:
+        each.communicate()
+    (saved,) = (out / "checkpoints").iterdir()
+    step = int(saved.stem.partition("-")[2])
+    found = [result(each, out) for each in start_both(out, strategy, resume=True)]
+    for each in found:
+        assert len(each["losses"]) == 20 - step
+        assert_equal(each, out, on_one_device(flavour))
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize("strategy", ["multiworker", "jax"])
 def test_two_machines_whose_network_fails_end_and_go_on_to_the_losses_of_one(
     on_one_device, network, tmp_path, strategy
 ):
@@ -232,9 +265,7 @@ def test_two_machines_whose_network_fails_end_and_go_on_to_the_losses_of_one(
     machines = {"hosts": [f"{each}:2222" for each in network.addresses]}
     machines["machines"] = network.machines()
     both = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5, **machines)
-    while "step 6\n" not in log.read_text():
-        assert [each.poll() for each in both] == [None, None], log.read_text()[-3000:]
-        time.sleep(0.1)
+    wait_for_step_6(both, log)
     network.set_cable("down")
     for each in both:
         assert each.wait(timeout=60) != 0
