@@ -6,6 +6,8 @@ average of the weights and the last line of metrics.jsonl must be those of the f
 
 Every second one saves its state so rarely that it is also killed after an evaluation, but before
 the first checkpoint.
+
+Words after -- are options of fit: python tests/commands/kill_training.py -- --accumulate 2 --lora 4
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20, help="(default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
     parser.add_argument("--jit", action="store_true", help="compile the step by XLA, as fit does")
+    parser.add_argument("words", nargs="*", metavar="OPTION", help="an option of fit, after --")
     arguments = parser.parse_args()
-    words = () if arguments.jit else ("--no-jit",)
+    words = (*([] if arguments.jit else ["--no-jit"]), *arguments.words)
     moments = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
         if code := _start(folder, "whole", *words).wait():
