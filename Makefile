@@ -5,11 +5,11 @@ JOBS ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check lint format lock clean
+.PHONY: help demo test check apk android-test android-setup lint format lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	$(BIN)/python train/fit.py --data digits --out runs/demo --overwrite
@@ -32,6 +32,17 @@ check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, 
 	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations 20 -m slow
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations 20 -m "slow and not once"
 	$(BIN)/python tests/check.py
+
+# The app needs no virtual environment: these call Maven and the standard library of Python.
+apk: ## build the Android app from the command line: android_demo/build/keras-vit-demo.apk and .aab
+	$(PYTHON) android_demo/tools/build_apk.py
+
+android-test: ## all tests of the Android app, and its APK
+	$(PYTHON) android_demo/tools/test_app.py
+
+android-setup: ## install the Debian packages that these two need (as root)
+	apt-get update
+	apt-get install --yes --no-install-recommends $$($(PYTHON) android_demo/tools/packages.py)
 
 lint: $(INSTALLED) ## check the code and its format with ruff
 	$(BIN)/ruff check --quiet .

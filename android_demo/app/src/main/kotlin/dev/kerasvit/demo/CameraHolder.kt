@@ -1,0 +1,126 @@
+package dev.kerasvit.demo
+
+import android.app.Activity
+import android.graphics.SurfaceTexture
+import android.hardware.display.DisplayManager
+import android.os.Handler
+import android.view.Display
+import android.view.Surface
+import android.view.TextureView
+import dev.kerasvit.demo.source.Cameras
+import dev.kerasvit.demo.source.OpenCamera
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Source
+import dev.kerasvit.demo.state.Store
+import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.demo.view.cameraTransform
+
+/** Keeps the camera open exactly while the activity is in front and the state wants it. */
+internal class CameraHolder(
+    private val activity: Activity,
+    private val store: Store,
+    private val worker: Handler,
+) {
+    private val cameras = Cameras(activity)
+    private val displays = activity.getSystemService(DisplayManager::class.java)
+    private var view: TextureView? = null
+    private var surface: SurfaceTexture? = null
+    private var isInFront = false
+    private var opened: Opened? = null
+
+    /** A camera and what it was opened for. */
+    private class Opened(
+        val camera: OpenCamera,
+        val facing: Facing,
+        val surface: SurfaceTexture,
+        val degrees: Int,
+    )
+
+    fun findCameras() = store.send(Event.CamerasFound(cameras.facings()))
+
+    fun onResume() {
+        isInFront = true
+        displays.registerDisplayListener(rotations, null)
+        update(store.state)
+    }
+
+    fun onPause() {
+        isInFront = false
+        displays.unregisterDisplayListener(rotations)
+        close()
+    }
+
+    fun onSurface(view: TextureView, surface: SurfaceTexture) {
+        this.view = view
+        this.surface = surface
+        update(store.state)
+        transform()
+    }
+
+    fun onSurfaceGone(gone: SurfaceTexture) {
+        if (gone !== surface) return
+        surface = null
+        close()
+    }
+
+    fun update(state: UiState) {
+        val facing = state.wantedCamera
+        val surface = surface
+        if (!isInFront || facing == null || surface == null) return close()
+        val old = opened
+        val degrees = displayDegrees()
+        if (old?.facing == facing && old.surface === surface && old.degrees == degrees) return
+        close()
+        val camera = cameras.open(facing, surface, degrees, worker, store.frames) { problem ->
+            activity.runOnUiThread { fail(facing, problem) }
+        }
+        opened = camera?.let { Opened(it, facing, surface, degrees) }
+        transform()
+    }
+
+    private fun fail(facing: Facing, problem: Problem) {
+        opened = null
+        store.send(Event.SourceFailed(Source.Camera(facing), problem))
+    }
+
+    private fun close() {
+        opened?.camera?.close()
+        opened = null
+    }
+
+    private fun transform() {
+        val view = view ?: return
+        val lens = opened?.camera?.lens ?: return
+        val size = lens.previewSize
+        val matrix = cameraTransform(
+            view.width,
+            view.height,
+            size.width,
+            size.height,
+            lens.sensorDegrees,
+            lens.displayDegrees,
+        )
+        view.setTransform(matrix)
+    }
+
+    // Turning the phone upside down, from one landscape to the other, changes no configuration.
+    private val rotations = object : DisplayManager.DisplayListener {
+        override fun onDisplayChanged(id: Int) = update(store.state)
+
+        override fun onDisplayAdded(id: Int) = Unit
+
+        override fun onDisplayRemoved(id: Int) = Unit
+    }
+
+    private fun displayDegrees(): Int {
+        val display = displays.getDisplay(Display.DEFAULT_DISPLAY)
+        return when (display.rotation) {
+            Surface.ROTATION_90 -> 90
+            Surface.ROTATION_180 -> 180
+            Surface.ROTATION_270 -> 270
+            else -> 0
+        }
+    }
+}

@@ -1,0 +1,56 @@
+package dev.kerasvit.demo
+
+import android.app.Application
+import android.os.Build
+import android.os.Handler
+import android.os.HandlerThread
+import android.os.Looper
+import android.os.Process
+import dev.kerasvit.core.EngineFactory
+import dev.kerasvit.demo.engine.LiteRtEngines
+import dev.kerasvit.demo.source.AssetBundles
+import dev.kerasvit.demo.source.Bundles
+import dev.kerasvit.demo.source.Pictures
+import dev.kerasvit.demo.state.Settings
+import dev.kerasvit.demo.state.Store
+import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.demo.work.Workshop
+import java.util.concurrent.Executor
+
+/** Holds what outlives the activity: the worker thread and the [Store]. */
+open class DemoApplication : Application() {
+    /** The one thread that decodes, loads and computes; the camera's frames arrive on it too. */
+    val worker: Handler by lazy {
+        val thread = HandlerThread("worker", Process.THREAD_PRIORITY_DEFAULT)
+        thread.start()
+        Handler(thread.looper)
+    }
+
+    protected var store: Store? = null
+
+    /** The store; a new one begins with [settings], which an earlier process saved. */
+    fun store(settings: Settings?): Store = store ?: newStore(settings).also { store = it }
+
+    /** Tests run a real interpreter of the JVM instead. */
+    protected open fun engines(): EngineFactory = LiteRtEngines()
+
+    protected open fun bundles(): Bundles = AssetBundles(assets)
+
+    private fun newStore(settings: Settings?): Store {
+        val main = Handler(Looper.getMainLooper())
+        val engines = engines()
+        val initial = UiState(settings ?: Settings(), backends = engines.backends)
+        return Store(initial) { publish ->
+            Workshop(
+                bundles(),
+                Pictures(contentResolver, assets),
+                engines,
+                device(),
+                Executor { worker.post(it) },
+            ) { event -> main.post { publish(event) } }
+        }
+    }
+}
+
+private fun device(): String =
+    "${Build.MANUFACTURER} ${Build.MODEL}, Android ${Build.VERSION.RELEASE}"

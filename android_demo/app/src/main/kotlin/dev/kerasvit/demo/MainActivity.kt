@@ -1,0 +1,212 @@
+package dev.kerasvit.demo
+
+import android.Manifest
+import android.app.Activity
+import android.content.ActivityNotFoundException
+import android.content.Intent
+import android.content.pm.PackageManager
+import android.graphics.SurfaceTexture
+import android.net.Uri
+import android.os.Build
+import android.os.Bundle
+import android.provider.MediaStore
+import android.provider.Settings as SystemSettings
+import android.view.TextureView
+import android.view.View
+import android.widget.Toast
+import android.window.OnBackInvokedCallback
+import android.window.OnBackInvokedDispatcher
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Permission
+import dev.kerasvit.demo.state.Source
+import dev.kerasvit.demo.state.Store
+import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.demo.state.backFrom
+import dev.kerasvit.demo.view.Host
+import dev.kerasvit.demo.view.RootView
+
+/** Connects the [Store] with the screen and with the system; it decides nothing itself. */
+class MainActivity : Activity(), Host {
+    private lateinit var store: Store
+    private lateinit var root: RootView
+    private lateinit var camera: CameraHolder
+    private val back = BackButton(this) { store.send(Event.Back) }
+    private val observer: (UiState) -> Unit = ::render
+
+    override fun onCreate(savedInstanceState: Bundle?) {
+        super.onCreate(savedInstanceState)
+        val application = application as DemoApplication
+        store = application.store(savedInstanceState?.let(::savedSettings))
+        camera = CameraHolder(this, store, application.worker)
+        root = RootView(this, this)
+        setContentView(root.view)
+        drawBehindBars()
+        store.observe(observer)
+    }
+
+    override fun onResume() {
+        super.onResume()
+        // It may have been allowed, or taken away, in the system's settings.
+        if (store.state.settings.source is Source.Camera) checkCamera()
+        camera.onResume()
+    }
+
+    override fun onPause() {
+        camera.onPause()
+        super.onPause()
+    }
+
+    override fun onDestroy() {
+        store.remove(observer)
+        super.onDestroy()
+    }
+
+    override fun onSaveInstanceState(outState: Bundle) {
+        super.onSaveInstanceState(outState)
+        store.state.settings.save(outState)
+    }
+
+    override fun send(event: Event) = store.send(event)
+
+    override fun chooseCamera(facing: Facing) {
+        camera.findCameras()
+        store.send(Event.ChooseSource(Source.Camera(facing)))
+        if (store.state.cameras?.isEmpty() == true) return
+        if (isCameraAllowed()) {
+            store.send(Event.PermissionChanged(Permission.GRANTED))
+        } else {
+            requestPermissions(arrayOf(Manifest.permission.CAMERA), CAMERA_REQUEST)
+        }
+    }
+
+    override fun onRequestPermissionsResult(request: Int, names: Array<String>, results: IntArray) {
+        if (request == CAMERA_REQUEST && results.isNotEmpty()) {
+            // Refused, and not to be asked again: the system answered without a dialog.
+            val isAskable = shouldShowRequestPermissionRationale(Manifest.permission.CAMERA)
+            store.send(Event.PermissionChanged(permission(isAskable)))
+        }
+    }
+
+    override fun choosePhoto() {
+        try {
+            startActivityForResult(photoChooser(), PHOTO_REQUEST)
+        } catch (_: ActivityNotFoundException) {
+            Toast.makeText(this, R.string.picture_chooser_missing, Toast.LENGTH_LONG).show()
+        }
+        // The chip must not show a choice that was not made.
+        root.render(store.state)
+    }
+
+    override fun onActivityResult(request: Int, result: Int, data: Intent?) {
+        val uri = data?.data ?: return
+        if (request != PHOTO_REQUEST || result != RESULT_OK) return
+        try {
+            contentResolver.takePersistableUriPermission(uri, Intent.FLAG_GRANT_READ_URI_PERMISSION)
+        } catch (_: SecurityException) {
+            // It can then be read as long as this process lives; afterwards there is a message.
+        }
+        store.send(Event.ChooseSource(Source.Picture(uri.toString())))
+    }
+
+    override fun openAppSettings() {
+        val uri = Uri.fromParts("package", packageName, null)
+        startActivity(Intent(SystemSettings.ACTION_APPLICATION_DETAILS_SETTINGS, uri))
+    }
+
+    override fun share(title: String, text: String) {
+        val send = Intent(Intent.ACTION_SEND)
+            .setType("text/plain")
+            .putExtra(Intent.EXTRA_SUBJECT, title)
+            .putExtra(Intent.EXTRA_TEXT, text)
+        startActivity(Intent.createChooser(send, title))
+    }
+
+    override fun onCameraSurface(view: TextureView, surface: SurfaceTexture) =
+        camera.onSurface(view, surface)
+
+    override fun onCameraSurfaceGone(surface: SurfaceTexture) = camera.onSurfaceGone(surface)
+
+    // Android 13 and newer do not call this if the app has a callback.
+    @Suppress("OVERRIDE_DEPRECATION", "DEPRECATION")
+    override fun onBackPressed() {
+        if (back.isTaken) store.send(Event.Back) else super.onBackPressed()
+    }
+
+    private fun render(state: UiState) {
+        root.render(state)
+        camera.update(state)
+        back.isTaken = backFrom(state.settings) != null
+    }
+
+    private fun checkCamera() {
+        if (store.state.cameras == null) camera.findCameras()
+        val known = store.state.permission
+        val permission = when {
+            isCameraAllowed() -> Permission.GRANTED
+            known == Permission.REFUSED_FOR_EVER -> known
+            else -> Permission.REFUSED
+        }
+        if (permission != known) store.send(Event.PermissionChanged(permission))
+    }
+
+    private fun permission(isAskable: Boolean): Permission = when {
+        isCameraAllowed() -> Permission.GRANTED
+        isAskable -> Permission.REFUSED
+        else -> Permission.REFUSED_FOR_EVER
+    }
+
+    private fun isCameraAllowed(): Boolean =
+        checkSelfPermission(Manifest.permission.CAMERA) == PackageManager.PERMISSION_GRANTED
+
+    @Suppress("DEPRECATION")
+    private fun drawBehindBars() {
+        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) {
+            window.setDecorFitsSystemWindows(false)
+        } else {
+            val decor = window.decorView
+            decor.systemUiVisibility = decor.systemUiVisibility or
+                View.SYSTEM_UI_FLAG_LAYOUT_STABLE or
+                View.SYSTEM_UI_FLAG_LAYOUT_FULLSCREEN or
+                View.SYSTEM_UI_FLAG_LAYOUT_HIDE_NAVIGATION
+        }
+    }
+}
+
+// Neither needs a permission.
+private fun photoChooser(): Intent =
+    if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU) {
+        Intent(MediaStore.ACTION_PICK_IMAGES).setType("image/*")
+    } else {
+        Intent(Intent.ACTION_OPEN_DOCUMENT)
+            .addCategory(Intent.CATEGORY_OPENABLE)
+            .setType("image/*")
+    }
+
+/** Takes the "back" gesture while [isTaken]; otherwise the system shows where it leads. */
+private class BackButton(private val activity: Activity, private val onBack: () -> Unit) {
+    private var callback: Any? = null // `OnBackInvokedCallback` exists since Android 13.
+
+    var isTaken = false
+        set(value) {
+            if (value != field && Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU) {
+                if (value) take() else release()
+            }
+            field = value
+        }
+
+    private fun take() {
+        val taken = OnBackInvokedCallback { onBack() }
+        callback = taken
+        activity.onBackInvokedDispatcher
+            .registerOnBackInvokedCallback(OnBackInvokedDispatcher.PRIORITY_DEFAULT, taken)
+    }
+
+    private fun release() {
+        val taken = callback as? OnBackInvokedCallback ?: return
+        activity.onBackInvokedDispatcher.unregisterOnBackInvokedCallback(taken)
+    }
+}
+
+private const val CAMERA_REQUEST = 1
+private const val PHOTO_REQUEST = 2

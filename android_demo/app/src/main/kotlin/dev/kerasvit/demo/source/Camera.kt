@@ -1,0 +1,223 @@
+package dev.kerasvit.demo.source
+
+import android.annotation.SuppressLint
+import android.content.Context
+import android.graphics.ImageFormat
+import android.graphics.SurfaceTexture
+import android.hardware.camera2.CameraAccessException
+import android.hardware.camera2.CameraCaptureSession
+import android.hardware.camera2.CameraCharacteristics
+import android.hardware.camera2.CameraDevice
+import android.hardware.camera2.CameraManager
+import android.hardware.camera2.CaptureRequest
+import android.media.ImageReader
+import android.os.Handler
+import android.util.Size
+import android.view.Surface
+import dev.kerasvit.core.Orientation
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.work.Frames
+
+/** The phone's cameras. */
+class Cameras(context: Context) {
+    private val manager = context.getSystemService(CameraManager::class.java)
+
+    /** The sides on which there is a camera; empty if there is none, or none may be used. */
+    fun facings(): List<Facing> = try {
+        Facing.values().filter { idOf(it) != null }
+    } catch (_: CameraAccessException) {
+        emptyList()
+    }
+
+    /**
+     * Opens a camera; the permission must have been granted.
+     *
+     * @param worker the thread of [frames], which gets upright images: always the newest frame,
+     *     frames that come while one is classified are dropped
+     * @param fail called on the worker's thread, at most once
+     */
+    @SuppressLint("MissingPermission")
+    fun open(
+        facing: Facing,
+        preview: SurfaceTexture,
+        displayDegrees: Int,
+        worker: Handler,
+        frames: Frames,
+        fail: (Problem) -> Unit,
+    ): OpenCamera? = try {
+        val id = idOf(facing) ?: throw NoSuchElementException()
+        val lens = Lens(manager.getCameraCharacteristics(id), facing, displayDegrees)
+        preview.setDefaultBufferSize(lens.previewSize.width, lens.previewSize.height)
+        OpenCamera(lens, Surface(preview), worker, frames, fail)
+            .also { manager.openCamera(id, it.deviceCallback, worker) }
+    } catch (error: CameraAccessException) {
+        fail(problemOf(error))
+        null
+    } catch (_: SecurityException) {
+        fail(Problem.PermissionRefused(forEver = false))
+        null
+    } catch (_: NoSuchElementException) {
+        fail(Problem.NoCamera)
+        null
+    } catch (error: IllegalArgumentException) {
+        fail(Problem.CameraFailed(error.message.orEmpty()))
+        null
+    }
+
+    private fun idOf(facing: Facing): String? = manager.cameraIdList.firstOrNull { id ->
+        val wanted = if (facing == Facing.FRONT) {
+            CameraCharacteristics.LENS_FACING_FRONT
+        } else {
+            CameraCharacteristics.LENS_FACING_BACK
+        }
+        // Webcams of tablets and desktops have no side; they count as looking at the user.
+        val found = manager.getCameraCharacteristics(id)[CameraCharacteristics.LENS_FACING]
+        val isExternal = found == CameraCharacteristics.LENS_FACING_EXTERNAL
+        found == wanted || isExternal && facing == Facing.FRONT
+    }
+}
+
+/** What is known of a camera before it is opened. */
+class Lens(characteristics: CameraCharacteristics, facing: Facing, val displayDegrees: Int) {
+    private val sizes = checkNotNull(
+        characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP],
+    )
+
+    val sensorDegrees: Int = characteristics[CameraCharacteristics.SENSOR_ORIENTATION] ?: 0
+
+    val orientation: Orientation =
+        Orientation.ofCamera(sensorDegrees, displayDegrees, facing == Facing.FRONT)
+
+    // Small enough to be converted 30 times a second, large enough for models of 384 x 384.
+    val frameSize: Size = sizes.getOutputSizes(ImageFormat.YUV_420_888).orEmpty()
+        .filter { minOf(it.width, it.height) >= FRAME_SIDE }
+        .minByOrNull { it.width * it.height }
+        ?: sizes.getOutputSizes(ImageFormat.YUV_420_888).maxBy { it.width * it.height }
+
+    // The same aspect ratio as the frame: the screen shows what the model sees.
+    val previewSize: Size = sizes.getOutputSizes(SurfaceTexture::class.java).orEmpty()
+        .filter { it.width * frameSize.height == it.height * frameSize.width }
+        .filter { maxOf(it.width, it.height) <= PREVIEW_SIDE }
+        .maxByOrNull { it.width * it.height }
+        ?: frameSize
+}
+
+/** A camera from its opening to [close]. */
+class OpenCamera internal constructor(
+    val lens: Lens,
+    private val preview: Surface,
+    private val worker: Handler,
+    frames: Frames,
+    private val fail: (Problem) -> Unit,
+) : AutoCloseable {
+    // Two images: one is being classified, the other is the newest.
+    private val reader = ImageReader.newInstance(
+        lens.frameSize.width,
+        lens.frameSize.height,
+        ImageFormat.YUV_420_888,
+        2,
+    )
+    private val converter = FrameConverter(lens.orientation)
+    private var device: CameraDevice? = null
+    private var isClosed = false
+
+    init {
+        reader.setOnImageAvailableListener({ reader ->
+            if (!isClosed) {
+                reader.acquireLatestImage()?.use { frames.onFrame(converter.convert(it)) }
+            }
+        }, worker)
+    }
+
+    internal val deviceCallback = object : CameraDevice.StateCallback() {
+        override fun onOpened(camera: CameraDevice) {
+            device = camera
+            if (isClosed) release() else attempt { start(camera) }
+        }
+
+        override fun onDisconnected(camera: CameraDevice) = stop(camera, Problem.CameraDisconnected)
+
+        override fun onError(camera: CameraDevice, error: Int) = stop(camera, problemOf(error))
+    }
+
+    /** From any thread; the camera is free a moment later. */
+    override fun close() {
+        worker.post {
+            if (!isClosed) {
+                isClosed = true
+                release()
+            }
+        }
+    }
+
+    // The newer call, with a configuration object, exists since Android 9.
+    @Suppress("DEPRECATION")
+    private fun start(camera: CameraDevice) {
+        val callback = object : CameraCaptureSession.StateCallback() {
+            override fun onConfigured(session: CameraCaptureSession) {
+                if (!isClosed) attempt { repeat(camera, session) }
+            }
+
+            override fun onConfigureFailed(session: CameraCaptureSession) =
+                stop(camera, Problem.CameraFailed("the capture session was refused"))
+        }
+        camera.createCaptureSession(listOf(preview, reader.surface), callback, worker)
+    }
+
+    private fun repeat(camera: CameraDevice, session: CameraCaptureSession) {
+        val request = camera.createCaptureRequest(CameraDevice.TEMPLATE_PREVIEW)
+        request.addTarget(preview)
+        request.addTarget(reader.surface)
+        request[CaptureRequest.CONTROL_AF_MODE] =
+            CaptureRequest.CONTROL_AF_MODE_CONTINUOUS_PICTURE
+        session.setRepeatingRequest(request.build(), null, worker)
+    }
+
+    private fun attempt(action: () -> Unit) {
+        try {
+            action()
+        } catch (error: CameraAccessException) {
+            stop(device, problemOf(error))
+        } catch (error: IllegalStateException) {
+            // The camera was closed by the system in between.
+            stop(device, Problem.CameraFailed(error.message.orEmpty()))
+        } catch (error: IllegalArgumentException) {
+            stop(device, Problem.CameraFailed(error.message.orEmpty()))
+        }
+    }
+
+    private fun stop(camera: CameraDevice?, problem: Problem) {
+        device = camera
+        val isNews = !isClosed
+        isClosed = true
+        release()
+        if (isNews) fail(problem)
+    }
+
+    private fun release() {
+        device?.close()
+        device = null
+        reader.close()
+        preview.release()
+    }
+}
+
+private fun problemOf(error: CameraAccessException): Problem = when (error.reason) {
+    CameraAccessException.CAMERA_IN_USE, CameraAccessException.MAX_CAMERAS_IN_USE ->
+        Problem.CameraInUse
+    CameraAccessException.CAMERA_DISABLED -> Problem.CameraDisabled
+    CameraAccessException.CAMERA_DISCONNECTED -> Problem.CameraDisconnected
+    else -> Problem.CameraFailed(error.message.orEmpty())
+}
+
+private fun problemOf(error: Int): Problem = when (error) {
+    CameraDevice.StateCallback.ERROR_CAMERA_IN_USE,
+    CameraDevice.StateCallback.ERROR_MAX_CAMERAS_IN_USE,
+    -> Problem.CameraInUse
+    CameraDevice.StateCallback.ERROR_CAMERA_DISABLED -> Problem.CameraDisabled
+    else -> Problem.CameraFailed("error $error of the camera")
+}
+
+private const val FRAME_SIDE = 480
+private const val PREVIEW_SIDE = 1600

@@ -1,0 +1,59 @@
+package dev.kerasvit.demo.state
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BackendVerdict
+
+/** Everything that can happen: by the user, by the system, by the worker. */
+sealed class Event {
+    data class Show(val screen: Screen) : Event()
+
+    object Back : Event()
+
+    data class PickModel(val rival: Boolean) : Event()
+
+    data class ChooseModel(val name: String) : Event()
+
+    data class ChooseSource(val source: Source) : Event()
+
+    data class ChooseBackend(val backend: Backend) : Event()
+
+    data class ChooseThreads(val threads: Int) : Event()
+
+    data class ChooseThreshold(val percent: Int) : Event()
+
+    data class Search(val query: String) : Event()
+
+    object Retry : Event()
+
+    object Verify : Event()
+
+    data class PermissionChanged(val permission: Permission) : Event()
+
+    data class CamerasFound(val cameras: List<Facing>) : Event()
+
+    data class SourceFailed(val source: Source, val problem: Problem) : Event()
+
+    data class Unexpected(val detail: String) : Event()
+
+    data class AssetsListed(val models: List<String>, val samples: List<Sample>) : Event()
+
+    data class ModelRead(val model: Model) : Event()
+
+    data class PictureRead(val source: Source, val preview: Preview) : Event()
+
+    /** [isRival]: of the second model of "Compare". */
+    data class Classified(
+        val job: Job,
+        val isRival: Boolean,
+        val result: Result,
+        val atMillis: Long,
+    ) : Event()
+
+    data class BackendVerified(val model: String, val verdict: BackendVerdict) : Event()
+
+    data class VerificationEnded(
+        val model: String,
+        val report: String? = null,
+        val problem: Problem? = null,
+    ) : Event()
+}

@@ -1,0 +1,137 @@
+package dev.kerasvit.demo.state
+
+/** The state after an event. It has no effects: what is to be done follows from the new state. */
+fun reduce(state: UiState, event: Event): UiState = when (event) {
+    is Event.Show -> state.with { copy(screen = event.screen) }
+    is Event.Back -> state.with { copy(screen = backFrom(this) ?: screen) }
+    is Event.PickModel -> state.with {
+        copy(screen = Screen.MODELS, pickingFrom = screen, pickingRival = event.rival)
+    }
+    is Event.ChooseModel -> chooseModel(state, event.name)
+    is Event.ChooseSource ->
+        state.with { copy(source = event.source) }
+            .copy(sourceProblem = problemOf(state, event.source))
+    is Event.ChooseBackend -> state.with { copy(backend = event.backend) }
+    is Event.ChooseThreads -> state.with { copy(threads = event.threads) }
+    is Event.ChooseThreshold -> state.with { copy(threshold = event.percent) }
+    is Event.Search -> state.with { copy(query = event.query) }
+    is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)
+    is Event.Verify ->
+        state.copy(verification = Verification(state.settings.model, isRunning = true))
+    is Event.PermissionChanged -> permissionChanged(state, event.permission)
+    is Event.CamerasFound -> camerasFound(state, event.cameras)
+    is Event.SourceFailed -> sourceFailed(state, event)
+    is Event.Unexpected -> state.copy(sourceProblem = Problem.Unexpected(event.detail))
+    is Event.AssetsListed -> assetsListed(state, event)
+    is Event.ModelRead -> state.copy(
+        models = state.models?.map { if (it.name == event.model.name) event.model else it },
+    )
+    is Event.PictureRead ->
+        if (event.source != state.settings.source) state
+        else state.copy(preview = event.preview, sourceProblem = null)
+    is Event.Classified -> classified(state, event)
+    is Event.BackendVerified -> state.verifying(event.model) {
+        copy(verdicts = verdicts + event.verdict)
+    }
+    is Event.VerificationEnded -> state.verifying(event.model) {
+        copy(isRunning = false, report = event.report, problem = event.problem)
+    }
+}
+
+/** The screen that "back" shows; null if it leaves the app. */
+fun backFrom(settings: Settings): Screen? = when (settings.screen) {
+    Screen.CLASSIFY -> null
+    Screen.MODELS -> settings.pickingFrom
+    else -> Screen.CLASSIFY
+}
+
+private fun UiState.with(change: Settings.() -> Settings): UiState {
+    val next = copy(settings = settings.change())
+    // A verdict about another model, or with other threads, would be read as one about this.
+    val isOld = next.settings.model != settings.model || next.settings.threads != settings.threads
+    return if (isOld) next.copy(verification = Verification()) else next
+}
+
+private fun chooseModel(state: UiState, name: String): UiState = state.with {
+    val chosen = if (pickingRival) copy(rival = name) else copy(model = name)
+    chosen.copy(screen = pickingFrom)
+}
+
+private fun problemOf(state: UiState, source: Source): Problem? = when {
+    source !is Source.Camera -> null
+    state.cameras?.isEmpty() == true -> Problem.NoCamera
+    state.permission == Permission.REFUSED -> Problem.PermissionRefused(forEver = false)
+    state.permission == Permission.REFUSED_FOR_EVER -> Problem.PermissionRefused(forEver = true)
+    else -> null
+}
+
+private fun permissionChanged(state: UiState, permission: Permission): UiState {
+    val next = state.copy(permission = permission)
+    val source = state.settings.source as? Source.Camera ?: return next
+    return next.copy(sourceProblem = problemOf(next, source))
+}
+
+private fun camerasFound(state: UiState, cameras: List<Facing>): UiState {
+    val next = state.copy(cameras = cameras)
+    val source = state.settings.source as? Source.Camera ?: return next
+    if (cameras.isEmpty()) return next.copy(sourceProblem = Problem.NoCamera)
+    if (source.facing in cameras) return next
+    return next.with { copy(source = Source.Camera(cameras.first())) }
+}
+
+private fun sourceFailed(state: UiState, event: Event.SourceFailed): UiState =
+    if (event.source != state.settings.source) {
+        state
+    } else {
+        state.copy(
+            sourceProblem = event.problem,
+            preview = null,
+            result = Result.None,
+            rivalResult = Result.None,
+        )
+    }
+
+private fun assetsListed(state: UiState, event: Event.AssetsListed): UiState {
+    val known = state.settings
+    val model = known.model?.takeIf { it in event.models } ?: event.models.firstOrNull()
+    // By default the comparison is with another model, where there is one.
+    val rival = known.rival?.takeIf { it in event.models }
+        ?: event.models.firstOrNull { it != model } ?: model
+    val samples = event.samples.map { Source.Sample(it.name) }
+    val source = known.source.takeUnless { it is Source.Sample && it !in samples }
+        ?: samples.firstOrNull()
+    return state.copy(
+        settings = known.copy(model = model, rival = rival, source = source),
+        models = event.models.map { Model(it) },
+        samples = event.samples,
+    )
+}
+
+private fun classified(state: UiState, event: Event.Classified): UiState {
+    if (event.job != jobOf(state)) return state // The user has gone on.
+    if (event.isRival) return state.copy(rivalResult = event.result)
+    return state.copy(
+        result = event.result,
+        announcement = announcementOf(state, event.result, event.atMillis),
+    )
+}
+
+// TalkBack must not talk all the time: another class is announced, at most every two seconds.
+private fun announcementOf(state: UiState, result: Result, atMillis: Long): Announcement? {
+    val last = state.announcement
+    val best = (result as? Result.Answer)?.rows?.firstOrNull() ?: return last
+    val label = best.label.takeIf { best.probability * 100 >= state.settings.threshold }
+    if (last != null && (label == last.label || atMillis - last.atMillis < ANNOUNCEMENT_MILLIS)) {
+        return last
+    }
+    return Announcement(label, best.probability, atMillis)
+}
+
+private fun UiState.verifying(model: String, change: Verification.() -> Verification): UiState =
+    if (verification.isRunning && verification.model == model) {
+        copy(verification = verification.change())
+    } else {
+        this
+    }
+
+private const val ANNOUNCEMENT_MILLIS = 2000L

@@ -1,0 +1,137 @@
+package dev.kerasvit.demo.state
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BackendVerdict
+import dev.kerasvit.core.Bundle
+import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.EngineInfo
+
+/** All that is on the screen. It is never changed: each event makes a new one, see [reduce]. */
+data class UiState(
+    val settings: Settings = Settings(),
+    /** Null until the app's assets have been listed. */
+    val models: List<Model>? = null,
+    val samples: List<Sample> = emptyList(),
+    /** What the runtime can offer at all. */
+    val backends: List<Backend> = emptyList(),
+    /** Null until somebody asked for the camera. */
+    val cameras: List<Facing>? = null,
+    val permission: Permission = Permission.UNKNOWN,
+    /** The picture that the results belong to; null for the camera. */
+    val preview: Preview? = null,
+    /** What is wrong with the source of pictures. */
+    val sourceProblem: Problem? = null,
+    /** The chosen model's result; on the screen "Compare", [rivalResult] is the other one's. */
+    val result: Result = Result.None,
+    val rivalResult: Result = Result.None,
+    /** What TalkBack says; changes rarely, see [reduce]. */
+    val announcement: Announcement? = null,
+    val verification: Verification = Verification(),
+    /** Counts the user's retries: a job that is wanted again is another job. */
+    val attempt: Int = 0,
+) {
+    val model: Model? get() = models?.find { it.name == settings.model }
+    val rival: Model? get() = models?.find { it.name == settings.rival }
+
+    /** [result], or why the chosen model can have none. */
+    val shownResult: Result get() = shown(model, result)
+    val shownRivalResult: Result get() = shown(rival, rivalResult)
+
+    private fun shown(model: Model?, result: Result): Result = when {
+        models?.isEmpty() == true -> Result.Failed(Problem.NoModels)
+        model?.problem != null -> Result.Failed(Problem.BadBundle(model.name, model.problem))
+        else -> result
+    }
+
+    /** The camera to be open now; null if none. */
+    val wantedCamera: Facing?
+        get() = (settings.source as? Source.Camera)?.facing.takeIf {
+            permission == Permission.GRANTED && sourceProblem == null &&
+                (settings.screen == Screen.CLASSIFY || settings.screen == Screen.COMPARE)
+        }
+}
+
+/** What survives the end of the process: small, and nothing of it is computed. */
+data class Settings(
+    val screen: Screen = Screen.CLASSIFY,
+    /** Where "back" leads from [Screen.MODELS], and which of the two models is being chosen. */
+    val pickingFrom: Screen = Screen.CLASSIFY,
+    val pickingRival: Boolean = false,
+    val source: Source? = null,
+    val model: String? = null,
+    val rival: String? = null,
+    val backend: Backend = Backend.CPU,
+    val threads: Int = 2,
+    /** Percent: a class that is less probable is not named. */
+    val threshold: Int = 50,
+    /** What was searched for in the labels. */
+    val query: String = "",
+)
+
+enum class Screen { CLASSIFY, COMPARE, VERIFY, LABELS, MODELS }
+
+/** Where pictures come from. */
+sealed class Source {
+    data class Camera(val facing: Facing) : Source()
+
+    /** A picture of this phone, by its content URI. */
+    data class Picture(val uri: String) : Source()
+
+    /** A picture of the app's assets, by its file name. */
+    data class Sample(val name: String) : Source()
+}
+
+enum class Facing { BACK, FRONT }
+
+enum class Permission { UNKNOWN, ASKED, GRANTED, REFUSED, REFUSED_FOR_EVER }
+
+/** A bundle of the app's assets. */
+data class Model(
+    val name: String,
+    /** Null while it is being read, and if there is a [problem]. */
+    val bundle: Bundle? = null,
+    val problem: BundleProblem? = null,
+)
+
+/** A picture of the app's assets; no [thumbnail] if it cannot be decoded. */
+data class Sample(val name: String, val thumbnail: Preview?)
+
+/** A picture to draw; its type belongs to the platform. */
+interface Preview
+
+/** What a model made of the picture. */
+sealed class Result {
+    object None : Result()
+
+    object Working : Result()
+
+    /** [rows]: the most probable classes, the most probable first. */
+    data class Answer(
+        val model: String,
+        val rows: List<Row>,
+        val info: EngineInfo,
+        val operators: Int,
+        val times: Times,
+    ) : Result()
+
+    data class Failed(val problem: Problem) : Result()
+}
+
+data class Row(val label: String, val probability: Double)
+
+/** Milliseconds of each step, over the newest [count] runs. */
+data class Times(val count: Int, val preprocessing: Time, val inference: Time, val reading: Time)
+
+data class Time(val median: Double, val p90: Double)
+
+/** A class that was named aloud at a time (milliseconds). */
+data class Announcement(val label: String?, val probability: Double, val atMillis: Long)
+
+/** The golden check of one model on all backends. */
+data class Verification(
+    val model: String? = null,
+    val isRunning: Boolean = false,
+    val verdicts: List<BackendVerdict> = emptyList(),
+    val problem: Problem? = null,
+    val report: String? = null,
+)

@@ -1,0 +1,68 @@
+package dev.kerasvit.demo.view
+
+import android.view.View
+import android.view.ViewGroup
+import android.widget.TextView
+import dev.kerasvit.demo.R
+import dev.kerasvit.demo.state.Announcement
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Row
+
+/** The most probable class in large letters, and bars for all that were found. */
+internal class AnswerPart(private val root: View, private val wording: Wording) {
+    private val label = root.findViewById<TextView>(R.id.answer_label)
+    private val probability = root.findViewById<TextView>(R.id.answer_probability)
+    private val detail = root.findViewById<TextView>(R.id.answer_detail)
+    private val rows = root.findViewById<ViewGroup>(R.id.answer_rows)
+
+    /** [announcement] is what TalkBack says of it, where it says anything by itself. */
+    fun render(result: Result, threshold: Int, announcement: Announcement?) {
+        root.isVisible = result is Result.Answer || result is Result.Working
+        // An old answer stays, pale, until the new one comes: an empty card would flicker.
+        root.alpha = if (result is Result.Working) 0.4f else 1f
+        if (result is Result.Working && rows.childCount == 0) {
+            label.show(wording.text(R.string.result_working))
+        }
+        if (result is Result.Answer) show(result.rows, threshold)
+        speak(announcement)
+    }
+
+    private fun show(found: List<Row>, threshold: Int) {
+        val best = found.firstOrNull()?.takeIf { it.isNamed(threshold) }
+        label.show(best?.label ?: wording.text(R.string.result_unsure))
+        probability.isVisible = best != null
+        probability.show(wording.probability(best?.probability ?: 0.0))
+        detail.isVisible = best == null
+        detail.show(wording.text(R.string.result_unsure_detail, wording.threshold(threshold)))
+        while (rows.childCount < found.size) rows.inflate(R.layout.item_class)
+        for (i in 0 until rows.childCount) {
+            val row = rows.getChildAt(i)
+            row.isVisible = i < found.size
+            if (i < found.size) show(row, found[i], threshold)
+            // The headline says already what the first bar is.
+            row.findViewById<View>(R.id.class_text).isVisible = i > 0 || best == null
+        }
+    }
+
+    private fun show(view: View, row: Row, threshold: Int) {
+        view.findViewById<TextView>(R.id.class_label).show(row.label)
+        view.findViewById<TextView>(R.id.class_probability)
+            .show(wording.probability(row.probability))
+        view.findViewById<BarView>(R.id.class_bar).fraction = row.probability.toFloat()
+        view.alpha = if (row.isNamed(threshold)) 1f else 0.6f
+    }
+
+    // The live region is the whole part, and changes its description only with the announcement.
+    private fun speak(announcement: Announcement?) {
+        val spoken = announcement?.let {
+            wording.text(
+                R.string.result_spoken,
+                it.label ?: wording.text(R.string.result_unsure),
+                wording.probability(it.probability),
+            )
+        }
+        if (spoken != root.contentDescription) root.contentDescription = spoken
+    }
+}
+
+private fun Row.isNamed(threshold: Int): Boolean = probability * 100 >= threshold

@@ -1,0 +1,97 @@
+package dev.kerasvit.demo.view
+
+import android.app.Activity
+import android.os.Build
+import android.view.View
+import android.view.ViewGroup
+import android.view.WindowInsets
+import android.widget.LinearLayout
+import android.widget.TextView
+import dev.kerasvit.demo.R
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.demo.state.UiState
+
+/** The whole window: the current screen, and the way to the others. */
+internal class RootView(activity: Activity, private val host: Host) {
+    val view: View = View.inflate(activity, R.layout.activity_main, null)
+
+    private val wording = Wording(activity.resources)
+    private val screens = view.findViewById<ViewGroup>(R.id.screens)
+    private val navigation = view.findViewById<LinearLayout>(R.id.navigation)
+    private val destinations = Destination.values().associateWith(::addDestination)
+    private var screen: Screen? = null
+    private var current: ScreenView? = null
+
+    init {
+        view.setOnApplyWindowInsetsListener { _, insets ->
+            fit(insets)
+            insets
+        }
+    }
+
+    fun render(state: UiState) {
+        val wanted = state.settings.screen
+        if (wanted != screen) show(wanted)
+        val marked = if (wanted == Screen.MODELS) state.settings.pickingFrom else wanted
+        for ((destination, item) in destinations) item.isSelected = destination.screen == marked
+        current?.render(state)
+    }
+
+    private fun show(wanted: Screen) {
+        screen = wanted
+        screens.removeAllViews()
+        current = when (wanted) {
+            Screen.CLASSIFY ->
+                ClassifyView(screens.inflate(R.layout.screen_classify), host, wording)
+            Screen.COMPARE -> CompareView(screens.inflate(R.layout.screen_compare), host, wording)
+            Screen.VERIFY -> VerifyView(screens.inflate(R.layout.screen_verify), host, wording)
+            Screen.LABELS -> LabelsView(screens.inflate(R.layout.screen_labels), host, wording)
+            Screen.MODELS -> ModelsView(screens.inflate(R.layout.screen_models), host, wording)
+        }
+    }
+
+    private fun addDestination(destination: Destination): TextView {
+        val item = navigation.inflate(R.layout.item_navigation) as TextView
+        item.setText(destination.title)
+        item.setCompoundDrawablesRelativeWithIntrinsicBounds(0, destination.icon, 0, 0)
+        item.compoundDrawableTintList = item.context.getColorStateList(R.color.nav)
+        item.setOnClickListener { host.send(Event.Show(destination.screen)) }
+        return item
+    }
+
+    // The app draws behind the system's bars; what is to be read and touched stays beside them.
+    private fun fit(insets: WindowInsets) {
+        val edges = edgesOf(insets)
+        val isBelow = (view as LinearLayout).orientation == LinearLayout.VERTICAL
+        val gap = (4 * view.resources.displayMetrics.density).toInt()
+        val bottom = if (isBelow) 0 else edges.bottom
+        view.setPadding(edges.left, edges.top, edges.right, bottom)
+        if (isBelow) navigation.setPadding(gap, gap, gap, gap + edges.bottom)
+    }
+}
+
+private enum class Destination(val screen: Screen, val title: Int, val icon: Int) {
+    CLASSIFY(Screen.CLASSIFY, R.string.screen_classify, R.drawable.ic_classify),
+    COMPARE(Screen.COMPARE, R.string.screen_compare, R.drawable.ic_compare),
+    VERIFY(Screen.VERIFY, R.string.screen_verify, R.drawable.ic_verify),
+    LABELS(Screen.LABELS, R.string.screen_labels, R.drawable.ic_labels),
+}
+
+private class Edges(val left: Int, val top: Int, val right: Int, val bottom: Int)
+
+@Suppress("DEPRECATION")
+private fun edgesOf(insets: WindowInsets): Edges {
+    if (Build.VERSION.SDK_INT < Build.VERSION_CODES.R) {
+        return Edges(
+            insets.systemWindowInsetLeft,
+            insets.systemWindowInsetTop,
+            insets.systemWindowInsetRight,
+            insets.systemWindowInsetBottom,
+        )
+    }
+    val all = WindowInsets.Type.systemBars() or WindowInsets.Type.displayCutout() or
+        WindowInsets.Type.ime()
+    val edges = insets.getInsets(all)
+    return Edges(edges.left, edges.top, edges.right, edges.bottom)
+}

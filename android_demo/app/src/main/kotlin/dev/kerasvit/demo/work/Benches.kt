@@ -1,0 +1,154 @@
+package dev.kerasvit.demo.work
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.Bundle
+import dev.kerasvit.core.BundleException
+import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.Classification
+import dev.kerasvit.core.Classifier
+import dev.kerasvit.core.EngineException
+import dev.kerasvit.core.EngineFactory
+import dev.kerasvit.core.EngineOptions
+import dev.kerasvit.core.RgbImage
+import dev.kerasvit.core.Timings
+import dev.kerasvit.core.engineExceptionOf
+import dev.kerasvit.core.readBundle
+import dev.kerasvit.demo.source.Bundles
+import dev.kerasvit.demo.state.Job
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Row
+import dev.kerasvit.demo.state.Time
+import dev.kerasvit.demo.state.Times
+import java.io.IOException
+
+/** The one or two loaded models. For the worker's thread. */
+internal class Benches(private val bundles: Bundles, private val engines: EngineFactory) {
+    private val read = HashMap<String, Bundle>()
+    private var chosen: Bench? = null
+    private var rival: Bench? = null
+    private val both = ArrayList<Bench>(2)
+
+    /** A checked bundle; hashed once. Throws [BundleException]. */
+    fun bundle(name: String): Bundle = read.getOrPut(name) { readBundle(bundles.files(name)) }
+
+    /** Loads what the job needs and closes the rest; [fail] tells what cannot be loaded. */
+    fun open(job: Job, fail: (isRival: Boolean, problem: Problem) -> Unit) {
+        // Memory first: a phone may hold one large model and not two.
+        if (chosen?.fits(job.model, job) != true) chosen = chosen.closed()
+        if (job.rival == null || rival?.fits(job.rival, job) != true) rival = rival.closed()
+        if (chosen == null) chosen = load(job.model, job, isRival = false, fail)
+        if (job.rival != null && rival == null) rival = load(job.rival, job, isRival = true, fail)
+        both.clear()
+        chosen?.let { both.add(it) }
+        rival?.let { both.add(it) }
+    }
+
+    /** The loaded models of the job that was opened last. */
+    val opened: List<Bench> get() = both
+
+    fun close() {
+        chosen = chosen.closed()
+        rival = rival.closed()
+        both.clear()
+    }
+
+    private fun load(
+        name: String,
+        job: Job,
+        isRival: Boolean,
+        fail: (isRival: Boolean, problem: Problem) -> Unit,
+    ): Bench? {
+        val bundle = try {
+            bundle(name)
+        } catch (error: BundleException) {
+            fail(isRival, Problem.BadBundle(name, error.problem))
+            return null
+        }
+        return try {
+            val model = bundles.files(name).map("model.tflite")
+            val engine = engines.create(model, EngineOptions(job.backend, job.threads))
+            Bench(Classifier(bundle, engine, SHOWN_CLASSES), job.backend, job.threads, isRival)
+        } catch (error: EngineException) {
+            fail(isRival, engineProblem(error, bundle, job.backend, engines.runtime))
+            null
+        } catch (error: IOException) {
+            val corrupt = BundleProblem.Corrupt("model.tflite", error.message.orEmpty())
+            fail(isRival, Problem.BadBundle(name, corrupt))
+            null
+        } catch (error: OutOfMemoryError) {
+            val failure = engineExceptionOf(error)
+            fail(isRival, engineProblem(failure, bundle, job.backend, engines.runtime))
+            null
+        }
+    }
+}
+
+/** A loaded model. */
+internal class Bench(
+    private val classifier: Classifier,
+    private val backend: Backend,
+    private val threads: Int,
+    val isRival: Boolean,
+) {
+    private val bundle = classifier.bundle
+
+    fun fits(name: String, job: Job): Boolean =
+        bundle.name == name && backend == job.backend && threads == job.threads
+
+    private var last: Classification? = null
+
+    fun run(image: RgbImage) {
+        last = classifier.classify(image)
+    }
+
+    /** A copy of the last result, for the screen. */
+    fun answer() = Result.Answer(
+        model = bundle.name,
+        rows = checkNotNull(last).predictions().map {
+            Row(bundle.labels[it.classIndex], it.probability)
+        },
+        info = classifier.engine.info,
+        operators = bundle.description.operators,
+        times = Times(
+            classifier.inference.count,
+            timeOf(classifier.preprocessing),
+            timeOf(classifier.inference),
+            timeOf(classifier.reading),
+        ),
+    )
+
+    /** Times of one picture say nothing about another one's size. */
+    fun forgetTimes() {
+        classifier.preprocessing.clear()
+        classifier.inference.clear()
+        classifier.reading.clear()
+    }
+
+    fun problem(error: EngineException): Problem =
+        engineProblem(error, bundle, backend, classifier.engine.info.runtime)
+
+    fun close() = classifier.close()
+}
+
+private fun Bench?.closed(): Bench? {
+    this?.close()
+    return null
+}
+
+private fun timeOf(timings: Timings) = Time(timings.median(), timings.p90())
+
+private fun engineProblem(
+    error: EngineException,
+    bundle: Bundle,
+    backend: Backend,
+    runtime: String,
+) = Problem.EngineFailed(
+    backend,
+    error.kind,
+    error.reason,
+    bundle.description.runtimeFloor,
+    runtime,
+)
+
+private const val SHOWN_CLASSES = 5

@@ -1,0 +1,167 @@
+package dev.kerasvit.demo.work
+
+import dev.kerasvit.core.BundleException
+import dev.kerasvit.core.EngineException
+import dev.kerasvit.core.EngineFactory
+import dev.kerasvit.core.RgbImage
+import dev.kerasvit.core.report
+import dev.kerasvit.core.verify
+import dev.kerasvit.demo.source.Bundles
+import dev.kerasvit.demo.source.Pictures
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Job
+import dev.kerasvit.demo.state.Model
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Source
+import java.io.IOException
+import java.util.concurrent.Executor
+import java.util.concurrent.atomic.AtomicInteger
+
+/** Takes the frames of a camera, on the worker's thread. */
+interface Frames {
+    fun onFrame(image: RgbImage)
+}
+
+/**
+ * All that takes time, on one worker thread: hashing, decoding, loading, computing.
+ *
+ * @param worker runs tasks one after the other, always on the same thread
+ * @param publish takes events on any thread
+ */
+class Workshop(
+    private val bundles: Bundles,
+    private val pictures: Pictures,
+    private val engines: EngineFactory,
+    private val device: String,
+    private val worker: Executor,
+    private val publish: (Event) -> Unit,
+) : Frames {
+    private val benches = Benches(bundles, engines)
+    private val newest = AtomicInteger()
+    private var current: Job? = null // On the worker's thread; null while frames are not wanted.
+    private var shownAtMillis = 0L
+
+    /** Lists models and samples; then reads the models one by one, as hashing takes a while. */
+    fun readAssets() = execute({ Event.Unexpected(it) }) {
+        val names = bundles.names()
+        publish(Event.AssetsListed(names, pictures.samples()))
+        for (name in names) publish(Event.ModelRead(readModel(name)))
+    }
+
+    /** Computes a job, unless a newer one comes first. */
+    fun run(job: Job) {
+        val ticket = newest.incrementAndGet()
+        execute({ Event.Unexpected(it) }) { if (ticket == newest.get()) start(job, ticket) }
+    }
+
+    /** The golden check on each backend, one after the other. */
+    fun verify(model: String, threads: Int) =
+        execute({ Event.VerificationEnded(model, problem = Problem.Unexpected(it)) }) {
+            val ended = try {
+                Event.VerificationEnded(model, verifyAll(model, threads))
+            } catch (error: BundleException) {
+                Event.VerificationEnded(model, problem = Problem.BadBundle(model, error.problem))
+            } catch (_: OutOfMemoryError) {
+                Event.VerificationEnded(model, problem = Problem.OutOfMemory)
+            }
+            publish(ended)
+        }
+
+    // The screen is written to a few times a second, however fast the model is: numbers that
+    // change at each frame cannot be read.
+    override fun onFrame(image: RgbImage) {
+        val job = current ?: return
+        val now = nowMillis()
+        val isShown = now - shownAtMillis >= SHOWN_EVERY_MILLIS
+        if (isShown) shownAtMillis = now
+        // By index: an iterator would be an allocation for each frame.
+        for (i in benches.opened.indices) benches.opened[i].classify(image, job, isShown)
+    }
+
+    // A mistake in the app, or a surprise of a phone, becomes a message that can be reported.
+    private fun execute(failed: (detail: String) -> Event, task: () -> Unit) = worker.execute {
+        try {
+            task()
+        } catch (error: RuntimeException) {
+            publish(failed(error.toString()))
+        }
+    }
+
+    private fun readModel(name: String): Model = try {
+        Model(name, bundle = benches.bundle(name))
+    } catch (error: BundleException) {
+        Model(name, problem = error.problem)
+    }
+
+    private fun start(job: Job, ticket: Int) {
+        current = null
+        try {
+            benches.open(job) { isRival, problem -> fail(job, isRival, problem) }
+            if (job.source is Source.Camera) current = job else classifyPicture(job, ticket)
+        } catch (error: OutOfMemoryError) {
+            benches.close()
+            publish(Event.SourceFailed(job.source, Problem.OutOfMemory))
+        }
+    }
+
+    private fun classifyPicture(job: Job, ticket: Int) {
+        val image = try {
+            pictures.read(job.source)
+        } catch (error: PictureException) {
+            publish(Event.SourceFailed(job.source, error.problem))
+            return
+        }
+        publish(Event.PictureRead(job.source, pictures.preview(image)))
+        val open = benches.opened
+        for (bench in open) bench.forgetTimes()
+        for (bench in open) bench.classify(image, job, isShown = true)
+        repeat(image, open, job) { ticket == newest.get() }
+    }
+
+    // One run tells nothing about speed. Models take turns, so that a warm phone slows both.
+    private fun repeat(image: RgbImage, open: List<Bench>, job: Job, isWanted: () -> Boolean) {
+        val end = nowMillis() + REPEAT_MILLIS
+        var runs = 1
+        while (runs < MOST_RUNS && (runs < FEWEST_RUNS || nowMillis() < end) && isWanted()) {
+            for (bench in open) bench.classify(image, job, isShown = false)
+            runs++
+        }
+        if (isWanted()) for (bench in open) bench.classify(image, job, isShown = true)
+    }
+
+    private fun Bench.classify(image: RgbImage, job: Job, isShown: Boolean) {
+        try {
+            run(image)
+            if (isShown) publish(Event.Classified(job, isRival, answer(), nowMillis()))
+        } catch (error: EngineException) {
+            fail(job, isRival, problem(error))
+        }
+    }
+
+    private fun fail(job: Job, isRival: Boolean, problem: Problem) =
+        publish(Event.Classified(job, isRival, Result.Failed(problem), nowMillis()))
+
+    private fun verifyAll(model: String, threads: Int): String {
+        val bundle = benches.bundle(model)
+        val files = bundles.files(model)
+        val verdicts = engines.backends.flatMap { backend ->
+            verify(files, bundle, engines, listOf(backend), threads).onEach {
+                publish(Event.BackendVerified(model, it))
+            }
+        }
+        return report(device, engines.runtime, bundle, verdicts)
+    }
+}
+
+/** A picture that cannot be shown; [problem] says why. */
+class PictureException(val problem: Problem, cause: Throwable? = null) :
+    IOException(problem.toString(), cause)
+
+private fun nowMillis(): Long = System.nanoTime() / 1_000_000
+
+private const val SHOWN_EVERY_MILLIS = 200L
+private const val REPEAT_MILLIS = 700L
+// One and twenty, and the three of the warm-up of `Timings`.
+private const val FEWEST_RUNS = 4
+private const val MOST_RUNS = 23

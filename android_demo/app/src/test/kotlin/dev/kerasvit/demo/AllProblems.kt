@@ -1,0 +1,30 @@
+package dev.kerasvit.demo
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.demo.state.Problem
+
+/** One of each kind. */
+val allProblems: List<Problem> = listOf(
+    Problem.PermissionRefused(forEver = false),
+    Problem.PermissionRefused(forEver = true),
+    Problem.NoCamera,
+    Problem.CameraInUse,
+    Problem.CameraDisconnected,
+    Problem.CameraDisabled,
+    Problem.CameraFailed("error 4"),
+    Problem.PictureGone,
+    Problem.PictureUnreadable,
+    Problem.OutOfMemory,
+    Problem.NoModels,
+    Problem.Unexpected("java.lang.IllegalStateException: detail"),
+) + listOf(
+    BundleProblem.Missing("labels.txt"),
+    BundleProblem.Corrupt("model.json", "expected a JSON object. Received: \"{\"."),
+    BundleProblem.WrongHash("f".repeat(64), "0".repeat(64)),
+    BundleProblem.NewerFormat("model.json", 2, 1),
+    BundleProblem.NotClasses("features"),
+).map { Problem.BadBundle("digits-int8", it) } + EngineFailure.values().map {
+    Problem.EngineFailed(Backend.CPU_HALF, it, "its words", "2.9.0", "TensorFlow Lite 2.16.1")
+}

@@ -1,0 +1,80 @@
+package dev.kerasvit.demo
+
+import android.graphics.Bitmap
+import android.media.ExifInterface
+import dev.kerasvit.core.RgbImage
+import dev.kerasvit.demo.source.Pictures
+import dev.kerasvit.demo.source.sampleSize
+import dev.kerasvit.demo.state.Source
+import java.io.File
+import kotlin.test.assertEquals
+import org.junit.Rule
+import org.junit.Test
+import org.junit.rules.TemporaryFolder
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+import org.robolectric.RuntimeEnvironment
+
+@RunWith(RobolectricTestRunner::class)
+class PicturesTest {
+    @get:Rule
+    val folder = TemporaryFolder()
+    private val app = RuntimeEnvironment.getApplication()
+    private val pictures = Pictures(app.contentResolver, app.assets)
+
+    @Test
+    fun `a sample has the very pixels of the data set`() {
+        val image = pictures.read(Source.Sample("digit-0.png"))
+        assertEquals(8 to 8, image.width to image.height)
+        // The levels 0 to 16 of scikit-learn's digit 78, as 0 to 255.
+        val row = (0 until 8).map { image.level(it, 0) }
+        assertEquals(listOf(0, 0, 159, 191, 159, 0, 0, 0), row)
+    }
+
+    @Test
+    fun `transparent pixels are blended with white without losing colours`() {
+        // Premultiplied, 200 with an alpha of 3 would come back as 170 or 255.
+        val image = read(bitmap(1, 1) { 0x03C80000 })
+        assertEquals(listOf(254, 252, 252), image.bytes.take(3).map { it.toInt() and 0xFF })
+    }
+
+    @Test
+    fun `a photo is turned as its EXIF tag says`() {
+        val file = folder.newFile("turned.jpg")
+        val black = 0xFF000000.toInt()
+        val left = bitmap(32, 16) { x -> if (x < 16) -1 else black }
+        file.outputStream().use { left.compress(Bitmap.CompressFormat.JPEG, 100, it) }
+        ExifInterface(file.path).run {
+            setAttribute(ExifInterface.TAG_ORIENTATION, "6")
+            saveAttributes()
+        }
+        val image = pictures.read(Source.Picture("file://${file.path}"))
+        assertEquals(16 to 32, image.width to image.height)
+        assertEquals(255, image.level(8, 2)) // White was on the left and is on top now.
+        assertEquals(0, image.level(8, 29))
+    }
+
+    @Test
+    fun `only pictures over 16 megapixels are decoded smaller`() {
+        assertEquals(1, sampleSize(4000, 4000))
+        assertEquals(1, sampleSize(8, 8))
+        assertEquals(2, sampleSize(8160, 6120))
+        assertEquals(4, sampleSize(16320, 12240))
+    }
+
+    private fun read(bitmap: Bitmap): RgbImage {
+        val file = folder.newFile("picture.png")
+        file.outputStream().use { bitmap.compress(Bitmap.CompressFormat.PNG, 100, it) }
+        return pictures.read(Source.Picture("file://${file.path}"))
+    }
+
+    private fun bitmap(width: Int, height: Int, colour: (x: Int) -> Int): Bitmap {
+        val bitmap = Bitmap.createBitmap(width, height, Bitmap.Config.ARGB_8888)
+        bitmap.isPremultiplied = false
+        val pixels = IntArray(width * height) { colour(it % width) }
+        bitmap.setPixels(pixels, 0, width, 0, 0, width, height)
+        return bitmap
+    }
+
+    private fun RgbImage.level(x: Int, y: Int): Int = bytes[(y * width + x) * 3].toInt() and 0xFF
+}

@@ -1,0 +1,179 @@
+package dev.kerasvit.demo
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Permission
+import dev.kerasvit.demo.state.Source
+import java.io.File
+import kotlin.test.assertEquals
+import kotlin.test.assertFalse
+import kotlin.test.assertTrue
+import org.junit.Rule
+import org.junit.Test
+import org.junit.rules.TemporaryFolder
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+
+/** Each way to fail is a message on the screen. */
+@RunWith(RobolectricTestRunner::class)
+class ProblemsTest {
+    @get:Rule
+    val folder = TemporaryFolder()
+    private val phone = Phone()
+
+    private fun startWithDamaged(damage: (File) -> Unit) {
+        damage(copyOfBundle(folder.root))
+        phone.app.testBundles = FolderBundles(folder.root)
+        phone.start()
+    }
+
+    @Test
+    fun `a bundle without labels is incomplete`() {
+        startWithDamaged { File(it, "labels.txt").delete() }
+        assertTrue(phone.shows(R.string.problem_missing))
+        assertTrue(phone.shows("labels.txt"))
+    }
+
+    @Test
+    fun `a cut model json is a damaged model`() {
+        startWithDamaged { File(it, "model.json").run { writeText(readText().take(100)) } }
+        assertTrue(phone.shows(R.string.problem_corrupt))
+        assertTrue(phone.shows("model.json"))
+        phone.screenshot("problem_corrupt")
+    }
+
+    @Test
+    fun `a changed model is not the one described`() {
+        startWithDamaged {
+            val model = File(it, "model.tflite")
+            val bytes = model.readBytes()
+            bytes[bytes.size / 2] = (bytes[bytes.size / 2] + 1).toByte()
+            model.writeBytes(bytes)
+        }
+        assertTrue(phone.shows(R.string.problem_hash))
+        val expected = Regex("\"sha256\": \"(f304\\w+)\"")
+            .find(File(folder.root, "digits-int8/model.json").readText())!!.groupValues[1]
+        assertTrue(phone.shows(expected))
+        phone.screenshot("problem_hash")
+    }
+
+    @Test
+    fun `a newer format needs a newer app`() {
+        startWithDamaged {
+            val json = File(it, "model.json")
+            json.writeText(json.readText().replace("\"format\": 1", "\"format\": 2"))
+        }
+        assertTrue(phone.shows(R.string.problem_newer))
+    }
+
+    @Test
+    fun `an app without models says how to add one`() {
+        phone.app.testBundles = FolderBundles(folder.root)
+        phone.start()
+        assertTrue(phone.shows(R.string.problem_no_models))
+    }
+
+    @Test
+    fun `another model can be chosen after a damaged one`() {
+        copyOfBundle(folder.root, "digits-int8")
+        File(copyOfBundle(folder.root, "digits-float16"), "model.json").writeText("{")
+        phone.app.testBundles = FolderBundles(folder.root)
+        phone.start()
+        assertTrue(phone.shows(R.string.problem_corrupt))
+        phone.tap(R.string.action_model)
+        phone.tap("digits-int8")
+        assertFalse(phone.shows(R.string.problem_corrupt))
+        assertTrue(phone.shows(R.string.run_title))
+    }
+
+    @Test
+    fun `a backend that refuses says why, and no other one runs in its place`() {
+        val reason = "Internal error: failed to delegate BATCH_MATMUL node #103"
+        refuse(Backend.GPU, EngineFailure.REFUSED, reason)
+        phone.start()
+        phone.tap(R.string.backend_gpu)
+        assertTrue(phone.shows(R.string.problem_refused, "GPU"))
+        assertTrue(phone.shows(reason))
+        assertFalse(phone.shows(R.string.run_title))
+        phone.screenshot("problem_refused")
+        phone.tap(R.string.backend_cpu)
+        assertFalse(phone.shows(reason))
+        assertTrue(phone.shows(R.string.run_title))
+    }
+
+    @Test
+    fun `a runtime that is too old names the one that is needed`() {
+        val reason = "Didn't find op for builtin opcode 'FULLY_CONNECTED' version '12'"
+        refuse(Backend.CPU, EngineFailure.TOO_OLD, reason)
+        phone.start()
+        assertTrue(phone.shows(R.string.problem_too_old))
+        assertTrue(phone.shows("2.9.0"))
+    }
+
+    @Test
+    fun `too little memory for a model is a message`() {
+        refuse(Backend.CPU, EngineFailure.OUT_OF_MEMORY, "java.lang.OutOfMemoryError")
+        phone.start()
+        assertTrue(phone.shows(R.string.problem_memory))
+    }
+
+    @Test
+    fun `a file that is no picture is a message`() {
+        val file = folder.newFile("picture.jpg").apply { writeText("not a picture") }
+        phone.start()
+        choose(file)
+        assertTrue(phone.shows(R.string.problem_unreadable))
+        phone.screenshot("problem_picture")
+    }
+
+    @Test
+    fun `a cut picture is a message`() {
+        val whole = File("src/main/assets/samples/digit-7.png").readBytes()
+        val file = folder.newFile("picture.png").apply { writeBytes(whole.copyOf(30)) }
+        phone.start()
+        choose(file)
+        assertTrue(phone.shows(R.string.problem_unreadable))
+    }
+
+    @Test
+    fun `a deleted picture is a message, and a sample helps`() {
+        phone.start()
+        choose(File(folder.root, "gone.jpg"))
+        assertTrue(phone.shows(R.string.problem_gone))
+        phone.tap(phone.activity.getString(R.string.source_sample, "digit-7"))
+        assertFalse(phone.shows(R.string.problem_gone))
+        assertTrue(phone.shows(R.string.run_title))
+    }
+
+    @Test
+    fun `a device without a camera is a message`() {
+        phone.start()
+        phone.tap(R.string.source_camera)
+        assertTrue(phone.shows(R.string.problem_no_camera))
+        assertEquals(emptyList(), phone.state.cameras)
+    }
+
+    @Test
+    fun `every problem has words`() {
+        phone.start()
+        val source = phone.state.settings.source!!
+        for (problem in allProblems) {
+            phone.app.store(null).send(Event.SourceFailed(source, problem))
+            phone.settle()
+            val title = phone.activity.findViewById<android.widget.TextView>(R.id.problem_title)
+            val body = phone.activity.findViewById<android.widget.TextView>(R.id.problem_body)
+            assertTrue(title.isShown && title.text.isNotBlank(), "$problem")
+            assertTrue(body.isShown && body.text.isNotBlank(), "$problem")
+        }
+    }
+
+    private fun refuse(backend: Backend, kind: EngineFailure, reason: String) {
+        phone.app.testEngines = RefusingEngines(backend, kind, reason)
+    }
+
+    private fun choose(file: File) {
+        phone.app.store(null).send(Event.ChooseSource(Source.Picture("file://${file.path}")))
+        phone.settle()
+    }
+}

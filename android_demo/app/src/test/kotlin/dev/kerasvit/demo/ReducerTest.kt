@@ -1,0 +1,98 @@
+package dev.kerasvit.demo
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Job
+import dev.kerasvit.demo.state.Model
+import dev.kerasvit.demo.state.Permission
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Sample
+import dev.kerasvit.demo.state.Settings
+import dev.kerasvit.demo.state.Source
+import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.demo.state.jobOf
+import dev.kerasvit.demo.state.reduce
+import kotlin.test.assertEquals
+import kotlin.test.assertIs
+import kotlin.test.assertNull
+import org.junit.Test
+
+class ReducerTest {
+    private val sample = Sample("a.png", null)
+
+    private fun listed(settings: Settings = Settings()): UiState =
+        reduce(UiState(settings), Event.AssetsListed(listOf("a", "b"), listOf(sample)))
+
+    @Test
+    fun `the first model, the next one to compare with and the first sample are chosen`() {
+        val settings = listed().settings
+        assertEquals("a", settings.model)
+        assertEquals("b", settings.rival)
+        assertEquals(Source.Sample("a.png"), settings.source)
+    }
+
+    @Test
+    fun `a saved model or sample that the app no longer has is replaced`() {
+        val settings = listed(Settings(model = "x", source = Source.Sample("x.png"))).settings
+        assertEquals("a", settings.model)
+        assertEquals(Source.Sample("a.png"), settings.source)
+    }
+
+    @Test
+    fun `a saved choice is kept`() {
+        val saved = Settings(model = "b", rival = "b", source = Source.Picture("content://1"))
+        assertEquals(saved, listed(saved).settings)
+    }
+
+    @Test
+    fun `a damaged model has a problem and no job`() {
+        val problem = BundleProblem.Missing("labels.txt")
+        val state = reduce(listed(), Event.ModelRead(Model("a", problem = problem)))
+        assertNull(jobOf(state))
+        val failed = assertIs<Result.Failed>(state.shownResult)
+        assertEquals(Problem.BadBundle("a", problem), failed.problem)
+    }
+
+    @Test
+    fun `the camera is wanted only with permission, and not after it failed`() {
+        val camera = Source.Camera(Facing.BACK)
+        var state = reduce(listed(), Event.ChooseSource(camera))
+        assertNull(state.wantedCamera)
+        state = reduce(state, Event.PermissionChanged(Permission.GRANTED))
+        assertEquals(Facing.BACK, state.wantedCamera)
+        state = reduce(state, Event.SourceFailed(camera, Problem.CameraInUse))
+        assertNull(state.wantedCamera)
+        assertEquals(Facing.BACK, reduce(state, Event.Retry).wantedCamera)
+    }
+
+    @Test
+    fun `a device with only a front camera uses that one`() {
+        val asked = reduce(listed(), Event.ChooseSource(Source.Camera(Facing.BACK)))
+        val state = reduce(asked, Event.CamerasFound(listOf(Facing.FRONT)))
+        assertEquals(Source.Camera(Facing.FRONT), state.settings.source)
+    }
+
+    @Test
+    fun `a failure of an earlier source is not shown for a later one`() {
+        val state = reduce(listed(), Event.ChooseSource(Source.Picture("content://2")))
+        val late = Event.SourceFailed(Source.Picture("content://1"), Problem.PictureGone)
+        assertEquals(state, reduce(state, late))
+    }
+
+    @Test
+    fun `a result that comes late, for another job, is dropped`() {
+        val job = Job(Source.Sample("x.png"), "a", null, Backend.CPU, 2, 0)
+        val late = Event.Classified(job, false, Result.Failed(Problem.OutOfMemory), 0)
+        assertEquals(listed(), reduce(listed(), late))
+    }
+
+    @Test
+    fun `verdicts are forgotten when they are no longer about the chosen model`() {
+        val running = reduce(listed(), Event.Verify)
+        assertEquals(true, running.verification.isRunning)
+        assertNull(reduce(running, Event.ChooseModel("b")).verification.model)
+    }
+}

@@ -1,0 +1,143 @@
+package dev.kerasvit.demo
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.core.Outcome
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Screen
+import android.content.Intent
+import android.widget.EditText
+import kotlin.test.assertEquals
+import kotlin.test.assertIs
+import kotlin.test.assertTrue
+import org.junit.Test
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+import org.robolectric.RuntimeEnvironment
+import org.robolectric.Shadows.shadowOf
+
+/** The other screens, and a picture of each in several forms. */
+@RunWith(RobolectricTestRunner::class)
+class ScreensTest {
+    private val phone = Phone()
+
+    @Test
+    fun `compare shows two models on the same picture`() {
+        phone.start()
+        phone.tap(R.string.screen_compare)
+        val first = assertIs<Result.Answer>(phone.state.result)
+        val second = assertIs<Result.Answer>(phone.state.rivalResult)
+        assertEquals(listOf("digits-float16", "digits-int8"), listOf(first.model, second.model))
+        assertEquals("0", first.rows[0].label)
+        assertEquals("0", second.rows[0].label)
+        assertTrue(first.rows != second.rows) // int8 rounds.
+        phone.screenshot("compare_light")
+    }
+
+    @Test
+    fun `verify compares every backend with the exporter, and shares a report`() {
+        val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
+        phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
+        phone.start()
+        phone.tap(R.string.screen_verify)
+        phone.tap(R.string.verify_start)
+        val outcomes = phone.state.verification.verdicts.associate { it.backend to it.outcome }
+        assertEquals(Backend.values().toSet(), outcomes.keys)
+        assertIs<Outcome.Passed>(outcomes[Backend.CPU])
+        assertIs<Outcome.Passed>(outcomes[Backend.CPU_PLAIN])
+        assertIs<Outcome.Refused>(outcomes[Backend.GPU])
+        assertTrue(phone.shows(reason))
+        phone.screenshot("verify_light")
+        phone.tap(R.string.verify_share)
+        val chooser = shadowOf(phone.activity).nextStartedActivity
+        val sent = chooser.getParcelableExtra(Intent.EXTRA_INTENT, Intent::class.java)!!
+        assertEquals(Intent.ACTION_SEND, sent.action)
+        assertTrue(reason in sent.getStringExtra(Intent.EXTRA_TEXT)!!)
+    }
+
+    @Test
+    fun `a search finds a class, and says if there is none`() {
+        phone.start()
+        phone.tap(R.string.screen_labels)
+        phone.screenshot("labels_light")
+        val query = phone.activity.findViewById<EditText>(R.id.labels_query)
+        query.setText("7")
+        phone.settle()
+        assertEquals("7", phone.state.settings.query)
+        assertEquals(1, phone.activity.findViewById<android.widget.ListView>(R.id.labels).count)
+        query.setText("zebra")
+        phone.settle()
+        assertTrue(phone.shows(R.string.labels_none))
+    }
+
+    @Test
+    fun `the list of models shows precision and size, and changes the model`() {
+        phone.start()
+        phone.tap("digits-float16")
+        assertEquals(Screen.MODELS, phone.state.settings.screen)
+        assertTrue(phone.shows("int8 · 231"))
+        phone.screenshot("models_light")
+        phone.tap("digits-int8")
+        assertEquals("digits-int8", phone.state.settings.model)
+        assertEquals("digits-int8", assertIs<Result.Answer>(phone.state.result).model)
+    }
+
+    @Test
+    fun `pictures of the first screen`() {
+        phone.start()
+        phone.screenshot("classify_light")
+        for ((name, qualifiers) in forms) {
+            RuntimeEnvironment.setQualifiers("en-rUS-ldltr-w411dp-h891dp-port-notnight-hdpi")
+            RuntimeEnvironment.setFontScale(if (name == "large_font") 2f else 1f)
+            RuntimeEnvironment.setQualifiers(qualifiers)
+            phone.recreate()
+            phone.screenshot("classify_$name")
+        }
+    }
+
+    @Test
+    fun `pictures of the other screens`() {
+        val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
+        phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
+        phone.start()
+        send(Event.Show(Screen.COMPARE))
+        picture("compare_dark", "+night")
+        picture("compare_tablet", "+w1000dp-h700dp-land")
+        send(Event.Show(Screen.VERIFY))
+        send(Event.Verify)
+        picture("verify_chinese", "+zh-rCN")
+        send(Event.Show(Screen.LABELS))
+        picture("labels_rtl", "+ar-ldrtl")
+        send(Event.PickModel(rival = false))
+        picture("models_chinese_dark", "+zh-rCN-night")
+        send(Event.Back)
+        send(Event.Show(Screen.CLASSIFY))
+        val source = phone.state.settings.source!!
+        send(Event.SourceFailed(source, Problem.PermissionRefused(forEver = false)))
+        picture("permission_light", "+notnight")
+        picture("permission_chinese", "+zh-rCN")
+    }
+
+    private fun send(event: Event) {
+        phone.app.store(null).send(event)
+        phone.settle()
+    }
+
+    private fun picture(name: String, qualifiers: String) {
+        RuntimeEnvironment.setQualifiers("en-rUS-ldltr-w411dp-h891dp-port-notnight-hdpi")
+        RuntimeEnvironment.setQualifiers(qualifiers)
+        phone.recreate()
+        phone.screenshot(name)
+    }
+}
+
+private val forms = mapOf(
+    "dark" to "+night",
+    "chinese" to "+zh-rCN",
+    "rtl" to "+ar-ldrtl",
+    "large_font" to "+notnight",
+    "landscape" to "+w891dp-h411dp-land",
+    "tablet" to "+w800dp-h1200dp-night",
+)

@@ -1,0 +1,133 @@
+package dev.kerasvit.core
+
+import java.io.FileNotFoundException
+import java.io.IOException
+import java.io.InputStream
+import java.nio.ByteBuffer
+
+/** The files of one bundle: `model.json`, `labels.txt`, `golden.json` and `model.tflite`. */
+interface BundleFiles {
+    /** The name of the bundle's folder: "digits-int8". */
+    val name: String
+
+    /**
+     * Opens a file of the bundle.
+     *
+     * @throws FileNotFoundException if it is absent
+     * @throws IOException if it cannot be read
+     */
+    fun open(file: String): InputStream
+
+    /**
+     * All bytes of a file as a direct buffer, mapped into memory where possible.
+     *
+     * @throws FileNotFoundException if it is absent
+     * @throws IOException if it cannot be read
+     */
+    fun map(file: String): ByteBuffer
+}
+
+/** What an app needs to know about a bundle; see [readBundle]. */
+data class Bundle(
+    /** The name of its folder. */
+    val name: String,
+    val description: Description,
+    /** The classes' names, in the order of the scores. */
+    val labels: List<String>,
+)
+
+/** The content of `model.json`, as far as an app uses it. */
+data class Description(
+    /** The model's name: "ViT-B_16". */
+    val model: String,
+    /** "float32", "float16", "dynamic", "int8" ... */
+    val precision: String,
+    val input: Input,
+    val output: Output,
+    /** The oldest TensorFlow Lite that has all operators of the file: "2.9.0". */
+    val runtimeFloor: String,
+    /** Size of `model.tflite`. */
+    val bytes: Long,
+    /** Its SHA-256, 64 small hexadecimal digits. */
+    val sha256: String,
+    /** Number of weights; null if unknown. */
+    val parameters: Long?,
+    /** Number of operators in the file. */
+    val operators: Int,
+)
+
+/** The file's input (1, [height], [width], 3) and how an image becomes it. */
+data class Input(
+    val height: Int,
+    val width: Int,
+    val type: DataType,
+    /** Null if the type is [DataType.FLOAT32], or if integers are taken as they are. */
+    val quantization: Quantization?,
+    /** The fraction of the largest centred box that is cut out; null stretches the whole image. */
+    val crop: Double?,
+    val interpolation: Interpolation,
+    /** For R, G and B: pixels from 0 to 255 become `(pixel - mean) / scale`. */
+    val mean: List<Float>,
+    val scale: List<Float>,
+) {
+    /** Number of values. */
+    val size: Int get() = height * width * CHANNELS
+
+    /** Size of the tensor. */
+    val bytes: Int get() = size * type.bytes
+}
+
+/** The file's output (1, [classes]). */
+data class Output(
+    val kind: OutputKind,
+    val classes: Int,
+    val type: DataType,
+    /** Null if the values are the scores. */
+    val quantization: Quantization?,
+) {
+    /** Size of the tensor. */
+    val bytes: Int get() = classes * type.bytes
+}
+
+/** The type of a tensor's values. */
+enum class DataType(val jsonName: String, val bytes: Int) {
+    FLOAT32("float32", 4),
+    UINT8("uint8", 1),
+    INT8("int8", 1),
+}
+
+/** How images are resized; [BILINEAR] and [BICUBIC] are antialiased. */
+enum class Interpolation(val jsonName: String) {
+    NEAREST("nearest"),
+    BILINEAR("bilinear"),
+    BICUBIC("bicubic"),
+}
+
+/** What the scores are. */
+enum class OutputKind(val jsonName: String) {
+    LOGITS("logits"),
+    PROBABILITIES("probabilities"),
+}
+
+/** An integer q stands for `(q - zeroPoint) * scale`. */
+data class Quantization(val scale: Float, val zeroPoint: Int)
+
+/** The content of `golden.json`: an image, the tensor and the scores that it must give. */
+class Golden(
+    val image: RgbImage,
+    /** The expected input tensor in row-major order: floats, or the values of its integers. */
+    val tensor: FloatArray,
+    /** The expected scores, dequantised. */
+    val scores: FloatArray,
+    val tolerances: Tolerances,
+)
+
+/** How much the values of a correct runner may differ from the golden ones. */
+data class Tolerances(
+    val tensor: Double,
+    val scores: Double,
+    /** For backends that compute in half precision; null if the exporter did not measure it. */
+    val scoresHalfPrecision: Double?,
+)
+
+internal const val CHANNELS = 3

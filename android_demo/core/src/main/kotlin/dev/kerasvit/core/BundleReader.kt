@@ -1,0 +1,170 @@
+package dev.kerasvit.core
+
+import java.io.FileNotFoundException
+import java.io.IOException
+import java.nio.ByteBuffer
+import java.nio.charset.CharacterCodingException
+import java.security.MessageDigest
+
+/**
+ * Reads and checks a bundle: all of `model.json` that an app needs, `labels.txt`, and the size and
+ * SHA-256 of `model.tflite`.
+ *
+ * @throws BundleException with the reason
+ */
+fun readBundle(files: BundleFiles): Bundle {
+    val description = readDescription(readJson(files, MODEL_JSON, MOST_TEXT))
+    val labels = readLabels(files, description.output.classes)
+    readModel(files, description)
+    return Bundle(files.name, description, labels)
+}
+
+/**
+ * `model.tflite` as a direct buffer, if it is the file that `model.json` describes.
+ *
+ * @throws BundleException with the reason
+ */
+fun readModel(files: BundleFiles, description: Description): ByteBuffer {
+    val model = reading(MODEL) { files.map(MODEL) }
+    val size = model.capacity()
+    if (size.toLong() != description.bytes) {
+        corrupt(MODEL, "expected ${description.bytes} bytes. Received: $size.")
+    }
+    val digest = MessageDigest.getInstance("SHA-256").apply { update(model.duplicate()) }.digest()
+    val received = digest.joinToString("") { "%02x".format(it) }
+    if (received != description.sha256) {
+        throw BundleException(BundleProblem.WrongHash(description.sha256, received))
+    }
+    return model
+}
+
+private fun readDescription(json: Fields): Description {
+    val output = readOutput(json.child("output"))
+    return Description(
+        model = json.text("model"),
+        precision = json.text("precision"),
+        input = readInput(json.child("input")),
+        output = output,
+        runtimeFloor = json.text("runtime_floor"),
+        bytes = json.integer("bytes", 1, Int.MAX_VALUE.toLong()),
+        sha256 = json.text("sha256").also {
+            if (!sha256.matches(it)) json.fail("sha256", "64 small hexadecimal digits")
+        },
+        parameters = json.optional("parameters") { integer(it, 0, MOST_PARAMETERS) },
+        operators = json.child("operators").run {
+            names.sumOf { integer(it, 1, MOST_OPERATORS) }.toInt()
+        },
+    )
+}
+
+private fun readInput(json: Fields): Input {
+    val height = json.integer("height", 1, MOST_SIDE).toInt()
+    val width = json.integer("width", 1, MOST_SIDE).toInt()
+    json.checkShape(listOf(1, height, width, CHANNELS))
+    val type = json.choice("dtype", DataType.values(), DataType::jsonName)
+    return Input(
+        height = height,
+        width = width,
+        type = type,
+        quantization = readQuantization(json, type),
+        crop = json.optional("crop", Fields::fraction),
+        interpolation =
+            json.choice("interpolation", Interpolation.values(), Interpolation::jsonName),
+        mean = json.floats("mean", "finite numbers in float32") { true },
+        scale = json.floats("scale", "positive numbers") { it > 0 },
+    )
+}
+
+private fun readOutput(json: Fields): Output {
+    val kind = json.text("kind")
+    if (OutputKind.values().none { it.jsonName == kind }) {
+        throw BundleException(BundleProblem.NotClasses(kind))
+    }
+    val classes = json.integer("classes", 1, MOST_CLASSES).toInt()
+    json.checkShape(listOf(1, classes))
+    val type = json.choice("dtype", DataType.values(), DataType::jsonName)
+    return Output(
+        kind = json.choice("kind", OutputKind.values(), OutputKind::jsonName),
+        classes = classes,
+        type = type,
+        quantization = readQuantization(json, type),
+    )
+}
+
+private fun readQuantization(json: Fields, type: DataType): Quantization? {
+    if ("quantization" !in json.names) return null
+    if (type == DataType.FLOAT32) json.fail("quantization", "none for float32")
+    val quantization = json.child("quantization")
+    val scale = quantization.number("scale").toFloat()
+    if (!(scale > 0 && scale.isFinite())) quantization.fail("scale", "a positive number")
+    val zeroPoints = if (type == DataType.UINT8) 0L..255L else -128L..127L
+    val zeroPoint = quantization.integer("zero_point", zeroPoints.first, zeroPoints.last)
+    return Quantization(scale, zeroPoint.toInt())
+}
+
+private fun Fields.checkShape(expected: List<Int>) {
+    if (integers("shape") != expected.map { it.toLong() }) fail("shape", "$expected")
+}
+
+private fun Fields.fraction(name: String): Double {
+    val fraction = number(name)
+    if (fraction <= 0 || fraction > 1) fail(name, "null or a number in (0, 1]")
+    return fraction
+}
+
+/** Numbers for R, G and B, in float32 as in Python. */
+private fun Fields.floats(
+    name: String,
+    expected: String,
+    isValid: (Float) -> Boolean,
+): List<Float> {
+    val values = channels(name).map { it.toFloat() }
+    if (!values.all { it.isFinite() && isValid(it) }) fail(name, expected)
+    return values
+}
+
+/** The lines of `labels.txt`, divided as Python divides them. */
+private fun readLabels(files: BundleFiles, classes: Int): List<String> {
+    val text = readText(files, LABELS, MOST_TEXT)
+        .replace("\r\n", "\n").replace('\r', '\n').removeSuffix("\n")
+    val labels = if (text.isEmpty()) emptyList() else text.split('\n')
+    if (labels.size != classes) {
+        corrupt(LABELS, "expected $classes lines, one for each class. Received: ${labels.size}.")
+    }
+    return labels
+}
+
+/** A file's text in UTF-8, read no further than [limit] bytes. */
+internal fun readText(files: BundleFiles, file: String, limit: Int): String {
+    val bytes = reading(file) { files.open(file).use { it.readAtMost(limit + 1) } }
+    if (bytes.size > limit) corrupt(file, "expected at most $limit bytes. Received: more.")
+    return try {
+        Charsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString()
+    } catch (error: CharacterCodingException) {
+        corrupt(file, "expected text in UTF-8. Received: other bytes.")
+    }
+}
+
+private inline fun <T> reading(file: String, read: () -> T): T = try {
+    read()
+} catch (error: FileNotFoundException) {
+    throw BundleException(BundleProblem.Missing(file))
+} catch (error: IOException) {
+    corrupt(file, "cannot be read: ${error.message ?: error.javaClass.simpleName}.")
+}
+
+internal fun corrupt(file: String, detail: String): Nothing =
+    throw BundleException(BundleProblem.Corrupt(file, detail))
+
+private const val MODEL = "model.tflite"
+private const val MODEL_JSON = "model.json"
+private const val LABELS = "labels.txt"
+
+private val sha256 = Regex("[0-9a-f]{64}")
+
+// Far above every real model; a damaged file must not exhaust the memory.
+private const val MOST_TEXT = 4 shl 20
+internal const val MOST_SIDE = 4096L
+private const val MOST_CLASSES = 1_000_000L
+private const val MOST_OPERATORS = 1_000_000L
+private const val MOST_PARAMETERS = 1L shl 40

@@ -1,0 +1,93 @@
+package dev.kerasvit.core
+
+import java.nio.ByteBuffer
+
+/**
+ * Classifies images with one engine, and times each step.
+ *
+ * No memory is allocated for an image of the same size as the last one. For one thread.
+ *
+ * @param engine a loaded `model.tflite` of the bundle; closed by [close]
+ * @param k how many classes to find
+ */
+class Classifier(val bundle: Bundle, val engine: Engine, k: Int = 5) : AutoCloseable {
+    /** From the image to the input tensor. */
+    val preprocessing = Timings()
+
+    /** From the input tensor to the output tensor. */
+    val inference = Timings()
+
+    /** From the output tensor to the most probable classes. */
+    val reading = Timings()
+
+    /** The input tensor of the last image. */
+    internal val tensor: ByteBuffer get() = preprocessor.tensor
+
+    private val output = bundle.description.output
+    private val preprocessor = Preprocessor(bundle.description.input)
+    private val outputTensor = directBuffer(output.bytes)
+    private val top = TopK(k)
+    private val classification = Classification(output.classes, top)
+
+    /**
+     * Classifies one image.
+     *
+     * @return an object that the next call overwrites; [Classification.predictions] copies it
+     * @throws EngineException if the runtime fails or the scores are not finite
+     */
+    fun classify(image: RgbImage): Classification {
+        val start = System.nanoTime()
+        val tensor = preprocessor.run(image)
+        val preprocessed = System.nanoTime()
+        engine.run(tensor, outputTensor)
+        val computed = System.nanoTime()
+        read(classification)
+        val end = System.nanoTime()
+        classification.preprocessingNanos = preprocessed - start
+        classification.inferenceNanos = computed - preprocessed
+        classification.readingNanos = end - computed
+        preprocessing.add(classification.preprocessingNanos)
+        inference.add(classification.inferenceNanos)
+        reading.add(classification.readingNanos)
+        return classification
+    }
+
+    override fun close() = engine.close()
+
+    private fun read(into: Classification) {
+        readScores(outputTensor, output, into.scores)
+        if (!probabilities(into.scores, output.kind, into.probabilities)) {
+            throw EngineException(EngineFailure.NOT_FINITE, "the scores are NaN or infinite")
+        }
+        into.count = top.of(into.probabilities)
+    }
+}
+
+/** The result of [Classifier.classify]. */
+class Classification internal constructor(classes: Int, private val top: TopK) {
+    /** The score of each class: logits or probabilities, see [Output.kind]. */
+    val scores = FloatArray(classes)
+
+    /** The probability of each class. */
+    val probabilities = DoubleArray(classes)
+
+    /** The most probable classes, the most probable first; [count] of them are valid. */
+    val classes: IntArray get() = top.classes
+
+    /** k, or the number of classes if that is smaller. */
+    var count = 0
+        internal set
+    var preprocessingNanos = 0L
+        internal set
+    var inferenceNanos = 0L
+        internal set
+    var readingNanos = 0L
+        internal set
+
+    /** A copy of the most probable classes. */
+    fun predictions(): List<Prediction> =
+        List(count) { Prediction(classes[it], probabilities[classes[it]]) }
+}
+
+/** A class and how probable it is. */
+data class Prediction(val classIndex: Int, val probability: Double)

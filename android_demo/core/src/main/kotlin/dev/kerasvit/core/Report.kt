@@ -1,0 +1,57 @@
+package dev.kerasvit.core
+
+import java.util.Locale
+
+/**
+ * The result of [verify] as plain text in English, to be shared.
+ *
+ * @param device as people name it: "Google Pixel 8, Android 16"
+ */
+fun report(
+    device: String,
+    runtime: String,
+    bundle: Bundle,
+    verdicts: List<BackendVerdict>,
+): String = buildString {
+    val description = bundle.description
+    appendLine("keras_vit: the golden check on this device")
+    appendLine("device: $device")
+    appendLine("runtime: $runtime (the file needs ${description.runtimeFloor} or newer)")
+    appendLine("bundle: ${bundle.name} (${description.model}, ${description.precision})")
+    appendLine("model.tflite: ${description.bytes} bytes, sha256 ${description.sha256}")
+    for (verdict in verdicts) {
+        appendLine()
+        append("${verdict.backend}: ")
+        when (val outcome = verdict.outcome) {
+            is Outcome.Passed -> appendMeasured("passed", outcome.measured, bundle)
+            is Outcome.Failed -> appendMeasured("FAILED", outcome.measured, bundle)
+            is Outcome.Refused -> appendLine("not run, ${outcome.kind}: ${outcome.reason}")
+        }
+    }
+}
+
+private fun StringBuilder.appendMeasured(word: String, measured: Measured, bundle: Bundle) {
+    val (expected, found) = measured.run { expectedClass to foundClass }
+    appendLine(word)
+    measured.run {
+        appendDifference("input", tensorDifference, tensorTolerance, tensorAgrees)
+        appendDifference("scores", scoreDifference, scoreTolerance, scoresAgree)
+    }
+    append("  class: ${bundle.labels[found]}")
+    appendLine(if (found == expected) "" else "; expected ${bundle.labels[expected]}")
+    val millis = "%.2f".format(Locale.ROOT, measured.inferenceMillis)
+    appendLine("  time: $millis ms, ${measured.info.threads} threads")
+    measured.info.steps?.let {
+        appendLine("  steps: $it left of ${bundle.description.operators} operators")
+    }
+}
+
+private fun StringBuilder.appendDifference(
+    name: String,
+    difference: Double,
+    tolerance: Double,
+    agrees: Boolean,
+) {
+    val numbers = "differs by %.3g, allowed are %.3g".format(Locale.ROOT, difference, tolerance)
+    appendLine("  $name: $numbers${if (agrees) "" else ": TOO MUCH"}")
+}

@@ -1,0 +1,47 @@
+package dev.kerasvit.core
+
+import java.nio.ByteBuffer
+import kotlin.math.exp
+
+/**
+ * The scores of an output tensor, dequantised in float32 as in Python.
+ *
+ * @param tensor native byte order, at least `output.bytes` long
+ * @param into `output.classes` values
+ */
+fun readScores(tensor: ByteBuffer, output: Output, into: FloatArray) {
+    when (output.type) {
+        DataType.FLOAT32 -> for (i in into.indices) into[i] = tensor.getFloat(i * 4)
+        DataType.UINT8 -> for (i in into.indices) into[i] = (tensor[i].toInt() and 0xFF).toFloat()
+        DataType.INT8 -> for (i in into.indices) into[i] = tensor[i].toFloat()
+    }
+    val quantization = output.quantization ?: return
+    for (i in into.indices) into[i] = (into[i] - quantization.zeroPoint) * quantization.scale
+}
+
+/**
+ * The probabilities of scores, computed in float64 as in `keras_vit.decode_predictions`.
+ *
+ * @return whether all scores are finite; otherwise the probabilities mean nothing
+ */
+fun probabilities(scores: FloatArray, kind: OutputKind, into: DoubleArray): Boolean {
+    var isFinite = true
+    var largest = Double.NEGATIVE_INFINITY
+    for (i in scores.indices) {
+        into[i] = scores[i].toDouble()
+        isFinite = isFinite && scores[i].isFinite()
+        if (into[i] > largest) largest = into[i]
+    }
+    if (kind == OutputKind.LOGITS && isFinite) softmax(into, largest)
+    return isFinite
+}
+
+// Without the largest logit subtracted, large logits would overflow.
+private fun softmax(values: DoubleArray, largest: Double) {
+    var sum = 0.0
+    for (i in values.indices) {
+        values[i] = exp(values[i] - largest)
+        sum += values[i]
+    }
+    for (i in values.indices) values[i] /= sum
+}

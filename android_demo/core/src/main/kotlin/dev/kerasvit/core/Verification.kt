@@ -1,0 +1,98 @@
+package dev.kerasvit.core
+
+import kotlin.math.abs
+
+/** What one backend made of the golden image. */
+data class BackendVerdict(val backend: Backend, val outcome: Outcome)
+
+sealed class Outcome {
+    /** The tensor and the scores are within the bundle's tolerances. */
+    data class Passed(val measured: Measured) : Outcome()
+
+    /** One of them is not. */
+    data class Failed(val measured: Measured) : Outcome()
+
+    /** There are no scores; [reason] is in the runtime's own words. */
+    data class Refused(val kind: EngineFailure, val reason: String) : Outcome()
+}
+
+/** How far a backend is from the exporter. */
+data class Measured(
+    /** Largest absolute difference of the input tensor. */
+    val tensorDifference: Double,
+    val tensorTolerance: Double,
+    /** Largest absolute difference of the scores. */
+    val scoreDifference: Double,
+    val scoreTolerance: Double,
+    val expectedClass: Int,
+    val foundClass: Int,
+    /** Median milliseconds of the inference alone. */
+    val inferenceMillis: Double,
+    val info: EngineInfo,
+) {
+    // NaN is in no tolerance.
+    val tensorAgrees: Boolean get() = tensorDifference <= tensorTolerance
+    val scoresAgree: Boolean get() = scoreDifference <= scoreTolerance
+}
+
+/**
+ * The golden check: runs the image of `golden.json` on each backend and compares the input tensor
+ * and the scores with the exporter's.
+ *
+ * @throws BundleException if `golden.json` or `model.tflite` cannot be read
+ */
+fun verify(
+    files: BundleFiles,
+    bundle: Bundle,
+    factory: EngineFactory,
+    backends: List<Backend> = factory.backends,
+    threads: Int = 2,
+): List<BackendVerdict> {
+    val golden = readGolden(files, bundle)
+    val model = readModel(files, bundle.description)
+    return backends.map { backend ->
+        val outcome = try {
+            val engine = factory.create(model, EngineOptions(backend, threads))
+            engine.use { measure(it, bundle, golden) }
+        } catch (error: EngineException) {
+            Outcome.Refused(error.kind, error.reason)
+        } catch (error: OutOfMemoryError) {
+            Outcome.Refused(EngineFailure.OUT_OF_MEMORY, engineExceptionOf(error).reason)
+        }
+        BackendVerdict(backend, outcome)
+    }
+}
+
+private fun measure(engine: Engine, bundle: Bundle, golden: Golden): Outcome {
+    val classifier = Classifier(bundle, engine)
+    val start = System.nanoTime()
+    var result = classifier.classify(golden.image)
+    while (classifier.inference.count < RUNS && System.nanoTime() - start < MOST_NANOS) {
+        result = classifier.classify(golden.image)
+    }
+    val input = bundle.description.input
+    val measured = Measured(
+        tensorDifference = largestDifference(golden.tensor, readTensor(classifier.tensor, input)),
+        tensorTolerance = golden.tolerances.tensor,
+        scoreDifference = largestDifference(golden.scores, result.scores),
+        scoreTolerance = golden.tolerances.scoresOn(engine.info.backend),
+        expectedClass = golden.scores.indices.maxBy { golden.scores[it] },
+        foundClass = result.classes[0],
+        inferenceMillis = classifier.inference.median(),
+        info = engine.info,
+    )
+    val passed = measured.tensorAgrees && measured.scoresAgree
+    return if (passed) Outcome.Passed(measured) else Outcome.Failed(measured)
+}
+
+// GPUs compute in half precision, too.
+private fun Tolerances.scoresOn(backend: Backend): Double = when (backend) {
+    Backend.CPU_HALF, Backend.GPU -> scoresHalfPrecision ?: scores
+    Backend.CPU, Backend.CPU_PLAIN -> scores
+}
+
+private fun largestDifference(expected: FloatArray, received: FloatArray): Double =
+    expected.indices.maxOf { abs(expected[it].toDouble() - received[it]) }
+
+private const val RUNS = 10
+private const val MOST_NANOS = 2_000_000_000L

@@ -1,0 +1,118 @@
+package dev.kerasvit.core
+
+import java.io.FileNotFoundException
+import java.io.InputStream
+import java.nio.ByteBuffer
+import java.nio.ByteOrder
+import java.security.MessageDigest
+import java.util.Base64
+
+fun input(
+    width: Int = 4,
+    height: Int = 3,
+    type: DataType = DataType.FLOAT32,
+    quantization: Quantization? = null,
+    crop: Double? = null,
+    interpolation: Interpolation = Interpolation.BILINEAR,
+    mean: Float = 127.5f,
+    scale: Float = 127.5f,
+) = Input(
+    height = height,
+    width = width,
+    type = type,
+    quantization = quantization,
+    crop = crop,
+    interpolation = interpolation,
+    mean = List(3) { mean },
+    scale = List(3) { scale },
+)
+
+/** A bundle in memory; [texts] and [model] are its files. */
+class MemoryFiles(
+    val texts: Map<String, ByteArray>,
+    val model: ByteArray? = sampleModel,
+) : BundleFiles {
+    override val name = "sample"
+
+    override fun open(file: String): InputStream =
+        texts[file]?.inputStream() ?: throw FileNotFoundException(file)
+
+    override fun map(file: String): ByteBuffer {
+        val bytes = model ?: throw FileNotFoundException(file)
+        return ByteBuffer.allocateDirect(bytes.size).apply {
+            for (i in bytes.indices) put(i, bytes[i])
+        }
+    }
+
+    fun with(file: String, text: String?) = with(file, text?.toByteArray())
+
+    fun with(file: String, bytes: ByteArray?) =
+        MemoryFiles(if (bytes == null) texts - file else texts + (file to bytes), model)
+
+    /** With one place of a text changed; the place must exist. */
+    fun edit(file: String, old: String, new: String): MemoryFiles {
+        val text = texts.getValue(file).decodeToString()
+        check(text.indexOf(old) >= 0 && text.indexOf(old) == text.lastIndexOf(old)) {
+            "$old is not there once: $text"
+        }
+        return with(file, text.replace(old, new))
+    }
+}
+
+/** The bytes are no model: only engines that are fakes take it. */
+val sampleModel: ByteArray = noise(100, 1)
+
+/** A correct bundle of 4 x 3 pixels and three classes, with the golden values of [fakeScores]. */
+fun sampleFiles(): MemoryFiles = MemoryFiles(
+    mapOf(
+        "model.json" to sampleDescription.toByteArray(),
+        "labels.txt" to "cat\ndog\nowl\n".toByteArray(),
+        "golden.json" to sampleGolden().toByteArray(),
+    ),
+)
+
+private val sampleDescription = """
+    {
+      "format": 1,
+      "model": "ViT-Sample",
+      "parameters": 12,
+      "precision": "float32",
+      "input": {
+        "name": "images", "shape": [1, 3, 4, 3], "dtype": "float32", "channels": "RGB",
+        "height": 3, "width": 4, "crop": null, "interpolation": "bilinear",
+        "mean": 127.5, "scale": [127.5, 100, 50.0]
+      },
+      "output": {
+        "name": "scores", "shape": [1, 3], "dtype": "int8",
+        "quantization": {"scale": 0.5, "zero_point": -3}, "kind": "logits", "classes": 3
+      },
+      "runtime_floor": "2.9.0",
+      "bytes": 100,
+      "sha256": "${sampleModel.sha256()}",
+      "operators": {"ADD": 2, "MUL": 3},
+      "a_field_of_later": {"any": [null, true, -1.5e-3, "text"]}
+    }
+""".trimIndent()
+
+private fun sampleGolden(): String {
+    val image = noiseImage(5, 4)
+    val input = input().copy(scale = listOf(127.5f, 100f, 50f))
+    val tensor = Preprocessor(input).run(image)
+    val scores = ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN)
+    fakeScores.forEachIndexed { i, score -> scores.putFloat(i * 4, (score + 3) * 0.5f) }
+    val (pixels, floats) = image.bytes.base64() to tensor.toArray().base64()
+    return """
+        {
+          "format": 1,
+          "image": {"dtype": "uint8", "shape": [4, 5, 3], "base64": "$pixels"},
+          "tensor": {"dtype": "float32", "shape": [3, 4, 3], "base64": "$floats"},
+          "scores": {"dtype": "float32", "shape": [3], "base64": "${scores.array().base64()}"},
+          "tolerance": {"tensor": 1e-6, "scores": 0.75, "scores_half_precision": 1.5}
+        }
+    """.trimIndent()
+}
+
+private fun ByteBuffer.toArray() = ByteArray(capacity()) { get(it) }
+private fun ByteArray.base64() = Base64.getEncoder().encodeToString(this)
+private fun ByteArray.sha256() =
+    MessageDigest.getInstance("SHA-256").digest(this).joinToString("") { "%02x".format(it) }

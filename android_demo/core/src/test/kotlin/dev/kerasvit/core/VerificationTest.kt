@@ -1,0 +1,174 @@
+package dev.kerasvit.core
+
+import kotlin.test.Test
+import kotlin.test.assertEquals
+import kotlin.test.assertFailsWith
+import kotlin.test.assertFalse
+import kotlin.test.assertIs
+import kotlin.test.assertTrue
+
+class VerificationTest {
+    private val files = sampleFiles()
+    private val bundle = readBundle(files)
+
+    @Test
+    fun `a correct engine passes on every backend`() {
+        val factory = FakeFactory()
+        val verdicts = verify(files, bundle, factory, threads = 3)
+        assertEquals(Backend.values().toList(), verdicts.map { it.backend })
+        for (verdict in verdicts) {
+            val measured = assertIs<Outcome.Passed>(verdict.outcome).measured
+            assertEquals(0.0, measured.tensorDifference)
+            assertEquals(0.0, measured.scoreDifference)
+            assertEquals(1 to 1, measured.run { expectedClass to foundClass })
+            assertEquals(EngineInfo(verdict.backend, 3, "Fake 1.0", 1), measured.info)
+            assertTrue(measured.inferenceMillis > 0)
+        }
+        assertTrue(factory.made.size == 4 && factory.made.all { it.isClosed })
+        assertTrue(factory.models.all { it.isDirect && it.capacity() == 100 })
+    }
+
+    @Test
+    fun `only the backends asked for are tried`() {
+        val factory = FakeFactory()
+        verify(files, bundle, factory, listOf(Backend.GPU))
+        assertEquals(listOf(Backend.GPU), factory.made.map { it.info.backend })
+    }
+
+    @Test
+    fun `half precision has its own tolerance`() {
+        // One step of the output is 0.5; tolerances are 0.75 and 1.5.
+        val expected = mapOf(
+            1 to setOf(),
+            2 to setOf(Backend.CPU, Backend.CPU_PLAIN),
+            4 to Backend.values().toSet(),
+        )
+        for ((steps, failing) in expected) {
+            val verdicts = verify(files, bundle, off(steps))
+            val failed = verdicts.filter { it.outcome is Outcome.Failed }.map { it.backend }
+            assertEquals(failing, failed.toSet(), "$steps steps")
+        }
+        val outcome = verify(files, bundle, off(2), listOf(Backend.CPU)).single().outcome
+        val measured = assertIs<Outcome.Failed>(outcome).measured
+        assertEquals(1.0, measured.scoreDifference)
+        assertTrue(measured.tensorAgrees && !measured.scoresAgree)
+    }
+
+    @Test
+    fun `without a tolerance of half precision the usual one holds`() {
+        val strict = files.edit("golden.json", ", \"scores_half_precision\": 1.5", "")
+        val outcome = verify(strict, bundle, off(2), listOf(Backend.GPU)).single().outcome
+        assertEquals(0.75, assertIs<Outcome.Failed>(outcome).measured.scoreTolerance)
+    }
+
+    @Test
+    fun `another class is shown`() {
+        val factory = FakeFactory { info -> FakeEngine(info) { it.put(0, 90) } }
+        val outcome = verify(files, bundle, factory, listOf(Backend.CPU)).single().outcome
+        val measured = assertIs<Outcome.Failed>(outcome).measured
+        assertEquals(1 to 0, measured.run { expectedClass to foundClass })
+    }
+
+    @Test
+    fun `a tensor that Python would not make fails`() {
+        val input = bundle.description.input.copy(interpolation = Interpolation.NEAREST)
+        val other = bundle.copy(description = bundle.description.copy(input = input))
+        val outcome = verify(files, other, FakeFactory(), listOf(Backend.CPU)).single().outcome
+        val measured = assertIs<Outcome.Failed>(outcome).measured
+        assertFalse(measured.tensorAgrees)
+        assertTrue(measured.scoresAgree && measured.tensorDifference > 0.01)
+    }
+
+    @Test
+    fun `a refusal keeps the runtime's words and the others go on`() {
+        val reason = "failed to delegate BATCH_MATMUL node #103"
+        val factory = FakeFactory { info ->
+            if (info.backend == Backend.CPU_HALF) {
+                throw EngineException(EngineFailure.REFUSED, reason)
+            }
+            FakeEngine(info)
+        }
+        val outcomes = verify(files, bundle, factory).associate { it.backend to it.outcome }
+        assertEquals(Outcome.Refused(EngineFailure.REFUSED, reason), outcomes[Backend.CPU_HALF])
+        assertEquals(3, outcomes.values.count { it is Outcome.Passed })
+    }
+
+    @Test
+    fun `running out of memory is a refusal, while loading and while running`() {
+        val loading = FakeFactory { throw OutOfMemoryError("1 GB") }
+        val running = FakeFactory { info -> FakeEngine(info) { throw OutOfMemoryError("1 GB") } }
+        for (factory in listOf(loading, running)) {
+            val outcome = verify(files, bundle, factory, listOf(Backend.CPU)).single().outcome
+            assertEquals(Outcome.Refused(EngineFailure.OUT_OF_MEMORY, "1 GB"), outcome)
+            assertTrue(factory.made.all { it.isClosed })
+        }
+    }
+
+    @Test
+    fun `an engine that fails while running is closed`() {
+        val factory = FakeFactory { info ->
+            FakeEngine(info) { throw EngineException(EngineFailure.REFUSED, "lost the device") }
+        }
+        val outcome = verify(files, bundle, factory, listOf(Backend.GPU)).single().outcome
+        assertEquals(Outcome.Refused(EngineFailure.REFUSED, "lost the device"), outcome)
+        assertTrue(factory.made.single().isClosed)
+    }
+
+    @Test
+    fun `an unreadable golden file is the bundle's problem`() {
+        assertFailsWith<BundleException> {
+            verify(files.with("golden.json", "{}"), bundle, FakeFactory())
+        }
+    }
+
+    @Test
+    fun `the report says all that is needed to help from afar`() {
+        val factory = FakeFactory { info ->
+            when (info.backend) {
+                Backend.GPU -> throw EngineException(EngineFailure.UNAVAILABLE, "no libOpenCL.so")
+                Backend.CPU_PLAIN -> FakeEngine(info) { it.put(0, 90) }
+                else -> FakeEngine(info)
+            }
+        }
+        val verdicts = verify(files, bundle, factory)
+        val text = report("Test phone, Android 16", factory.runtime, bundle, verdicts)
+            .replace(Regex("[0-9.]+ ms"), "T ms")
+        assertEquals(
+            """
+            keras_vit: the golden check on this device
+            device: Test phone, Android 16
+            runtime: Fake 1.0 (the file needs 2.9.0 or newer)
+            bundle: sample (ViT-Sample, float32)
+            model.tflite: 100 bytes, sha256 ${bundle.description.sha256}
+
+            CPU: passed
+              input: differs by 0.00, allowed are 1.00e-06
+              scores: differs by 0.00, allowed are 0.750
+              class: dog
+              time: T ms, 2 threads
+              steps: 1 left of 5 operators
+
+            CPU_HALF: passed
+              input: differs by 0.00, allowed are 1.00e-06
+              scores: differs by 0.00, allowed are 1.50
+              class: dog
+              time: T ms, 2 threads
+              steps: 1 left of 5 operators
+
+            CPU_PLAIN: FAILED
+              input: differs by 0.00, allowed are 1.00e-06
+              scores: differs by 43.0, allowed are 0.750: TOO MUCH
+              class: cat; expected dog
+              time: T ms, 2 threads
+              steps: 1 left of 5 operators
+
+            GPU: not run, UNAVAILABLE: no libOpenCL.so
+            """.trimIndent() + "\n",
+            text,
+        )
+    }
+
+    private fun off(steps: Int) = FakeFactory { info ->
+        FakeEngine(info) { it.put(2, (it.get(2) + steps).toByte()) }
+    }
+}

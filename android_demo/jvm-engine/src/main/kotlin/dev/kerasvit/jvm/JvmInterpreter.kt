@@ -1,0 +1,72 @@
+package dev.kerasvit.jvm
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.EngineOptions
+import java.nio.ByteBuffer
+import java.nio.ByteOrder
+import org.bytedeco.javacpp.BytePointer
+import org.bytedeco.javacpp.Pointer
+import org.bytedeco.tensorflowlite.BuiltinOpResolverWithoutDefaultDelegates
+import org.bytedeco.tensorflowlite.FlatBufferModel
+import org.bytedeco.tensorflowlite.Interpreter
+import org.bytedeco.tensorflowlite.InterpreterBuilder
+import org.bytedeco.tensorflowlite.TfLiteTensor
+
+/**
+ * TensorFlow Lite's interpreter and all that must live as long as it.
+ *
+ * @throws IllegalStateException the runtime refuses; it prints the reason
+ */
+internal class JvmInterpreter(model: ByteBuffer, options: EngineOptions) : AutoCloseable {
+    private val bytes = BytePointer(model)
+    private val flatBuffer =
+        checkNotNull(FlatBufferModel.BuildFromBuffer(bytes, model.capacity().toLong())) {
+            "the model cannot be read"
+        }
+
+    // Without delegates of its own choice: those that fail would be left out silently.
+    private val resolver = BuiltinOpResolverWithoutDefaultDelegates()
+    private val delegate = when (options.backend) {
+        Backend.CPU_PLAIN -> null
+        else -> XnnpackDelegate(options.threads, options.backend == Backend.CPU_HALF)
+    }
+    private val interpreter = Interpreter(null as Pointer?)
+
+    /** The tensors' memory. */
+    val input: ByteBuffer
+    val output: ByteBuffer
+
+    /** Steps left after delegation. */
+    val steps: Int
+
+    init {
+        val builder = InterpreterBuilder(flatBuffer, resolver)
+        check("threads", builder.SetNumThreads(options.threads))
+        delegate?.let { builder.AddDelegate(it.pointer) }
+        check("building the interpreter", builder.apply(interpreter))
+        builder.close()
+        check(!interpreter.isNull) { "there is no interpreter" }
+        check("allocating tensors", interpreter.AllocateTensors())
+        input = interpreter.input_tensor(0).memory()
+        output = interpreter.output_tensor(0).memory()
+        steps = interpreter.execution_plan().limit().toInt()
+        // A delegated node replaces others, which remain in the list of nodes.
+        check(delegate == null || steps < interpreter.nodes_size()) { "XNNPACK takes no operator" }
+    }
+
+    fun invoke() = check("computing", interpreter.Invoke())
+
+    override fun close() {
+        interpreter.close()
+        delegate?.close()
+        resolver.close()
+        flatBuffer.close()
+        bytes.close()
+    }
+}
+
+private fun TfLiteTensor.memory(): ByteBuffer =
+    data().raw().capacity(bytes()).asByteBuffer().order(ByteOrder.nativeOrder())
+
+private fun check(step: String, status: Int) =
+    check(status == 0) { "$step failed with status $status" }

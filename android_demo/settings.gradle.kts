@@ -1,0 +1,20 @@
+// The project for Android Studio and `./gradlew`. The command-line build without Google's Maven is
+// pom.xml; both compile the same source folders.
+pluginManagement {
+    repositories {
+        google()
+        mavenCentral()
+        gradlePluginPortal()
+    }
+}
+
+dependencyResolutionManagement {
+    repositoriesMode.set(RepositoriesMode.FAIL_ON_PROJECT_REPOS)
+    repositories {
+        google()
+        mavenCentral()
+    }
+}
+
+rootProject.name = "keras-vit-demo"
+include(":core", ":jvm-engine", ":app")

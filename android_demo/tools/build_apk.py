@@ -1,0 +1,49 @@
+"""Builds the APK and the AAB: Maven, R8, packaging, signing, checks."""
+
+import sys
+from pathlib import Path
+
+import resources
+from app_bundle import write_app_bundle
+from check_apk import check
+from commands import require
+from dex import shipped_dex
+from freshness import Step
+from maven import compile_app
+from package import write_apk, write_module
+from project import AAB, AARS, APK, BUILD, FRAMEWORK
+from signing import KEYSTORE, make_key, sign
+
+
+def main() -> int:
+    """Builds what is out of date, then checks the APK. Returns the exit code."""
+    require("mvn", "npm", "java", "javac", "keytool", "apksigner", "dexdump", "readelf")
+    compile_app()
+    resources.link_resources(FRAMEWORK.resolve())
+    make_key()
+    dex_files = shipped_dex()
+    tools = sorted(Path(__file__).parent.glob("*.py"))
+    step = Step(
+        BUILD / "apk.stamp",
+        [*dex_files, resources.LINKED, resources.LINKED_PROTO, AARS, KEYSTORE, *tools],
+        [APK, AAB],
+    )
+    if not step.is_fresh:
+        _package(dex_files)
+        step.done()
+    return check(APK)
+
+
+def _package(dex_files: list[Path]) -> None:
+    unsigned = BUILD / "unsigned.apk"
+    write_apk(unsigned, dex_files)
+    sign(unsigned, APK)
+    unsigned.unlink()
+    module = BUILD / "base.zip"
+    write_module(module, dex_files)
+    write_app_bundle(AAB, module)
+    module.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Runs core's tests on the JVM against what R8 made of core: dex translated back by enjarify.
+
+The tests use names for which the shipped dex has no use. So R8 runs a second time: with the rules
+of the shipped dex, and a rule for each class and member to which the tests refer. The report says
+how many methods of core have the same code in both.
+"""
+
+import sys
+import zipfile
+from pathlib import Path
+
+import fetch
+from class_file import with_plain_names
+from commands import require, run
+from dex import RULES, build_dex, shipped_dex
+from dex_file import read_code
+from maven import compile_app, compile_tests_of_core
+from platform_classes import platform_jar
+from project import BUILD, FRAMEWORK, ROOT, RUNTIME_JARS
+
+FOLDER = BUILD / "dex-tests"
+CORE = ROOT / "core/target"
+TEST_CLASSES = CORE / "test-classes"
+CONSOLE = CORE / "console/junit-platform-console-standalone.jar"
+KOTLIN_TEST = (CORE / "console/kotlin-test.jar", CORE / "console/kotlin-test-junit5.jar")
+
+
+def main() -> int:
+    """Builds the dex, translates it and runs the tests. Returns the exit code."""
+    require("mvn", "npm", "java", "javac", "dexdump", "enjarify")
+    compile_app()
+    compile_tests_of_core()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    rules = _rules_of_tests()
+    dex_files = build_dex(FOLDER / "dex", (*RULES, rules))
+    print(_comparison(shipped_dex(), dex_files), flush=True)
+    _run_tests([_translated(dex) for dex in dex_files])
+    return 0
+
+
+def _rules_of_tests() -> Path:
+    """A rule for everything that the tests and kotlin-test use of the app's jars."""
+    rules = FOLDER / "tests.pro"
+    tests = FOLDER / "tests.jar"
+    with zipfile.ZipFile(tests, "w") as jar:
+        for number, path in enumerate(sorted(TEST_CLASSES.rglob("*.class"))):
+            jar.writestr(f"{number}.class", with_plain_names(path.read_bytes()))
+    targets = [path for path in sorted(RUNTIME_JARS.glob("*.jar")) if "tflite" not in path.name]
+    run(
+        *("java", "-cp", fetch.bundletool()),
+        *("com.android.tools.r8.tracereferences.TraceReferences", "--keep-rules"),
+        # The tests also use classes of the JDK that phones do not have.
+        *("--map-diagnostics", "error", "warning"),
+        *("--lib", platform_jar(), "--lib", CONSOLE),
+        *(part for target in targets for part in ("--target", target)),
+        *(part for source in (tests, *KOTLIN_TEST) for part in ("--source", source)),
+        *("--output", rules),
+    )
+    return rules
+
+
+def _comparison(shipped: list[Path], tested: list[Path]) -> str:
+    """How much of the shipped code the tests run."""
+    ours, theirs = (_code_of_core(files) for files in (shipped, tested))
+    same = sum(theirs.get(name) == code for name, code in ours.items())
+    return f"{same} of core's {len(ours)} methods in the shipped dex are the same in the tested one"
+
+
+def _code_of_core(dex_files: list[Path]) -> dict[str, list[str]]:
+    return {
+        name: code
+        for path in dex_files
+        for name, code in read_code(path).items()
+        if name.startswith("dev.kerasvit.core.")
+    }
+
+
+def _translated(dex: Path) -> Path:
+    jar = FOLDER / f"{dex.stem}.jar"
+    # Debian's script takes the python3 of PATH, which need not be the one that knows enjarify.
+    text = run("env", "PATH=/usr/bin:/bin", "enjarify", "--force", "--output", jar, dex)
+    print(f"{dex.name}: {text.splitlines()[-1]}", flush=True)
+    return jar
+
+
+def _run_tests(jars: list[Path]) -> None:
+    """Core's own classes and Kotlin's library are not on this class path.
+
+    Android's classes are, because R8 merges classes of core with classes of the app.
+    """
+    path = ":".join(map(str, (*jars, TEST_CLASSES, *KOTLIN_TEST, FRAMEWORK)))
+    text = run(
+        *("java", "-jar", CONSOLE, "execute", "--class-path", path),
+        *("--scan-class-path", TEST_CLASSES, "--include-engine", "junit-jupiter"),
+        *("--details=summary", "--disable-banner", "--fail-if-no-tests"),
+        cwd=CORE.parent,
+    )
+    print("\n".join(line for line in text.splitlines() if "tests" in line))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

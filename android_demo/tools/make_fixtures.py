@@ -1,0 +1,327 @@
+"""Writes the fixtures of the app's tests: what Python makes of images, scores and times.
+
+Run with the project's environment, after `make demo`:
+
+    python android_demo/tools/make_fixtures.py --run runs/demo
+
+The app's tests compare with these files, so that the app and Python cannot drift apart. The pixels
+of large images are not stored: `noise` makes them, in Python here and in Kotlin in the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+import keras_vit
+from keras_vit.data.decoding import to_rgb
+from keras_vit.data.preprocessing import preprocess_image, resize
+from keras_vit.deploy.bundle.opened import open_bundle
+from keras_vit.deploy.runner import as_input
+from keras_vit.runs import open_run
+from keras_vit.specs import Preprocessing
+
+_DEMO = Path(__file__).parents[1]
+_CORE = _DEMO / "core/src/test/resources/fixtures"
+_ENGINE = _DEMO / "jvm-engine/src/test/resources/fixtures"
+_BUNDLES = ("digits-int8", "digits-float16")
+
+# Widths and heights: single pixels, odd sides, portrait, landscape, a camera's frame.
+_SIZES = [(1, 1), (1, 7), (9, 1), (13, 17), (24, 20), (31, 64), (64, 31), (97, 203), (640, 480)]
+_CROPS = [None, 0.875, 1.0]
+_INTERPOLATIONS = ["nearest", "bilinear", "bicubic"]
+_MOST_STORED = 2000  # bytes; of larger results only the sha256 is stored
+
+
+def main() -> None:
+    """Writes all fixtures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", type=Path, required=True, help="the run folder of `make demo`")
+    run = parser.parse_args().run
+    _write(_CORE / "resizing.json", _resizing())
+    _write(_CORE / "tensors.json", _tensors())
+    _write(_CORE / "alpha.json", _alpha())
+    _write(_CORE / "orientations.json", _orientations())
+    _write(_CORE / "yuv.json", _yuv())
+    _write(_CORE / "scores.json", {"outputs": _outputs(), "predictions": _predictions()})
+    _write(_CORE / "percentiles.json", _percentiles())
+    _write(_ENGINE / "digits.json", _digits(run))
+
+
+def noise(count: int, seed: int, extreme: bool = False) -> np.ndarray:
+    """`count` bytes of a linear congruential generator; if extreme, all are 0 or 255."""
+    state, values = seed, np.empty(count, np.uint8)
+    for i in range(count):
+        state = (state * 1664525 + 1013904223) % 2**32
+        values[i] = state >> 24
+    return np.where(values < 128, 0, 255).astype(np.uint8) if extreme else values
+
+
+def _resizing() -> list[dict[str, Any]]:
+    """uint8 pixels of every size, crop and interpolation, to 12 x 10 pixels; and of some others."""
+    cases = [
+        _resized(size, (12, 10), crop, interpolation, extreme=size == (13, 17))
+        for size, crop, interpolation in itertools.product(_SIZES, _CROPS, _INTERPOLATIONS)
+    ]
+    # To the same size, much larger, to one pixel, to the usual size, a very narrow picture.
+    for size, new in [
+        ((12, 10), (12, 10)), ((5, 4), (33, 47)), ((640, 480), (1, 1)), ((640, 480), (224, 224)),
+        ((3, 700), (7, 5)), ((257, 255), (224, 224)), ((224, 225), (224, 224)),
+    ]:  # fmt: skip
+        for crop, interpolation in itertools.product(_CROPS, _INTERPOLATIONS):
+            cases.append(_resized(size, new, crop, interpolation, extreme=False))
+    # Boxes whose edges, in float64, would select other pixels than Pillow's in float32.
+    cases.append(_resized((268, 39), (7, 1), 0.95, "nearest", extreme=False))
+    cases.append(_resized((672, 24), (28, 1), 0.95, "nearest", extreme=False))
+    return cases
+
+
+def _resized(
+    size: tuple[int, int],
+    new: tuple[int, int],
+    crop: float | None,
+    interpolation: str,
+    extreme: bool,
+) -> dict[str, Any]:
+    (width, height), (new_width, new_height) = size, new
+    pixels = _image(width, height, extreme)
+    how = Preprocessing(new_height, new_width, crop, interpolation)
+    expected = np.asarray(resize(Image.fromarray(pixels), how))
+    return {
+        "image": {"width": width, "height": height, "extreme": extreme},
+        "width": new_width,
+        "height": new_height,
+        "crop": crop,
+        "interpolation": interpolation,
+        "pixels": _bytes(expected),
+    }
+
+
+def _image(width: int, height: int, extreme: bool = False) -> np.ndarray:
+    return noise(width * height * 3, 1000 * width + height, extreme).reshape(height, width, 3)
+
+
+def _tensors() -> list[dict[str, Any]]:
+    """Input tensors: float32 with several scales, and integers."""
+    scales = [
+        (127.5, 127.5),
+        (0.0, 1.0),
+        (0.0, 255.0),
+        ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    ]
+    cases = [_tensor((13, 17), (8, 6), mean, scale, "float32", None) for mean, scale in scales]
+    # Float64 in between would round otherwise.
+    cases.append(_tensor((13, 17), (8, 6), 0.1, 3.0, "float32", None))
+    cases += [_tensor((64, 48), (224, 224), *scale, "float32", None) for scale in scales]
+    cases.append(_tensor((13, 17), (8, 6), 0.0, 1.0, "uint8", None))
+    cases.append(_tensor((13, 17), (8, 6), 0.0, 1.0, "uint8", (1.0, 0)))
+    # Halves, which are rounded to even.
+    cases.append(_tensor((13, 17), (8, 6), 0.0, 1.0, "uint8", (2.0, 0)))
+    for dtype, zero in (("uint8", 128), ("int8", 0), ("int8", -3)):
+        cases.append(_tensor((13, 17), (8, 6), 127.5, 127.5, dtype, (0.0078125, zero)))
+        cases.append(_tensor((13, 17), (8, 6), *scales[3], dtype, (0.018658, zero)))
+    return cases
+
+
+def _tensor(
+    size: tuple[int, int],
+    new: tuple[int, int],
+    mean: Any,
+    scale: Any,
+    dtype: str,
+    quantization: tuple[float, int] | None,
+) -> dict[str, Any]:
+    how = Preprocessing(new[1], new[0], 0.875, "bicubic", mean, scale)
+    floats = preprocess_image(_image(*size), how)
+    # As LiteRT gives it: a scale in float32.
+    quantized = quantization and (float(np.float32(quantization[0])), quantization[1])
+    details = {"dtype": np.dtype(dtype), "quantization": quantized or (0.0, 0)}
+    return {
+        "image": {"width": size[0], "height": size[1], "extreme": False},
+        "width": new[0],
+        "height": new[1],
+        "mean": mean,
+        "scale": scale,
+        "dtype": dtype,
+        "quantization": quantized,
+        "tensor": _bytes(as_input(floats, details)),
+    }
+
+
+def _alpha() -> dict[str, Any]:
+    """Every alpha with three colours, blended with white."""
+    alpha = np.arange(256, dtype=np.uint8).repeat(3)
+    colours = noise(256 * 9, 5).reshape(-1, 3)
+    colours[::3] = np.where(colours[::3] < 128, 0, 255)
+    rgba = np.concatenate([colours, alpha[:, None]], axis=1).reshape(24, 32, 4)
+    return {
+        "width": 32,
+        "height": 24,
+        "argb": base64.b64encode(rgba[..., [3, 0, 1, 2]].tobytes()).decode(),
+        "rgb": base64.b64encode(to_rgb(Image.fromarray(rgba)).tobytes()).decode(),
+    }
+
+
+def _orientations() -> list[dict[str, Any]]:
+    """An image of 5 x 3 pixels with each value of the EXIF tag; 0 and 9 do not exist."""
+    pixels, cases = _image(5, 3), []
+    for value in range(10):
+        image = Image.fromarray(pixels)
+        image.getexif()[0x0112] = value
+        upright = to_rgb(image)
+        height, width, _ = upright.shape
+        cases.append({"exif": value, "width": width, "height": height, "pixels": _bytes(upright)})
+    return cases
+
+
+def _yuv() -> list[dict[str, Any]]:
+    """Camera frames: width, height, distance of values, padding of rows."""
+    layouts = [
+        (8, 6, 1, 0), (8, 6, 2, 0), (7, 5, 1, 3), (7, 5, 2, 5), (1, 1, 1, 0), (1, 3, 2, 7),
+        (9, 4, 2, 1), (16, 10, 1, 16), (6, 9, 2, 26),
+    ]  # fmt: skip
+    return [_frame(*layout) for layout in layouts]
+
+
+def _frame(width: int, height: int, distance: int, padding: int) -> dict[str, Any]:
+    columns, rows = (width + 1) // 2, (height + 1) // 2
+    y_stride, uv_stride = width + padding, columns * distance + padding
+    # As on phones, a plane ends with its last value, not with the padding of its last row.
+    y = noise(y_stride * (height - 1) + width, width)
+    u = noise(uv_stride * (rows - 1) + (columns - 1) * distance + 1, height)
+    v = noise(len(u), width + height + distance)
+    luma = np.lib.stride_tricks.as_strided(y, (height, width), (y_stride, 1))
+    chroma = [
+        np.lib.stride_tricks.as_strided(plane, (rows, columns), (uv_stride, distance))
+        .repeat(2, 0)[:height]
+        .repeat(2, 1)[:, :width]
+        for plane in (u, v)
+    ]
+    rgb = _jpeg_colours(luma, *chroma)
+    return {
+        "width": width,
+        "height": height,
+        "y": base64.b64encode(y.tobytes()).decode(),
+        "u": base64.b64encode(u.tobytes()).decode(),
+        "v": base64.b64encode(v.tobytes()).decode(),
+        "y_row_stride": y_stride,
+        "uv_row_stride": uv_stride,
+        "uv_pixel_stride": distance,
+        # Clockwise, by 0, 90, 180 and 270 degrees.
+        "rotated": [_bytes(np.ascontiguousarray(np.rot90(rgb, -turns))) for turns in range(4)],
+    }
+
+
+def _jpeg_colours(y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Full-range BT.601 in float64, rounded to the nearest level."""
+    y, u, v = y.astype(np.float64), u - 128.0, v - 128.0
+    green = y - 0.344136286 * u - 0.714136286 * v
+    levels = np.stack([y + 1.402 * v, green, y + 1.772 * u], -1)
+    return np.rint(levels).clip(0, 255).astype(np.uint8)
+
+
+def _outputs() -> list[dict[str, Any]]:
+    """Integer outputs and their scores, as `Runner` dequantises them."""
+    cases = []
+    for dtype, scale, zero in (("uint8", 1 / 256, 0), ("uint8", 0.031, 117), ("int8", 0.146, -20)):
+        raw = noise(40, zero + 100).view(dtype)
+        step = float(np.float32(scale))
+        cases.append(
+            {
+                "dtype": dtype,
+                "quantization": [step, zero],
+                "raw": base64.b64encode(raw.tobytes()).decode(),
+                "scores": _bytes((raw.astype(np.float32) - zero) * np.float32(step)),
+            }
+        )
+    return cases
+
+
+def _predictions() -> list[dict[str, Any]]:
+    """Scores, many of them equal, and what `decode_predictions` makes of them."""
+    generator = np.random.default_rng(0)
+    logits = [
+        generator.normal(0, 3, 10),
+        generator.integers(-2, 3, 30),  # ties
+        np.zeros(7),
+        generator.normal(0, 1, 4) + 5000,  # exp overflows
+        np.array([-1e4, 0, 1e4]),
+        np.array([3.5]),
+    ]
+    probabilities = [np.full(8, 0.125), generator.integers(0, 3, 20) / 2, np.array([0.2, 0.8])]
+    cases = [_prediction(scores, "logits") for scores in logits]
+    return cases + [_prediction(scores, "probabilities") for scores in probabilities]
+
+
+def _prediction(scores: np.ndarray, kind: str) -> dict[str, Any]:
+    scores = scores.astype(np.float32)
+    names = [str(i) for i in range(len(scores))]
+    decoded = keras_vit.decode_predictions(scores[None], names, 5, kind == "logits")[0]
+    return {
+        "kind": kind,
+        "scores": [float(score) for score in scores],
+        "classes": [int(name) for name, _ in decoded],
+        "probabilities": [probability for _, probability in decoded],
+    }
+
+
+def _percentiles() -> list[dict[str, Any]]:
+    generator = np.random.default_rng(1)
+    cases = []
+    for count in (1, 2, 3, 10, 11, 64, 100):
+        nanos = generator.integers(100_000, 90_000_000, count)
+        median, p90 = np.percentile(nanos / 1e6, [50, 90])
+        cases.append({"nanos": nanos.tolist(), "median": float(median), "p90": float(p90)})
+    return cases
+
+
+def _digits(run: Path) -> dict[str, Any]:
+    """The demo's held-out digits, and LiteRT's scores for them."""
+    opened = open_run(run)
+    source = opened.source()
+    held_out = opened.images(source)
+    pixels = np.stack([source.image(i) for i in held_out])  # (n, 8, 8, 3), grey
+    scores = {}
+    for name in _BUNDLES:
+        bundle = open_bundle(_DEMO / "app/src/main/assets/bundles" / name)
+        scores[name] = base64.b64encode(
+            bundle.predict(keras_vit.preprocess(pixels, bundle)).astype("<f4").tobytes()
+        ).decode()
+    return {
+        "width": 8,
+        "height": 8,
+        "grey": base64.b64encode(np.ascontiguousarray(pixels[..., 0]).tobytes()).decode(),
+        "targets": source.targets[held_out].tolist(),
+        "scores": scores,
+    }
+
+
+def _bytes(array: np.ndarray) -> dict[str, Any]:
+    """The bytes of an array, little endian and row-major, or only their hash."""
+    raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    if len(raw) > _MOST_STORED:
+        return {"sha256": hashlib.sha256(raw).hexdigest()}
+    return {"base64": base64.b64encode(raw).decode()}
+
+
+def _write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One case a line, so that a change of one case is one line.
+    if isinstance(value, list):
+        text = "[\n" + ",\n".join(json.dumps(case) for case in value) + "\n]\n"
+    else:
+        text = json.dumps(value, indent=1) + "\n"
+    path.write_text(text, encoding="utf-8")
+    print(f"{path.relative_to(_DEMO)}: {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

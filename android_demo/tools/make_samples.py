@@ -1,0 +1,35 @@
+"""Writes the app's sample pictures: one held-out digit of each class, as PNGs of 8 x 8 pixels.
+
+They are the very pixels that `keras-vit fit --data digits` held out, so that the app's scores can
+be compared with Python's. The app shows such tiny pictures enlarged, without blurring them.
+
+    python android_demo/tools/make_samples.py
+"""
+
+from pathlib import Path
+
+from PIL import Image
+
+from keras_vit.data.sources import digits
+from keras_vit.data.split import split_source
+
+SAMPLES = Path(__file__).parents[1] / "app/src/main/assets/samples"
+
+
+def main() -> None:
+    """Writes the pictures and prints which held-out picture each one is."""
+    SAMPLES.mkdir(parents=True, exist_ok=True)
+    source = digits()
+    written = set()
+    for index in split_source(source).held_out:
+        target = int(source.targets[index])
+        if target in written:
+            continue
+        written.add(target)
+        path = SAMPLES / f"digit-{target}.png"
+        Image.fromarray(source.image(index)).save(path, optimize=True)
+        print(f"{path}: {source.ids[index]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Calls Maven, which compiles and tests with artefacts of Maven Central."""
+
+import os
+import subprocess
+
+from commands import fail, require
+from freshness import Step
+from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, properties
+
+# What the APK's classes are made of. A bundle in the assets is no reason to compile.
+_SOURCES = (
+    "pom.xml",
+    "core/pom.xml",
+    "core/src/main",
+    "tflite/pom.xml",
+    "app/pom.xml",
+    "app/src/main/AndroidManifest.xml",
+    "app/src/main/kotlin",
+    "app/src/main/res",
+    "tools/fetch.py",
+    "tools/resources.py",
+)
+# Results of tests and problems, without the names of all plugins and downloads.
+_QUIET = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info",
+    "-Dstyle.color=never",
+)
+
+
+def compile_app() -> None:
+    """Compiles what goes into the APK, unless no source has changed."""
+    step = Step(
+        BUILD / "maven.stamp",
+        [ROOT / source for source in _SOURCES],
+        [APP_TARGET / f"app-{properties()['version']}.jar", FRAMEWORK],
+    )
+    if step.is_fresh:
+        return
+    print("compiling with Maven", flush=True)
+    maven("package", "-DskipTests", "-pl", "app", "-am")
+    step.done()
+
+
+def compile_tests_of_core() -> None:
+    """Compiles core's tests, unless neither they nor core have changed."""
+    step = Step(
+        BUILD / "maven-tests.stamp",
+        [ROOT / source for source in ("pom.xml", "core/pom.xml", "core/src")],
+        [ROOT / "core/target/test-classes", ROOT / "core/target/console"],
+    )
+    if step.is_fresh:
+        return
+    print("compiling core's tests with Maven", flush=True)
+    maven("process-test-classes", "--projects", "core")
+    step.done()
+
+
+def maven(*arguments: str) -> None:
+    """Runs Maven on android_demo; ends the program if it fails."""
+    require("mvn", "javac")
+    command = ["mvn", "--batch-mode", "--no-transfer-progress", *_QUIET, *arguments]
+    if subprocess.run(command, cwd=ROOT, env=os.environ | {"LC_ALL": "C.UTF-8"}).returncode != 0:
+        fail(f"mvn {' '.join(arguments)} failed in {ROOT}")

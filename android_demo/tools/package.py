@@ -1,0 +1,51 @@
+"""Puts resources, dex and native libraries together: an unsigned APK, and the AAB's module."""
+
+import zipfile
+from pathlib import Path
+
+import resources
+from archive import Entry, write_archive
+from commands import fail
+from project import AARS, ABIS
+
+# Left as they are: Android maps the table of resources, the model and the libraries into memory.
+_STORED = (".arsc", ".tflite", ".so", ".png", ".jpg", ".webp")
+
+
+def write_apk(path: Path, dex_files: list[Path]) -> None:
+    """Writes an APK without a signature."""
+    linked = _entries(resources.LINKED)
+    write_archive(path, linked + _dex_entries(dex_files, "") + library_entries())
+
+
+def write_module(path: Path, dex_files: list[Path]) -> None:
+    """Writes the base module that bundletool makes an AAB of."""
+    linked = [
+        Entry(f"manifest/{entry.name}", entry.content, False)
+        if entry.name == "AndroidManifest.xml"
+        else entry
+        for entry in _entries(resources.LINKED_PROTO)
+    ]
+    write_archive(path, linked + _dex_entries(dex_files, "dex/") + library_entries())
+
+
+def library_entries() -> list[Entry]:
+    """TensorFlow Lite's native libraries of the ABIs that the app supports."""
+    libraries = {
+        f"lib/{abi}/{path.name}": path
+        for abi in ABIS
+        for path in sorted(AARS.glob(f"*/jni/{abi}/*.so"))
+    }
+    if not libraries:
+        fail(f"no native libraries in {AARS}. Run `make apk`, which calls Maven first.")
+    return [Entry(name, path.read_bytes(), stored=True) for name, path in libraries.items()]
+
+
+def _entries(archive: Path) -> list[Entry]:
+    with zipfile.ZipFile(archive) as files:
+        names = sorted(files.namelist())
+        return [Entry(name, files.read(name), name.endswith(_STORED)) for name in names]
+
+
+def _dex_entries(dex_files: list[Path], folder: str) -> list[Entry]:
+    return [Entry(f"{folder}{path.name}", path.read_bytes(), stored=False) for path in dex_files]

@@ -1,0 +1,34 @@
+"""Where the app's files are, and the numbers that pom.xml states."""
+
+from functools import cache
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+APK = BUILD / "keras-vit-demo.apk"
+AAB = BUILD / "keras-vit-demo.aab"
+MAIN = ROOT / "app/src/main"
+ASSETS = MAIN / "assets"
+APP_TARGET = ROOT / "app/target"
+RUNTIME_JARS = APP_TARGET / "runtime"
+# The platform's classes and resources (android-all): a link that tools/resources.py makes.
+FRAMEWORK = APP_TARGET / "framework.jar"
+AARS = ROOT / "tflite/target/aar"
+
+# Phones have the first, emulators and Chromebooks the second.
+ABIS = ("arm64-v8a", "x86_64")
+
+
+@cache
+def properties() -> dict[str, str]:
+    """The properties of pom.xml, and its version."""
+    namespace = "{http://maven.apache.org/POM/4.0.0}"
+    pom = ElementTree.parse(ROOT / "pom.xml").getroot()
+    found = {
+        element.tag.removeprefix(namespace): (element.text or "").strip()
+        for element in pom.find(f"{namespace}properties")
+        if isinstance(element.tag, str)
+    }
+    found["version"] = pom.findtext(f"{namespace}version")
+    return found

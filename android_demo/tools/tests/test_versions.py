@@ -1,0 +1,71 @@
+"""The two builds agree: the catalogue and scripts of Gradle state what pom.xml does."""
+
+import re
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from project import ABIS, ROOT, properties
+
+CATALOGUE = (ROOT / "gradle/libs.versions.toml").read_text()
+APP_SCRIPT = (ROOT / "app/build.gradle.kts").read_text()
+SCRIPTS = [path.read_text() for path in ROOT.glob("**/build.gradle.kts")]
+# The catalogue's name of each version that pom.xml has too.
+SHARED = {
+    "kotlin": "kotlin.version",
+    "serialization": "serialization.version",
+    "minSdk": "android.minSdk",
+    "targetSdk": "android.targetSdk",
+    "versionCode": "android.versionCode",
+    "versionName": "version",
+    "bytedecoTflite": "bytedeco.tflite.version",
+    "jna": "jna.version",
+    "junit": "junit.version",
+    "junit4": "junit4.version",
+    "robolectric": "robolectric.version",
+}
+
+
+def versions() -> dict[str, str]:
+    section = CATALOGUE.split("[versions]")[1].split("\n[")[0]
+    return dict(re.findall(r'^(\w+) = "([^"]+)"$', section, re.MULTILINE))
+
+
+class VersionsTest(unittest.TestCase):
+    def test_both_builds_use_the_same_versions(self) -> None:
+        expected = {name: properties()[ours] for name, ours in SHARED.items()}
+        self.assertEqual(expected, {name: versions().get(name) for name in SHARED})
+
+    def test_litert_has_pages_of_16_kb(self) -> None:
+        major, minor, _ = versions()["litert"].split(".")
+        self.assertGreaterEqual((int(major), int(minor)), (1, 4))
+
+    def test_every_version_is_used_and_defined(self) -> None:
+        referred = set(re.findall(r'version\.ref = "(\w+)"', CATALOGUE))
+        read = set(re.findall(r"libs\.versions\.(\w+)\.get", "".join(SCRIPTS)))
+        self.assertEqual(set(versions()), referred | read)
+
+    def test_every_library_of_the_scripts_is_in_the_catalogue(self) -> None:
+        defined = re.findall(r"^([\w-]+) = \{ (?:module|id)", CATALOGUE, re.MULTILINE)
+        aliases = {name.replace("-", ".") for name in defined}
+        used = re.findall(r"\(libs\.(?:plugins\.)?([\w.]+)\)", "".join(SCRIPTS))
+        self.assertEqual(aliases, set(used))
+
+    def test_both_builds_have_the_same_package_and_processors(self) -> None:
+        package = properties()["android.package"]
+        self.assertIn(f'namespace = "{package}"', APP_SCRIPT)
+        self.assertIn(f'applicationId = "{package}"', APP_SCRIPT)
+        listed = ", ".join(f'"{abi}"' for abi in ABIS)
+        self.assertIn(f"abiFilters += listOf({listed})", APP_SCRIPT)
+
+    def test_both_builds_have_the_same_modules(self) -> None:
+        included = re.findall(r'":([\w-]+)"', (ROOT / "settings.gradle.kts").read_text())
+        modules = re.findall(r"<module>([\w-]+)</module>", (ROOT / "pom.xml").read_text())
+        # tflite only makes jars of AARs, which Gradle needs nobody for.
+        self.assertEqual(set(included), set(modules) - {"tflite"})
+
+
+if __name__ == "__main__":
+    unittest.main()
