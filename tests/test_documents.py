@@ -89,6 +89,7 @@ def test_commands_are_read(trained_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for run in ("demo", "flowers", "cifar10"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
+    (tmp_path / "runs/flowers/export/int8").mkdir(parents=True)
     (tmp_path / "ViT-B_16.npz").touch()
     for folder in ("flower_photos", "photos", "pictures"):
         (tmp_path / folder).mkdir()

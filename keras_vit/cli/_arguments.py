@@ -172,7 +172,7 @@ def _described(option: Option, default: Any) -> str:
     text = f"Turns off {option.help}" if is_on else option.help
     if option.choices:
         text += f" One of: {', '.join(map(str, option.choices))}."
-    in_text = default is None and "efault: " in text  # the docstring explains the default
+    in_text = default in (None, ()) and "efault: " in text  # the docstring explains the default
     if option.element is not bool and not option.positional and not in_text:
         values = default if isinstance(default, tuple) else (default,)
         shown = " ".join("none" if value is None else str(value) for value in values)

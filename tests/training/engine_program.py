@@ -15,6 +15,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit._errors import LostProcessError
+from keras_vit._interrupts import TERMINATED, Terminated
 from keras_vit._keras import backend
 from keras_vit.data import Source
 from keras_vit.specs import VARIANTS
@@ -93,6 +94,7 @@ def main(out, strategy="one", logical_devices=1, recipe=None, pause=0.0, **optio
 if __name__ == "__main__":
     try:
         main(**json.loads(sys.argv[1]))
-    except LostProcessError as error:
+    except (LostProcessError, Terminated) as error:
         print(error, file=sys.stderr, flush=True)
-        os._exit(1)  # as the commands do: other processes are not waited for
+        # As the commands do: other processes are not waited for.
+        os._exit(TERMINATED if isinstance(error, Terminated) else 1)

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -244,7 +245,10 @@ def test_two_processes_that_are_told_to_stop_save_and_go_on_to_the_losses_of_one
     wait_for_step_6(both, log)
     for each in both:
         each.terminate()
-    assert [each.wait(timeout=60) for each in both] == [TERMINATED] * 2, log.read_text()[-3000:]
+    first, other = (each.wait(timeout=60) for each in both)
+    assert first == TERMINATED, log.read_text()[-3000:]
+    # JAX itself may end a process that has lost the first one.
+    assert other in (TERMINATED, *([-signal.SIGABRT] if strategy == "jax" else []))
     for each in both:
         each.communicate()
     (saved,) = (out / "checkpoints").iterdir()
