@@ -16,6 +16,13 @@ from keras_vit.cli._progress import ProgressPrinter, count
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
 from keras_vit.training.recipes import RECIPES, Recipe
 
+# How messages of `train` about an interruption end, and what starting the command again does.
+_ADVICE = {
+    "; go on with resume=True": "to go on",
+    ", but no state to go on from": "to repeat this training",
+    "; start again with overwrite=True": "to repeat this training",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class TrialArguments:
@@ -61,7 +68,7 @@ class TrialArguments:
         return source, data.split_source(source, self.settings.held_out)
 
     def trained(self, trial: Any, source: Any, folder: Path) -> dict[str, Any]:
-        """The result of a trial; prints its progress and its accuracy."""
+        """The result of a trial; prints its progress, and its accuracy or that it diverged."""
         from keras_vit import evaluation, training
 
         def judge(run: Any) -> dict[str, Any]:
@@ -82,6 +89,9 @@ class TrialArguments:
             )  # fmt: skip
         except (KeyboardInterrupt, Terminated) as error:
             raise type(error)(_for_trials(str(error))) from None
+        if "diverged" in result:
+            print(result["diverged"], flush=True)
+            return result
         of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
         print(f"held-out accuracy {result['accuracy']:.2%}{of}", flush=True)
         return result
@@ -89,7 +99,10 @@ class TrialArguments:
 
 def _for_trials(message: str) -> str:
     """What was saved, for a command that always goes on where it stopped."""
-    return message.replace("go on with resume=True", "start the same command again to go on")
+    for of_train, advice in _ADVICE.items():
+        if message.endswith(of_train):
+            return f"{message.removesuffix(of_train)}; start the same command again {advice}"
+    return message
 
 
 def _print_plan(plan: Any) -> None:

@@ -2,8 +2,8 @@
 
 Each model is trained for the same number of steps of the same batch size, on each of --fractions of
 the training images and with --seeds random seeds. Images are chosen at random in each class; a
-smaller fraction lies inside a larger one. A command that was stopped goes on where it stopped when
-it is started again.
+smaller fraction lies inside a larger one. A training that diverges is shown as diverged. A command
+that was stopped goes on where it stopped when it is started again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit import _checks
-from keras_vit._errors import UsageError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli import fit
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model
@@ -77,6 +77,10 @@ def run(arguments: Arguments) -> None:
         facts = _facts(arguments, source, split, trials, done=i)
         page = evaluation.write_comparison(out, f"Models on {source.name}", facts, results)
     print(f"\n{table(*evaluation.summary(results))}\n\npage: {page}")
+    if all("diverged" in result for result in results):
+        raise RefusedError(
+            "every training diverged; try a lower --learning-rate in another folder."
+        )
 
 
 def _trials(arguments: Arguments, source: Any, split: Any) -> list[Any]:

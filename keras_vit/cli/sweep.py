@@ -109,11 +109,8 @@ def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images:
 def _result(arguments: Arguments, trial: Any, source: Any, out: Path) -> dict[str, Any] | None:
     """The result of a trial; None if it diverged, as another learning rate may be good."""
     print(f"\n{trial.name}", flush=True)
-    try:
-        return arguments.trained(trial, source, out)
-    except RefusedError as error:
-        print(error, flush=True)
-        return None
+    result = arguments.trained(trial, source, out)
+    return None if "diverged" in result else result
 
 
 def _quality(result: Mapping[str, Any]) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _files, runs
-from keras_vit._errors import UsageError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.models.flops import forward_flops
 from keras_vit.specs import as_size, find_variant
@@ -69,7 +69,8 @@ def run_trial(
 
     Returns:
         `trial.tags` and the figures, with the model's name, parameters and operations, the steps,
-        the seconds, and the metrics after each epoch as `curve`.
+        the seconds, and the metrics after each epoch as `curve`. For a training that diverged
+        `trial.tags`, the model's name, and the reason as `diverged`; it is not repeated either.
 
     Raises:
         UsageError: the folder holds a trial of this name with other settings or images.
@@ -79,11 +80,16 @@ def run_trial(
     if (out / _RESULT).is_file():
         return _stored(out)["result"]
     has_state = _has_state(out)
-    run = train(
-        trial.model, source, trial.recipe, out, split=trial.split, resume=has_state,
-        weights=None if has_state else trial.weights, overwrite=not has_state, **options,
-    )  # fmt: skip
-    result = {**_about(trial), **trial.tags, **judge(run), **_course(run)}
+    result = {**_about(trial), **trial.tags}
+    try:
+        run = train(
+            trial.model, source, trial.recipe, out, split=trial.split, resume=has_state,
+            weights=None if has_state else trial.weights, overwrite=not has_state, **options,
+        )  # fmt: skip
+    except RefusedError as error:
+        result |= {"diverged": str(error)}
+    else:
+        result |= {**judge(run), **_course(run)}
     settings = _settings(trial, source)
     _files.write_json(out / _RESULT, {"format": FORMAT, "settings": settings, "result": result})
     shutil.rmtree(out / "checkpoints", ignore_errors=True)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,7 @@ from keras_vit._interrupts import Terminated
 from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Engine, Recipe, trials
+from keras_vit.training import Engine, Recipe, loop, trials
 from keras_vit.training.recipes import PRESETS
 from keras_vit.weights import parameter_count
 
@@ -49,6 +50,33 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
 
 
 @pytest.mark.slow
+def test_a_model_that_diverges_is_named_and_the_others_are_trained(
+    invoke, image_folder, tiny_model, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(VARIANTS, "ViT-Other_8", VARIANTS[tiny_model])
+    train = trials.train
+
+    def diverging(model, source, recipe, *arguments, **options):
+        if model == "ViT-Other_8":
+            recipe = dataclasses.replace(recipe, learning_rate=1e30, clip_norm=0.0)
+        return train(model, source, recipe, *arguments, **options)
+
+    monkeypatch.setattr(trials, "train", diverging)
+    words = ("--data", image_folder, "--out", "out", "--models", "ViT-Other_8", tiny_model, *QUICK)
+    code, out, error = invoke("train/compare.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    assert "training diverged before step" in out
+    assert re.search(r"^ViT-Other_8 +\d+ +1 +diverged *$", out, re.MULTILINE)
+    other, tiny = json.loads((tmp_path / "out" / "compare.json").read_text())["results"]
+    assert "lower the learning rate" in other["diverged"]
+    assert tiny["steps"] == 11
+
+    monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it was trained again"))
+    code, out, error = invoke("train/compare.py", *words[:5], "ViT-Other_8", *QUICK, cwd=tmp_path)
+    assert (code, "every training diverged" in error) == (3, True)
+
+
+@pytest.mark.slow
 def test_a_comparison_that_is_stopped_says_how_it_goes_on(
     image_folder, tiny_model, tmp_path, monkeypatch, capsys
 ):
@@ -69,6 +97,26 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
     step = re.search(after, str(stopped.value))[1]
     assert arguments.trained(trial, source, tmp_path)["steps"] == 11
     assert f"from step {step}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "metrics", "message"),
+    [
+        ([5], [], "out holds the state after 5 of 11 steps; {} to go on"),
+        (
+            [],
+            [{"step": 10}],
+            "out holds the weights after 10 of 11 steps; {} to repeat this training",
+        ),
+        ([], [], "out holds only the initial weights; {} to repeat this training"),
+    ],
+)
+def test_whatever_was_saved_the_same_command_goes_on(monkeypatch, checkpoints, metrics, message):
+    monkeypatch.setattr(runs, "open_run", lambda path: SimpleNamespace(metrics=lambda: metrics))
+    saved = SimpleNamespace(saved=lambda: checkpoints, newest_step=lambda: checkpoints[-1])
+    stopped = SimpleNamespace(checkpoints=saved, out="out", plan=SimpleNamespace(steps=11))
+    expected = message.format("start the same command again")
+    assert _trials._for_trials(loop.Loop._saved(stopped)) == expected
 
 
 @pytest.mark.slow
