@@ -38,7 +38,8 @@ def write_comparison(
         results: for each run the `COLUMNS`; `classes`, as in `ClassReport`; `curve`, the records of
             its metrics; and, if images have several classes, `mean_average_precision`. Where
             `judged_weights` is "average", the average of the weights was judged. A run that
-            diverged has only `model`, `fraction`, `seed`, `images`, and why as `diverged`.
+            diverged has only `model`, `fraction`, `seed`, `images`, `seconds`, and the reason as
+            `diverged`.
     """
     finished = _finished(results)
     content = {"format": FORMAT, "title": title, "facts": facts, "results": list(results)}
@@ -95,7 +96,16 @@ def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
 def _tables(results: Sequence[Result]) -> list[str]:
     several = any(len(of_group) > 1 for of_group in _groups(results))
     note = "<p>Means over the seeds, \u00b1 their standard deviations.</p>" if several else ""
-    return [page.section("Models", note + page.table(*summary(results)))]
+    sections = [page.section("Models", note + page.table(*summary(results)))]
+    diverged = [
+        [r["model"], f"{r['images']:,}", str(r["seed"]), r["diverged"]]
+        for r in results
+        if "diverged" in r
+    ]
+    if diverged:
+        rows = page.table(["model", "images", "seed", "reason"], diverged)
+        sections.append(page.section("Diverged", rows))
+    return sections
 
 
 def _figures(results: Sequence[Result]) -> list[str]:

@@ -75,8 +75,3 @@ def test_a_resnet_gets_no_settings_of_transformers():
     recipe = dataclasses.replace(RECIPE, drop_path=0.1)
     assert with_seed(recipe, "BiT_R50x1", 3) == dataclasses.replace(recipe, drop_path=0.0, seed=3)
     assert with_seed(recipe, "ViT_Ti16", 3) == dataclasses.replace(recipe, seed=3)
-
-
-def test_seconds_of_a_resumed_run_are_added_up():
-    records = [{"seconds": s} for s in (10.0, 20.0, 5.0, 8.0)]
-    assert trials._seconds(records) == 28.0
