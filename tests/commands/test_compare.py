@@ -17,7 +17,7 @@ from keras_vit._interrupts import Terminated
 from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Engine, Recipe, loop, trials
+from keras_vit.training import Engine, Recipe, Trial, loop, trials
 from keras_vit.training.recipes import PRESETS
 from keras_vit.weights import parameter_count
 
@@ -40,6 +40,9 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
     code, out, error = invoke("train/compare.py", *words, *models, cwd=tmp_path)
     assert code == 0, error
     assert "[2 of 2] R+Test_4-1-seed0" in out
+    left = r"^about \d+ s to go for 1 training, if the other models take as long$"
+    assert re.search(left, out, re.MULTILINE)
+    assert re.search(r"^2 trainings in \d+ s$", out, re.MULTILINE)
     monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it was trained again"))
     code, out, error = invoke("train/compare.py", *words, "--models", tiny_model, cwd=tmp_path)
     assert code == 0, error
@@ -138,6 +141,45 @@ def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
     assert "% with the average of the weights\n" in capsys.readouterr().out
 
 
+def test_several_values_may_have_commas():
+    words = "--models ViT_Ti16,BiT_R50x1 --fractions 0.1,0.3 --seeds 2,1 --data digits"
+    line = _arguments.Line(words.split(), "compare", "")
+    read = _arguments.read(compare.Arguments, line, compare.defaults)
+    assert read.models == ("ViT_Ti16", "BiT_R50x1")
+    assert (read.fractions, read.seeds) == ((0.1, 0.3), (2, 1))
+    line = _arguments.Line(["--learning-rates", "1e-3,3e-3"], "sweep", "")
+    read = _arguments.read(sweep.Arguments, line, sweep.defaults)
+    assert read.learning_rates == (1e-3, 3e-3)
+
+
+def test_the_time_left_is_that_of_the_trainings_that_are_not_finished(tmp_path, capsys):
+    names = ("ViT_Ti16", "BiT_R50x1", "ViT_Ti16", "ViT_Ti16")
+    to_come = [Trial(str(i), name, Recipe(), None) for i, name in enumerate(names)]
+    results = [
+        {"model": "ViT-Ti_16", "seconds": seconds, **more}
+        for seconds, more in ((100.0, {}), (140.0, {}), (9.0, {"diverged": "the loss is nan"}))
+    ]
+    assert _trials.time_taken(results) == "3 trainings in 4 min 9 s"
+
+    def printed(results, trials):
+        _trials.print_time_left(results, trials, tmp_path)
+        return capsys.readouterr().out
+
+    others = ", if the other models take as long"
+    assert printed(results, to_come) == f"about 8 min 0 s to go for 4 trainings{others}\n"
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "result.json").touch()
+    assert printed(results, to_come) == "about 6 min 0 s to go for 3 trainings\n"
+    assert printed(results, to_come[1:]) == ""  # the next one only has to be read
+    assert printed(results[2:], to_come) == ""  # no time is known
+
+
+def test_a_sweep_shows_a_learning_rate_that_diverged():
+    good = {"accuracy": 0.5, "judged_weights": "last", "seconds": 1.0, "curve": [{"val_loss": 1}]}
+    lines = sweep._table({0.1: good, 0.2: {"diverged": "x", "seconds": 1.0}}, 0.1, good)
+    assert re.search(r"^0\.2 +development +diverged *$", lines, re.MULTILINE)
+
+
 def test_a_sweep_compares_the_averages_and_says_so():
     def tried(loss, average):
         record = {"val_loss": loss, "ema_val_loss": average}
@@ -190,6 +232,8 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
     assert set(of_final.train) == {*of_tried.train, *of_tried.held_out}
     assert not set(of_final.held_out) & {*of_tried.train, *of_tried.held_out}
     assert "(best)" in out
+    assert re.search(r"^about \d+ s to go for 2 trainings$", out, re.MULTILINE)
+    assert re.search(r"^3 trainings in \d+ s$", out, re.MULTILINE)
     assert out.endswith("run: out/final-lr-0.03\n")
 
 
@@ -289,8 +333,11 @@ def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
     [
         ("compare", ["--models", "ViT_B17"], "unknown model 'ViT_B17'"),
         ("compare", ["--fractions", "0.1", "2"], "--fractions must lie in (0, 1]. Received: 2.0"),
-        ("compare", ["--seeds", "0"], "--seeds must be a positive integer"),
+        ("compare", ["--seeds", "0,1"], "--seeds is how many seeds to train with, 1 or more, not"),
         ("compare", ["--seeds", "3", "1"], "one for each of 1 --fractions. Received: 2 numbers"),
+        ("compare", ["--models", "ViT_Ti16,ViT_B17"], "unknown model 'ViT_B17'"),
+        ("compare", ["--lr", "1e-3"], "unknown option --lr; did you mean --learning-rate?"),
+        ("sweep", ["--lr", "1e-3", "3e-3"], "unknown option --lr; did you mean --learning-rates?"),
         ("compare", ["--models", "ViT_Ti16", "--image-size", "30"], "multiple of patch_size=16"),
         ("compare", ["--recipe", "finetune"], "finetune is for any images; give yours: --data"),
         (

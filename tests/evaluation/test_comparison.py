@@ -61,6 +61,7 @@ def test_a_training_that_diverged_is_named_and_the_others_are_compared(tmp_path)
     ]
     page = write_comparison(tmp_path, "Models", {}, [*RESULTS, *bad]).read_text()
     assert "<td>diverged</td>" in page
+    assert "<td>BiT-B</td><td>10</td><td>2</td><td>the loss is nan</td>" in page
     assert "Curves" in page
     *_, last = csv.DictReader((tmp_path / "compare.csv").read_text().splitlines())
     assert (last["model"], last["accuracy"], last["diverged"]) == ("R-C", "", "the loss is nan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,12 +37,26 @@ def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
     assert (whole["steps"], whole["seed"], whole["images"]) == (12, 7, len(split.train))
     assert [record["step"] for record in whole["curve"]] == [10, 12]
 
+    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
+    monkeypatch.setattr("keras_vit.training.checkpoints.time", clock)
+
     def stop(progress):
         if progress.step == 4:
+            clock.seconds = 1000.0
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_trial(trial, source, tmp_path / "parts", judge, report=stop)
+    for changes, difference in (
+        ({"duration": "20 steps"}, "duration='20 steps', was '12 steps'"),
+        ({"seed": 3}, "seed=3, was 0"),
+    ):
+        other = dataclasses.replace(trial, recipe=dataclasses.replace(RECIPE, **changes))
+        with pytest.raises(UsageError, match=f"an unfinished trial with .* Received: {difference}"):
+            run_trial(other, source, tmp_path / "parts", judge)
+    other = dataclasses.replace(trial, weights="a.npz")
+    with pytest.raises(UsageError, match=r"Received: weights='a\.npz', was None;"):
+        run_trial(other, source, tmp_path / "parts", judge)
     development = dataclasses.replace(trial, split=development_split(source, split, 0.3))
     with pytest.raises(UsageError, match="an unfinished trial with other train images"):
         run_trial(development, source, tmp_path / "parts", judge)
@@ -55,6 +70,7 @@ def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
     )
     assert starts == [4]
     assert parts["curve"][-1]["val_loss"] == whole["curve"][-1]["val_loss"]
+    assert parts["seconds"] == 1000.0
     assert not (tmp_path / "parts" / "one" / "checkpoints").exists()
 
     monkeypatch.setattr(trials, "train", never)
