@@ -212,6 +212,10 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """A record for each finished epoch, oldest first."""
+        return [record for record in self.log() if "epoch" in record]
+
+    def log(self) -> list[dict[str, Any]]:
+        """All records of metrics.jsonl, also those within epochs, oldest first."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
@@ -292,7 +296,7 @@ def rewind(run: Run, step: int, settings: dict[str, Any]) -> None:
         settings: the recipe, as JSON values.
     """
     _files.write_json(run.path / "recipe.json", {**run.recipe, "recipe": settings})
-    earlier = [record for record in run.metrics() if record["step"] <= step]
+    earlier = [record for record in run.log() if record["step"] <= step]
     text = "".join(f"{json.dumps(record)}\n" for record in earlier)
     _files.write_text(run.path / "metrics.jsonl", text)
 

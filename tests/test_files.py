@@ -73,7 +73,7 @@ def test_a_full_disk_is_one_line_with_the_path(tmp_path, error):
 def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
     model = keras_vit.ViT_Pico4(num_classes=3, image_size=8)
     model.compile("adam", "mse")
-    log = RunWriter(tmp_path, model, Steps(0, 1))
+    log = RunWriter(tmp_path, model, Steps(0, 1), time.monotonic, batch_size=1)
     log.set_model(model)
     larger_than_weights = 1_000_000
     (tmp_path / "metrics.jsonl").write_text("x" * larger_than_weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 import shutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +20,15 @@ TRACEBACK = "--traceback"  # of every command
 _TRACEBACK = Option("traceback", False, "Show the traceback of an error.", bool)
 _NAMES = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _NUMBERS = {int: "an integer", float: "a number"}
-# Names that other training programs use, and ours.
+# Names that other training programs use, and ours; the first one that the command has.
 _USUAL_NAMES = {
-    "--lr": "--learning-rate",
-    "--epochs": "--duration",
-    "--steps": "--duration",
-    "--wd": "--weight-decay",
-    "--output": "--out",
-    "--output-dir": "--out",
-    "--dataset": "--data",
+    "--lr": ("--learning-rates", "--learning-rate"),
+    "--epochs": ("--duration",),
+    "--steps": ("--duration",),
+    "--wd": ("--weight-decay",),
+    "--output": ("--out",),
+    "--output-dir": ("--out",),
+    "--dataset": ("--data",),
 }
 
 
@@ -99,7 +100,9 @@ def _given(options: Sequence[Option], words: list[str]) -> dict[str, Any]:
     given = {name: value for name, value in vars(namespace).items() if value not in (None, [])}
     for each in options:
         if each.name in given and each.element is not bool:
-            given[each.name] = each.value(given[each.name])
+            values = given[each.name]
+            values = list(itertools.chain(*values)) if each.takes_commas else values
+            given[each.name] = each.value(values)
     return given
 
 
@@ -120,7 +123,13 @@ def _add(parser: argparse._ActionsContainer, option: Option, help: str | None = 
     if help is not None and option.is_one_or_two:
         # Otherwise argparse would show "N [N ...]".
         settings["nargs"], settings["metavar"] = None, f"{name} [{name}]"
-    parser.add_argument(*names, type=functools.partial(_value, option), **settings)
+    read = _values if option.takes_commas else _value
+    parser.add_argument(*names, type=functools.partial(read, option), **settings)
+
+
+def _values(option: Option, word: str) -> list[Any]:
+    """The values in a word: `0.1,0.3` is the same as `0.1 0.3`."""
+    return [_value(option, each) for each in word.split(",") if each] or [_value(option, word)]
 
 
 def _value(option: Option, word: str) -> Any:
@@ -138,8 +147,8 @@ def _unknown(word: str, options: Sequence[Option]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}."
     name, flags = word.partition("=")[0], [each.flag for each in options if each.flag]
-    usual = _USUAL_NAMES.get(name)
-    near = usual if usual in flags else nearest(name, flags)
+    usual = (flag for flag in _USUAL_NAMES.get(name, ()) if flag in flags)
+    near = next(usual, None) or nearest(name, flags)
     return f"unknown option {name}{f'; did you mean {near}?' if near else '.'}"
 
 

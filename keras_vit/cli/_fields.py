@@ -73,6 +73,12 @@ class Option:
         return (self.fewest, self.most) == (1, 2)
 
     @property
+    def takes_commas(self) -> bool:
+        """Whether `a,b` are two values. Paths and free text may contain commas themselves."""
+        is_free = self.element not in (int, float) and not self.choices and self.check is None
+        return self.most is None and not is_free
+
+    @property
     def flag(self) -> str:
         """The option as it is written; empty for a positional argument."""
         if self.positional:

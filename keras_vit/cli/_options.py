@@ -12,6 +12,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._program import spelled
 
 _MOST_THREADS = 256
+_MOST_NAMES = 8  # of runs in a message
 _WEIGHT_FILES = (".npz", ".safetensors", ".h5", ".keras")
 
 
@@ -26,6 +27,19 @@ def check_run(run: Path | None) -> None:
         raise UsageError(f"{run}: expected a run folder. Received: a file{advice}.")
     if not any(run.iterdir()):
         raise UsageError(f"{run}: expected a run folder. Received: an empty folder.")
+    check_holds_no_runs(run)
+
+
+def check_holds_no_runs(folder: Path) -> None:
+    """Raises a `UsageError` that names the runs inside, if `folder` is not a run but holds some."""
+    if (folder / "spec.json").is_file():
+        return
+    files = [*folder.glob("[!.]*/spec.json"), *folder.glob("trials/[!.]*/spec.json")]  # of compare
+    names = sorted(str(file.parent) for file in files)
+    if names:
+        more = " ..." if len(names) > _MOST_NAMES else ""
+        names = names[:_MOST_NAMES]
+        raise UsageError(f"{folder} holds runs; give one of them: {', '.join(names)}{more}.")
 
 
 def check_data(name: str, data: str) -> None:

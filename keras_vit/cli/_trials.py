@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,16 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_data
 from keras_vit.cli._printing import print_skipped
 from keras_vit.cli._program import exit_interrupted
-from keras_vit.cli._progress import ProgressPrinter, count
+from keras_vit.cli._progress import ProgressPrinter, count, duration
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
 from keras_vit.training.recipes import RECIPES, Recipe
+
+# How messages of `train` about an interruption end, and what starting the command again does.
+_ADVICE = {
+    "; go on with resume=True": "to go on",
+    ", but no state to go on from": "to repeat this training",
+    "; start again with overwrite=True": "to repeat this training",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +70,7 @@ class TrialArguments:
         return source, data.split_source(source, self.settings.held_out)
 
     def trained(self, trial: Any, source: Any, folder: Path) -> dict[str, Any]:
-        """The result of a trial; prints its progress and its accuracy."""
+        """The result of a trial; prints its progress, and its accuracy or that it diverged."""
         from keras_vit import evaluation, training
 
         def judge(run: Any) -> dict[str, Any]:
@@ -82,14 +91,57 @@ class TrialArguments:
             )  # fmt: skip
         except (KeyboardInterrupt, Terminated) as error:
             raise type(error)(_for_trials(str(error))) from None
+        if "diverged" in result:
+            print(result["diverged"], flush=True)
+            return result
         of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
         print(f"held-out accuracy {result['accuracy']:.2%}{of}", flush=True)
         return result
 
 
+def time_taken(results: Sequence[Mapping[str, Any]]) -> str:
+    """How long the trainings took, also in earlier calls: "3 trainings in 12 min 5 s"."""
+    seconds = sum(result["seconds"] for result in results)
+    return f"{_trainings(len(results))} in {duration(seconds)}"
+
+
+def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any], out: Path) -> None:
+    """Prints about how long the trials that are still to come will take.
+
+    Nothing is printed before one is finished, or if the next one only has to be read.
+
+    Args:
+        results: those of the trials before.
+        trials: the next trial and those after it.
+        out: the folder of the trials.
+    """
+    from keras_vit import training
+    from keras_vit.specs import find_variant
+
+    times: dict[str, list[float]] = {}
+    for result in results:
+        if "diverged" not in result:
+            times.setdefault(result["model"], []).append(result["seconds"])
+    models = [find_variant(t.model) for t in trials if not training.is_finished(t, out)]
+    if not times or training.is_finished(trials[0], out):
+        return
+    means = {model: statistics.mean(of_model) for model, of_model in times.items()}
+    usual = statistics.mean(means.values())
+    seconds = sum(means.get(model, usual) for model in models)
+    others = "" if means.keys() >= {*models} else ", if the other models take as long"
+    print(f"about {duration(seconds)} to go for {_trainings(len(models))}{others}", flush=True)
+
+
+def _trainings(number: int) -> str:
+    return f"{number} training{'' if number == 1 else 's'}"
+
+
 def _for_trials(message: str) -> str:
     """What was saved, for a command that always goes on where it stopped."""
-    return message.replace("go on with resume=True", "start the same command again to go on")
+    for of_train, advice in _ADVICE.items():
+        if message.endswith(of_train):
+            return f"{message.removesuffix(of_train)}; start the same command again {advice}"
+    return message
 
 
 def _print_plan(plan: Any) -> None:

@@ -2,8 +2,8 @@
 
 Each model is trained for the same number of steps of the same batch size, on each of --fractions of
 the training images and with --seeds random seeds. Images are chosen at random in each class; a
-smaller fraction lies inside a larger one. A command that was stopped goes on where it stopped when
-it is started again.
+smaller fraction lies inside a larger one. A training that diverges is shown as diverged. A command
+that was stopped goes on where it stopped when it is started again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit import _checks
-from keras_vit._errors import UsageError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli import fit
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import TrialArguments
+from keras_vit.cli._trials import TrialArguments, print_time_left, time_taken
+
+
+def _check_seeds(name: str, seeds: int) -> None:
+    if seeds < 1:
+        raise UsageError(
+            f"{name} is how many seeds to train with, 1 or more, not which. Received: {seeds}."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Arguments(TrialArguments):
     """The models to compare."""
     fractions: tuple[float, ...] = (1.0,)
     """Fractions of the training images to train on, such as 0.1 0.3 1.0."""
-    seeds: tuple[int, ...] = option((1,), check=_checks.positive_integer)
+    seeds: tuple[int, ...] = option((1,), check=_check_seeds)
     """Number of trainings with different random seeds: one number, or one for each fraction."""
 
     def __post_init__(self):
@@ -43,8 +49,8 @@ class Arguments(TrialArguments):
                 raise UsageError(f"--fractions must lie in (0, 1]. Received: {fraction}.")
         if len(self.seeds) not in (1, len(self.fractions)):
             raise UsageError(
-                "--seeds must be one number, or one for each of "
-                f"{len(self.fractions)} --fractions. Received: {len(self.seeds)} numbers."
+                "--seeds is how many seeds to train with, not which: one number, or one for each "
+                f"of {len(self.fractions)} --fractions. Received: {len(self.seeds)} numbers."
             )
         for model in self.models:
             try:
@@ -73,10 +79,15 @@ def run(arguments: Arguments) -> None:
     results = []
     for i, trial in enumerate(trials, 1):
         print(f"\n[{i} of {len(trials)}] {trial.name}", flush=True)
+        print_time_left(results, trials[i - 1 :], out / "trials")
         results.append(arguments.trained(trial, source, out / "trials"))
-        facts = _facts(arguments, source, split, trials, done=i)
+        facts = _facts(arguments, source, split, trials, results)
         page = evaluation.write_comparison(out, f"Models on {source.name}", facts, results)
-    print(f"\n{table(*evaluation.summary(results))}\n\npage: {page}")
+    print(f"\n{table(*evaluation.summary(results))}\n\n{time_taken(results)}\npage: {page}")
+    if all("diverged" in result for result in results):
+        raise RefusedError(
+            "every training diverged; try a lower --learning-rate in another folder."
+        )
 
 
 def _trials(arguments: Arguments, source: Any, split: Any) -> list[Any]:
@@ -103,11 +114,11 @@ def _trials(arguments: Arguments, source: Any, split: Any) -> list[Any]:
 
 
 def _facts(
-    arguments: Arguments, source: Any, split: Any, trials: list[Any], done: int
+    arguments: Arguments, source: Any, split: Any, trials: list[Any], results: list[Any]
 ) -> dict[str, str]:
-    recipe = trials[0].recipe
+    recipe, to_come = trials[0].recipe, len(trials) - len(results)
     return {
-        "Trainings": f"{len(trials)}" if done == len(trials) else f"{done} of {len(trials)} so far",
+        "Done": f"{time_taken(results)}{f', {to_come} to come' if to_come else ''}",
         "Images": f"{source.name}: {len(split.train):,} for training, {len(split.held_out):,} held "
         "out",
         "Budget": f"{recipe.duration} of {recipe.batch_size} images for every model, fraction and "

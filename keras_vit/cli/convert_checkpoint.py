@@ -15,6 +15,7 @@ from typing import Any, Literal
 from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
+from keras_vit.cli._options import check_holds_no_runs
 from keras_vit.cli._program import load
 
 _SUFFIXES = {".npz": "npz", ".safetensors": "safetensors", ".keras": "keras", "": "saved_model"}
@@ -169,11 +170,7 @@ def _weights(path: Path) -> Path:
         )
     if _is_run(path):
         return path / "weights.npz"
-    from keras_vit.runs import list_runs
-
-    held = [str(run) for run in list_runs(path)]
-    if held:
-        raise UsageError(f"{path} holds runs; give one of them: {_some(held, 8)}.")
+    check_holds_no_runs(path)
     return path
 
 

@@ -22,7 +22,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model, check_weights
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import TrialArguments
+from keras_vit.cli._trials import TrialArguments, print_time_left, time_taken
 from keras_vit.training.recipes import PRESETS, Recipe
 
 _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
@@ -86,16 +86,20 @@ def run(arguments: Arguments) -> None:
     finals = {rate: _trial(arguments, recipe, "final-lr", rate, split) for rate in rates}
     for trial in (*tries.values(), *finals.values()):
         training.check_trial(trial, source, out)
-    results = {rate: _result(arguments, trial, source, out) for rate, trial in tries.items()}
-    finished = {rate: each for rate, each in results.items() if each is not None}
+    results: dict[float, Any] = {}
+    for i, rate in enumerate(rates):
+        to_come = [*list(tries.values())[i:], finals[rate]]
+        results[rate] = _result(arguments, to_come, results, source, out)
+    finished = {rate: each for rate, each in results.items() if "diverged" not in each}
     if not finished:
         raise RefusedError(f"no learning rate of {rates} trains; try lower --learning-rates.")
     best = max(finished, key=lambda rate: _quality(finished[rate]))
-    final = _result(arguments, finals[best], source, out)
+    final = _result(arguments, [finals[best]], results, source, out)
     _write(out, results, best, final)
-    if final is None:
+    if "diverged" in final:
         raise RefusedError(f"the final training with learning rate {best:g} diverged.")
-    print(f"\n{_table(results, best, final)}\n\nrun: {out / finals[best].name}")
+    print(f"\n{_table(results, best, final)}\n\n{time_taken([*results.values(), final])}")
+    print(f"run: {out / finals[best].name}")
 
 
 def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images: Any) -> Any:
@@ -106,14 +110,13 @@ def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images:
     return Trial(f"{name}-{rate:g}", arguments.model, settings, images, arguments.weights, tags)
 
 
-def _result(arguments: Arguments, trial: Any, source: Any, out: Path) -> dict[str, Any] | None:
-    """The result of a trial; None if it diverged, as another learning rate may be good."""
-    print(f"\n{trial.name}", flush=True)
-    try:
-        return arguments.trained(trial, source, out)
-    except RefusedError as error:
-        print(error, flush=True)
-        return None
+def _result(
+    arguments: Arguments, trials: list[Any], results: Mapping[float, Any], source: Any, out: Path
+) -> dict[str, Any]:
+    """The result of the first of the trials that are still to come."""
+    print(f"\n{trials[0].name}", flush=True)
+    print_time_left(list(results.values()), trials, out)
+    return arguments.trained(trials[0], source, out)
 
 
 def _quality(result: Mapping[str, Any]) -> tuple[float, float]:
@@ -143,7 +146,7 @@ def _table(results: Mapping[float, Any], best: float, final: Any) -> str:
     header = ["learning rate", "images", f"accuracy{of}", *precision, f"loss{of}", "seconds"]
 
     def row(name: str, on: str, result: Any) -> list[str]:
-        if result is None:
+        if "diverged" in result:
             return [name, on, "diverged", *[""] * (len(header) - 3)]
         figures = [f"{result['accuracy']:.2%}"]
         if several:

@@ -19,6 +19,7 @@ FORMAT = 1
 COLUMNS = (
     "model", "fraction", "seed", "images", "steps", "accuracy", "macro_precision", "macro_recall",
     "macro_f1", "parameters", "forward_flops", "training_flops", "seconds", "judged_weights",
+    "diverged",
 )  # fmt: skip
 _UNITS = {1e18: "EFLOP", 1e15: "PFLOP", 1e12: "TFLOP", 1e9: "GFLOP", 1e6: "MFLOP", 1e3: "KFLOP"}
 
@@ -36,12 +37,17 @@ def write_comparison(
         facts: what was compared, in words.
         results: for each run the `COLUMNS`; `classes`, as in `ClassReport`; `curve`, the records of
             its metrics; and, if images have several classes, `mean_average_precision`. Where
-            `judged_weights` is "average", the average of the weights was judged.
+            `judged_weights` is "average", the average of the weights was judged. A run that
+            diverged has only `model`, `fraction`, `seed`, `images`, `seconds`, and the reason as
+            `diverged`.
     """
+    finished = _finished(results)
     content = {"format": FORMAT, "title": title, "facts": facts, "results": list(results)}
     _files.write_json(folder / "compare.json", content)
     _files.write_text(folder / "compare.csv", as_csv(results))
-    sections = [page.facts(facts), *_tables(results), *_figures(results), *_classes(results)]
+    sections = [page.facts(facts), *_tables(results)]
+    if finished:
+        sections += [*_figures(finished), *_classes(finished)]
     _files.write_text(folder / "index.html", page.document(title, sections))
     return folder / "index.html"
 
@@ -57,18 +63,21 @@ def as_csv(results: Sequence[Result]) -> str:
 
 def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table with a row for each model and fraction."""
-    (one, image), (all_, training) = (_unit(results, f"{k}_flops") for k in ("forward", "training"))
-    several = all("mean_average_precision" in result for result in results)
-    accuracy = "accuracy of the average" if _average(results) else "accuracy"
+    finished = _finished(results)
+    (one, image), (all_, training) = (
+        _unit(finished, f"{kind}_flops") for kind in ("forward", "training")
+    )
+    several = any("mean_average_precision" in result for result in finished)
+    accuracy = "accuracy of the average" if finished and _average(finished) else "accuracy"
     header = [
         "model", "images", "seeds", accuracy, *(["mAP"] if several else []), "f1", "parameters",
         f"{image} an image", f"{training} in training", "seconds",
     ]  # fmt: skip
-    return header, [
-        [
-            of_group[0]["model"],
-            f"{of_group[0]['images']:,}",
-            str(len(of_group)),
+
+    def figures(of_group: Sequence[Result]) -> list[str]:
+        if not of_group:
+            return ["diverged", *[""] * (len(header) - 4)]
+        return [
             _mean("{:.2%}", of_group, "accuracy"),
             *([_mean("{:.4f}", of_group, "mean_average_precision")] if several else []),
             _mean("{:.4f}", of_group, "macro_f1"),
@@ -77,14 +86,26 @@ def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
             f"{of_group[0]['training_flops'] / all_:,.2f}",
             f"{statistics.mean(r['seconds'] for r in of_group):,.0f}",
         ]
-        for of_group in _groups(results)
+
+    return header, [
+        [of[0]["model"], f"{of[0]['images']:,}", _seeds(of), *figures(_finished(of))]
+        for of in _groups(results)
     ]
 
 
 def _tables(results: Sequence[Result]) -> list[str]:
     several = any(len(of_group) > 1 for of_group in _groups(results))
     note = "<p>Means over the seeds, \u00b1 their standard deviations.</p>" if several else ""
-    return [page.section("Models", note + page.table(*summary(results)))]
+    sections = [page.section("Models", note + page.table(*summary(results)))]
+    diverged = [
+        [r["model"], f"{r['images']:,}", str(r["seed"]), r["diverged"]]
+        for r in results
+        if "diverged" in r
+    ]
+    if diverged:
+        rows = page.table(["model", "images", "seed", "reason"], diverged)
+        sections.append(page.section("Diverged", rows))
+    return sections
 
 
 def _figures(results: Sequence[Result]) -> list[str]:
@@ -130,6 +151,17 @@ def _figures(results: Sequence[Result]) -> list[str]:
         page.section("Accuracy", page.image(plots.lines(panels), "svg+xml", "accuracy")),
         page.section("Curves", images + page.image(plots.lines(curves), "svg+xml", "losses")),
     ]
+
+
+def _finished(results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if "diverged" not in result]
+
+
+def _seeds(results: Sequence[Result]) -> str:
+    diverged = len(results) - len(_finished(results))
+    if diverged in (0, len(results)):
+        return str(len(results))
+    return f"{len(results)}, {diverged} diverged"
 
 
 def _average(results: Sequence[Result]) -> bool:
@@ -208,7 +240,7 @@ def _grouped(results: Sequence[Result], key: Callable[[Result], Any]) -> list[li
 
 def _unit(results: Sequence[Result], key: str) -> tuple[float, str]:
     """The largest unit in which no result is less than 1, and its name."""
-    least = min(result[key] for result in results)
+    least = min((result[key] for result in results), default=1)
     return next((each for each in _UNITS.items() if each[0] <= least), (1.0, "FLOP"))
 
 

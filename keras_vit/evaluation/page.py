@@ -54,7 +54,7 @@ def facts(pairs: dict[str, str]) -> str:
 
 def curves(svg: bytes) -> str:
     """Loss and accuracy."""
-    return section("Curves", image(svg, "svg+xml", "loss and accuracy by epoch"))
+    return section("Curves", image(svg, "svg+xml", "loss and accuracy by step"))
 
 
 def classes(report: ClassReport) -> str:

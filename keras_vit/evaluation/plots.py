@@ -20,20 +20,20 @@ _DARK_TO_LIGHT = ("#14243a", "#2a6fbb", "#d9772b", "#7a4fa0", "#8a8f98")
 
 
 def curves(metrics: list[dict[str, Any]]) -> bytes:
-    """Loss and accuracy by epoch, for training and held-out images, as SVG.
+    """Loss and accuracy by step, for training and held-out images, as SVG.
 
     A training that was stopped before an evaluation has no training metrics for that epoch, which
     leaves a gap.
     """
     plt = _pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    epochs = [record["epoch"] for record in metrics]
-    marker = "o" if len(epochs) == 1 else None
+    steps = [record["step"] for record in metrics]
+    marker = "o" if len(steps) == 1 else None
     for axis, name in zip(axes, ("loss", "accuracy"), strict=True):
         for key, label, color in ((name, "training", _GREY), (f"val_{name}", "held out", _BLUE)):
             values = [record.get(key, math.nan) for record in metrics]
-            axis.plot(epochs, values, color=color, label=label, marker=marker)
-        axis.set(xlabel="epoch", title=name)
+            axis.plot(steps, values, color=color, label=label, marker=marker)
+        axis.set(xlabel="steps", title=name)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
         axis.legend(frameon=False)

@@ -14,7 +14,14 @@ __getattr__, __all__ = lazy_names(
         "progress": ["Progress"],
         "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
         "run": ["dry_run", "train"],
-        "trials": ["Trial", "check_trial", "fixed_budget", "run_trial", "with_seed"],
+        "trials": [
+            "Trial",
+            "check_trial",
+            "fixed_budget",
+            "is_finished",
+            "run_trial",
+            "with_seed",
+        ],
         "tasks": ["MultiLabel", "SingleLabel", "Task", "task_of"],
     },
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,8 @@ from keras_vit._files import naming_a_full_disk
 from keras_vit._keras import backend, keras, ops
 from keras_vit.runs import AVERAGE
 from keras_vit.weights import save_weights
+
+_MINUTE = 60.0  # between two lines in metrics.jsonl within an epoch
 
 
 class Steps(keras.callbacks.Callback):
@@ -90,18 +91,49 @@ class Evaluation(keras.callbacks.Callback):
 
 
 class RunWriter(keras.callbacks.Callback):
-    """Updates the run folder after each epoch: the weights, and a line in metrics.jsonl.
+    """Updates the run folder: the weights after each epoch, and metrics.jsonl.
+
+    It has a line for each epoch, and one a minute within longer epochs, which has `within_epoch`
+    instead of `epoch`. Epochs end with an evaluation, and are counted from 1, also after a training
+    is resumed. `steps` is the number of steps whose mean loss a line has: after a training is
+    resumed within an epoch, only those since then.
 
     Args:
         folder: the run folder.
         trained: the model in the learner, whose weights are written.
         steps: the count of steps.
+        seconds: returns the time of the training up to now.
+        batch_size: images in a step.
+        epochs: number of epochs before the training was resumed.
     """
 
-    def __init__(self, folder: Path, trained: Any, steps: Steps):
+    def __init__(
+        self,
+        folder: Path,
+        trained: Any,
+        steps: Steps,
+        seconds: Callable[[], float],
+        batch_size: int,
+        epochs: int = 0,
+    ):
         super().__init__()
         self.folder, self._trained, self._steps = folder, trained, steps
-        self._started = time.monotonic()
+        self._seconds, self._batch_size, self._epochs = seconds, batch_size, epochs
+        self._began = steps.done  # the step before the first one of this epoch
+        self._written = steps.done, seconds()  # when there was a line
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Notes the step."""
+        self._began = self._steps.done
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Appends the metrics of the epoch so far, once a minute."""
+        step, seconds = self._written
+        past = self._seconds() - seconds
+        if past >= _MINUTE:
+            images = self._batch_size * (self._steps.done - step)
+            speed = {"images_per_second": round(images / past, 3)}
+            self._append({"within_epoch": self._epochs + 1}, {**(logs or {}), **speed})
 
     def on_epoch_end(self, epoch, logs=None):
         """Replaces the weights, then appends the epoch's metrics.
@@ -113,13 +145,8 @@ class RunWriter(keras.callbacks.Callback):
             if not math.isfinite(value):
                 raise RefusedError(_diverged(self._steps.done, f"the {name} is {value}"))
         self.save()
-        record = {"epoch": epoch + 1, "step": self._steps.done}
-        record["seconds"] = round(time.monotonic() - self._started, 3)
-        record |= {name: float(value) for name, value in (logs or {}).items()}
-        record["learning_rate"] = _learning_rate(self.model.optimizer)
-        log = self.folder / "metrics.jsonl"
-        with naming_a_full_disk(log), log.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+        self._epochs += 1
+        self._append({"epoch": self._epochs}, logs or {})
 
     def save(self) -> None:
         """Replaces the run's weights with the current ones, and the average if there is one.
@@ -133,6 +160,16 @@ class RunWriter(keras.callbacks.Callback):
         if averages(self.model.optimizer):
             with averaged(self.model):
                 save_weights(self._trained, self.folder / AVERAGE)
+
+    def _append(self, record: dict[str, Any], metrics: dict[str, float]) -> None:
+        done, seconds = self._written = self._steps.done, self._seconds()
+        record |= {"step": done, "steps": done - self._began, "seconds": round(seconds, 3)}
+        record |= {name: float(value) for name, value in metrics.items()}
+        sync(self.model)
+        record["learning_rate"] = _learning_rate(self.model.optimizer)
+        log = self.folder / "metrics.jsonl"
+        with naming_a_full_disk(log), log.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
 
 
 def check_finite(weights: Iterable[np.ndarray], step: int) -> None:

@@ -1,8 +1,9 @@
 """Checkpoints: the whole state of a training, so that it can go on bit for bit.
 
 A checkpoint is an `.npz` of all variables of the learner and of its optimiser, which include the
-average of the weights and the state of random generators, in their order, and of the step, which
-is also the position in the data. It is written in a thread, and only complete files get their name.
+average of the weights and the state of random generators, in their order, of the step, which is
+also the position in the data, and of the time of the training so far. It is written in a thread,
+and only complete files get their name.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class Checkpoints:
         self._writer: threading.Thread | None = None
         self._error: BaseException | None = None
         self._saved, self._saved_step = time.monotonic(), 0
+        self._began, self._before = time.monotonic(), 0.0
+
+    def seconds(self) -> float:
+        """The time of the training up to now, with that before it was resumed."""
+        return self._before + time.monotonic() - self._began
 
     def restore(self) -> int:
         """Sets all variables to the newest complete checkpoint and returns its step; 0 if none.
@@ -53,7 +59,7 @@ class Checkpoints:
         """
         for path in reversed(self.saved()):
             try:
-                step, arrays = _read(path)
+                about, arrays = _read(path)
             except UsageError:
                 raise
             except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
@@ -62,8 +68,8 @@ class Checkpoints:
                 path.replace(path.with_suffix(".damaged"))
                 continue
             _assign(_variables(self._learner), arrays, path)
-            self._saved_step = step
-            return step
+            self._saved_step, self._before = about["step"], about.get("seconds", 0.0)
+            return self._saved_step
         return 0
 
     def saved(self) -> list[Path]:
@@ -97,7 +103,8 @@ class Checkpoints:
         weights = {id(variable) for variable in self._learner.trainable_variables}
         check_finite((a for v, a in zip(variables, arrays, strict=True) if id(v) in weights), step)
         self._saved, self._saved_step = time.monotonic(), step
-        self._writer = threading.Thread(target=self._write, args=(step, names, arrays), daemon=True)
+        about = {"format": FORMAT, "step": step, "seconds": self.seconds(), "names": names}
+        self._writer = threading.Thread(target=self._write, args=(about, arrays), daemon=True)
         self._writer.start()
         if wait:
             self.wait()
@@ -111,12 +118,11 @@ class Checkpoints:
             error, self._error = self._error, None
             raise error
 
-    def _write(self, step: int, names: tuple[str, ...], arrays: list[np.ndarray]) -> None:
+    def _write(self, about: dict[str, Any], arrays: list[np.ndarray]) -> None:
         try:
-            about = json.dumps({"format": FORMAT, "step": step, "names": names})
             members = {str(i): array for i, array in enumerate(arrays)}
-            members["about"] = np.frombuffer(about.encode(), np.uint8)
-            with _files.replacing(self.folder / f"step-{step:09}.npz") as temporary:
+            members["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+            with _files.replacing(self.folder / f"step-{about['step']:09}.npz") as temporary:
                 np.savez(temporary, **members)
             for old in self.saved()[: -self._keep]:
                 old.unlink()
@@ -124,7 +130,7 @@ class Checkpoints:
             self._error = error
 
 
-def _read(path: Path) -> tuple[int, dict[str, np.ndarray]]:
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     with np.load(path, allow_pickle=False) as file:
         about = json.loads(file["about"].tobytes())
         if about["format"] != FORMAT:
@@ -132,7 +138,7 @@ def _read(path: Path) -> tuple[int, dict[str, np.ndarray]]:
                 f"{path}: expected format {FORMAT}. Received: {about['format']}; "
                 "install the keras_vit that wrote it."
             )
-        return int(about["step"]), {name: file[str(i)] for i, name in enumerate(about["names"])}
+        return about, {name: file[str(i)] for i, name in enumerate(about["names"])}
 
 
 def _assign(variables: list[tuple[str, Any]], arrays: dict[str, np.ndarray], path: Path) -> None:

@@ -58,7 +58,10 @@ class Loop:
         if not self.engine.is_chief:
             self._follow(steps)
             return
-        writer = RunWriter(self.out, self.model, steps)
+        epochs = len(runs.open_run(self.out).metrics())
+        writer = RunWriter(
+            self.out, self.model, steps, self.checkpoints.seconds, self.recipe.batch_size, epochs
+        )
         writer.set_model(self.learner)  # a signal may come before Keras does it
         tell = None if stuck is None else lambda: stuck(self._saved())
         with deferred_interrupts(tell, terminate=True) as check:

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _files, runs
-from keras_vit._errors import UsageError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.models.flops import forward_flops
+from keras_vit.models.image_model import layer_name
 from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
@@ -69,21 +70,29 @@ def run_trial(
 
     Returns:
         `trial.tags` and the figures, with the model's name, parameters and operations, the steps,
-        the seconds, and the metrics after each epoch as `curve`.
+        the seconds, and the metrics after each epoch as `curve`. For a training that diverged
+        `trial.tags`, the model's name, the reason as `diverged`, and the seconds of its metrics; it
+        is not repeated either.
 
     Raises:
         UsageError: the folder holds a trial of this name with other settings or images.
     """
     out = folder / trial.name
     check_trial(trial, source, folder)
-    if (out / _RESULT).is_file():
+    if is_finished(trial, folder):
         return _stored(out)["result"]
     has_state = _has_state(out)
-    run = train(
-        trial.model, source, trial.recipe, out, split=trial.split, resume=has_state,
-        weights=None if has_state else trial.weights, overwrite=not has_state, **options,
-    )  # fmt: skip
-    result = {**_about(trial), **trial.tags, **judge(run), **_course(run)}
+    result = {**_about(trial), **trial.tags}
+    try:
+        run = train(
+            trial.model, source, trial.recipe, out, split=trial.split, resume=has_state,
+            weights=None if has_state else trial.weights, overwrite=not has_state, **options,
+        )  # fmt: skip
+    except RefusedError as error:
+        log = runs.open_run(out).log()
+        result |= {"diverged": str(error), "seconds": log[-1]["seconds"] if log else 0.0}
+    else:
+        result |= {**judge(run), **_course(run)}
     settings = _settings(trial, source)
     _files.write_json(out / _RESULT, {"format": FORMAT, "settings": settings, "result": result})
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -97,10 +106,16 @@ def check_trial(trial: Trial, source: Source, folder: Path) -> None:
         UsageError: see `run_trial`.
     """
     out = folder / trial.name
-    if (out / _RESULT).is_file():
-        _check_settings(out, trial, source)
+    if is_finished(trial, folder):
+        _check_settings(out, "a finished", _stored(out)["settings"], _settings(trial, source))
     elif _has_state(out):
+        _check_settings(out, "an unfinished", _begun(out, trial), _settings(trial, source))
         _check_images(out, trial, source)
+
+
+def is_finished(trial: Trial, folder: Path) -> bool:
+    """Whether the folder holds the result of a trial."""
+    return (folder / trial.name / _RESULT).is_file()
 
 
 def fixed_budget(recipe: Recipe, examples: int) -> Recipe:
@@ -124,14 +139,15 @@ def _has_state(out: Path) -> bool:
     return any((out / "checkpoints").glob("*.npz"))
 
 
-def _check_settings(out: Path, trial: Trial, source: Source) -> None:
-    """Raises a `UsageError` if a finished trial had other settings."""
-    before, now = _stored(out)["settings"], _settings(trial, source)
+def _check_settings(
+    out: Path, state: str, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """Raises a `UsageError` if a trial, "a finished" or "an unfinished" one, had other settings."""
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:
         differences = ", ".join(f"{n}={now[n]!r}, was {before.get(n)!r}" for n in changed)
         raise UsageError(
-            f"{out} holds a finished trial with other settings. Received: {differences[:300]}; "
+            f"{out} holds {state} trial with other settings. Received: {differences[:300]}; "
             "choose another folder, or delete this one."
         )
 
@@ -148,10 +164,31 @@ def _check_images(out: Path, trial: Trial, source: Source) -> None:
 
 
 def _settings(trial: Trial, source: Source) -> dict[str, Any]:
-    recipe = json.loads(json.dumps(dataclasses.asdict(trial.recipe)))
-    images = {"train_images": len(trial.split.train), "held_out_images": len(trial.split.held_out)}
     first = {"data": source.locator, "model": trial.model, "weights": trial.weights}
-    return {**first, **images, **recipe}
+    return {**first, **_sizes(trial), **_plain(trial.recipe)}
+
+
+def _begun(out: Path, trial: Trial) -> dict[str, Any]:
+    """The settings of an unfinished trial; its images are compared by `_check_images`."""
+    run = runs.open_run(out)
+    model = run.spec["model"]
+    is_same = model == layer_name(find_variant(trial.model))
+    first = {
+        "data": run.recipe["data"],
+        "model": trial.model if is_same else model,
+        "weights": run.recipe["weights"],
+    }
+    # A run that was trained before there was a setting had its default.
+    return {**first, **_sizes(trial), **_plain(Recipe()), **run.recipe["recipe"]}
+
+
+def _sizes(trial: Trial) -> dict[str, int]:
+    return {"train_images": len(trial.split.train), "held_out_images": len(trial.split.held_out)}
+
+
+def _plain(recipe: Recipe) -> dict[str, Any]:
+    """The settings as JSON gives them back: tuples are lists."""
+    return json.loads(json.dumps(dataclasses.asdict(recipe)))
 
 
 def _about(trial: Trial) -> dict[str, Any]:
@@ -167,18 +204,9 @@ def _course(run: runs.Run) -> dict[str, Any]:
     flops = sum(forward_flops(model.spec, model.num_classes, size).values())
     return {
         "steps": records[-1]["step"],
-        "seconds": _seconds(records),
+        "seconds": records[-1]["seconds"],
         "parameters": parameter_count(model.spec, model.num_classes, size),
         "forward_flops": flops,
         "training_flops": 3 * flops * recipe["batch_size"] * records[-1]["step"],
         "curve": records,
     }
-
-
-def _seconds(records: list[dict[str, Any]]) -> float:
-    """The time of all records; their clock starts again when a run is resumed."""
-    total = before = 0.0
-    for record in records:
-        total += record["seconds"] - (before if record["seconds"] >= before else 0.0)
-        before = record["seconds"]
-    return round(total, 3)

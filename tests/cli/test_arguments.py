@@ -69,6 +69,12 @@ def test_a_line_becomes_the_dataclass():
     assert arguments("--rate=-1").settings.rate == -1
 
 
+def test_several_values_may_have_commas():
+    for words in (["beta,a"], ["beta,", "a"], ["beta", "a,"], ["beta", ",a"]):
+        assert arguments("--names", *words).names == ("beta", "a")
+    assert arguments("a,b.png").files == (Path("a,b.png"),)
+
+
 def test_defaults_may_depend_on_what_is_given():
     def defaults(given):
         kind = "two" if given.get("overwrite") else "one"
@@ -93,6 +99,8 @@ def test_defaults_may_depend_on_what_is_given():
         ("--rate fast", "--rate: expected a number. Received: 'fast'."),
         ("--grid 1", "--grid: expected 2 arguments."),
         ("--names bet", "--names: unknown value 'bet'; did you mean beta?"),
+        ("--names a,bet", "--names: unknown value 'bet'; did you mean beta?"),
+        ("--names ,", "--names: unknown value ','; choose one of a, beta, gamma."),
         ("--names x", "--names: unknown value 'x'; choose one of a, beta, gamma."),
         ("--kind three", "--kind: unknown value 'three'; choose one of one, two."),
         ("--overwrite=yes", "--overwrite: ignored explicit argument 'yes'."),

@@ -293,6 +293,9 @@ def test_mistakes_with_options_of_models_are_one_line(invoke, tmp_path, script, 
         ("sweep --warmup 100%", "--warmup must be shorter than training"),
         ("export --run nope", "nope: expected a run folder; there is no such folder."),
         ("evaluate --run nope", "nope: expected a run folder; there is no such folder."),
+        ("evaluate --run .", ". holds runs; give one of them: run, trials/a."),
+        ("export --run .", ". holds runs; give one of them: run, trials/a."),
+        ("predict a.png --run .", ". holds runs; give one of them: run, trials/a."),
         ("predict a.png --run nope", "nope: expected a run folder; there is no such folder."),
         ("export --min-runtime soon", "--min-runtime must be a version of TFLite"),
         ("export --weights run --out o", "run is a run; use --run run."),
@@ -307,8 +310,9 @@ def test_mistakes_come_before_anything_slow_is_imported(
         raise AssertionError("the modules of the command were imported")
 
     name = line.split()[0]
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "spec.json").touch()
+    for run in ("run", "trials/a"):  # trials/ as compare writes it
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "spec.json").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["keras-vit", *line.split()])
     command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,7 @@ from keras_vit._interrupts import Terminated
 from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Engine, Recipe, trials
+from keras_vit.training import Engine, Recipe, Trial, loop, trials
 from keras_vit.training.recipes import PRESETS
 from keras_vit.weights import parameter_count
 
@@ -39,6 +40,9 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
     code, out, error = invoke("train/compare.py", *words, *models, cwd=tmp_path)
     assert code == 0, error
     assert "[2 of 2] R+Test_4-1-seed0" in out
+    left = r"^about \d+ s to go for 1 training, if the other models take as long$"
+    assert re.search(left, out, re.MULTILINE)
+    assert re.search(r"^2 trainings in \d+ s$", out, re.MULTILINE)
     monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it was trained again"))
     code, out, error = invoke("train/compare.py", *words, "--models", tiny_model, cwd=tmp_path)
     assert code == 0, error
@@ -46,6 +50,33 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
     assert only["parameters"] == parameter_count(VARIANTS[tiny_model], 2, 16)
     assert only["accuracy"] == pytest.approx(only["curve"][-1]["val_accuracy"])
     assert (tmp_path / "out" / "index.html").is_file()
+
+
+@pytest.mark.slow
+def test_a_model_that_diverges_is_named_and_the_others_are_trained(
+    invoke, image_folder, tiny_model, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(VARIANTS, "ViT-Other_8", VARIANTS[tiny_model])
+    train = trials.train
+
+    def diverging(model, source, recipe, *arguments, **options):
+        if model == "ViT-Other_8":
+            recipe = dataclasses.replace(recipe, learning_rate=1e30, clip_norm=0.0)
+        return train(model, source, recipe, *arguments, **options)
+
+    monkeypatch.setattr(trials, "train", diverging)
+    words = ("--data", image_folder, "--out", "out", "--models", "ViT-Other_8", tiny_model, *QUICK)
+    code, out, error = invoke("train/compare.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    assert "training diverged before step" in out
+    assert re.search(r"^ViT-Other_8 +\d+ +1 +diverged *$", out, re.MULTILINE)
+    other, tiny = json.loads((tmp_path / "out" / "compare.json").read_text())["results"]
+    assert "lower the learning rate" in other["diverged"]
+    assert tiny["steps"] == 11
+
+    monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it was trained again"))
+    code, out, error = invoke("train/compare.py", *words[:5], "ViT-Other_8", *QUICK, cwd=tmp_path)
+    assert (code, "every training diverged" in error) == (3, True)
 
 
 @pytest.mark.slow
@@ -71,6 +102,26 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
     assert f"from step {step}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("checkpoints", "metrics", "message"),
+    [
+        ([5], [], "out holds the state after 5 of 11 steps; {} to go on"),
+        (
+            [],
+            [{"step": 10}],
+            "out holds the weights after 10 of 11 steps; {} to repeat this training",
+        ),
+        ([], [], "out holds only the initial weights; {} to repeat this training"),
+    ],
+)
+def test_whatever_was_saved_the_same_command_goes_on(monkeypatch, checkpoints, metrics, message):
+    monkeypatch.setattr(runs, "open_run", lambda path: SimpleNamespace(metrics=lambda: metrics))
+    saved = SimpleNamespace(saved=lambda: checkpoints, newest_step=lambda: checkpoints[-1])
+    stopped = SimpleNamespace(checkpoints=saved, out="out", plan=SimpleNamespace(steps=11))
+    expected = message.format("start the same command again")
+    assert _trials._for_trials(loop.Loop._saved(stopped)) == expected
+
+
 @pytest.mark.slow
 def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
     image_folder, tiny_model, tmp_path, capsys
@@ -88,6 +139,45 @@ def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
     assert (result["judged_weights"], result["accuracy"]) == ("average", report.accuracy)
     assert result["accuracy"] == pytest.approx(result["curve"][-1]["ema_val_accuracy"])
     assert "% with the average of the weights\n" in capsys.readouterr().out
+
+
+def test_several_values_may_have_commas():
+    words = "--models ViT_Ti16,BiT_R50x1 --fractions 0.1,0.3 --seeds 2,1 --data digits"
+    line = _arguments.Line(words.split(), "compare", "")
+    read = _arguments.read(compare.Arguments, line, compare.defaults)
+    assert read.models == ("ViT_Ti16", "BiT_R50x1")
+    assert (read.fractions, read.seeds) == ((0.1, 0.3), (2, 1))
+    line = _arguments.Line(["--learning-rates", "1e-3,3e-3"], "sweep", "")
+    read = _arguments.read(sweep.Arguments, line, sweep.defaults)
+    assert read.learning_rates == (1e-3, 3e-3)
+
+
+def test_the_time_left_is_that_of_the_trainings_that_are_not_finished(tmp_path, capsys):
+    names = ("ViT_Ti16", "BiT_R50x1", "ViT_Ti16", "ViT_Ti16")
+    to_come = [Trial(str(i), name, Recipe(), None) for i, name in enumerate(names)]
+    results = [
+        {"model": "ViT-Ti_16", "seconds": seconds, **more}
+        for seconds, more in ((100.0, {}), (140.0, {}), (9.0, {"diverged": "the loss is nan"}))
+    ]
+    assert _trials.time_taken(results) == "3 trainings in 4 min 9 s"
+
+    def printed(results, trials):
+        _trials.print_time_left(results, trials, tmp_path)
+        return capsys.readouterr().out
+
+    others = ", if the other models take as long"
+    assert printed(results, to_come) == f"about 8 min 0 s to go for 4 trainings{others}\n"
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "result.json").touch()
+    assert printed(results, to_come) == "about 6 min 0 s to go for 3 trainings\n"
+    assert printed(results, to_come[1:]) == ""  # the next one only has to be read
+    assert printed(results[2:], to_come) == ""  # no time is known
+
+
+def test_a_sweep_shows_a_learning_rate_that_diverged():
+    good = {"accuracy": 0.5, "judged_weights": "last", "seconds": 1.0, "curve": [{"val_loss": 1}]}
+    lines = sweep._table({0.1: good, 0.2: {"diverged": "x", "seconds": 1.0}}, 0.1, good)
+    assert re.search(r"^0\.2 +development +diverged *$", lines, re.MULTILINE)
 
 
 def test_a_sweep_compares_the_averages_and_says_so():
@@ -142,6 +232,8 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
     assert set(of_final.train) == {*of_tried.train, *of_tried.held_out}
     assert not set(of_final.held_out) & {*of_tried.train, *of_tried.held_out}
     assert "(best)" in out
+    assert re.search(r"^about \d+ s to go for 2 trainings$", out, re.MULTILINE)
+    assert re.search(r"^3 trainings in \d+ s$", out, re.MULTILINE)
     assert out.endswith("run: out/final-lr-0.03\n")
 
 
@@ -241,8 +333,11 @@ def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
     [
         ("compare", ["--models", "ViT_B17"], "unknown model 'ViT_B17'"),
         ("compare", ["--fractions", "0.1", "2"], "--fractions must lie in (0, 1]. Received: 2.0"),
-        ("compare", ["--seeds", "0"], "--seeds must be a positive integer"),
+        ("compare", ["--seeds", "0,1"], "--seeds is how many seeds to train with, 1 or more, not"),
         ("compare", ["--seeds", "3", "1"], "one for each of 1 --fractions. Received: 2 numbers"),
+        ("compare", ["--models", "ViT_Ti16,ViT_B17"], "unknown model 'ViT_B17'"),
+        ("compare", ["--lr", "1e-3"], "unknown option --lr; did you mean --learning-rate?"),
+        ("sweep", ["--lr", "1e-3", "3e-3"], "unknown option --lr; did you mean --learning-rates?"),
         ("compare", ["--models", "ViT_Ti16", "--image-size", "30"], "multiple of patch_size=16"),
         ("compare", ["--recipe", "finetune"], "finetune is for any images; give yours: --data"),
         (

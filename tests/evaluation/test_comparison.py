@@ -50,6 +50,26 @@ def test_a_row_is_the_mean_of_the_seeds_of_a_model_and_fraction():
     assert rows[0][5:] == ["1,234", "2.50", "6.00", "12"]
 
 
+def test_a_training_that_diverged_is_named_and_the_others_are_compared(tmp_path):
+    about = {"name": "x", "fraction": 0.1, "images": 10, "diverged": "the loss is nan"}
+    bad = [{**about, "model": "BiT-B", "seed": 2}, {**about, "model": "R-C", "seed": 0}]
+    _, rows = summary([*RESULTS, *bad])
+    assert [row[:4] for row in rows[-3:]] == [
+        ["BiT-B", "10", "3, 1 diverged", "41.00% ± 1.41%"],
+        ["BiT-B", "100", "2", "61.00% ± 1.41%"],
+        ["R-C", "10", "1", "diverged"],
+    ]
+    page = write_comparison(tmp_path, "Models", {}, [*RESULTS, *bad]).read_text()
+    assert "<td>diverged</td>" in page
+    assert "<td>BiT-B</td><td>10</td><td>2</td><td>the loss is nan</td>" in page
+    assert "Curves" in page
+    *_, last = csv.DictReader((tmp_path / "compare.csv").read_text().splitlines())
+    assert (last["model"], last["accuracy"], last["diverged"]) == ("R-C", "", "the loss is nan")
+    only = write_comparison(tmp_path, "Models", {}, bad).read_text()
+    assert "<td>diverged</td>" in only
+    assert "Curves" not in only
+
+
 def test_one_seed_has_no_deviation():
     assert summary(RESULTS[:1])[1][0][2:4] == ["1", "30.00%"]
 

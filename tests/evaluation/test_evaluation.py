@@ -297,9 +297,11 @@ def test_names_with_dollars_and_in_any_script_stay_text(recwarn):
 
 
 def test_plots_take_one_epoch_and_many_long_class_names():
-    record = {"epoch": 1, "loss": 1.0, "val_loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5}
+    record = {"step": 10, "loss": 1.0, "val_loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5}
     assert plots.curves([record]).startswith(b"<?xml")
     # Training that was stopped before an evaluation has no training metrics for the epoch.
-    assert plots.curves([record, {"epoch": 2, "val_loss": 1.0, "val_accuracy": 0.5}])
+    svg = plots.curves([record, {"step": 400, "val_loss": 1.0, "val_accuracy": 0.5}]).decode()
+    assert ">steps<" in svg
+    assert ">400<" in svg
     labels = tuple(f"a very long name of class number {i}" for i in range(60))
     assert plots.confusion(np.eye(60, dtype=int).tolist(), labels).startswith(b"<?xml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,12 +37,26 @@ def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
     assert (whole["steps"], whole["seed"], whole["images"]) == (12, 7, len(split.train))
     assert [record["step"] for record in whole["curve"]] == [10, 12]
 
+    clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
+    monkeypatch.setattr("keras_vit.training.checkpoints.time", clock)
+
     def stop(progress):
         if progress.step == 4:
+            clock.seconds = 1000.0
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_trial(trial, source, tmp_path / "parts", judge, report=stop)
+    for changes, difference in (
+        ({"duration": "20 steps"}, "duration='20 steps', was '12 steps'"),
+        ({"seed": 3}, "seed=3, was 0"),
+    ):
+        other = dataclasses.replace(trial, recipe=dataclasses.replace(RECIPE, **changes))
+        with pytest.raises(UsageError, match=f"an unfinished trial with .* Received: {difference}"):
+            run_trial(other, source, tmp_path / "parts", judge)
+    other = dataclasses.replace(trial, weights="a.npz")
+    with pytest.raises(UsageError, match=r"Received: weights='a\.npz', was None;"):
+        run_trial(other, source, tmp_path / "parts", judge)
     development = dataclasses.replace(trial, split=development_split(source, split, 0.3))
     with pytest.raises(UsageError, match="an unfinished trial with other train images"):
         run_trial(development, source, tmp_path / "parts", judge)
@@ -55,6 +70,7 @@ def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
     )
     assert starts == [4]
     assert parts["curve"][-1]["val_loss"] == whole["curve"][-1]["val_loss"]
+    assert parts["seconds"] == 1000.0
     assert not (tmp_path / "parts" / "one" / "checkpoints").exists()
 
     monkeypatch.setattr(trials, "train", never)
@@ -75,8 +91,3 @@ def test_a_resnet_gets_no_settings_of_transformers():
     recipe = dataclasses.replace(RECIPE, drop_path=0.1)
     assert with_seed(recipe, "BiT_R50x1", 3) == dataclasses.replace(recipe, drop_path=0.0, seed=3)
     assert with_seed(recipe, "ViT_Ti16", 3) == dataclasses.replace(recipe, seed=3)
-
-
-def test_seconds_of_a_resumed_run_are_added_up():
-    records = [{"seconds": s} for s in (10.0, 20.0, 5.0, 8.0)]
-    assert trials._seconds(records) == 28.0
