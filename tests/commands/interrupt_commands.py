@@ -150,10 +150,12 @@ def compared(error: str, run: Path) -> str:
     """A description of the line about a run folder, which must say what the folder holds."""
     states = sorted(run.glob("checkpoints/step-*.npz"))
     log = run / "metrics.jsonl"
+    lines = log.read_text().splitlines() if log.is_file() else []
+    evaluated = [line for line in map(json.loads, lines) if "epoch" in line]
     if states:
         kind, expected = "a state", f"the state after {int(states[-1].stem.partition('-')[2])} of"
-    elif log.is_file() and (lines := log.read_text().splitlines()):
-        kind, expected = "weights", f"the weights after {json.loads(lines[-1])['step']} of"
+    elif evaluated:
+        kind, expected = "weights", f"the weights after {evaluated[-1]['step']} of"
     elif (run / "spec.json").is_file():
         kind, expected = "initial weights", "only the initial weights"
     else:
