@@ -116,13 +116,12 @@ def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any],
         out: the folder of the trials.
     """
     from keras_vit import training
-    from keras_vit.specs import find_variant
 
     times: dict[str, list[float]] = {}
     for result in results:
         if "diverged" not in result:
             times.setdefault(result["model"], []).append(result["seconds"])
-    models = [find_variant(t.model) for t in trials if not training.is_finished(t, out)]
+    models = [trial.model for trial in trials if not training.is_finished(trial, out)]
     if not times or training.is_finished(trials[0], out):
         return
     means = {model: statistics.mean(of_model) for model, of_model in times.items()}

@@ -37,7 +37,7 @@ class Trial:
 
     Attributes:
         name: the name of its run folder.
-        model: a name in `list_models()`.
+        model: a name in `list_models()`, in either spelling; it is stored in the usual one.
         recipe: the settings.
         split: the images for training and for evaluation.
         weights: the initial weights; None for random ones.
@@ -50,6 +50,9 @@ class Trial:
     split: Split
     weights: str | None = None
     tags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        object.__setattr__(self, "model", find_variant(self.model))
 
 
 def run_trial(
@@ -172,7 +175,7 @@ def _begun(out: Path, trial: Trial) -> dict[str, Any]:
     """The settings of an unfinished trial; its images are compared by `_check_images`."""
     run = runs.open_run(out)
     model = run.spec["model"]
-    is_same = model == layer_name(find_variant(trial.model))
+    is_same = model == layer_name(trial.model)
     first = {
         "data": run.recipe["data"],
         "model": trial.model if is_same else model,
@@ -192,8 +195,7 @@ def _plain(recipe: Recipe) -> dict[str, Any]:
 
 
 def _about(trial: Trial) -> dict[str, Any]:
-    name = find_variant(trial.model)
-    return {"name": trial.name, "model": name, "images": len(trial.split.train)}
+    return {"name": trial.name, "model": trial.model, "images": len(trial.split.train)}
 
 
 def _course(run: runs.Run) -> dict[str, Any]:

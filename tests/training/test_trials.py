@@ -91,3 +91,8 @@ def test_a_resnet_gets_no_settings_of_transformers():
     recipe = dataclasses.replace(RECIPE, drop_path=0.1)
     assert with_seed(recipe, "BiT_R50x1", 3) == dataclasses.replace(recipe, drop_path=0.0, seed=3)
     assert with_seed(recipe, "ViT_Ti16", 3) == dataclasses.replace(recipe, seed=3)
+
+
+def test_both_spellings_of_a_model_are_the_same_trial():
+    names = {Trial("one", name, RECIPE, split=None).model for name in ("ViT_Ti16", "ViT-Ti_16")}
+    assert names == {"ViT-Ti_16"}
