@@ -42,6 +42,7 @@ dependencies {
     testImplementation(project(":jvm-engine"))
     testImplementation(libs.junit4)
     testImplementation(libs.kotlin.test)
+    testImplementation(libs.mockito)
     testImplementation(libs.robolectric) {
         // src/test holds the few classes that Robolectric needs of these, for both builds.
         exclude(group = "androidx.test", module = "monitor")

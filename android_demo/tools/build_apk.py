@@ -12,11 +12,17 @@ from freshness import Step
 from maven import compile_app
 from package import write_apk, write_module
 from project import AAB, AARS, APK, BUILD, FRAMEWORK
+from results import Result
 from signing import KEYSTORE, make_key, sign
 
 
 def main() -> int:
-    """Builds what is out of date, then checks the APK. Returns the exit code."""
+    """Builds and checks. Returns the exit code."""
+    return int(not build().is_good)
+
+
+def build() -> Result:
+    """Builds what is out of date, then checks the APK."""
     require("mvn", "npm", "java", "javac", "keytool", "apksigner", "dexdump", "readelf")
     compile_app()
     resources.link_resources(FRAMEWORK.resolve())

@@ -10,6 +10,7 @@ from pathlib import Path
 from checks import CHECKS, Apk, Finding
 from commands import fail
 from project import APK
+from results import Result
 
 
 def main() -> int:
@@ -19,18 +20,18 @@ def main() -> int:
     path = parser.parse_args().apk
     if not path.exists():
         fail(f"{path} not found. Run `make apk`.")
-    return check(path)
+    return int(not check(path).is_good)
 
 
-def check(path: Path) -> int:
-    """Prints a line for each finding. Returns 1 if one of them is bad."""
+def check(path: Path) -> Result:
+    """Prints a line for each finding."""
     print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
     findings = list(find(path))
     for finding in findings:
         print(f"  {finding.verdict:4}  {finding.subject:12}  {finding.text}")
-    failed = sum(not finding.good for finding in findings)
-    print(f"{len(findings) - failed} of {len(findings)} checks passed")
-    return 1 if failed else 0
+    good = sum(finding.good for finding in findings)
+    print(f"{good} of {len(findings)} checks passed")
+    return Result("tools/check_apk.py: checks of the APK", good, len(findings))
 
 
 def find(path: Path) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ of the shipped dex, and a rule for each class and member to which the tests refe
 how many methods of core have the same code in both.
 """
 
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from dex_file import read_code
 from maven import compile_app, compile_tests_of_core
 from platform_classes import platform_jar
 from project import BUILD, FRAMEWORK, ROOT, RUNTIME_JARS
+from results import Result
 
 FOLDER = BUILD / "dex-tests"
 CORE = ROOT / "core/target"
@@ -26,7 +28,12 @@ KOTLIN_TEST = (CORE / "console/kotlin-test.jar", CORE / "console/kotlin-test-jun
 
 
 def main() -> int:
-    """Builds the dex, translates it and runs the tests. Returns the exit code."""
+    """Tests the dex. Returns the exit code."""
+    return int(not test_dex().is_good)
+
+
+def test_dex() -> Result:
+    """Builds the dex, translates it and runs the tests."""
     require("mvn", "npm", "java", "javac", "dexdump", "enjarify")
     compile_app()
     compile_tests_of_core()
@@ -34,8 +41,8 @@ def main() -> int:
     rules = _rules_of_tests()
     dex_files = build_dex(FOLDER / "dex", (*RULES, rules))
     print(_comparison(shipped_dex(), dex_files), flush=True)
-    _run_tests([_translated(dex) for dex in dex_files])
-    return 0
+    count = _run_tests([_translated(dex) for dex in dex_files])
+    return Result("core: the same tests against the dex", count, count)
 
 
 def _rules_of_tests() -> Path:
@@ -83,10 +90,11 @@ def _translated(dex: Path) -> Path:
     return jar
 
 
-def _run_tests(jars: list[Path]) -> None:
-    """Core's own classes and Kotlin's library are not on this class path.
+def _run_tests(jars: list[Path]) -> int:
+    """Returns how many tests passed; a failure ends the program.
 
-    Android's classes are, because R8 merges classes of core with classes of the app.
+    Core's own classes and Kotlin's library are not on this class path. Android's classes are,
+    because R8 merges classes of core with classes of the app.
     """
     path = ":".join(map(str, (*jars, TEST_CLASSES, *KOTLIN_TEST, FRAMEWORK)))
     text = run(
@@ -95,7 +103,7 @@ def _run_tests(jars: list[Path]) -> None:
         *("--details=summary", "--disable-banner", "--fail-if-no-tests"),
         cwd=CORE.parent,
     )
-    print("\n".join(line for line in text.splitlines() if "tests" in line))
+    return int(re.search(r"(\d+) tests successful", text)[1])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Calls Maven, which compiles and tests with artefacts of Maven Central."""
 
 import os
+import shutil
 import subprocess
 
 from commands import fail, require
 from freshness import Step
 from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, properties
+from results import Result, read_reports
 
 # What the APK's classes are made of. A bundle in the assets is no reason to compile.
 _SOURCES = (
@@ -20,6 +22,12 @@ _SOURCES = (
     "tools/fetch.py",
     "tools/resources.py",
 )
+# The modules that have tests, and what runs them.
+_TESTED = {
+    "core": "JUnit on pure Kotlin",
+    "jvm-engine": "a real interpreter on the JVM",
+    "app": "Robolectric, the app's screens",
+}
 # Results of tests and problems, without the names of all plugins and downloads.
 _QUIET = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -30,11 +38,7 @@ _QUIET = (
 
 def compile_app() -> None:
     """Compiles what goes into the APK, unless no source has changed."""
-    step = Step(
-        BUILD / "maven.stamp",
-        [ROOT / source for source in _SOURCES],
-        [APP_TARGET / f"app-{properties()['version']}.jar", FRAMEWORK],
-    )
+    step = _app()
     if step.is_fresh:
         return
     print("compiling with Maven", flush=True)
@@ -44,16 +48,24 @@ def compile_app() -> None:
 
 def compile_tests_of_core() -> None:
     """Compiles core's tests, unless neither they nor core have changed."""
-    step = Step(
-        BUILD / "maven-tests.stamp",
-        [ROOT / source for source in ("pom.xml", "core/pom.xml", "core/src")],
-        [ROOT / "core/target/test-classes", ROOT / "core/target/console"],
-    )
+    step = _tests_of_core()
     if step.is_fresh:
         return
     print("compiling core's tests with Maven", flush=True)
     maven("process-test-classes", "--projects", "core")
     step.done()
+
+
+def test_modules() -> list[Result]:
+    """Compiles everything and runs the tests of each module; ends the program if one fails."""
+    reports = {name: ROOT / name / "target/surefire-reports" for name in _TESTED}
+    for folder in reports.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    steps = (_app(), _tests_of_core())
+    maven("package")
+    for step in steps:
+        step.done()
+    return [read_reports(f"{name}: {_TESTED[name]}", reports[name]) for name in _TESTED]
 
 
 def maven(*arguments: str) -> None:
@@ -62,3 +74,19 @@ def maven(*arguments: str) -> None:
     command = ["mvn", "--batch-mode", "--no-transfer-progress", *_QUIET, *arguments]
     if subprocess.run(command, cwd=ROOT, env=os.environ | {"LC_ALL": "C.UTF-8"}).returncode != 0:
         fail(f"mvn {' '.join(arguments)} failed in {ROOT}")
+
+
+def _app() -> Step:
+    return Step(
+        BUILD / "maven.stamp",
+        [ROOT / source for source in _SOURCES],
+        [APP_TARGET / f"app-{properties()['version']}.jar", FRAMEWORK],
+    )
+
+
+def _tests_of_core() -> Step:
+    return Step(
+        BUILD / "maven-tests.stamp",
+        [ROOT / source for source in ("pom.xml", "core/pom.xml", "core/src")],
+        [ROOT / "core/target/test-classes", ROOT / "core/target/console"],
+    )

@@ -24,6 +24,7 @@ SHARED = {
     "jna": "jna.version",
     "junit": "junit.version",
     "junit4": "junit4.version",
+    "mockito": "mockito.version",
     "robolectric": "robolectric.version",
 }
 

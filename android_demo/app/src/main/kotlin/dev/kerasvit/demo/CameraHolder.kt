@@ -78,6 +78,7 @@ internal class CameraHolder(
         }
         opened = camera?.let { Opened(it, facing, surface, degrees) }
         transform()
+        if (camera != null) store.send(Event.CameraOpened(camera.lens.uprightSize))
     }
 
     private fun fail(facing: Facing, problem: Problem) {

@@ -1,6 +1,7 @@
 package dev.kerasvit.demo
 
 import android.Manifest
+import android.annotation.TargetApi
 import android.app.Activity
 import android.content.ActivityNotFoundException
 import android.content.Intent
@@ -13,6 +14,7 @@ import android.provider.MediaStore
 import android.provider.Settings as SystemSettings
 import android.view.TextureView
 import android.view.View
+import android.view.Window
 import android.widget.Toast
 import android.window.OnBackInvokedCallback
 import android.window.OnBackInvokedDispatcher
@@ -159,18 +161,19 @@ class MainActivity : Activity(), Host {
     private fun isCameraAllowed(): Boolean =
         checkSelfPermission(Manifest.permission.CAMERA) == PackageManager.PERMISSION_GRANTED
 
-    @Suppress("DEPRECATION")
-    private fun drawBehindBars() {
-        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) {
-            window.setDecorFitsSystemWindows(false)
-        } else {
-            val decor = window.decorView
-            decor.systemUiVisibility = decor.systemUiVisibility or
-                View.SYSTEM_UI_FLAG_LAYOUT_STABLE or
-                View.SYSTEM_UI_FLAG_LAYOUT_FULLSCREEN or
-                View.SYSTEM_UI_FLAG_LAYOUT_HIDE_NAVIGATION
-        }
-    }
+    private fun drawBehindBars() =
+        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) window.fill() else window.oldFill()
+}
+
+@TargetApi(Build.VERSION_CODES.R)
+private fun Window.fill() = setDecorFitsSystemWindows(false)
+
+@Suppress("DEPRECATION")
+private fun Window.oldFill() {
+    decorView.systemUiVisibility = decorView.systemUiVisibility or
+        View.SYSTEM_UI_FLAG_LAYOUT_STABLE or
+        View.SYSTEM_UI_FLAG_LAYOUT_FULLSCREEN or
+        View.SYSTEM_UI_FLAG_LAYOUT_HIDE_NAVIGATION
 }
 
 // Neither needs a permission.
@@ -195,6 +198,7 @@ private class BackButton(private val activity: Activity, private val onBack: () 
             field = value
         }
 
+    @TargetApi(Build.VERSION_CODES.TIRAMISU)
     private fun take() {
         val taken = OnBackInvokedCallback { onBack() }
         callback = taken
@@ -202,6 +206,7 @@ private class BackButton(private val activity: Activity, private val onBack: () 
             .registerOnBackInvokedCallback(OnBackInvokedDispatcher.PRIORITY_DEFAULT, taken)
     }
 
+    @TargetApi(Build.VERSION_CODES.TIRAMISU)
     private fun release() {
         val taken = callback as? OnBackInvokedCallback ?: return
         activity.onBackInvokedDispatcher.unregisterOnBackInvokedCallback(taken)

@@ -9,6 +9,7 @@ import android.view.View
 import android.view.ViewGroup
 import android.view.WindowInsets
 import android.widget.TextView
+import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.UiState
 import java.io.File
 import org.robolectric.Robolectric
@@ -27,6 +28,8 @@ class Phone {
     private val root: View get() = activity.findViewById(R.id.root)
 
     fun start(saved: Bundle? = null): Phone {
+        // Two threads wait for each other where several tests share the processor.
+        if (saved == null) app.store(Settings(threads = 1))
         controller = Robolectric.buildActivity(MainActivity::class.java)
         if (saved == null) controller.setup() else controller.setup(saved)
         settle()
@@ -80,6 +83,8 @@ class Phone {
     fun tap(id: Int) = tap(activity.getString(id))
 
     fun screenshot(name: String) {
+        // On a phone they fade away after a moment.
+        views().forEach { it.isVerticalScrollBarEnabled = false }
         val decor = activity.window.decorView
         val bitmap = Bitmap.createBitmap(decor.width, decor.height, Bitmap.Config.ARGB_8888)
         decor.draw(Canvas(bitmap))

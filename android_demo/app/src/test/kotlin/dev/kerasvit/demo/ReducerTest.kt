@@ -7,6 +7,7 @@ import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Job
 import dev.kerasvit.demo.state.Model
 import dev.kerasvit.demo.state.Permission
+import dev.kerasvit.demo.state.Preview
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Sample
@@ -25,6 +26,20 @@ class ReducerTest {
 
     private fun listed(settings: Settings = Settings()): UiState =
         reduce(UiState(settings), Event.AssetsListed(listOf("a", "b"), listOf(sample)))
+
+    @Test
+    fun `the camera replaces the picture at once, even where it is not allowed`() {
+        val shown = UiState(
+            settings = Settings(source = Source.Sample("a.png")),
+            preview = object : Preview {},
+            permission = Permission.REFUSED,
+        )
+        val next = reduce(shown, Event.ChooseSource(Source.Camera(Facing.BACK)))
+        assertEquals(null, next.preview)
+        assertEquals(Problem.PermissionRefused(forEver = false), next.sourceProblem)
+        val other = reduce(shown, Event.ChooseSource(Source.Sample("b.png")))
+        assertEquals(shown.preview, other.preview)
+    }
 
     @Test
     fun `the first model, the next one to compare with and the first sample are chosen`() {

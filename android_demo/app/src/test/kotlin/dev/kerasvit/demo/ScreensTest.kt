@@ -1,14 +1,17 @@
 package dev.kerasvit.demo
 
+import android.content.Intent
+import android.widget.EditText
+import android.widget.ScrollView
 import dev.kerasvit.core.Backend
 import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
-import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
-import android.content.Intent
-import android.widget.EditText
+import dev.kerasvit.demo.state.Source
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
 import kotlin.test.assertTrue
@@ -33,6 +36,12 @@ class ScreensTest {
         assertEquals("0", first.rows[0].label)
         assertEquals("0", second.rows[0].label)
         assertTrue(first.rows != second.rows) // int8 rounds.
+        for (answer in listOf(first, second)) {
+            val names = phone.views().mapNotNull { it.contentDescription?.toString() }
+            for (row in answer.rows) {
+                assertTrue(names.any { it.startsWith("${answer.model}: ${row.label}, ") }, "$names")
+            }
+        }
         phone.screenshot("compare_light")
     }
 
@@ -88,6 +97,9 @@ class ScreensTest {
     fun `pictures of the first screen`() {
         phone.start()
         phone.screenshot("classify_light")
+        val page = phone.views().filterIsInstance<ScrollView>().first()
+        page.scrollTo(0, page.getChildAt(0).height)
+        phone.screenshot("classify_details")
         for ((name, qualifiers) in forms) {
             RuntimeEnvironment.setQualifiers("en-rUS-ldltr-w411dp-h891dp-port-notnight-hdpi")
             RuntimeEnvironment.setFontScale(if (name == "large_font") 2f else 1f)
@@ -105,19 +117,26 @@ class ScreensTest {
         send(Event.Show(Screen.COMPARE))
         picture("compare_dark", "+night")
         picture("compare_tablet", "+w1000dp-h700dp-land")
+        picture("compare_large_font", "+notnight", fontScale = 1.5f)
         send(Event.Show(Screen.VERIFY))
         send(Event.Verify)
         picture("verify_chinese", "+zh-rCN")
+        picture("verify_dark", "+night")
+        picture("verify_rtl", "+ar-ldrtl")
+        picture("verify_tablet", "+w1000dp-h700dp-land")
         send(Event.Show(Screen.LABELS))
         picture("labels_rtl", "+ar-ldrtl")
+        picture("labels_dark", "+night")
         send(Event.PickModel(rival = false))
         picture("models_chinese_dark", "+zh-rCN-night")
         send(Event.Back)
         send(Event.Show(Screen.CLASSIFY))
-        val source = phone.state.settings.source!!
-        send(Event.SourceFailed(source, Problem.PermissionRefused(forEver = false)))
+        send(Event.CamerasFound(listOf(Facing.BACK)))
+        send(Event.ChooseSource(Source.Camera(Facing.BACK)))
+        send(Event.PermissionChanged(Permission.REFUSED))
         picture("permission_light", "+notnight")
-        picture("permission_chinese", "+zh-rCN")
+        picture("permission_chinese_dark", "+zh-rCN-night")
+        picture("permission_landscape", "+w891dp-h411dp-land")
     }
 
     private fun send(event: Event) {
@@ -125,8 +144,9 @@ class ScreensTest {
         phone.settle()
     }
 
-    private fun picture(name: String, qualifiers: String) {
+    private fun picture(name: String, qualifiers: String, fontScale: Float = 1f) {
         RuntimeEnvironment.setQualifiers("en-rUS-ldltr-w411dp-h891dp-port-notnight-hdpi")
+        RuntimeEnvironment.setFontScale(fontScale)
         RuntimeEnvironment.setQualifiers(qualifiers)
         phone.recreate()
         phone.screenshot(name)

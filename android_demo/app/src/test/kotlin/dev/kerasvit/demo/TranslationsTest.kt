@@ -24,6 +24,7 @@ class TranslationsTest {
             "app_name",
             "model_summary",
             "result_spoken",
+            "result_spoken_of",
             "backend_cpu",
             "backend_gpu",
             "time_p90",

@@ -8,7 +8,10 @@ import java.nio.ByteOrder
 internal fun directBuffer(bytes: Int): ByteBuffer =
     ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder())
 
-// Through Buffer: ByteBuffer's own `position`, new in Java 9, is missing on old Android.
-internal fun Buffer.moveTo(place: Int) {
+/**
+ * Sets the position, on every Android: `ByteBuffer`'s own `position` and `rewind` of Java 9 are
+ * missing before Android 14.
+ */
+fun Buffer.moveTo(place: Int) {
     position(place)
 }

@@ -9,7 +9,7 @@ internal class Resizer(private val width: Int, private val height: Int, private 
     private val rows: Taps
 
     init {
-        val box = Box(width, height, input)
+        val box = CropBox(width, height, input)
         columns = Taps(width, box.left, box.right, input.width, input.interpolation)
         rows = Taps(height, box.top, box.bottom, input.height, input.interpolation)
     }
@@ -66,34 +66,6 @@ internal class Resizer(private val width: Int, private val height: Int, private 
             from += rowSize
         }
         for (i in 0 until rowSize) result[i] = rounded(sums[i])
-    }
-}
-
-/** The part of an image that is resized, in float32 as in Pillow. */
-private class Box(width: Int, height: Int, input: Input) {
-    val left: Float
-    val top: Float
-    val right: Float
-    val bottom: Float
-
-    init {
-        if (input.crop == null) {
-            left = 0f
-            top = 0f
-            right = width.toFloat()
-            bottom = height.toFloat()
-        } else {
-            val perPixel = minOf(width.toDouble() / input.width, height.toDouble() / input.height)
-            val unit = input.crop * perPixel
-            val boxWidth = unit * input.width
-            val boxHeight = unit * input.height
-            val x = (width - boxWidth) / 2
-            val y = (height - boxHeight) / 2
-            left = maxOf(x, 0.0).toFloat() // rounding may give -1e-14
-            top = maxOf(y, 0.0).toFloat()
-            right = (x + boxWidth).toFloat()
-            bottom = (y + boxHeight).toFloat()
-        }
     }
 }
 

@@ -36,6 +36,14 @@ class VerificationTest {
     }
 
     @Test
+    fun `the time of a very slow model is measured, too`() {
+        val factory = FakeFactory { info -> FakeEngine(info) { Thread.sleep(700) } }
+        val verdict = verify(files, bundle, factory, listOf(Backend.CPU)).single()
+        val measured = assertIs<Outcome.Passed>(verdict.outcome).measured
+        assertTrue(measured.inferenceMillis >= 700, "${measured.inferenceMillis}")
+    }
+
+    @Test
     fun `half precision has its own tolerance`() {
         // One step of the output is 0.5; tolerances are 0.75 and 1.5.
         val expected = mapOf(

@@ -1,7 +1,9 @@
 package dev.kerasvit.jvm
 
 import dev.kerasvit.core.Backend
+import dev.kerasvit.core.Bundle
 import dev.kerasvit.core.Classifier
+import dev.kerasvit.core.Engine
 import dev.kerasvit.core.EngineOptions
 import dev.kerasvit.core.Orientation
 import dev.kerasvit.core.RgbImage
@@ -33,40 +35,34 @@ class DigitsTest {
     }
     private val images = images(fixture)
     private val targets = fixture.getValue("targets").jsonArray.map { it.jsonPrimitive.int }
+    private val expected = fixture.getValue("scores").jsonObject.mapValues { (_, encoded) ->
+        floats(encoded.jsonPrimitive.content).asList().chunked(10) { it.toFloatArray() }
+    }
 
     @TestFactory
-    fun `image for image the class and the scores are Python's`(): List<DynamicTest> =
-        fixture.getValue("scores").jsonObject.flatMap { (name, encoded) ->
-            val expected = floats(encoded.jsonPrimitive.content)
-            listOf(Backend.CPU, Backend.CPU_PLAIN).map { backend ->
-                dynamicTest("$name on $backend") { compare(name, backend, expected) }
-            }
+    fun `image for image the class is Python's`(): List<DynamicTest> = tests { name, backend ->
+        val answers = classifier(name, backend).use(::classifyAll)
+        for ((i, answer) in answers.withIndex()) {
+            val scores = expected.getValue(name)[i]
+            assertEquals(scores.indices.maxBy { scores[it] }, answer.best, "digit $i")
         }
-
-    private fun compare(name: String, backend: Backend, expected: FloatArray) {
-        assertEquals(359, images.size)
-        val files = appBundle(name)
-        val tolerance = readGolden(files, readBundle(files)).tolerances.scores
-        var largest = 0.0
-        var correct = 0
-        classifier(name, backend).use { classifier ->
-            for ((i, image) in images.withIndex()) {
-                val result = classifier.classify(image)
-                val scores = expected.copyOfRange(i * 10, i * 10 + 10)
-                assertEquals(scores.indices.maxBy { scores[it] }, result.classes[0], "digit $i")
-                for (k in scores.indices) {
-                    largest = maxOf(largest, abs(scores[k] - result.scores[k]).toDouble())
-                }
-                if (result.classes[0] == targets[i]) correct++
-            }
-        }
-        println("$name on $backend: scores differ by %.3g of %.3g".format(largest, tolerance))
-        // This build of 2.19 rounds integer products otherwise than Google's: LiteRT 1.2 to 2.3
-        // differ by no more than 0.165 on these images.
-        val allowed = if (name == "digits-int8") 2 * tolerance else tolerance
-        assertTrue(largest <= allowed, "differs by $largest, allowed are $allowed")
+        val correct = answers.indices.count { answers[it].best == targets[it] }
         assertEquals(353, correct) // 98.3%, as model.json says
     }
+
+    @TestFactory
+    fun `the scores are Python's, within golden json's tolerance`(): List<DynamicTest> =
+        tests { name, backend ->
+            val files = appBundle(name)
+            val tolerance = readGolden(files, readBundle(files)).tolerances.scores
+            val answers = classifier(name, backend, ::roundedAsByGoogle).use(::classifyAll)
+            val largest = answers.indices.maxOf { i ->
+                val scores = expected.getValue(name)[i]
+                scores.indices.maxOf { abs(scores[it] - answers[i].scores[it]) }
+            }
+            println("$name on $backend: scores differ by %.3g of %.3g".format(largest, tolerance))
+            assertTrue(largest <= tolerance, "differs by $largest, allowed are $tolerance")
+        }
 
     @Test
     fun `a camera's frames are classified without allocating`() {
@@ -81,10 +77,31 @@ class DigitsTest {
         }
     }
 
-    private fun classifier(name: String, backend: Backend): Classifier {
+    private fun tests(test: (name: String, backend: Backend) -> Unit): List<DynamicTest> =
+        expected.keys.flatMap { name ->
+            listOf(Backend.CPU, Backend.CPU_PLAIN).map { backend ->
+                dynamicTest("$name on $backend") { test(name, backend) }
+            }
+        }
+
+    private class Answer(val best: Int, val scores: FloatArray)
+
+    private fun classifyAll(classifier: Classifier): List<Answer> {
+        assertEquals(359, images.size)
+        return images.map { image ->
+            classifier.classify(image).let { Answer(it.classes[0], it.scores.clone()) }
+        }
+    }
+
+    private fun classifier(
+        name: String,
+        backend: Backend,
+        change: (Bundle, Engine) -> Engine = { _, engine -> engine },
+    ): Classifier {
         val bundle = readBundle(appBundle(name))
         val model = readModel(appBundle(name), bundle.description)
-        return Classifier(bundle, JvmEngines().create(model, EngineOptions(backend, 1)))
+        val engine = JvmEngines().create(model, EngineOptions(backend, 1))
+        return Classifier(bundle, change(bundle, engine))
     }
 
     /** Planes as a phone gives them: NV21, in portrait. */
@@ -115,5 +132,30 @@ class DigitsTest {
         val raw = Base64.getDecoder().decode(encoded)
         val bytes = ByteBuffer.wrap(raw).order(ByteOrder.LITTLE_ENDIAN)
         return FloatArray(bytes.capacity() / 4) { bytes.getFloat(it * 4) }
+    }
+}
+
+/**
+ * Rounds the pixels of an int8 file as Google's builds of the runtime do.
+ *
+ * A step of its input is 2/255, and each of the 256 values of a pixel lies exactly half-way between
+ * two steps. Google's builds take the even one. This build of 2.18 takes one or the other, which
+ * changes a score of these digits by up to 0.384; with the same pixels it is no further from
+ * Google's builds than their own kernels are from XNNPACK, 0.165.
+ */
+private fun roundedAsByGoogle(bundle: Bundle, engine: Engine): Engine =
+    if (bundle.description.precision == "int8") EvenSteps(engine) else engine
+
+private class EvenSteps(private val engine: Engine) : Engine by engine {
+    override fun run(input: ByteBuffer, output: ByteBuffer) {
+        for (at in 0 until input.capacity() step 4) {
+            val steps = Math.rint((input.getFloat(at) * (1f / STEP)).toDouble())
+            input.putFloat(at, steps.toFloat() * STEP)
+        }
+        engine.run(input, output)
+    }
+
+    private companion object {
+        const val STEP = 2f / 255f
     }
 }

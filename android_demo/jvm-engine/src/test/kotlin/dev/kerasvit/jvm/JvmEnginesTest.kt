@@ -20,7 +20,7 @@ class JvmEnginesTest {
 
     @Test
     fun `the runtime names its version`() {
-        assertEquals("TensorFlow Lite 2.19.0", factory.runtime)
+        assertEquals("TensorFlow Lite 2.18.0", factory.runtime)
     }
 
     @Test

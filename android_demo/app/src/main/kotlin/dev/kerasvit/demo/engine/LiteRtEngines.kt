@@ -8,6 +8,7 @@ import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.core.EngineInfo
 import dev.kerasvit.core.EngineOptions
 import dev.kerasvit.core.engineExceptionOf
+import dev.kerasvit.core.moveTo
 import java.nio.ByteBuffer
 import org.tensorflow.lite.Delegate
 import org.tensorflow.lite.Interpreter
@@ -77,8 +78,8 @@ private class LiteRtEngine(
         EngineInfo(options.backend, options.threads, runtime, executionSteps(interpreter))
 
     override fun run(input: ByteBuffer, output: ByteBuffer) {
-        input.rewind()
-        output.rewind()
+        input.moveTo(0)
+        output.moveTo(0)
         try {
             interpreter.run(input, output)
         } catch (error: Throwable) {

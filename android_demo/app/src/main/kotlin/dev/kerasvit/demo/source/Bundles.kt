@@ -2,6 +2,7 @@ package dev.kerasvit.demo.source
 
 import android.content.res.AssetManager
 import dev.kerasvit.core.BundleFiles
+import dev.kerasvit.core.moveTo
 import java.io.FileInputStream
 import java.io.FileNotFoundException
 import java.io.InputStream
@@ -49,7 +50,7 @@ private class AssetBundleFiles(private val assets: AssetManager, override val na
         val bytes = open(file).use { it.readBytes() }
         val buffer = ByteBuffer.allocateDirect(bytes.size).order(ByteOrder.nativeOrder())
         buffer.put(bytes)
-        buffer.rewind()
+        buffer.moveTo(0)
         return buffer
     }
 }

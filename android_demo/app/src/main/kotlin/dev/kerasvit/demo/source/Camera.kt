@@ -16,6 +16,7 @@ import android.util.Size
 import android.view.Surface
 import dev.kerasvit.core.Orientation
 import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.work.Frames
 
@@ -95,6 +96,13 @@ class Lens(characteristics: CameraCharacteristics, facing: Facing, val displayDe
         .minByOrNull { it.width * it.height }
         ?: sizes.getOutputSizes(ImageFormat.YUV_420_888).maxBy { it.width * it.height }
 
+    /** [frameSize] after [orientation]. */
+    val uprightSize: FrameSize = when (orientation) {
+        Orientation.ROTATED_90, Orientation.ROTATED_270 ->
+            FrameSize(frameSize.height, frameSize.width)
+        else -> FrameSize(frameSize.width, frameSize.height)
+    }
+
     // The same aspect ratio as the frame: the screen shows what the model sees.
     val previewSize: Size = sizes.getOutputSizes(SurfaceTexture::class.java).orEmpty()
         .filter { it.width * frameSize.height == it.height * frameSize.width }
@@ -124,7 +132,7 @@ class OpenCamera internal constructor(
 
     init {
         reader.setOnImageAvailableListener({ reader ->
-            if (!isClosed) {
+            if (!isClosed) attempt {
                 reader.acquireLatestImage()?.use { frames.onFrame(converter.convert(it)) }
             }
         }, worker)
@@ -174,7 +182,8 @@ class OpenCamera internal constructor(
         session.setRepeatingRequest(request.build(), null, worker)
     }
 
-    private fun attempt(action: () -> Unit) {
+    // Inline: a function object would be an allocation for each frame.
+    private inline fun attempt(action: () -> Unit) {
         try {
             action()
         } catch (error: CameraAccessException) {
@@ -184,6 +193,8 @@ class OpenCamera internal constructor(
             stop(device, Problem.CameraFailed(error.message.orEmpty()))
         } catch (error: IllegalArgumentException) {
             stop(device, Problem.CameraFailed(error.message.orEmpty()))
+        } catch (_: OutOfMemoryError) {
+            stop(device, Problem.OutOfMemory)
         }
     }
 

@@ -31,6 +31,8 @@ sealed class Event {
 
     data class CamerasFound(val cameras: List<Facing>) : Event()
 
+    data class CameraOpened(val frame: FrameSize) : Event()
+
     data class SourceFailed(val source: Source, val problem: Problem) : Event()
 
     data class Unexpected(val detail: String) : Event()

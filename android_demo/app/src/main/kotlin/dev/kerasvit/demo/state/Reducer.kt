@@ -8,9 +8,7 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
         copy(screen = Screen.MODELS, pickingFrom = screen, pickingRival = event.rival)
     }
     is Event.ChooseModel -> chooseModel(state, event.name)
-    is Event.ChooseSource ->
-        state.with { copy(source = event.source) }
-            .copy(sourceProblem = problemOf(state, event.source))
+    is Event.ChooseSource -> chooseSource(state, event.source)
     is Event.ChooseBackend -> state.with { copy(backend = event.backend) }
     is Event.ChooseThreads -> state.with { copy(threads = event.threads) }
     is Event.ChooseThreshold -> state.with { copy(threshold = event.percent) }
@@ -20,6 +18,7 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
         state.copy(verification = Verification(state.settings.model, isRunning = true))
     is Event.PermissionChanged -> permissionChanged(state, event.permission)
     is Event.CamerasFound -> camerasFound(state, event.cameras)
+    is Event.CameraOpened -> state.copy(frame = event.frame)
     is Event.SourceFailed -> sourceFailed(state, event)
     is Event.Unexpected -> state.copy(sourceProblem = Problem.Unexpected(event.detail))
     is Event.AssetsListed -> assetsListed(state, event)
@@ -56,6 +55,13 @@ private fun chooseModel(state: UiState, name: String): UiState = state.with {
     val chosen = if (pickingRival) copy(rival = name) else copy(model = name)
     chosen.copy(screen = pickingFrom)
 }
+
+// One picture stays on the screen until the next one is read; the camera shows its own.
+private fun chooseSource(state: UiState, source: Source): UiState =
+    state.with { copy(source = source) }.copy(
+        sourceProblem = problemOf(state, source),
+        preview = state.preview.takeUnless { source is Source.Camera },
+    )
 
 private fun problemOf(state: UiState, source: Source): Problem? = when {
     source !is Source.Camera -> null

@@ -17,6 +17,8 @@ data class UiState(
     /** Null until somebody asked for the camera. */
     val cameras: List<Facing>? = null,
     val permission: Permission = Permission.UNKNOWN,
+    /** The camera's upright frames; null until a camera was opened. */
+    val frame: FrameSize? = null,
     /** The picture that the results belong to; null for the camera. */
     val preview: Preview? = null,
     /** What is wrong with the source of pictures. */
@@ -82,6 +84,9 @@ sealed class Source {
 }
 
 enum class Facing { BACK, FRONT }
+
+/** Pixels of a camera's frame. */
+data class FrameSize(val width: Int, val height: Int)
 
 enum class Permission { UNKNOWN, ASKED, GRANTED, REFUSED, REFUSED_FOR_EVER }
 

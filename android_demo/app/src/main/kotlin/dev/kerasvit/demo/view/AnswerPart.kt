@@ -8,8 +8,18 @@ import dev.kerasvit.demo.state.Announcement
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Row
 
-/** The most probable class in large letters, and bars for all that were found. */
-internal class AnswerPart(private val root: View, private val wording: Wording) {
+/**
+ * The most probable class in large letters, and bars for all that were found.
+ *
+ * @param isOneOfTwo whether TalkBack must say which model an answer is of
+ */
+internal class AnswerPart(
+    private val root: View,
+    private val wording: Wording,
+    private val isOneOfTwo: Boolean = false,
+) {
+    private val announced = root.findViewById<View>(R.id.answer_announcement)
+    private val headline = root.findViewById<View>(R.id.answer_headline)
     private val label = root.findViewById<TextView>(R.id.answer_label)
     private val probability = root.findViewById<TextView>(R.id.answer_probability)
     private val detail = root.findViewById<TextView>(R.id.answer_detail)
@@ -23,22 +33,27 @@ internal class AnswerPart(private val root: View, private val wording: Wording) 
         if (result is Result.Working && rows.childCount == 0) {
             label.show(wording.text(R.string.result_working))
         }
-        if (result is Result.Answer) show(result.rows, threshold)
+        if (result is Result.Answer) show(result, threshold)
         speak(announcement)
     }
 
-    private fun show(found: List<Row>, threshold: Int) {
+    private fun show(answer: Result.Answer, threshold: Int) {
+        val found = answer.rows
         val best = found.firstOrNull()?.takeIf { it.isNamed(threshold) }
         label.show(best?.label ?: wording.text(R.string.result_unsure))
         probability.isVisible = best != null
         probability.show(wording.probability(best?.probability ?: 0.0))
         detail.isVisible = best == null
         detail.show(wording.text(R.string.result_unsure_detail, wording.threshold(threshold)))
+        headline.describe(answer, spoken(best?.label, found.first().probability))
         while (rows.childCount < found.size) rows.inflate(R.layout.item_class)
         for (i in 0 until rows.childCount) {
             val row = rows.getChildAt(i)
             row.isVisible = i < found.size
             if (i < found.size) show(row, found[i], threshold)
+            if (i < found.size) {
+                row.describe(answer, spoken(found[i].label, found[i].probability))
+            }
             // The headline says already what the first bar is.
             row.findViewById<View>(R.id.class_text).isVisible = i > 0 || best == null
         }
@@ -49,19 +64,25 @@ internal class AnswerPart(private val root: View, private val wording: Wording) 
         view.findViewById<TextView>(R.id.class_probability)
             .show(wording.probability(row.probability))
         view.findViewById<BarView>(R.id.class_bar).fraction = row.probability.toFloat()
-        view.alpha = if (row.isNamed(threshold)) 1f else 0.6f
+        view.alpha = if (row.isNamed(threshold)) 1f else 0.7f
     }
 
-    // The live region is the whole part, and changes its description only with the announcement.
     private fun speak(announcement: Announcement?) {
-        val spoken = announcement?.let {
-            wording.text(
-                R.string.result_spoken,
-                it.label ?: wording.text(R.string.result_unsure),
-                wording.probability(it.probability),
-            )
-        }
-        if (spoken != root.contentDescription) root.contentDescription = spoken
+        val text = announcement?.let { spoken(it.label, it.probability) }
+        if (text != announced.contentDescription) announced.contentDescription = text
+    }
+
+    /** "7, 98.2%" */
+    private fun spoken(label: String?, probability: Double): String = wording.text(
+        R.string.result_spoken,
+        label ?: wording.text(R.string.result_unsure),
+        wording.probability(probability),
+    )
+
+    private fun View.describe(answer: Result.Answer, text: String) {
+        val whole =
+            if (isOneOfTwo) wording.text(R.string.result_spoken_of, answer.model, text) else text
+        if (whole != contentDescription) contentDescription = whole
     }
 }
 

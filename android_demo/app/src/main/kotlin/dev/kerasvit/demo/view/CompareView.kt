@@ -64,7 +64,7 @@ private class Contender(root: View, host: Host, private val wording: Wording, is
         root.findViewById<TextView>(R.id.model_name).textSize = 16f
     }
 
-    private val answer = AnswerPart(root.findViewById(R.id.answer), wording)
+    private val answer = AnswerPart(root.findViewById(R.id.answer), wording, isOneOfTwo = true)
     private val time = root.findViewById<TextView>(R.id.contender_time)
     private val problem = ProblemPart(root.findViewById(R.id.problem), wording) { action ->
         if (action == Action.CHOOSE_MODEL) host.send(Event.PickModel(isRival)) else host.act(action)

@@ -5,6 +5,7 @@ import android.graphics.drawable.BitmapDrawable
 import android.view.TextureView
 import android.view.View
 import android.widget.ImageView
+import dev.kerasvit.core.CropBox
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.source.BitmapPreview
 import dev.kerasvit.demo.state.Event
@@ -17,6 +18,7 @@ import dev.kerasvit.demo.state.UiState
 internal class PicturePart(root: View, private val host: Host) {
     private val picture = root.findViewById<ImageView>(R.id.picture)
     private val camera = root.findViewById<TextureView>(R.id.camera)
+    private val crop = root.findViewById<CropView>(R.id.crop)
     private val none = root.findViewById<View>(R.id.picture_none)
     private val flip = root.findViewById<View>(R.id.camera_flip)
     private var shown: Preview? = null
@@ -49,6 +51,17 @@ internal class PicturePart(root: View, private val host: Host) {
         flip.isVisible = isCamera && state.cameras?.size == 2
         if (source is Source.Camera) flip.setOnClickListener { host.flip(source) }
         if (state.preview !== shown) show(state.preview)
+        crop.box = cropBox(state, isCamera)
+    }
+
+    private fun cropBox(state: UiState, isCamera: Boolean): CropBox? {
+        val input = state.model?.bundle?.description?.input ?: return null
+        val bitmap = (state.preview as? BitmapPreview)?.bitmap
+        return when {
+            isCamera -> state.frame?.let { CropBox(it.width, it.height, input) }
+            bitmap != null -> CropBox(bitmap.width, bitmap.height, input)
+            else -> null
+        }
     }
 
     private fun show(preview: Preview?) {

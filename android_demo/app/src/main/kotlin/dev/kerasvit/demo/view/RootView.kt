@@ -1,5 +1,6 @@
 package dev.kerasvit.demo.view
 
+import android.annotation.TargetApi
 import android.app.Activity
 import android.os.Build
 import android.view.View
@@ -80,18 +81,21 @@ private enum class Destination(val screen: Screen, val title: Int, val icon: Int
 
 private class Edges(val left: Int, val top: Int, val right: Int, val bottom: Int)
 
-@Suppress("DEPRECATION")
-private fun edgesOf(insets: WindowInsets): Edges {
-    if (Build.VERSION.SDK_INT < Build.VERSION_CODES.R) {
-        return Edges(
-            insets.systemWindowInsetLeft,
-            insets.systemWindowInsetTop,
-            insets.systemWindowInsetRight,
-            insets.systemWindowInsetBottom,
-        )
-    }
+private fun edgesOf(insets: WindowInsets): Edges =
+    if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) edgesByType(insets) else oldEdgesOf(insets)
+
+@TargetApi(Build.VERSION_CODES.R)
+private fun edgesByType(insets: WindowInsets): Edges {
     val all = WindowInsets.Type.systemBars() or WindowInsets.Type.displayCutout() or
         WindowInsets.Type.ime()
     val edges = insets.getInsets(all)
     return Edges(edges.left, edges.top, edges.right, edges.bottom)
 }
+
+@Suppress("DEPRECATION")
+private fun oldEdgesOf(insets: WindowInsets) = Edges(
+    insets.systemWindowInsetLeft,
+    insets.systemWindowInsetTop,
+    insets.systemWindowInsetRight,
+    insets.systemWindowInsetBottom,
+)

@@ -6,6 +6,7 @@ import android.widget.Button
 import android.widget.TextView
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Bundle
+import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.core.Measured
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.R
@@ -87,11 +88,19 @@ internal class VerifyView(
                 word.mark(R.string.verify_refused, R.drawable.ic_cross, R.color.text_secondary)
                 facts.inflate(R.layout.item_fact).apply {
                     findViewById<View>(R.id.fact_name).isVisible = false
-                    findViewById<TextView>(R.id.fact).text = outcome.reason
+                    findViewById<TextView>(R.id.fact).text = reason(outcome)
                 }
             }
         }
     }
+
+    // The runtime's own words; that its numbers are useless is the app's finding.
+    private fun reason(outcome: Outcome.Refused): String =
+        if (outcome.kind == EngineFailure.NOT_FINITE) {
+            wording.text(R.string.verify_not_finite)
+        } else {
+            outcome.reason
+        }
 
     private fun build(facts: ViewGroup, measured: Measured, bundle: Bundle?) {
         fun fact(name: Int, text: String) {

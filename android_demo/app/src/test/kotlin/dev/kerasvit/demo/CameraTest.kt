@@ -1,0 +1,221 @@
+package dev.kerasvit.demo
+
+import android.Manifest
+import android.graphics.ImageFormat
+import android.graphics.SurfaceTexture
+import android.hardware.camera2.CameraCharacteristics
+import android.hardware.camera2.CameraManager
+import android.util.Size
+import android.view.TextureView
+import dev.kerasvit.core.RgbImage
+import dev.kerasvit.demo.source.Cameras
+import dev.kerasvit.demo.source.OpenCamera
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.FrameSize
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Source
+import dev.kerasvit.demo.work.Frames
+import dev.kerasvit.jvm.SMALLEST_OBJECT
+import dev.kerasvit.jvm.allocatedBy
+import kotlin.test.assertEquals
+import kotlin.test.assertFalse
+import kotlin.test.assertIs
+import kotlin.test.assertNotNull
+import kotlin.test.assertTrue
+import org.junit.Test
+import org.junit.runner.RunWith
+import org.mockito.Mockito.verify
+import org.robolectric.RobolectricTestRunner
+import org.robolectric.Shadows.shadowOf
+import org.robolectric.annotation.Config
+import org.robolectric.shadows.ShadowCameraCharacteristics
+import org.robolectric.shadows.StreamConfigurationMapBuilder
+
+/** The way of a camera's frames, from Robolectric's camera to the screen. */
+@RunWith(RobolectricTestRunner::class)
+@Config(shadows = [FakeImageReader::class])
+class CameraTest {
+    private val phone = Phone()
+    private val manager = phone.app.getSystemService(CameraManager::class.java)
+    private val classified = mutableListOf<RgbImage>()
+    private val problems = mutableListOf<Problem>()
+
+    @Test
+    fun `a frame reaches the model upright, whatever way the phone is held`() {
+        addCameras()
+        // Where the first pixel of the sensor's first row must be on the screen.
+        val cases = mapOf(
+            (Facing.BACK to 0) to Corner(480, 640, 479, 0),
+            (Facing.BACK to 90) to Corner(640, 480, 0, 0),
+            (Facing.BACK to 270) to Corner(640, 480, 639, 479),
+            (Facing.FRONT to 0) to Corner(480, 640, 0, 639),
+            (Facing.FRONT to 90) to Corner(640, 480, 0, 0),
+        )
+        for ((held, expected) in cases) {
+            val (facing, degrees) = held
+            val camera = assertNotNull(open(facing, degrees))
+            assertEquals(FrameSize(expected.width, expected.height), camera.lens.uprightSize)
+            send { x, y -> if (x < 2 && y < 2) 255 else 0 }
+            val image = classified.removeLast()
+            assertEquals(expected.width to expected.height, image.width to image.height, "$held")
+            assertEquals(255, image.level(expected.x, expected.y), "$held")
+            assertEquals(255, image.bytes.maxOf { it.toInt() and 0xFF })
+            camera.close()
+            settle()
+        }
+    }
+
+    private class Corner(val width: Int, val height: Int, val x: Int, val y: Int)
+
+    @Test
+    fun `of the frames that came meanwhile only the newest is classified, and all are closed`() {
+        addCameras()
+        open(Facing.BACK)
+        val frames = List(5) { number -> cameraFrame(640, 480) { _, _ -> 20 * number } }
+        // On the worker's own thread: it is busy while they come.
+        phone.app.worker.post { for (frame in frames) FakeImageReader.newest.send(frame) }
+        settle()
+        assertEquals(listOf(80), classified.map { it.level(0, 0) })
+        for (frame in frames) verify(frame).close()
+    }
+
+    @Test
+    fun `after closing, nothing arrives and the camera is free`() {
+        addCameras()
+        val camera = assertNotNull(open(Facing.BACK))
+        val reader = FakeImageReader.newest
+        camera.close()
+        reader.send(cameraFrame(640, 480) { _, _ -> 0 })
+        settle()
+        assertTrue(classified.isEmpty())
+        assertTrue(reader.isClosed)
+    }
+
+    @Test
+    fun `a camera that another app takes over is told once`() {
+        addCameras()
+        open(Facing.BACK)
+        shadowOf(manager).triggerDisconnect()
+        settle()
+        assertEquals(listOf<Problem>(Problem.CameraDisconnected), problems)
+        assertTrue(FakeImageReader.newest.isClosed)
+    }
+
+    @Test
+    fun `a frame for which there is no memory is told, and closed`() {
+        addCameras()
+        open(Facing.BACK) { throw OutOfMemoryError() }
+        val frame = cameraFrame(640, 480) { _, _ -> 0 }
+        FakeImageReader.newest.send(frame)
+        settle()
+        assertEquals(listOf<Problem>(Problem.OutOfMemory), problems)
+        verify(frame).close()
+    }
+
+    @Test
+    fun `what the camera sees is on the screen`() {
+        startWithCamera()
+        assertEquals(Source.Camera(Facing.BACK), phone.state.settings.source)
+        assertEquals(FrameSize(480, 640), phone.state.frame)
+        sendToApp()
+        val answer = assertIs<Result.Answer>(phone.state.result)
+        assertTrue(phone.shows(answer.rows[0].label))
+        val reader = FakeImageReader.newest
+        phone.tap(R.string.camera_flip)
+        assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
+        assertTrue(reader.isClosed)
+        assertFalse(FakeImageReader.newest.isClosed)
+    }
+
+    @Test
+    fun `the camera is closed while the app is not in front`() {
+        startWithCamera()
+        val reader = FakeImageReader.newest
+        phone.controller.pause()
+        phone.settle()
+        assertTrue(reader.isClosed)
+        phone.controller.resume()
+        phone.settle()
+        assertFalse(FakeImageReader.newest.isClosed)
+    }
+
+    @Test
+    fun `frames allocate nothing but where the screen is written to`() {
+        startWithCamera()
+        val frames = phone.app.store(null).frames
+        val image = RgbImage(480, 640)
+        val bytes = LongArray(100)
+        phone.app.worker.post {
+            repeat(50) { frames.onFrame(image) }
+            for (i in bytes.indices) bytes[i] = allocatedBy { frames.onFrame(image) }
+        }
+        settle()
+        // Those that are shown allocate: five in a second, of which a slow machine needs some.
+        val allocating = bytes.count { it >= SMALLEST_OBJECT }
+        assertTrue(allocating < 50, "$allocating of 100 frames: ${bytes.toList()}")
+    }
+
+    private fun startWithCamera() {
+        addCameras()
+        shadowOf(phone.app).grantPermissions(Manifest.permission.CAMERA)
+        phone.start()
+        phone.tap(R.string.source_camera)
+        val view = phone.activity.findViewById<TextureView>(R.id.camera)
+        phone.activity.onCameraSurface(view, SurfaceTexture(0))
+        phone.settle()
+    }
+
+    private fun sendToApp() {
+        FakeImageReader.newest.send(cameraFrame(640, 480) { x, _ -> if (x in 200..280) 255 else 0 })
+        phone.settle()
+    }
+
+    private fun open(
+        facing: Facing,
+        displayDegrees: Int = 0,
+        classify: (RgbImage) -> Unit = {
+            classified += RgbImage(it.width, it.height, it.bytes.clone())
+        },
+    ): OpenCamera? {
+        val frames = object : Frames {
+            override fun onFrame(image: RgbImage) = classify(image)
+        }
+        val texture = SurfaceTexture(0)
+        val camera =
+            Cameras(phone.app).open(facing, texture, displayDegrees, phone.app.worker, frames) {
+                problems += it
+            }
+        settle()
+        return camera
+    }
+
+    private fun send(level: (x: Int, y: Int) -> Int) {
+        FakeImageReader.newest.send(cameraFrame(640, 480, level))
+        settle()
+    }
+
+    private fun settle() = shadowOf(phone.app.worker.looper).idle()
+
+    // As in most phones: the sensors lie on their sides.
+    private fun addCameras() {
+        addCamera("0", CameraCharacteristics.LENS_FACING_BACK, 90)
+        addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
+    }
+
+    private fun addCamera(id: String, facing: Int, sensorDegrees: Int) {
+        val sizes = StreamConfigurationMapBuilder.newBuilder()
+        for (size in listOf(Size(320, 240), Size(640, 480), Size(1920, 1080))) {
+            sizes.addOutputSize(ImageFormat.YUV_420_888, size)
+            sizes.addOutputSize(size)
+        }
+        val lens = ShadowCameraCharacteristics.newCameraCharacteristics()
+        shadowOf(lens).set(CameraCharacteristics.LENS_FACING, facing)
+        shadowOf(lens).set(CameraCharacteristics.SENSOR_ORIENTATION, sensorDegrees)
+        val key = CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP
+        shadowOf(lens).set(key, sizes.build())
+        shadowOf(manager).addCamera(id, lens)
+    }
+}
+
+private fun RgbImage.level(x: Int, y: Int): Int = bytes[(y * width + x) * 3].toInt() and 0xFF
