@@ -100,6 +100,11 @@ class ProgressPrinter:
         self._printed, self._width = time.monotonic(), 0
 
 
+def print_saving(step: int) -> None:
+    """Prints that the state is being saved, which takes seconds for a large model."""
+    print(f"\nsaving the state after step {step}; Ctrl-C ends without it", flush=True)
+
+
 def duration(seconds: float) -> str:
     """Seconds as "45 s", "3 min 20 s", "2 h 5 min" or "3 d 4 h"."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -14,7 +14,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_data
 from keras_vit.cli._printing import print_skipped
 from keras_vit.cli._program import exit_interrupted
-from keras_vit.cli._progress import ProgressPrinter, count, duration
+from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
 from keras_vit.training.recipes import RECIPES, Recipe
 
@@ -87,6 +87,7 @@ class TrialArguments:
             result = training.run_trial(
                 trial, source, folder, judge, checkpoint_every=self.checkpoint_every,
                 started=_print_plan, report=ProgressPrinter(),
+                saving=print_saving,
                 stuck=lambda message: exit_interrupted(_for_trials(message), type(self)),
             )  # fmt: skip
         except (KeyboardInterrupt, Terminated) as error:

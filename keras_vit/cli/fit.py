@@ -22,7 +22,7 @@ from keras_vit.cli._flags import with_flags
 from keras_vit.cli._options import check_data, check_model, check_run, check_weights
 from keras_vit.cli._printing import class_table, print_skipped, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
-from keras_vit.cli._progress import ProgressPrinter, planned, previewed
+from keras_vit.cli._progress import ProgressPrinter, planned, previewed, print_saving
 from keras_vit.cli._recipes import (
     check_names_data,
     check_recipe_name,
@@ -205,6 +205,7 @@ def run(arguments: Arguments) -> None:
         strategy=engine,
         started=lambda plan: print(_announced(plan, arguments, out), flush=True),
         report=ProgressPrinter(),
+        saving=print_saving,
         stuck=lambda message: exit_interrupted(message, Arguments),
     )
     if not engine.is_chief:

@@ -72,16 +72,22 @@ class Evaluation(keras.callbacks.Callback):
 
     Args:
         evaluate: returns the metrics of the current weights on the held-out images.
+
+    Attributes:
+        is_steady: whether it evaluates the weights of the last step, so that nothing changes them.
     """
 
     def __init__(self, evaluate: Callable[[], dict[str, float]]):
         super().__init__()
         self._evaluate = evaluate
+        self.is_steady = False
 
     def on_epoch_end(self, epoch, logs=None):
         """Adds the metrics to `logs`."""
         sync(self.model)
+        self.is_steady = True
         self._add(logs, "val_")
+        self.is_steady = False
         if averages(self.model.optimizer):
             with averaged(self.model):
                 self._add(logs, "ema_val_")

@@ -16,7 +16,7 @@ import numpy as np
 from keras_vit import runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._interrupts import Terminated, deferred_interrupts
-from keras_vit._keras import keras
+from keras_vit._keras import backend, keras
 from keras_vit.data import Source, Split, evaluation_batches, training_batches
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.callbacks import AfterEachStep, Evaluation, RunWriter, Steps
@@ -52,7 +52,12 @@ class Loop:
     report: Callable[[Progress], None]
     engine: Engine
 
-    def run(self, extra: list[Any], stuck: Callable[[str], None] | None) -> None:
+    def run(
+        self,
+        extra: list[Any],
+        saving: Callable[[int], None],
+        stuck: Callable[[str], None] | None,
+    ) -> None:
         """Makes the steps. Whatever ends them, the state of the last complete step is saved."""
         steps = Steps(self.plan.first_step, self.plan.steps)
         if not self.engine.is_chief:
@@ -63,8 +68,16 @@ class Loop:
             self.out, self.model, steps, self.checkpoints.seconds, self.recipe.batch_size, epochs
         )
         writer.set_model(self.learner)  # a signal may come before Keras does it
-        tell = None if stuck is None else lambda: stuck(self._saved())
-        with deferred_interrupts(tell, terminate=True) as check:
+        evaluation = Evaluation(lambda: held_out.evaluate())
+
+        def tell() -> None:
+            # JAX takes the weights out of the variables while it evaluates.
+            if evaluation.is_steady and backend() == "tensorflow":
+                saving(steps.done)
+                self.checkpoints.save(steps.done)
+            stuck(self._saved())
+
+        with deferred_interrupts(stuck and tell, terminate=True) as check:
 
             def after_step() -> None:
                 check()
@@ -73,28 +86,37 @@ class Loop:
 
             each = AfterEachStep(after_step, check)
             reporter = Reporter(self.plan, steps, self.report)
-            evaluation = Evaluation(self._held_out([each, reporter]).evaluate)
+            held_out = self._held_out([each, reporter])
             # What is resumed at the end of an epoch has its metrics and weights already.
             last = keras.callbacks.LambdaCallback(
                 on_epoch_end=lambda epoch, logs: self.checkpoints.maybe_save(steps.done)
             )
             callbacks = [steps, each, evaluation, reporter, *extra, writer, last]
             try:
-                self._fit_and_save(callbacks, steps, writer)
+                self._fit_and_save(callbacks, steps, writer, saving)
             except RefusedError as error:
                 raise RefusedError(f"{error} {self._kept()}") from None
             if self.checkpoints.are_used() and steps.done > self.checkpoints.newest_step():
                 self.checkpoints.save(steps.done)  # a finished training can become longer
 
-    def _fit_and_save(self, callbacks: list[Any], steps: Steps, writer: RunWriter) -> None:
+    def _fit_and_save(
+        self,
+        callbacks: list[Any],
+        steps: Steps,
+        writer: RunWriter,
+        saving: Callable[[int], None],
+    ) -> None:
         try:
             self._fit(callbacks)
         except (KeyboardInterrupt, Terminated) as stop:
-            self.checkpoints.save(steps.done)
+            saving(steps.done)
+            self.checkpoints.save(steps.done)  # a second Ctrl-C ends it
             writer.save()
             raise type(stop)(self._saved()) from None
-        finally:
+        except BaseException:
             self.checkpoints.wait()
+            raise
+        self.checkpoints.wait()
 
     def _follow(self, steps: Steps) -> None:
         """Makes the steps in a process that writes nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ from keras_vit.data import Source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.specs import find_variant
 from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.plan import Plan
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.settings import total_steps
@@ -93,9 +95,9 @@ def stopped_run(
         )
     if any((out / "checkpoints").glob("*.npz")):
         return run, True
-    metrics = run.metrics()
-    saves = run.recipe.get("checkpoint_every") is not None
-    if metrics and not (saves and metrics[-1]["step"] < _steps_before(run, recipe, source)):
+    if any((out / "checkpoints").glob("*.damaged")):
+        raise _unreadable(out)
+    if run.metrics() and not _was_killed_before_a_checkpoint(run, recipe, source):
         raise UsageError(
             f"{out} has no checkpoint to resume from; train with checkpoint_every, or start again "
             "with overwrite=True."
@@ -119,15 +121,29 @@ def restored_step(
         )
     step = checkpoints.restore()
     if not step:
-        raise UsageError(
-            f"no checkpoint of {run.path} can be read; start again with overwrite=True."
-        )
+        raise _unreadable(run.path)
     return step
 
 
 def teacher_described(teacher: ImageModel) -> dict[str, str]:
     """The teacher of a run, as JSON values."""
     return {"name": teacher.name, "sha256": weights_sha256(teacher)}
+
+
+def _unreadable(out: Path) -> UsageError:
+    return UsageError(f"no checkpoint of {out} can be read; start again with overwrite=True.")
+
+
+def _was_killed_before_a_checkpoint(run: runs.Run, recipe: Recipe, source: Source) -> bool:
+    """Whether the run was to have checkpoints, and was stopped before the first was complete."""
+    text, last = run.recipe.get("checkpoint_every"), run.metrics()[-1]
+    planned = _steps_before(run, recipe, source)
+    if text is None or last["step"] >= planned:
+        return False
+    counts = {"batch_size": recipe.batch_size, "num_examples": len(run.split(source).train)}
+    every = interval(text, functools.partial(to_steps, total_steps=planned, **counts))
+    # The first is written beside the training, and is complete before the second begins.
+    return not every.is_due(last["seconds"] / 2, last["step"] // 2)
 
 
 def _check_name(run: runs.Run, name: str, layer: str) -> None:

@@ -49,6 +49,7 @@ def train(
     tensorboard: bool = False,
     started: Callable[[Plan], None] = lambda plan: None,
     report: Callable[[Progress], None] = lambda progress: None,
+    saving: Callable[[int], None] = lambda step: None,
     stuck: Callable[[str], None] | None = None,
 ) -> runs.Run:
     """Trains a model and writes a run folder, which can be loaded at any time during training.
@@ -85,8 +86,11 @@ def train(
         tensorboard: also write TensorBoard's event files to out/tensorboard.
         started: called with the plan before the first step.
         report: called with the progress after each step, also of evaluations.
+        saving: called with the step before the state is saved after Ctrl-C or SIGTERM, which takes
+            seconds for a large model; another Ctrl-C ends training without it.
         stuck: called in a thread with a message if training does not stop within seconds after
-            Ctrl-C, because a step is long or is being compiled.
+            Ctrl-C, because a step or an evaluation is long or is being compiled. Of an evaluation
+            with TensorFlow the state has been saved.
 
     Returns:
         The finished run.
@@ -153,7 +157,7 @@ def train(
                     out, model, learner, task, source, split, recipe, plan, checkpoints, report,
                     engine,
                 )  # fmt: skip
-                loop.run(extra, stuck)
+                loop.run(extra, saving, stuck)
         engine.barrier()
     return runs.open_run(out)
 

@@ -282,6 +282,30 @@ def test_a_damaged_checkpoint_leaves_the_one_before(source, whole, tmp_path, tin
         assert weights(resumed) == weights(whole)
 
 
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize("lost", ["damaged", "deleted"])
+def test_a_run_whose_checkpoints_are_lost_never_begins_again_by_itself(
+    source, tmp_path, tiny_model, lost
+):
+    def killed(progress):
+        if progress.step == 18:
+            raise RuntimeError("killed")
+
+    out = tmp_path / "run"
+    with pytest.raises(RuntimeError, match="killed"):
+        train(tiny_model, source, RECIPE, out, report=killed, checkpoint_every="4 steps")
+    for path in (out / "checkpoints").iterdir():
+        path.write_bytes(b"") if lost == "damaged" else path.unlink()
+    before = (out / "weights.npz").read_bytes()
+    message = {"damaged": "can be read", "deleted": "has no checkpoint to resume from"}[lost]
+    for _ in range(2):
+        with pytest.raises(UsageError, match=message):
+            train(tiny_model, source, RECIPE, out, resume=True)
+    assert (out / "weights.npz").read_bytes() == before
+    assert [record["step"] for record in runs.open_run(out).metrics()] == [10]
+
+
 @pytest.mark.once
 def test_a_checkpoint_of_a_newer_keras_vit_is_refused(tmp_path):
     about = np.frombuffer(b'{"format": 2, "step": 1, "names": []}', np.uint8)

@@ -27,6 +27,7 @@ from keras_vit.data import open_source
 from keras_vit.training import Recipe, loop, train
 from keras_vit.training.callbacks import Steps
 from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.held_out import HeldOut
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
 
@@ -52,6 +53,36 @@ def test_an_interrupt_within_an_epoch_saves_what_was_learned(
     run = runs.open_run(tmp_path / "run")
     assert run.metrics() == []
     assert np.asarray(run.model().get_layer("head").kernel).any()
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.usefixtures("_interruptible")
+def test_ctrl_c_in_a_long_evaluation_saves_the_epoch(
+    image_folder, tmp_path, tiny_model, monkeypatch
+):
+    told, messages = threading.Event(), []
+
+    def stuck(message):
+        messages.append(message)
+        told.set()
+
+    def compiling(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert told.wait(60)
+        return evaluate(self)
+
+    evaluate = HeldOut.evaluate
+    monkeypatch.setattr(HeldOut, "evaluate", compiling)
+    recipe = dataclasses.replace(TINY, duration="20 steps", warmup="0 steps")
+    out, saved = tmp_path / "run", []
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_model, open_source(image_folder), recipe, out, saving=saved.append, stuck=stuck)
+    assert messages == [f"{out} holds the state after 10 of 20 steps; go on with resume=True"]
+    assert saved[0] == 10
+    monkeypatch.setattr(HeldOut, "evaluate", evaluate)
+    run = train(tiny_model, open_source(image_folder), recipe, out, resume=True)
+    assert [record["step"] for record in run.metrics()] == [10, 20]
 
 
 @pytest.mark.once
