@@ -16,7 +16,7 @@ from keras_vit.specs import find_variant
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.plan import Plan
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.settings import total_steps
+from keras_vit.training.settings import differences, total_steps
 from keras_vit.weights.hashing import weights_sha256
 
 # Settings that a resumed run may change: they do not change the steps that were already made.
@@ -53,11 +53,10 @@ def check_resumable(
     # A run that was trained before there was a setting had its default.
     before = _plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
     now = _plain(dataclasses.asdict(recipe))
-    changed = [key for key in now if key not in _MAY_CHANGE and before[key] != now[key]]
+    changed = differences({key: now[key] for key in now if key not in _MAY_CHANGE}, before)
     if changed:
-        differences = ", ".join(f"{key}={now[key]!r}, was {before[key]!r}" for key in changed)
         raise UsageError(
-            f"{run.path} can only be resumed with its own settings. Received: {differences}; "
+            f"{run.path} can only be resumed with its own settings. Received: {changed}; "
             "leave them out to go on."
         )
 

@@ -205,7 +205,9 @@ def _check_teacher(recipe: Recipe, teacher: ImageModel | None) -> None:
     if teacher is None and recipe.distillation != "none":
         raise UsageError(f"distillation={recipe.distillation!r} needs a teacher. Received: none.")
     if teacher is not None and recipe.distillation == "none":
-        raise UsageError("a teacher needs distillation='soft' or 'hard'. Received: 'none'.")
+        raise UsageError(
+            "a teacher needs distillation='soft' or distillation='hard'. Received: neither."
+        )
 
 
 def _check_task(recipe: Recipe, task: Task | None) -> None:

@@ -283,7 +283,9 @@ def test_a_dry_run_counts_the_teacher(image_folder, tiny_model):
 def test_a_dry_run_refuses_what_training_refuses(image_folder, tiny_model):
     source, recipe = open_source(image_folder), Recipe(image_size=16, batch_size=4)
     teacher = keras_vit.create_model(tiny_model, 2, 16)
-    with pytest.raises(UsageError, match="a teacher needs distillation='soft' or 'hard'"):
+    with pytest.raises(
+        UsageError, match="a teacher needs distillation='soft' or distillation='hard'"
+    ):
         training.dry_run(tiny_model, source, recipe, teacher=teacher)
     recipe = dataclasses.replace(recipe, distillation="hard")
     with pytest.raises(UsageError, match="distillation='hard' needs a teacher"):

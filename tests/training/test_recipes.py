@@ -16,7 +16,7 @@ from keras_vit.training.durations import to_steps
 from keras_vit.training.plan import plan_of
 from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
 from keras_vit.training.recipes.augreg import AUGREG
-from keras_vit.training.settings import adapted, check_recipe
+from keras_vit.training.settings import adapted, check_recipe, differences
 
 pytestmark = pytest.mark.once
 
@@ -173,6 +173,14 @@ def test_the_settings_of_a_model_are_those_of_the_recipe():
     assert fields == {"representation_dim": 768, "dropout": 0.1}
     fields = spec_fields(PRESETS["deit-distilled"].recipe, VARIANTS["ViT-S_16"])
     assert fields == {"pooling": "distilled", "drop_path": 0.1}
+
+
+def test_settings_that_differ_are_named_with_their_values_before():
+    before = {"jit": True, "seed": 0, "augment": "none", "remat": False}
+    now = {"jit": False, "seed": 1, "augment": "none", "remat": True}
+    expected = "jit=False, was jit=True, seed=1, was 0, remat=True, was remat=False"
+    assert differences(now, before) == expected
+    assert differences(before, before) == ""
 
 
 def test_a_recipe_brings_its_own_data():
