@@ -25,6 +25,13 @@ _ADVICE = {
     "; start again with overwrite=True": "to repeat this training",
 }
 
+# What shows whose folder it is, also before the first training has ended.
+_FILES = {
+    "sweep": ("sweep.json", "lr-*/spec.json"),
+    "compare": ("compare.json", "trials"),
+    "run": ("spec.json",),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class TrialArguments:
@@ -56,10 +63,18 @@ class TrialArguments:
         check_checkpoint_every(self.checkpoint_every)
 
     def folder(self, command: str) -> Path:
-        """The folder that the command writes."""
+        """The folder that the command writes.
+
+        Raises:
+            UsageError: another command wrote it.
+        """
         from keras_vit.data import source_name
 
-        return self.out or Path("runs") / f"{command}-{source_name(self.data)}"
+        out = self.out or Path("runs") / f"{command}-{source_name(self.data)}"
+        for other, patterns in _FILES.items():
+            if other != command and any(next(out.glob(each), None) for each in patterns):
+                raise UsageError(f"{out} is the folder of a {other}; choose another folder.")
+        return out
 
     def images(self) -> tuple[Any, Any]:
         """The `Source` and its `Split`; prints which pictures were skipped."""
