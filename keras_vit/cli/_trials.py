@@ -101,6 +101,7 @@ class TrialArguments:
         try:
             result = training.run_trial(
                 trial, source, folder, judge, checkpoint_every=self.checkpoint_every,
+                preset=self.recipe,
                 started=_print_plan, report=ProgressPrinter(),
                 stuck=lambda message: exit_interrupted(_for_trials(message), type(self)),
             )  # fmt: skip

@@ -47,6 +47,7 @@ def train(
     strategy: str | Engine = "one",
     logical_devices: int = 1,
     tensorboard: bool = False,
+    preset: str | None = None,
     started: Callable[[Plan], None] = lambda plan: None,
     report: Callable[[Progress], None] = lambda progress: None,
     stuck: Callable[[str], None] | None = None,
@@ -83,6 +84,7 @@ def train(
         logical_devices: for the name of a strategy: the number of devices that the CPU is split
             into.
         tensorboard: also write TensorBoard's event files to out/tensorboard.
+        preset: the name of the recipe, which the run keeps; None if it has none.
         started: called with the plan before the first step.
         report: called with the progress after each step, also of evaluations.
         stuck: called in a thread with a message if training does not stop within seconds after
@@ -120,6 +122,7 @@ def train(
             run, goes_on = stopped_run(out, source, recipe, model, teacher)
             overwrite, weights = True, run.recipe["weights"]
             checkpoint_every = checkpoint_every or run.recipe.get("checkpoint_every")
+            preset = preset or run.recipe.get("preset")
         if goes_on:
             split = run.split(source)
             model = run.model(recipe.precision) if name is not None else model
@@ -142,6 +145,7 @@ def train(
                 elif engine.is_chief:
                     origin = "fresh" if weights is None else os.path.basename(weights)
                     settings = _settings(model, recipe, weights, teacher, checkpoint_every)
+                    settings["preset"] = preset
                     runs.create_run(
                         out, model, source, split, settings, origin, overwrite=overwrite
                     )

@@ -69,7 +69,7 @@ def run_trial(
         source: the images.
         folder: the folder with the run folders of all trials.
         judge: a function of the finished run that returns its figures as JSON values.
-        options: `checkpoint_every`, `started`, `report` and `stuck` of `train`.
+        options: `checkpoint_every`, `preset`, `started`, `report` and `stuck` of `train`.
 
     Returns:
         `trial.tags` and the figures, with the model's name, parameters and operations, the steps,

@@ -443,13 +443,14 @@ def test_resume_needs_only_the_run(invoke, image_folder, tiny_model, tmp_path):
         "--learning-rate",
         "0.01",
     )
-    arguments = ("--data", image_folder.name, "--out", "run", *words)
+    arguments = ("--data", image_folder.name, "--out", "run", "--recipe", "digits", *words)
     code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
     assert code == 0, error
     again = ("--out", "run", "--resume", "--duration", "3 steps")
     code, out, error = invoke("train/fit.py", *again, cwd=tmp_path)
     assert code == 0, error
     assert "after 3 steps: run" in out
+    assert f"recipe digits; reading {image_folder}\n" in out
     run = runs.open_run(tmp_path / "run")
     assert (run.setting("learning_rate"), run.setting("image_size")) == (0.01, 16)
     code, _, error = invoke("train/fit.py", *again, "--batch-size", "2", cwd=tmp_path)

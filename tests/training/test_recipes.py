@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 
@@ -190,6 +191,20 @@ def test_a_recipe_brings_its_own_data():
     assert fit.defaults({})["data"] == "digits"
     with pytest.raises(UsageError, match="--recipe scratch is for any images; give yours: --data"):
         fit.Arguments(recipe="scratch", data=fit.defaults({"recipe": "scratch"})["data"])
+
+
+@pytest.mark.parametrize("stored", [{"preset": "scratch"}, {"preset": None}, {}])
+def test_a_resumed_run_has_its_own_recipe(tmp_path, stored):
+    recipe = dataclasses.replace(PRESETS["scratch"].recipe, learning_rate=0.5)
+    begun = {"data": "digits", "model": "ViT-S_16", "recipe": dataclasses.asdict(recipe)}
+    (tmp_path / "recipe.json").write_text(json.dumps({"format": 1, **begun, **stored}))
+    given = {"out": tmp_path, "resume": True}
+    expected = {"data": "digits", "model": "ViT-S_16", "settings": recipe}
+    assert fit.defaults(given) == {**expected, "recipe": stored.get("preset") or ""}
+    # With a recipe, which brings its settings, the data and the model are still those of the run.
+    again = fit.defaults({**given, "recipe": "scratch"})
+    settings = PRESETS["scratch"].recipe
+    assert again == {**expected, "recipe": "scratch", "settings": settings}
 
 
 @pytest.mark.parametrize(
