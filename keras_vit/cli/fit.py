@@ -166,6 +166,8 @@ def run(arguments: Arguments) -> None:
     if engine.processes > 1:
         train_with_others()
     out = arguments.out or Path("runs") / data.source_name(arguments.data)
+    if engine.is_chief and not arguments.dry_run:
+        _files.check_unlocked(out)
     options = {"weights": arguments.weights, "tensorboard": arguments.tensorboard}
     training.check_settings(
         arguments.data, arguments.settings, arguments.model, out,

@@ -14,7 +14,7 @@ from keras_vit.data import Source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.specs import find_variant
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.plan import Plan
+from keras_vit.training.plan import steps_of
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.settings import differences, total_steps
 from keras_vit.weights.hashing import weights_sha256
@@ -38,7 +38,7 @@ def check_resumable(
 
     Raises:
         UsageError: `out` is no run, or was trained with other settings, another model or other
-            initial weights.
+            initial weights; or the training would become shorter.
     """
     run = runs.open_run(out)
     if model_name is not None:
@@ -59,6 +59,8 @@ def check_resumable(
             f"{run.path} can only be resumed with its own settings. Received: {changed}; "
             "leave them out to go on."
         )
+    if _has_checkpoint(run):
+        _check_not_shorter(run, recipe)
 
 
 def stopped_run(
@@ -90,11 +92,11 @@ def stopped_run(
             f"{out} can only be resumed with its own teacher, {taught_by['name']}. Received: "
             f"{teacher.name}, whose weights differ."
         )
-    if any((out / "checkpoints").glob("*.npz")):
+    if _has_checkpoint(run):
         return run, True
     metrics = run.metrics()
     saves = run.recipe.get("checkpoint_every") is not None
-    if metrics and not (saves and metrics[-1]["step"] < _steps_before(run, recipe, source)):
+    if metrics and not (saves and metrics[-1]["step"] < _steps_before(run, recipe)):
         raise UsageError(
             f"{out} has no checkpoint to resume from; train with checkpoint_every, or start again "
             "with overwrite=True."
@@ -102,20 +104,12 @@ def stopped_run(
     return run, False
 
 
-def restored_step(
-    checkpoints: Checkpoints, run: runs.Run, recipe: Recipe, source: Source, plan: Plan
-) -> int:
+def restored_step(checkpoints: Checkpoints, run: runs.Run) -> int:
     """Restores the newest checkpoint and returns its step.
 
     Raises:
-        UsageError: the training would become shorter, or no checkpoint can be read.
+        UsageError: no checkpoint can be read.
     """
-    planned = _steps_before(run, recipe, source)
-    if plan.steps < planned:
-        raise UsageError(
-            f"{run.path} is a training of {planned} steps. Received: a duration of {plan.steps} "
-            "steps; a resumed training can only become longer."
-        )
     step = checkpoints.restore()
     if not step:
         raise UsageError(
@@ -137,10 +131,23 @@ def _check_name(run: runs.Run, name: str, layer: str) -> None:
         )
 
 
-def _steps_before(run: runs.Run, recipe: Recipe, source: Source) -> int:
+def _check_not_shorter(run: runs.Run, recipe: Recipe) -> None:
+    before, now = _steps_before(run, recipe), steps_of(recipe, run.training_images)
+    if now < before:
+        raise UsageError(
+            f"{run.path} is a training of {before} steps. Received: a duration of {now} steps; "
+            "a resumed training can only become longer."
+        )
+
+
+def _steps_before(run: runs.Run, recipe: Recipe) -> int:
     """The length that was planned when the run was last started."""
     before = dataclasses.replace(recipe, duration=run.setting("duration"))
-    return total_steps(before, recipe.batch_size, len(run.split(source).train))
+    return total_steps(before, recipe.batch_size, run.training_images)
+
+
+def _has_checkpoint(run: runs.Run) -> bool:
+    return any((run.path / "checkpoints").glob("*.npz"))
 
 
 def _plain(value: Any) -> Any:

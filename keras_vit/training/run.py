@@ -136,7 +136,7 @@ def train(
             every = checkpoint_every and interval(checkpoint_every, _steps_of(recipe, plan))
             checkpoints = Checkpoints(out / "checkpoints", learner, keep, every)
             if goes_on:
-                step = restored_step(checkpoints, run, recipe, source, plan)
+                step = restored_step(checkpoints, run)
                 plan = dataclasses.replace(plan, first_step=step)
             saying = saying_what_is_saved(out, checkpoints, plan)
             with saying if engine.is_chief else contextlib.nullcontext():
