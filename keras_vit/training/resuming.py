@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_vit import runs
 from keras_vit._errors import UsageError
+from keras_vit._keras import keras_flavour
 from keras_vit.data import Source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.specs import find_variant
@@ -38,7 +39,7 @@ def check_resumable(
 
     Raises:
         UsageError: `out` is no run, or was trained with other settings, another model or other
-            initial weights; or the training would become shorter.
+            initial weights, or with another flavour of Keras; or the training would become shorter.
     """
     run = runs.open_run(out)
     if model_name is not None:
@@ -60,6 +61,7 @@ def check_resumable(
             "leave them out to go on."
         )
     if _has_checkpoint(run):
+        _check_flavour(run)
         _check_not_shorter(run, recipe)
 
 
@@ -129,6 +131,25 @@ def _check_name(run: runs.Run, name: str, layer: str) -> None:
             f"{run.path} can only be resumed with its own model, {run.spec['model']}. "
             f"Received: {name}."
         )
+
+
+def _check_flavour(run: runs.Run) -> None:
+    before = run.recipe.get("versions", {}).get("keras_flavour")
+    if before in (None, keras_flavour()):
+        return
+    if before == "tf_keras":
+        other = "Keras 3"
+        advice = (
+            "with the strategy that it had, such as strategy='mirrored' and logical_devices=2, or "
+            "with TF_USE_LEGACY_KERAS=1 set"
+        )
+    else:
+        before, other = "Keras 3", "tf_keras"
+        advice = "with strategy='one' or strategy='jax', and without TF_USE_LEGACY_KERAS=1"
+    raise UsageError(
+        f"{run.path} was trained with {before}, whose checkpoints {other} cannot read; go on "
+        f"{advice}."
+    )
 
 
 def _check_not_shorter(run: runs.Run, recipe: Recipe) -> None:

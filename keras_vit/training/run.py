@@ -13,7 +13,7 @@ from typing import Any
 
 from keras_vit import _files, runs
 from keras_vit._errors import UsageError
-from keras_vit._keras import LEGACY, backend, keras
+from keras_vit._keras import LEGACY, backend, keras, keras_flavour
 from keras_vit.data import Source, Split, split_source
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.adapting import restoring_trainable
@@ -195,7 +195,7 @@ def versions() -> dict[str, str]:
     """The versions of all packages that affect the result."""
     installed = {
         "python": platform.python_version(),
-        "keras_flavour": "tf_keras" if LEGACY else "keras",
+        "keras_flavour": keras_flavour(),
     }
     for package in ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "numpy", "pillow"):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import resource
 import shutil
@@ -263,6 +264,25 @@ def test_a_resumed_training_only_becomes_longer(whole, tmp_path, tiny_model):
     with pytest.raises(UsageError, match="training of 24 steps. Received: a duration of 23 steps"):
         check_settings("no such folder", shorter, tiny_model, run, resume=True)
     check_settings("no such folder", longer, tiny_model, run, resume=True)
+
+
+def test_a_run_of_another_flavour_of_keras_is_refused_before_the_images_are_read(
+    whole, tmp_path, tiny_model
+):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "step-000000024.npz").touch()
+    check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
+    content = json.loads((run / "recipe.json").read_text())
+    other = "keras" if LEGACY else "tf_keras"
+    content["versions"]["keras_flavour"] = other
+    (run / "recipe.json").write_text(json.dumps(content))
+    match = "with Keras 3, .*strategy='one'" if LEGACY else "with tf_keras, .*strategy='mirrored'"
+    with pytest.raises(UsageError, match=match):
+        check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
+    del content["versions"]  # an older run
+    (run / "recipe.json").write_text(json.dumps(content))
+    check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
 
 
 @pytest.mark.once
