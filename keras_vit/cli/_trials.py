@@ -12,7 +12,7 @@ from keras_vit._errors import UsageError
 from keras_vit._interrupts import Terminated
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_data
-from keras_vit.cli._printing import print_skipped
+from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
 from keras_vit.cli._progress import ProgressPrinter, count, duration
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
@@ -77,11 +77,12 @@ class TrialArguments:
         return out
 
     def images(self) -> tuple[Any, Any]:
-        """The `Source` and its `Split`; prints which pictures were skipped."""
+        """The `Source` and its `Split`; prints which pictures were skipped, or repeated."""
         from keras_vit import data
 
         source = data.open_source(self.data)
         print_skipped(data.skipped_summary(source))
+        warn(data.repeats_warning(source))
         return source, data.split_source(source, self.settings.held_out)
 
     def trained(self, trial: Any, source: Any, folder: Path) -> dict[str, Any]:

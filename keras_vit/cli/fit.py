@@ -184,6 +184,7 @@ def run(arguments: Arguments) -> None:
     print(class_table(source.labels, counts), flush=True)
     if source.splits:
         print(data.split_summary(source, f"{spelled('evaluate')} --split test"), flush=True)
+        warn(data.repeats_warning(source))
         fraction = arguments.settings.held_out
         if fraction != RECIPES.get(arguments.recipe, Recipe()).held_out:
             warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
