@@ -34,9 +34,9 @@ def repeats_warning(source: Source) -> str | None:
     ]
     if not counts:
         return None
-    first = next(found[0] for found in repeated.values() if found)
+    first = next(found[0] for found in repeated.values() if found).relative_to(folder).as_posix()
     return (
-        f"{' and '.join(counts)} are also in train, the first is {first.relative_to(folder)}: what "
+        f"{' and '.join(counts)} are also in train, the first is {first}: what "
         "is measured on them is the accuracy on training images; remove them from one of the parts."
     )
 

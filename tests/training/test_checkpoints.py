@@ -258,7 +258,7 @@ def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model)
 def test_a_resumed_training_only_becomes_longer(whole, tmp_path, tiny_model):
     run = shutil.copytree(whole.path, tmp_path / "run")
     shorter, longer = (dataclasses.replace(RECIPE, duration=f"{n} steps") for n in (23, 25))
-    check_settings("no such folder", shorter, tiny_model, run, resume=True)  # it begins again
+    check_settings("no such folder", shorter, tiny_model, run, resume=True)  # no checkpoint
     (run / "checkpoints").mkdir()
     (run / "checkpoints" / "step-000000024.npz").touch()
     with pytest.raises(UsageError, match="training of 24 steps. Received: a duration of 23 steps"):
