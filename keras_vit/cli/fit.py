@@ -108,9 +108,9 @@ class Arguments:
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe, its data, its settings and its model, where they are not given."""
     begun = _begun_with(given)
-    if begun and "recipe" not in given:
+    if begun and given.get("recipe", begun["recipe"]) == begun["recipe"]:
         return begun
-    # A recipe that is given again brings the settings, which must be those of the run.
+    # Another recipe brings its settings; they are refused later unless they are those of the run.
     given = {name: begun[name] for name in ("data", "model") if begun} | given
     data, weights = given.get("data", Arguments.data), given.get("weights")
     recipe = given.get("recipe") or default_recipe(data, weights)

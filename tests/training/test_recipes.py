@@ -201,10 +201,10 @@ def test_a_resumed_run_has_its_own_recipe(tmp_path, stored):
     given = {"out": tmp_path, "resume": True}
     expected = {"data": "digits", "model": "ViT-S_16", "settings": recipe}
     assert fit.defaults(given) == {**expected, "recipe": stored.get("preset") or ""}
-    # With a recipe, which brings its settings, the data and the model are still those of the run.
-    again = fit.defaults({**given, "recipe": "scratch"})
-    settings = PRESETS["scratch"].recipe
-    assert again == {**expected, "recipe": "scratch", "settings": settings}
+    # Another recipe brings its settings, but the data and the model are still those of the run.
+    for name in ("scratch", "digits"):
+        own = {} if name == stored.get("preset") else {"settings": PRESETS[name].recipe}
+        assert fit.defaults({**given, "recipe": name}) == {**expected, "recipe": name, **own}
 
 
 @pytest.mark.parametrize(
