@@ -202,14 +202,24 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
     lock.touch()
     with _lock(lock, wait=False) as is_mine:
         if is_mine is False:
-            raise UsageError(f"another process is writing {path}; choose another folder.")
+            raise _is_written(path)
         yield
+
+
+def check_unlocked(path: str | os.PathLike) -> None:
+    """Raises the error of `locked` now if another process has the lock; nothing is locked."""
+    if is_locked(path):
+        raise _is_written(path)
 
 
 def is_locked(path: str | os.PathLike) -> bool:
     """Whether a process is in the context of `locked` for this path."""
     with _lock(_lock_of(path), wait=False) as is_mine:
         return is_mine is False
+
+
+def _is_written(path: str | os.PathLike) -> UsageError:
+    return UsageError(f"another process is writing {path}; choose another folder.")
 
 
 def _lock_of(path: str | os.PathLike) -> Path:

@@ -53,9 +53,14 @@ except ValueError as error:
         f"Received: {str(error).rpartition(':')[2].strip()}."
     ) from None
 
-__all__ = ["LEGACY", "backend", "keras", "ops", "register"]
+__all__ = ["LEGACY", "backend", "keras", "keras_flavour", "ops", "register"]
 
 register = keras.saving.register_keras_serializable(package="keras_vit")
+
+
+def keras_flavour() -> str:
+    """The package in use: "keras", which is Keras 3, or "tf_keras"."""
+    return "tf_keras" if LEGACY else "keras"
 
 
 def backend() -> str:

@@ -30,6 +30,7 @@ from keras_vit.weights import load_weights, save_weights
 FORMAT = 1
 # The average of the weights, in the folder of a run that was trained with `ema`.
 AVERAGE = "weights_ema.npz"
+_PARTS = ("train", "held_out")  # of split.json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,20 +127,29 @@ class Run:
         Raises:
             UsageError: images of the split are missing.
         """
-        parts = ("train", "held_out")
-        ids = _files.read_json(self.path / "split.json", format=FORMAT, fields=parts)
-        for part in parts:
-            if not isinstance(ids[part], list) or not all(isinstance(i, str) for i in ids[part]):
-                raise UsageError(f"{self.path / 'split.json'}: {part} must be a list of names.")
+        ids = self._split_ids()
         index = {name: i for i, name in enumerate(source.ids)}
-        missing = [i for part in parts for i in ids[part] if i not in index]
+        missing = [i for part in _PARTS for i in ids[part] if i not in index]
         if missing:
             raise UsageError(
                 f"{source.locator}: {len(missing)} images of the run's split are missing or "
                 f"unreadable, the first is {missing[0]}; put them back or train again."
             )
-        indices = (np.array([index[i] for i in ids[part]], int) for part in parts)
+        indices = (np.array([index[i] for i in ids[part]], int) for part in _PARTS)
         return Split(*indices, ids.get("rule", RULE))
+
+    @property
+    def training_images(self) -> int:
+        """The number of images that it is trained on; they are not read."""
+        return len(self._split_ids()["train"])
+
+    def _split_ids(self) -> dict[str, Any]:
+        """The content of split.json."""
+        ids = _files.read_json(self.path / "split.json", format=FORMAT, fields=_PARTS)
+        for part in _PARTS:
+            if not isinstance(ids[part], list) or not all(isinstance(i, str) for i in ids[part]):
+                raise UsageError(f"{self.path / 'split.json'}: {part} must be a list of names.")
+        return ids
 
     def check_targets(self, source: Source) -> None:
         """Raises a `UsageError` if images of the split have other classes than in training.

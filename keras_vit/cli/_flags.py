@@ -22,11 +22,14 @@ def with_flags(message: str, options: Iterable[Option]) -> str:
     by_name = {each.name: each for each in options if each.flag}
     by_name |= {name: by_name[other] for name, other in _OPTIONS.items() if other in by_name}
     for name, option in by_name.items():
-        pattern = rf"(?<![\w./\\'\"-])(?<!\w\(){name}{_end(name, option)}"
+        argument = rf"(?<![\w./\\'\"-])(?<!\w\(){name}"
+        pattern = f"{argument}{_end(name, option)}"
         message = re.sub(
             rf"{pattern}='([^']+)'", lambda m, f=option.flag: f"{f} {shlex.quote(m[1])}", message
         )
         message = re.sub(pattern, option.flag, message)
+        if option.element is bool:
+            message = re.sub(f"{argument}={option.default}", f"without {option.flag}", message)
     for function, words in _FUNCTIONS.items():
         message = message.replace(function, words)
     return message

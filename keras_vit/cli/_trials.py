@@ -12,7 +12,7 @@ from keras_vit._errors import UsageError
 from keras_vit._interrupts import Terminated
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_data
-from keras_vit.cli._printing import print_skipped
+from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
 from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
@@ -23,6 +23,13 @@ _ADVICE = {
     "; go on with resume=True": "to go on",
     ", but no state to go on from": "to repeat this training",
     "; start again with overwrite=True": "to repeat this training",
+}
+
+# What shows whose folder it is, also before the first training has ended.
+_FILES = {
+    "sweep": ("sweep.json", "lr-*/spec.json"),
+    "compare": ("compare.json", "trials"),
+    "run": ("spec.json",),
 }
 
 
@@ -56,17 +63,26 @@ class TrialArguments:
         check_checkpoint_every(self.checkpoint_every)
 
     def folder(self, command: str) -> Path:
-        """The folder that the command writes."""
+        """The folder that the command writes.
+
+        Raises:
+            UsageError: another command wrote it.
+        """
         from keras_vit.data import source_name
 
-        return self.out or Path("runs") / f"{command}-{source_name(self.data)}"
+        out = self.out or Path("runs") / f"{command}-{source_name(self.data)}"
+        for other, patterns in _FILES.items():
+            if other != command and any(next(out.glob(each), None) for each in patterns):
+                raise UsageError(f"{out} is the folder of a {other}; choose another folder.")
+        return out
 
     def images(self) -> tuple[Any, Any]:
-        """The `Source` and its `Split`; prints which pictures were skipped."""
+        """The `Source` and its `Split`; prints which pictures were skipped, or repeated."""
         from keras_vit import data
 
         source = data.open_source(self.data)
         print_skipped(data.skipped_summary(source))
+        warn(data.repeats_warning(source))
         return source, data.split_source(source, self.settings.held_out)
 
     def trained(self, trial: Any, source: Any, folder: Path) -> dict[str, Any]:
@@ -86,6 +102,7 @@ class TrialArguments:
         try:
             result = training.run_trial(
                 trial, source, folder, judge, checkpoint_every=self.checkpoint_every,
+                preset=self.recipe,
                 started=_print_plan, report=ProgressPrinter(),
                 saving=print_saving,
                 stuck=lambda message: exit_interrupted(_for_trials(message), type(self)),

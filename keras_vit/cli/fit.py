@@ -107,8 +107,11 @@ class Arguments:
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe, its data, its settings and its model, where they are not given."""
-    if begun := _begun_with(given):
+    begun = _begun_with(given)
+    if begun and given.get("recipe", begun["recipe"]) == begun["recipe"]:
         return begun
+    # Another recipe brings its settings; they are refused later unless they are those of the run.
+    given = {name: begun[name] for name in ("data", "model") if begun} | given
     data, weights = given.get("data", Arguments.data), given.get("weights")
     recipe = given.get("recipe") or default_recipe(data, weights)
     check_recipe_name(recipe)
@@ -121,12 +124,13 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
         with contextlib.suppress(UsageError):  # an unknown model is refused later
             settings = adapted(settings, given["model"])
-    return {"data": data, "recipe": recipe, "settings": settings, "model": preset.model}
+    model = given.get("model", preset.model)
+    return {"data": data, "recipe": recipe, "settings": settings, "model": model}
 
 
 def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
     """The data, the model and the settings of the run that goes on; {} if it is not known."""
-    if not given.get("resume") or "recipe" in given:
+    if not given.get("resume"):
         return {}
     from keras_vit.specs import find_variant
 
@@ -137,7 +141,7 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
         settings = {name: value for name, value in begun["recipe"].items() if name in known}
         return {
             "data": begun["data"],
-            "recipe": default_recipe(begun["data"], None),
+            "recipe": begun.get("preset") or "",  # unknown for an older run or one of Python
             "settings": Recipe(**settings),
             "model": find_variant(begun["model"]),
         }
@@ -162,6 +166,8 @@ def run(arguments: Arguments) -> None:
     if engine.processes > 1:
         train_with_others()
     out = arguments.out or Path("runs") / data.source_name(arguments.data)
+    if engine.is_chief and not arguments.dry_run:
+        _files.check_unlocked(out)
     options = {"weights": arguments.weights, "tensorboard": arguments.tensorboard}
     training.check_settings(
         arguments.data, arguments.settings, arguments.model, out,
@@ -169,7 +175,8 @@ def run(arguments: Arguments) -> None:
         resume=arguments.resume, engine=engine,
         **options,
     )  # fmt: skip
-    print(f"recipe {arguments.recipe}; reading {arguments.data}", flush=True)
+    recipe = f"recipe {arguments.recipe}; " if arguments.recipe else ""
+    print(f"{recipe}reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
     print_skipped(data.skipped_summary(source))
     print(f"{len(source)} images of {len(source.labels)} classes:")
@@ -177,8 +184,9 @@ def run(arguments: Arguments) -> None:
     print(class_table(source.labels, counts), flush=True)
     if source.splits:
         print(data.split_summary(source, f"{spelled('evaluate')} --split test"), flush=True)
+        warn(data.repeats_warning(source))
         fraction = arguments.settings.held_out
-        if fraction != PRESETS[arguments.recipe].recipe.held_out:
+        if fraction != RECIPES.get(arguments.recipe, Recipe()).held_out:
             warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
     if arguments.settings.may_weight_classes:
         warn(training.imbalance_warning(source.labels, counts), Arguments)
@@ -200,6 +208,7 @@ def run(arguments: Arguments) -> None:
         teacher=teacher,
         resume=arguments.resume,
         overwrite=arguments.overwrite,
+        preset=arguments.recipe or None,
         checkpoint_every=arguments.checkpoint_every,
         keep=arguments.keep_checkpoints,
         strategy=engine,

@@ -10,6 +10,7 @@ __getattr__, __all__ = lazy_names(
         "picture_folders": ["image_folder"],
         "pipeline": ["evaluation_batches", "load", "training_batches"],
         "preprocessing": ["preprocess", "preprocess_image"],
+        "repeats": ["repeats_warning"],
         "source": ["Source"],
         "sources": [
             "SOURCES", "Opener", "check_source", "digits", "open_source", "skipped_summary",

@@ -77,14 +77,7 @@ def declared_splits(path: Path) -> dict[str, Path]:
     one split, or beside other folders with classes. A folder of pictures without class folders,
     such as the test pictures of a competition, is no split.
     """
-    subfolders = [folder for folder in _contents(path)[1] if _has_classes(folder)]
-    splits = {}
-    for folder in subfolders:
-        for split, names in SPLITS.items():
-            if folder.name.lower() in names:
-                splits[split] = folder
-    is_complete = "train" in splits and 1 < len(splits) == len(subfolders)
-    return {split: splits[split] for split in SPLITS if split in splits} if is_complete else {}
+    return _splits(folder for folder in _contents(path)[1] if _has_classes(folder))
 
 
 def check_same_classes(path: Path, classes: Mapping[str, tuple[str, ...]]) -> None:
@@ -201,6 +194,19 @@ def listed(names: Iterable[str], separator: str = ", ") -> str:
     return separator.join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
+def _splits(folders: Iterable[Path]) -> dict[str, Path]:
+    """The folders by split; empty if one is none, or they are not those of a training."""
+    folders = list(folders)
+    splits = {
+        split: folder
+        for split, names in SPLITS.items()
+        for folder in folders
+        if folder.name.lower() in names
+    }
+    is_complete = "train" in splits and 1 < len(splits) == len(folders)
+    return splits if is_complete else {}
+
+
 def _check_not_too_low(path: Path, pictures: int, folders: list[Path]) -> None:
     below = sum(_contents(folder)[0] for folder in folders)
     # A few pictures next to the class folders are no error; `list_pictures` reports them.
@@ -221,6 +227,7 @@ def _check_not_too_high(path: Path, folders: list[Path]) -> None:
     parts = [folder.name for folder in folders if folder.name.lower() in _PARTS]
     nested = [below for f in sorted(folders, key=_by_part) if (below := _classes_below(f))]
     if len(parts) > 1:
+        _check_only_splits(path, folders)
         advice = f"pass {nested[0]}" if nested else "put the pictures of each class in a subfolder"
         raise UsageError(
             f"{path}: one level too high, {listed(parts)} are parts of a data set, not classes; "
@@ -233,6 +240,20 @@ def _check_not_too_high(path: Path, folders: list[Path]) -> None:
         raise UsageError(
             f"{path}: one level too high, none of its subfolders directly contains a picture; "
             f"pass {nested[0]}{other}."
+        )
+
+
+def _check_only_splits(path: Path, folders: list[Path]) -> None:
+    """Raises a `UsageError` if `path` would declare splits without other folders with classes."""
+    with_classes = [folder for folder in folders if _has_classes(folder)]
+    splits = _splits(folder for folder in with_classes if folder.name.lower() in _PARTS)
+    others = [printable(each.name) for each in with_classes if each not in splits.values()]
+    if splits and others:
+        names = " and ".join(folder.name for folder in splits.values())
+        are, them = ("is", "it") if len(others) == 1 else ("are", "them")
+        raise UsageError(
+            f"{path}: {names} are parts of a data set, {listed(others)} {are} not: move {them} "
+            f"away, or pass {splits['train']} to hold out some of its pictures."
         )
 
 

@@ -71,7 +71,7 @@ def choose(
         raise UsageError(f"tpu={tpu!r} is for strategy='tpu'. Received: strategy={strategy!r}.")
     if logical_devices > 1 and strategy not in ("mirrored", "jax"):
         raise UsageError(
-            f"logical_devices={logical_devices} is for strategy='mirrored' or 'jax'. "
+            f"logical_devices={logical_devices} is for strategy='mirrored' or strategy='jax'. "
             f"Received: strategy={strategy!r}."
         )
     setting = keras_3_setting(recipe)

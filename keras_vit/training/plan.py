@@ -55,7 +55,7 @@ def plan_of(
     """
     counts = {"batch_size": recipe.batch_size, "num_examples": examples}
     executed = recipe.steps_per_execution
-    steps = _rounded_up(total_steps(recipe, **counts), executed)
+    steps = steps_of(recipe, examples)
     # As many images are trained on as are held out, or evaluation would take much of the time.
     fewest = max(_FEWEST_STEPS, math.ceil(held_out / recipe.batch_size))
     period = min(_rounded_up(max(to_steps("1 epoch", **counts), fewest), executed), steps)
@@ -72,6 +72,12 @@ def plan_of(
         devices,
         first_step,
     )
+
+
+def steps_of(recipe: Recipe, examples: int) -> int:
+    """The number of steps of a training on so many images."""
+    steps = total_steps(recipe, recipe.batch_size, examples)
+    return _rounded_up(steps, recipe.steps_per_execution)
 
 
 def _rounded_up(steps: int, multiple: int) -> int:

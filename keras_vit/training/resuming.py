@@ -11,14 +11,15 @@ from typing import Any
 
 from keras_vit import runs
 from keras_vit._errors import UsageError
+from keras_vit._keras import keras_flavour
 from keras_vit.data import Source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.specs import find_variant
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import interval, to_steps
-from keras_vit.training.plan import Plan
+from keras_vit.training.plan import steps_of
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.settings import total_steps
+from keras_vit.training.settings import differences, total_steps
 from keras_vit.weights.hashing import weights_sha256
 
 # Settings that a resumed run may change: they do not change the steps that were already made.
@@ -40,7 +41,7 @@ def check_resumable(
 
     Raises:
         UsageError: `out` is no run, or was trained with other settings, another model or other
-            initial weights.
+            initial weights, or with another flavour of Keras; or the training would become shorter.
     """
     run = runs.open_run(out)
     if model_name is not None:
@@ -55,13 +56,15 @@ def check_resumable(
     # A run that was trained before there was a setting had its default.
     before = _plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
     now = _plain(dataclasses.asdict(recipe))
-    changed = [key for key in now if key not in _MAY_CHANGE and before[key] != now[key]]
+    changed = differences({key: now[key] for key in now if key not in _MAY_CHANGE}, before)
     if changed:
-        differences = ", ".join(f"{key}={now[key]!r}, was {before[key]!r}" for key in changed)
         raise UsageError(
-            f"{run.path} can only be resumed with its own settings. Received: {differences}; "
+            f"{run.path} can only be resumed with its own settings. Received: {changed}; "
             "leave them out to go on."
         )
+    if _has_checkpoint(run):
+        _check_flavour(run)
+        _check_not_shorter(run, recipe)
 
 
 def stopped_run(
@@ -93,11 +96,11 @@ def stopped_run(
             f"{out} can only be resumed with its own teacher, {taught_by['name']}. Received: "
             f"{teacher.name}, whose weights differ."
         )
-    if any((out / "checkpoints").glob("*.npz")):
+    if _has_checkpoint(run):
         return run, True
     if any((out / "checkpoints").glob("*.damaged")):
         raise _unreadable(out)
-    if run.metrics() and not _was_killed_before_a_checkpoint(run, recipe, source):
+    if run.metrics() and not _was_killed_before_a_checkpoint(run, recipe):
         raise UsageError(
             f"{out} has no checkpoint to resume from; train with checkpoint_every, or start again "
             "with overwrite=True."
@@ -105,20 +108,12 @@ def stopped_run(
     return run, False
 
 
-def restored_step(
-    checkpoints: Checkpoints, run: runs.Run, recipe: Recipe, source: Source, plan: Plan
-) -> int:
+def restored_step(checkpoints: Checkpoints, run: runs.Run) -> int:
     """Restores the newest checkpoint and returns its step.
 
     Raises:
-        UsageError: the training would become shorter, or no checkpoint can be read.
+        UsageError: no checkpoint can be read.
     """
-    planned = _steps_before(run, recipe, source)
-    if plan.steps < planned:
-        raise UsageError(
-            f"{run.path} is a training of {planned} steps. Received: a duration of {plan.steps} "
-            "steps; a resumed training can only become longer."
-        )
     step = checkpoints.restore()
     if not step:
         raise _unreadable(run.path)
@@ -134,13 +129,13 @@ def _unreadable(out: Path) -> UsageError:
     return UsageError(f"no checkpoint of {out} can be read; start again with overwrite=True.")
 
 
-def _was_killed_before_a_checkpoint(run: runs.Run, recipe: Recipe, source: Source) -> bool:
+def _was_killed_before_a_checkpoint(run: runs.Run, recipe: Recipe) -> bool:
     """Whether the run was to have checkpoints, and was stopped before the first was complete."""
     text, last = run.recipe.get("checkpoint_every"), run.metrics()[-1]
-    planned = _steps_before(run, recipe, source)
+    planned = _steps_before(run, recipe)
     if text is None or last["step"] >= planned:
         return False
-    counts = {"batch_size": recipe.batch_size, "num_examples": len(run.split(source).train)}
+    counts = {"batch_size": recipe.batch_size, "num_examples": run.training_images}
     every = interval(text, functools.partial(to_steps, total_steps=planned, **counts))
     # The first is written beside the training, and is complete before the second begins.
     return not every.is_due(last["seconds"] / 2, last["step"] // 2)
@@ -154,10 +149,42 @@ def _check_name(run: runs.Run, name: str, layer: str) -> None:
         )
 
 
-def _steps_before(run: runs.Run, recipe: Recipe, source: Source) -> int:
+def _check_flavour(run: runs.Run) -> None:
+    before = run.recipe.get("versions", {}).get("keras_flavour")
+    if before in (None, keras_flavour()):
+        return
+    if before == "tf_keras":
+        other = "Keras 3"
+        advice = (
+            "with the strategy that it had, such as strategy='mirrored' and logical_devices=2, or "
+            "with TF_USE_LEGACY_KERAS=1 set"
+        )
+    else:
+        before, other = "Keras 3", "tf_keras"
+        advice = "with strategy='one' or strategy='jax', and without TF_USE_LEGACY_KERAS=1"
+    raise UsageError(
+        f"{run.path} was trained with {before}, whose checkpoints {other} cannot read; go on "
+        f"{advice}."
+    )
+
+
+def _check_not_shorter(run: runs.Run, recipe: Recipe) -> None:
+    before, now = _steps_before(run, recipe), steps_of(recipe, run.training_images)
+    if now < before:
+        raise UsageError(
+            f"{run.path} is a training of {before} steps. Received: a duration of {now} steps; "
+            "a resumed training can only become longer."
+        )
+
+
+def _steps_before(run: runs.Run, recipe: Recipe) -> int:
     """The length that was planned when the run was last started."""
     before = dataclasses.replace(recipe, duration=run.setting("duration"))
-    return total_steps(before, recipe.batch_size, len(run.split(source).train))
+    return total_steps(before, recipe.batch_size, run.training_images)
+
+
+def _has_checkpoint(run: runs.Run) -> bool:
+    return any((run.path / "checkpoints").glob("*.npz"))
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from keras_vit import _files, runs
 from keras_vit._errors import UsageError
-from keras_vit._keras import LEGACY, backend, keras
+from keras_vit._keras import LEGACY, backend, keras, keras_flavour
 from keras_vit.data import Source, Split, split_source
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.adapting import restoring_trainable
@@ -47,6 +47,7 @@ def train(
     strategy: str | Engine = "one",
     logical_devices: int = 1,
     tensorboard: bool = False,
+    preset: str | None = None,
     started: Callable[[Plan], None] = lambda plan: None,
     report: Callable[[Progress], None] = lambda progress: None,
     saving: Callable[[int], None] = lambda step: None,
@@ -84,6 +85,7 @@ def train(
         logical_devices: for the name of a strategy: the number of devices that the CPU is split
             into.
         tensorboard: also write TensorBoard's event files to out/tensorboard.
+        preset: the name of the recipe, which the run keeps; None if it has none.
         started: called with the plan before the first step.
         report: called with the progress after each step, also of evaluations.
         saving: called with the step before the state is saved after Ctrl-C or SIGTERM, which takes
@@ -124,6 +126,7 @@ def train(
             run, goes_on = stopped_run(out, source, recipe, model, teacher)
             overwrite, weights = True, run.recipe["weights"]
             checkpoint_every = checkpoint_every or run.recipe.get("checkpoint_every")
+            preset = preset or run.recipe.get("preset")
         if goes_on:
             split = run.split(source)
             model = run.model(recipe.precision) if name is not None else model
@@ -137,7 +140,7 @@ def train(
             every = checkpoint_every and interval(checkpoint_every, _steps_of(recipe, plan))
             checkpoints = Checkpoints(out / "checkpoints", learner, keep, every)
             if goes_on:
-                step = restored_step(checkpoints, run, recipe, source, plan)
+                step = restored_step(checkpoints, run)
                 plan = dataclasses.replace(plan, first_step=step)
             saying = saying_what_is_saved(out, checkpoints, plan)
             with saying if engine.is_chief else contextlib.nullcontext():
@@ -146,6 +149,7 @@ def train(
                 elif engine.is_chief:
                     origin = "fresh" if weights is None else os.path.basename(weights)
                     settings = _settings(model, recipe, weights, teacher, checkpoint_every)
+                    settings["preset"] = preset
                     runs.create_run(
                         out, model, source, split, settings, origin, overwrite=overwrite
                     )
@@ -195,7 +199,7 @@ def versions() -> dict[str, str]:
     """The versions of all packages that affect the result."""
     installed = {
         "python": platform.python_version(),
-        "keras_flavour": "tf_keras" if LEGACY else "keras",
+        "keras_flavour": keras_flavour(),
     }
     for package in ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "numpy", "pillow"):
         try:
@@ -209,7 +213,9 @@ def _check_teacher(recipe: Recipe, teacher: ImageModel | None) -> None:
     if teacher is None and recipe.distillation != "none":
         raise UsageError(f"distillation={recipe.distillation!r} needs a teacher. Received: none.")
     if teacher is not None and recipe.distillation == "none":
-        raise UsageError("a teacher needs distillation='soft' or 'hard'. Received: 'none'.")
+        raise UsageError(
+            "a teacher needs distillation='soft' or distillation='hard'. Received: neither."
+        )
 
 
 def _check_task(recipe: Recipe, task: Task | None) -> None:

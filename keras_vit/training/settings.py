@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from keras_vit._errors import UsageError
@@ -62,6 +63,16 @@ def check_checkpoint_every(checkpoint_every: str | None) -> None:
             checkpoint_every,
             lambda text: to_steps(text, batch_size=1, num_examples=100, total_steps=100),
         )
+
+
+def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """The settings that differ from those of a run, "" if none does: "seed=1, was 0"."""
+    changed = {name: before.get(name) for name in now if now[name] != before.get(name)}
+    return ", ".join(
+        # Whether something is on is said with its name, because a command has a flag for it.
+        f"{name}={now[name]!r}, was {f'{name}={old}' if isinstance(old, bool) else repr(old)}"
+        for name, old in changed.items()
+    )
 
 
 def total_steps(recipe: Recipe, batch_size: int, num_examples: int) -> int:

@@ -24,7 +24,7 @@ from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.run import train
-from keras_vit.training.settings import adapted, total_steps
+from keras_vit.training.settings import adapted, differences, total_steps
 from keras_vit.weights import parameter_count
 
 FORMAT = 1
@@ -69,7 +69,8 @@ def run_trial(
         source: the images.
         folder: the folder with the run folders of all trials.
         judge: a function of the finished run that returns its figures as JSON values.
-        options: `checkpoint_every`, `started`, `report`, `saving` and `stuck` of `train`.
+        options: `checkpoint_every`, `preset`, `started`, `report`, `saving` and `stuck` of
+            `train`.
 
     Returns:
         `trial.tags` and the figures, with the model's name, parameters and operations, the steps,
@@ -146,11 +147,10 @@ def _check_settings(
     out: Path, state: str, before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
     """Raises a `UsageError` if a trial, "a finished" or "an unfinished" one, had other settings."""
-    changed = [name for name in now if now[name] != before.get(name)]
+    changed = differences(now, before)
     if changed:
-        differences = ", ".join(f"{n}={now[n]!r}, was {before.get(n)!r}" for n in changed)
         raise UsageError(
-            f"{out} holds {state} trial with other settings. Received: {differences[:300]}; "
+            f"{out} holds {state} trial with other settings. Received: {changed[:300]}; "
             "choose another folder, or delete this one."
         )
 

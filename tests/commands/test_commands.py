@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_vit import data, deploy, runs
+from keras_vit import _files, data, deploy, runs
 from keras_vit.cli import main
 from keras_vit.cli._printing import class_table
 
@@ -443,18 +443,31 @@ def test_resume_needs_only_the_run(invoke, image_folder, tiny_model, tmp_path):
         "--learning-rate",
         "0.01",
     )
-    arguments = ("--data", image_folder.name, "--out", "run", *words)
+    arguments = ("--data", image_folder.name, "--out", "run", "--recipe", "digits", *words)
     code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
     assert code == 0, error
     again = ("--out", "run", "--resume", "--duration", "3 steps")
     code, out, error = invoke("train/fit.py", *again, cwd=tmp_path)
     assert code == 0, error
     assert "after 3 steps: run" in out
+    assert f"recipe digits; reading {image_folder}\n" in out
     run = runs.open_run(tmp_path / "run")
     assert (run.setting("learning_rate"), run.setting("image_size")) == (0.01, 16)
     code, _, error = invoke("train/fit.py", *again, "--batch-size", "2", cwd=tmp_path)
     message = "Received: --batch-size=2, was 4; leave them out to go on."
     assert message in one_line(code, error)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("word", ["--overwrite", "--resume"])
+def test_a_run_that_another_process_writes_is_refused_before_the_pictures_are_read(
+    invoke, trained_run, tmp_path, monkeypatch, word
+):
+    monkeypatch.setattr(data, "open_source", lambda *a: pytest.fail("the pictures were read"))
+    words = ("--data", "digits", "--out", trained_run.path, word)
+    with _files.locked(trained_run.path):
+        code, _, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert "another process is writing" in one_line(code, error)
 
 
 @pytest.mark.once

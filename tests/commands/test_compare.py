@@ -253,6 +253,31 @@ def test_a_sweep_refuses_a_folder_with_other_settings_before_it_trains(
     assert f"out/{name} holds a finished trial with other settings" in error
 
 
+@pytest.mark.parametrize(
+    ("command", "file", "other"),
+    [
+        ("compare", "sweep.json", "sweep"),
+        ("compare", "lr-0.001/spec.json", "sweep"),
+        ("compare", "spec.json", "run"),
+        ("sweep", "compare.json", "compare"),
+        ("sweep", "trials/ViT-1-seed0/spec.json", "compare"),
+    ],
+)
+def test_a_folder_of_another_command_is_refused(tmp_path, command, file, other):
+    (tmp_path / "out" / file).parent.mkdir(parents=True)
+    (tmp_path / "out" / file).write_text("")
+    arguments = {"compare": compare, "sweep": sweep}[command].Arguments(out=tmp_path / "out")
+    with pytest.raises(UsageError, match=f"out is the folder of a {other}; choose another"):
+        arguments.folder(command)
+
+
+@pytest.mark.parametrize("file", ["trials/x/spec.json", "compare.json"])
+def test_a_folder_of_the_same_command_is_used_again(tmp_path, file):
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("")
+    assert compare.Arguments(out=tmp_path).folder("compare") == tmp_path
+
+
 def test_a_dry_run_says_what_training_needs_and_writes_nothing(
     invoke, image_folder, tiny_model, tmp_path
 ):
@@ -283,7 +308,9 @@ def test_a_dry_run_counts_the_teacher(image_folder, tiny_model):
 def test_a_dry_run_refuses_what_training_refuses(image_folder, tiny_model):
     source, recipe = open_source(image_folder), Recipe(image_size=16, batch_size=4)
     teacher = keras_vit.create_model(tiny_model, 2, 16)
-    with pytest.raises(UsageError, match="a teacher needs distillation='soft' or 'hard'"):
+    with pytest.raises(
+        UsageError, match="a teacher needs distillation='soft' or distillation='hard'"
+    ):
         training.dry_run(tiny_model, source, recipe, teacher=teacher)
     recipe = dataclasses.replace(recipe, distillation="hard")
     with pytest.raises(UsageError, match="distillation='hard' needs a teacher"):

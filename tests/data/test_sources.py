@@ -239,6 +239,14 @@ def test_folders_of_splits_without_one_for_training_are_refused(image_folder):
         open_source(root)
 
 
+def test_a_folder_beside_declared_splits_is_named(image_folder):
+    root = moved(image_folder, "train", "val", "images")
+    with pytest.raises(UsageError, match="train and val are parts of a data set, images is not: m"):
+        open_source(root)
+    (root / "images").rename(root.parent / "elsewhere")
+    assert list(open_source(root).splits) == ["train", "validation"]
+
+
 @pytest.mark.parametrize("parts", [("train", "val"), ("Test", "training"), ("train", "val", "x")])
 def test_folders_named_like_splits_are_not_classes(image_folder, parts):
     root = moved(image_folder, *parts, "valid")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import resource
 import shutil
@@ -143,9 +144,6 @@ def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_pat
     changed = dataclasses.replace(short, learning_rate=0.5)
     with pytest.raises(UsageError, match=r"own settings. Received: learning_rate=0.5, was 0.001"):
         train(tiny_model, source, changed, tmp_path / "run", resume=True)
-    with pytest.raises(UsageError, match="training of 6 steps. Received: a duration of 4 steps"):
-        shorter = dataclasses.replace(short, duration="4 steps")
-        train(tiny_model, source, shorter, tmp_path / "run", resume=True)
     with pytest.raises(UsageError, match="its own model, ViT-Test.* Received: ViT-Pico_4"):
         train("ViT_Pico4", source, short, tmp_path / "run", resume=True)
     swapped = dataclasses.replace(source, targets=1 - source.targets)
@@ -254,6 +252,37 @@ def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model)
     run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True, keep=99)
     steps = [int(path.stem[5:]) for path in (run.path / "checkpoints").iterdir()]
     assert sorted(steps) == [3, 4, 7, 10, 13, 16, 19, 22, 24]
+
+
+@pytest.mark.once
+def test_a_resumed_training_only_becomes_longer(whole, tmp_path, tiny_model):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    shorter, longer = (dataclasses.replace(RECIPE, duration=f"{n} steps") for n in (23, 25))
+    check_settings("no such folder", shorter, tiny_model, run, resume=True)  # no checkpoint
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "step-000000024.npz").touch()
+    with pytest.raises(UsageError, match="training of 24 steps. Received: a duration of 23 steps"):
+        check_settings("no such folder", shorter, tiny_model, run, resume=True)
+    check_settings("no such folder", longer, tiny_model, run, resume=True)
+
+
+def test_a_run_of_another_flavour_of_keras_is_refused_before_the_images_are_read(
+    whole, tmp_path, tiny_model
+):
+    run = shutil.copytree(whole.path, tmp_path / "run")
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "step-000000024.npz").touch()
+    check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
+    content = json.loads((run / "recipe.json").read_text())
+    other = "keras" if LEGACY else "tf_keras"
+    content["versions"]["keras_flavour"] = other
+    (run / "recipe.json").write_text(json.dumps(content))
+    match = "with Keras 3, .*strategy='one'" if LEGACY else "with tf_keras, .*strategy='mirrored'"
+    with pytest.raises(UsageError, match=match):
+        check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
+    del content["versions"]  # an older run
+    (run / "recipe.json").write_text(json.dumps(content))
+    check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
 
 
 @pytest.mark.once

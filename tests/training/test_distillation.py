@@ -204,7 +204,9 @@ def test_a_teacher_and_its_setting_need_each_other(image_folder, tmp_path, tiny_
     source = open_source(image_folder)
     recipe = Recipe(image_size=16, duration="1 step", batch_size=4, warmup="0 steps")
     teacher = teacher_of(randomised)
-    with pytest.raises(UsageError, match="a teacher needs distillation='soft' or 'hard'"):
+    with pytest.raises(
+        UsageError, match="a teacher needs distillation='soft' or distillation='hard'"
+    ):
         train(tiny_model, source, recipe, tmp_path / "run", teacher=teacher)
     soft = dataclasses.replace(recipe, distillation="soft")
     with pytest.raises(UsageError, match="distillation='soft' needs a teacher"):

@@ -513,7 +513,7 @@ def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
 def test_settings_of_another_strategy_are_refused(monkeypatch):
     with pytest.raises(UsageError, match="tpu='local' is for strategy='tpu'"):
         devices.choose("mirrored", tpu="local")
-    with pytest.raises(UsageError, match="logical_devices=2 is for"):
+    with pytest.raises(UsageError, match="=2 is for strategy='mirrored' or strategy='jax'"):
         devices.choose("one", logical_devices=2)
     with pytest.raises(UsageError, match="did you mean mirrored"):
         devices.choose("miror")

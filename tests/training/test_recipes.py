@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ from keras_vit.training.durations import to_steps
 from keras_vit.training.plan import plan_of
 from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
 from keras_vit.training.recipes.augreg import AUGREG
-from keras_vit.training.settings import adapted, check_recipe
+from keras_vit.training.settings import adapted, check_recipe, differences
 
 pytestmark = pytest.mark.once
 
@@ -175,6 +176,14 @@ def test_the_settings_of_a_model_are_those_of_the_recipe():
     assert fields == {"pooling": "distilled", "drop_path": 0.1}
 
 
+def test_settings_that_differ_are_named_with_their_values_before():
+    before = {"jit": True, "seed": 0, "augment": "none", "remat": False}
+    now = {"jit": False, "seed": 1, "augment": "none", "remat": True}
+    expected = "jit=False, was jit=True, seed=1, was 0, remat=True, was remat=False"
+    assert differences(now, before) == expected
+    assert differences(before, before) == ""
+
+
 def test_a_recipe_brings_its_own_data():
     assert fit.defaults({"recipe": "cifar10"})["data"] == "cifar10"
     assert fit.defaults({"recipe": "finetune-pets"})["data"] == "tfds:oxford_iiit_pet"
@@ -182,6 +191,20 @@ def test_a_recipe_brings_its_own_data():
     assert fit.defaults({})["data"] == "digits"
     with pytest.raises(UsageError, match="--recipe scratch is for any images; give yours: --data"):
         fit.Arguments(recipe="scratch", data=fit.defaults({"recipe": "scratch"})["data"])
+
+
+@pytest.mark.parametrize("stored", [{"preset": "scratch"}, {"preset": None}, {}])
+def test_a_resumed_run_has_its_own_recipe(tmp_path, stored):
+    recipe = dataclasses.replace(PRESETS["scratch"].recipe, learning_rate=0.5)
+    begun = {"data": "digits", "model": "ViT-S_16", "recipe": dataclasses.asdict(recipe)}
+    (tmp_path / "recipe.json").write_text(json.dumps({"format": 1, **begun, **stored}))
+    given = {"out": tmp_path, "resume": True}
+    expected = {"data": "digits", "model": "ViT-S_16", "settings": recipe}
+    assert fit.defaults(given) == {**expected, "recipe": stored.get("preset") or ""}
+    # Another recipe brings its settings, but the data and the model are still those of the run.
+    for name in ("scratch", "digits"):
+        own = {} if name == stored.get("preset") else {"settings": PRESETS[name].recipe}
+        assert fit.defaults({**given, "recipe": name}) == {**expected, "recipe": name, **own}
 
 
 @pytest.mark.parametrize(
