@@ -142,15 +142,15 @@ PEERS: dict[str, tuple[tuple[str, ...], Callable[[str, int, str, bool], Step]]] 
 }
 
 
-def step_flops(size: str, batch: int) -> int:
-    """Operations of a training step of a model, whichever library makes it."""
+def image_flops(size: str) -> int:
+    """Operations of a training step for an image, whichever library makes it."""
     from keras_vit.models.flops import forward_flops
     from keras_vit.specs import VARIANTS
     from keras_vit.training import Recipe
     from keras_vit.training.costs import training_flops
 
     forward = forward_flops(VARIANTS[_variant(size)], CLASSES, SIDE)
-    return batch * training_flops(forward, Recipe())
+    return training_flops(forward, Recipe())
 
 
 def _variant(size: str) -> str:
@@ -278,6 +278,7 @@ def main() -> None:
             peers.append(peer)
     if not peers:
         parser.error("none of --peers can be timed")
+    flops = {size: image_flops(size) for size in arguments.models} if arguments.peak else {}
     table = {}
     print(f"{'':24} images/s        to {peers[0]}        memory")
     print(f"{'':24} wall    cpu     wall    cpu     GB{'      MFU' if arguments.peak else ''}")
@@ -290,8 +291,8 @@ def main() -> None:
             table[f"{size} batch {batch}"] = found
             for peer, row in found.items():
                 if arguments.peak:
-                    steps = row["images_per_wall_second"] / batch
-                    row["mfu"] = step_flops(size, batch) * steps / (1e12 * arguments.peak)
+                    used = flops[size] * row["images_per_wall_second"]
+                    row["mfu"] = used / (1e12 * arguments.peak)
                 print(_line(size, batch, peer, row), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(table, indent=1), encoding="utf-8")
