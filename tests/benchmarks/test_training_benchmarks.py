@@ -25,7 +25,7 @@ def printed(script, *arguments):
     """The lines that a benchmark prints."""
     result = subprocess.run(
         [sys.executable, ROOT / script, *arguments],
-        env={**os.environ, "TF_USE_LEGACY_KERAS": "0"}, capture_output=True, text=True, timeout=400,
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "0"}, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-2000:]
     return result.stdout.splitlines()
