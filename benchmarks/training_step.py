@@ -1,10 +1,14 @@
-"""Times a training step of libraries in turn: AdamW, clipping by the global norm, float32.
+"""Times a training step of libraries in turn: AdamW, clipping by the global norm.
 
     python train/benchmark.py --peers keras_vit kerashub transformers --models S16 --batch-sizes 8
 
 Each library runs in a process of its own and makes a step when it is told to, so that all of them
 meet the same changes of the machine's speed. Figures are medians over the rounds, ratios those
 of each round. Seconds of processor time tell more than seconds on a busy machine.
+
+With --peak, the model FLOP utilisation is printed too: the operations of a training step, those of
+the forward and the backward pass, a second, relative to the peak. What --remat computes again is
+not counted. Every step waits for its loss, so training itself is at least as fast.
 """
 
 from __future__ import annotations
@@ -34,11 +38,12 @@ SIZES = {
 }
 CLASSES, SIDE = 1000, 224
 RATE, DECAY, CLIP = 1e-3, 0.05, 1.0
+PRECISIONS = ("float32", "mixed_bfloat16")
 
 Step = Callable[[], float]  # makes a step and returns its loss
 
 
-def keras_vit_step(size: str, batch: int, jit: bool, **settings: Any) -> Step:
+def keras_vit_step(size: str, batch: int, precision: str, jit: bool, **settings: Any) -> Step:
     import keras_vit
     from keras_vit.training import Recipe
     from keras_vit.training.adapting import adapt
@@ -46,10 +51,11 @@ def keras_vit_step(size: str, batch: int, jit: bool, **settings: Any) -> Step:
     from keras_vit.training.optimisers import optimizer
     from keras_vit.training.tasks import SingleLabel
 
-    model = keras_vit.create_model(f"ViT-{size.replace('16', '_16')}", CLASSES, SIDE, dropout=0.0)
+    model = keras_vit.create_model(_variant(size), CLASSES, SIDE, dropout=0.0, dtype=precision)
     recipe = Recipe(
-        learning_rate=RATE, weight_decay=DECAY, clip_norm=CLIP, schedule="constant", **settings
-    )
+        learning_rate=RATE, weight_decay=DECAY, clip_norm=CLIP, schedule="constant",
+        precision=precision, **settings,
+    )  # fmt: skip
     adapt(model, recipe)
     task = SingleLabel(CLASSES)
     learner = Learner(model, task, recipe.accumulate)
@@ -57,10 +63,11 @@ def keras_vit_step(size: str, batch: int, jit: bool, **settings: Any) -> Step:
     return _keras_step(learner, np.uint8, batch, one_hot=True)
 
 
-def kerashub_step(size: str, batch: int, jit: bool) -> Step:
+def kerashub_step(size: str, batch: int, precision: str, jit: bool) -> Step:
     import keras
     import keras_hub
 
+    keras.config.set_dtype_policy(precision)
     width, depth, heads, mlp = SIZES[size]
     backbone = keras_hub.models.ViTBackbone(
         image_shape=(SIDE, SIDE, 3), patch_size=(16, 16), num_layers=depth, num_heads=heads,
@@ -79,20 +86,25 @@ def kerashub_step(size: str, batch: int, jit: bool) -> Step:
 
 def _keras_step(model: Any, dtype: Any, batch: int, one_hot: bool) -> Step:
     import keras
-    import tensorflow as tf
 
     images, classes = _data(batch)
+    images = images.astype(dtype)
     targets = np.eye(CLASSES, dtype=np.float32)[classes] if one_hot else classes
     model.optimizer.build(model.trainable_variables)
     if keras.backend.backend() == "jax":
-        return lambda: float(model.train_on_batch(images.astype(dtype), targets))
-    data = tf.data.Dataset.from_tensors((images.astype(dtype), targets)).repeat()
+        import jax
+
+        on_device = jax.device_put((images, targets))  # training puts them there during other steps
+        return lambda: float(model.train_on_batch(*on_device))
+    import tensorflow as tf
+
+    data = tf.data.Dataset.from_tensors((images, targets)).repeat()
     iterator = iter(data.prefetch(2))
     model.make_train_function()
     return lambda: float(model.train_function(iterator)["loss"])
 
 
-def transformers_step(size: str, batch: int, jit: bool) -> Step:
+def transformers_step(size: str, batch: int, precision: str, jit: bool) -> Step:
     import torch
     from transformers import ViTConfig, ViTForImageClassification
 
@@ -121,7 +133,7 @@ def transformers_step(size: str, batch: int, jit: bool) -> Step:
 
 
 # Name: the packages that it needs, and its step.
-PEERS: dict[str, tuple[tuple[str, ...], Callable[[str, int, bool], Step]]] = {
+PEERS: dict[str, tuple[tuple[str, ...], Callable[[str, int, str, bool], Step]]] = {
     "keras_vit": (("keras_vit",), keras_vit_step),
     "keras_vit_remat": (("keras_vit",), functools.partial(keras_vit_step, remat=True)),
     "keras_vit_accumulate_4": (("keras_vit",), functools.partial(keras_vit_step, accumulate=4)),
@@ -130,13 +142,28 @@ PEERS: dict[str, tuple[tuple[str, ...], Callable[[str, int, bool], Step]]] = {
 }
 
 
+def image_flops(size: str) -> int:
+    """Operations of a training step for an image, whichever library makes it."""
+    from keras_vit.models.flops import forward_flops
+    from keras_vit.specs import VARIANTS
+    from keras_vit.training import Recipe
+    from keras_vit.training.costs import training_flops
+
+    forward = forward_flops(VARIANTS[_variant(size)], CLASSES, SIDE)
+    return training_flops(forward, Recipe())
+
+
+def _variant(size: str) -> str:
+    return f"ViT-{size.replace('16', '_16')}"
+
+
 def _data(batch: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (batch, SIDE, SIDE, 3), np.uint8)
     return images, rng.integers(0, CLASSES, batch)
 
 
-def work(peer: str, size: str, batch: int, threads: int, jit: bool) -> None:
+def work(peer: str, size: str, precision: str, batch: int, threads: int, jit: bool) -> None:
     """A worker: makes a step for each line of standard input and answers with a line of JSON."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
@@ -145,7 +172,7 @@ def work(peer: str, size: str, batch: int, threads: int, jit: bool) -> None:
 
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
-    step = PEERS[peer][1](size, batch, jit)
+    step = PEERS[peer][1](size, batch, precision, jit)
     for _ in sys.stdin:
         wall, cpu = time.perf_counter(), time.process_time()
         loss = step()
@@ -161,8 +188,8 @@ def work(peer: str, size: str, batch: int, threads: int, jit: bool) -> None:
 class Worker:
     """A process that makes steps of one peer."""
 
-    def __init__(self, peer: str, size: str, batch: int, threads: int, jit: bool):
-        arguments = [peer, size, str(batch), str(threads), str(int(jit))]
+    def __init__(self, peer: str, size: str, precision: str, batch: int, threads: int, jit: bool):
+        arguments = [peer, size, precision, str(batch), str(threads), str(int(jit))]
         count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker", *arguments],
@@ -186,10 +213,10 @@ class Worker:
 
 
 def compare(
-    peers: list[str], size: str, batch: int, rounds: int, threads: int, jit: bool
+    peers: list[str], size: str, precision: str, batch: int, rounds: int, threads: int, jit: bool
 ) -> dict[str, dict[str, float]]:
     """The figures of each peer: images a second, ratios to the first peer, memory, losses."""
-    workers = {peer: Worker(peer, size, batch, threads, jit) for peer in peers}
+    workers = {peer: Worker(peer, size, precision, batch, threads, jit) for peer in peers}
     first = {peer: worker.step() for peer, worker in workers.items()}  # which compiles it
     for worker in workers.values():
         worker.step()
@@ -226,43 +253,72 @@ def main() -> None:
             f"--{name}", nargs="+", metavar=metavar, choices=choices, type=kind, default=default,
             help=text,
         )  # fmt: skip
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default="float32",
+        help="PyTorch has float32 only (default: float32)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peak", type=float, metavar="TFLOPS",
+        help="the accelerator's peak in this precision, for the column MFU (default: none)",
+    )  # fmt: skip
     cores = os.cpu_count()
     parser.add_argument("--rounds", type=int, default=10, help="(default: 10)")
     parser.add_argument("--threads", type=int, default=cores, help=f"(default: {cores}, all)")
     parser.add_argument("--no-jit", action="store_true", help="no XLA in keras_vit and KerasHub")
     parser.add_argument("--json", type=Path, help="a file for the figures (default: none)")
     arguments = parser.parse_args()
+    if arguments.peak is not None and arguments.peak <= 0:
+        parser.error(f"--peak must be positive. Received: {arguments.peak:g}")
     peers = []
     for peer in arguments.peers:
-        missing = [name for name in PEERS[peer][0] if importlib.util.find_spec(name) is None]
-        if missing:
-            print(f"{peer}: left out, {' and '.join(missing)} not installed")
+        reason = _reason_to_leave_out(peer, arguments.precision)
+        if reason:
+            print(f"{peer}: left out, {reason}")
         else:
             peers.append(peer)
+    if not peers:
+        parser.error("none of --peers can be timed")
+    flops = {size: image_flops(size) for size in arguments.models} if arguments.peak else {}
     table = {}
     print(f"{'':24} images/s        to {peers[0]}        memory")
-    print(f"{'':24} wall    cpu     wall    cpu     GB")
+    print(f"{'':24} wall    cpu     wall    cpu     GB{'      MFU' if arguments.peak else ''}")
     for size in arguments.models:
         for batch in arguments.batch_sizes:
             found = compare(
-                peers, size, batch, arguments.rounds, arguments.threads, not arguments.no_jit
-            )
+                peers, size, arguments.precision, batch, arguments.rounds, arguments.threads,
+                not arguments.no_jit,
+            )  # fmt: skip
             table[f"{size} batch {batch}"] = found
             for peer, row in found.items():
-                print(
-                    f"{size:4} {batch:3} {peer:14} "
-                    f"{row['images_per_wall_second']:7.2f} {row['images_per_cpu_second']:7.2f} "
-                    f"{1 / row['wall_ratio']:7.2f} {1 / row['cpu_ratio']:7.2f} "
-                    f"{row['memory'] / 1e9:7.2f}",
-                    flush=True,
-                )
+                if arguments.peak:
+                    used = flops[size] * row["images_per_wall_second"]
+                    row["mfu"] = used / (1e12 * arguments.peak)
+                print(_line(size, batch, peer, row), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(table, indent=1), encoding="utf-8")
 
 
+def _reason_to_leave_out(peer: str, precision: str) -> str:
+    """Why a peer cannot be timed; empty if it can."""
+    if peer == "transformers" and precision != "float32":
+        return f"its step is in float32 only. Received: --precision {precision}"
+    missing = [name for name in PEERS[peer][0] if importlib.util.find_spec(name) is None]
+    return f"{' and '.join(missing)} not installed" if missing else ""
+
+
+def _line(size: str, batch: int, peer: str, row: dict[str, float]) -> str:
+    utilisation = f" {row['mfu']:8.2%}" if "mfu" in row else ""
+    return (
+        f"{size:4} {batch:3} {peer:14} "
+        f"{row['images_per_wall_second']:7.2f} {row['images_per_cpu_second']:7.2f} "
+        f"{1 / row['wall_ratio']:7.2f} {1 / row['cpu_ratio']:7.2f} "
+        f"{row['memory'] / 1e9:7.2f}{utilisation}"
+    )
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
-        name, model, *numbers = sys.argv[2:]
-        work(name, model, *map(int, numbers))
+        name, model, precision, *numbers = sys.argv[2:]
+        work(name, model, precision, *map(int, numbers))
     else:
         main()

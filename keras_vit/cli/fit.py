@@ -85,7 +85,7 @@ class Arguments:
         check_names_data(self.recipe, self.data)
         check_weights(self.weights, self.model, run_instead="{}/weights.npz")
         check_run(self.teacher)
-        if not self.resume:
+        if not (self.resume or self.dry_run):
             check_starts_from_weights(self.recipe, self.weights)
         # This imports NumPy, which --help does not need.
         from keras_vit.training.settings import check_checkpoint_every, check_recipe
@@ -197,6 +197,9 @@ def run(arguments: Arguments) -> None:
             arguments.model, source, arguments.settings, weights=arguments.weights,
             teacher=teacher, engine=engine,
         )  # fmt: skip
+        usual = PRESETS[arguments.recipe].weights
+        if usual and arguments.weights is None and not arguments.resume:
+            print(f"weights: none given; needed for the training, such as --weights {usual}")
         print(previewed(plan, costs, arguments.settings, out))
         return
     run = training.train(

@@ -147,8 +147,14 @@ def _figures(results: Sequence[Result]) -> list[str]:
         for name, key in (("Training", "loss"), ("Held-out", _key(largest, "loss")))
     ]
     images = f"<p>On {largest[0]['images']:,} training images.</p>"
+    caption = (
+        "<p>Accuracy against compute: each line follows a model through its training on "
+        f"{largest[0]['images']:,} images. Only its last point is a finished training; before it "
+        "the learning-rate schedule had not ended. In the paper's figure 5 (Dosovitskiy et al. "
+        "2021) each point is a training of its own.</p>"
+    )
     return [
-        page.section("Accuracy", page.image(plots.lines(panels), "svg+xml", "accuracy")),
+        page.section("Accuracy", page.image(plots.lines(panels), "svg+xml", "accuracy") + caption),
         page.section("Curves", images + page.image(plots.lines(curves), "svg+xml", "losses")),
     ]
 

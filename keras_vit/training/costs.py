@@ -69,7 +69,7 @@ def costs_of(
         models.append(teacher)
     return Costs(
         sum(flops.values()),
-        recipe.batch_size * (_training_flops(flops, recipe) + taught),
+        recipe.batch_size * (training_flops(flops, recipe) + taught),
         sum(_bytes(each.variables) for each in models),
         # Parts of a batch are added to the gradients of the parts before.
         trainable * (2 if recipe.accumulate > 1 else 1),
@@ -78,7 +78,7 @@ def costs_of(
     )
 
 
-def _training_flops(flops: dict[str, int], recipe: Recipe) -> int:
+def training_flops(flops: dict[str, int], recipe: Recipe) -> int:
     """Operations of one image in a step, from those of the layers' forward passes.
 
     The backward pass computes two products for each of the forward pass, the gradients of its

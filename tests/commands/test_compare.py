@@ -295,6 +295,33 @@ def test_a_dry_run_says_what_training_needs_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_dry_run_needs_no_weights_but_says_that_training_does(
+    invoke, image_folder, tiny_model, tmp_path
+):
+    words = ("--recipe", "finetune", "--data", image_folder, "--model", tiny_model, *QUICK)
+    code, out, error = invoke("train/fit.py", *words, "--dry-run", cwd=tmp_path)
+    assert code == 0, error
+    line = "weights: none given; needed for the training, such as --weights augreg\n"
+    assert line in out
+    assert f"training ViT-Test_8, {parameter_count(VARIANTS[tiny_model], 2, 16):,} " in out
+    keras_vit.save_weights(keras_vit.create_model(tiny_model, 2, 16), tmp_path / "start.npz")
+    given = (*words, "--weights", "start.npz", "--dry-run")
+    code, with_weights, error = invoke("train/fit.py", *given, cwd=tmp_path)
+    assert code == 0, error
+    assert with_weights == out.replace(line, "")
+
+
+def test_a_dry_run_of_a_recipe_for_data_that_are_not_prepared_is_refused(
+    invoke, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    words = ("--recipe", "finetune-pets", "--dry-run")
+    code, _, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert code == 2
+    (line,) = error.strip().splitlines()
+    assert "oxford_iiit_pet" in line
+
+
 def test_a_dry_run_counts_the_teacher(image_folder, tiny_model):
     source, recipe = open_source(image_folder), Recipe(image_size=16, batch_size=4)
     taught = dataclasses.replace(recipe, distillation="hard")

@@ -104,6 +104,7 @@ def test_the_files_hold_every_run(tmp_path):
     assert 'src="data:image/svg+xml;base64,' in html
     assert "http" not in html.replace("http://www.w3.org", "")
     assert "<td>&lt;cat&gt;</td>" in html
+    assert "through its training on 100 images. Only its last point is a finished training" in html
     # Precision, recall and f1 of the models side by side, on all images.
     assert "<td>0.7100</td><td>0.3550</td><td>0.1775</td><td>0.6100</td>" in html
 

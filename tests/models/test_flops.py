@@ -20,7 +20,7 @@ import jax, numpy as np
 import keras_vit
 from keras_vit.models.flops import forward_flops
 from keras_vit.models.variants import model_class
-from keras_vit.training.costs import _training_flops
+from keras_vit.training.costs import training_flops
 from keras_vit.training.recipes import Recipe
 
 small = keras_vit.ViTSpec(8, 96, 2, 3, 384)
@@ -48,7 +48,7 @@ for name, (spec, size) in cases.items():
 
     xla = [jax.jit(f).lower(weights).cost_analysis()["flops"] for f in (forward, gradients)]
     flops = forward_flops(spec, 5, size)
-    counted = [4 * sum(flops.values()), 4 * _training_flops(flops, Recipe())]
+    counted = [4 * sum(flops.values()), 4 * training_flops(flops, Recipe())]
     found[name] = [a / b for a, b in zip(counted, xla)]
 print(json.dumps(found))
 """
