@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,9 @@ with _program._one_line_errors(""):
     print("went on")
 """
     line = [sys.executable, "-c", program]
-    ended = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    ended = subprocess.run(
+        line, cwd=ROOT, capture_output=True, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
+    )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr.endswith("\ninterrupted.\n")
