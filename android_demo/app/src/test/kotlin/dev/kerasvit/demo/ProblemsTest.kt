@@ -1,11 +1,14 @@
 package dev.kerasvit.demo
 
 import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BundleFiles
 import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Source
 import java.io.File
+import java.nio.ByteBuffer
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertTrue
@@ -114,6 +117,20 @@ class ProblemsTest {
     @Test
     fun `too little memory for a model is a message`() {
         refuse(Backend.CPU, EngineFailure.OUT_OF_MEMORY, "java.lang.OutOfMemoryError")
+        phone.start()
+        assertTrue(phone.shows(R.string.problem_memory))
+    }
+
+    @Test
+    fun `too little memory to read the models is a message`() {
+        val real = FolderBundles(File("src/main/assets/bundles"))
+        phone.app.testBundles = object : Bundles {
+            override fun names() = real.names()
+
+            override fun files(name: String) = object : BundleFiles by real.files(name) {
+                override fun map(file: String): ByteBuffer = throw OutOfMemoryError()
+            }
+        }
         phone.start()
         assertTrue(phone.shows(R.string.problem_memory))
     }

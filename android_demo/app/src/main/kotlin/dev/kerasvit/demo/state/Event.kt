@@ -35,7 +35,7 @@ sealed class Event {
 
     data class SourceFailed(val source: Source, val problem: Problem) : Event()
 
-    data class Unexpected(val detail: String) : Event()
+    data class Failed(val problem: Problem) : Event()
 
     data class AssetsListed(val models: List<String>, val samples: List<Sample>) : Event()
 

@@ -20,7 +20,7 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
     is Event.CamerasFound -> camerasFound(state, event.cameras)
     is Event.CameraOpened -> state.copy(frame = event.frame)
     is Event.SourceFailed -> sourceFailed(state, event)
-    is Event.Unexpected -> state.copy(sourceProblem = Problem.Unexpected(event.detail))
+    is Event.Failed -> state.copy(sourceProblem = event.problem)
     is Event.AssetsListed -> assetsListed(state, event)
     is Event.ModelRead -> state.copy(
         models = state.models?.map { if (it.name == event.model.name) event.model else it },

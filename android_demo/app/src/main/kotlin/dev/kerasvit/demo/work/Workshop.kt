@@ -43,7 +43,7 @@ class Workshop(
     private var shownAtMillis = 0L
 
     /** Lists models and samples; then reads the models one by one, as hashing takes a while. */
-    fun readAssets() = execute({ Event.Unexpected(it) }) {
+    fun readAssets() = execute({ Event.Failed(it) }) {
         val names = bundles.names()
         publish(Event.AssetsListed(names, pictures.samples()))
         for (name in names) publish(Event.ModelRead(readModel(name)))
@@ -52,18 +52,16 @@ class Workshop(
     /** Computes a job, unless a newer one comes first. */
     fun run(job: Job) {
         val ticket = newest.incrementAndGet()
-        execute({ Event.Unexpected(it) }) { if (ticket == newest.get()) start(job, ticket) }
+        execute({ Event.Failed(it) }) { if (ticket == newest.get()) start(job, ticket) }
     }
 
     /** The golden check on each backend, one after the other. */
     fun verify(model: String, threads: Int) =
-        execute({ Event.VerificationEnded(model, problem = Problem.Unexpected(it)) }) {
+        execute({ Event.VerificationEnded(model, problem = it) }) {
             val ended = try {
                 Event.VerificationEnded(model, verifyAll(model, threads))
             } catch (error: BundleException) {
                 Event.VerificationEnded(model, problem = Problem.BadBundle(model, error.problem))
-            } catch (_: OutOfMemoryError) {
-                Event.VerificationEnded(model, problem = Problem.OutOfMemory)
             }
             publish(ended)
         }
@@ -80,11 +78,13 @@ class Workshop(
     }
 
     // A mistake in the app, or a surprise of a phone, becomes a message that can be reported.
-    private fun execute(failed: (detail: String) -> Event, task: () -> Unit) = worker.execute {
+    private fun execute(failed: (Problem) -> Event, task: () -> Unit) = worker.execute {
         try {
             task()
-        } catch (error: RuntimeException) {
-            publish(failed(error.toString()))
+        } catch (error: Exception) {
+            publish(failed(Problem.Unexpected(error.toString())))
+        } catch (_: OutOfMemoryError) {
+            publish(failed(Problem.OutOfMemory))
         }
     }
 
