@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 from keras_vit import runs
 from keras_vit._errors import UsageError
@@ -19,7 +17,7 @@ from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.plan import steps_of
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.settings import differences, total_steps
+from keras_vit.training.settings import differences, plain, total_steps
 from keras_vit.weights.hashing import weights_sha256
 
 # Settings that a resumed run may change: they do not change the steps that were already made.
@@ -54,8 +52,8 @@ def check_resumable(
             f"Received: weights={os.fspath(weights)!r}; leave it out to go on."
         )
     # A run that was trained before there was a setting had its default.
-    before = _plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
-    now = _plain(dataclasses.asdict(recipe))
+    before = plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
+    now = plain(dataclasses.asdict(recipe))
     changed = differences({key: now[key] for key in now if key not in _MAY_CHANGE}, before)
     if changed:
         raise UsageError(
@@ -185,8 +183,3 @@ def _steps_before(run: runs.Run, recipe: Recipe) -> int:
 
 def _has_checkpoint(run: runs.Run) -> bool:
     return any((run.path / "checkpoints").glob("*.npz"))
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON gives it back: tuples are lists."""
-    return json.loads(json.dumps(value))

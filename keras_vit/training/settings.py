@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,6 +64,11 @@ def check_checkpoint_every(checkpoint_every: str | None) -> None:
             checkpoint_every,
             lambda text: to_steps(text, batch_size=1, num_examples=100, total_steps=100),
         )
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON gives it back: tuples are lists."""
+    return json.loads(json.dumps(value))
 
 
 def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ checkpoint.
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +23,7 @@ from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.run import train
-from keras_vit.training.settings import adapted, differences, total_steps
+from keras_vit.training.settings import adapted, differences, plain, total_steps
 from keras_vit.weights import parameter_count
 
 FORMAT = 1
@@ -168,7 +167,7 @@ def _check_images(out: Path, trial: Trial, source: Source) -> None:
 
 def _settings(trial: Trial, source: Source) -> dict[str, Any]:
     first = {"data": source.locator, "model": trial.model, "weights": trial.weights}
-    return {**first, **_sizes(trial), **_plain(trial.recipe)}
+    return {**first, **_sizes(trial), **plain(dataclasses.asdict(trial.recipe))}
 
 
 def _begun(out: Path, trial: Trial) -> dict[str, Any]:
@@ -182,16 +181,11 @@ def _begun(out: Path, trial: Trial) -> dict[str, Any]:
         "weights": run.recipe["weights"],
     }
     # A run that was trained before there was a setting had its default.
-    return {**first, **_sizes(trial), **_plain(Recipe()), **run.recipe["recipe"]}
+    return {**first, **_sizes(trial), **plain(dataclasses.asdict(Recipe())), **run.recipe["recipe"]}
 
 
 def _sizes(trial: Trial) -> dict[str, int]:
     return {"train_images": len(trial.split.train), "held_out_images": len(trial.split.held_out)}
-
-
-def _plain(recipe: Recipe) -> dict[str, Any]:
-    """The settings as JSON gives them back: tuples are lists."""
-    return json.loads(json.dumps(dataclasses.asdict(recipe)))
 
 
 def _about(trial: Trial) -> dict[str, Any]:

@@ -86,6 +86,21 @@ def test_ctrl_c_in_a_long_evaluation_saves_the_epoch(
 
 
 @pytest.mark.once
+@pytest.mark.usefixtures("_interruptible")
+def test_a_second_ctrl_c_ends_without_saving_the_state(image_folder, tmp_path, tiny_model):
+    def press(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
+    with pytest.raises(KeyboardInterrupt, match="run holds only the initial weights; start again"):
+        train(
+            tiny_model, open_source(image_folder), recipe, tmp_path / "run",
+            report=press, saving=press,
+        )  # fmt: skip
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.once
 def test_a_run_that_diverges_is_refused_and_keeps_finite_weights(
     image_folder, tmp_path, tiny_model
 ):
