@@ -51,7 +51,7 @@ def profile(size: str, batch: int, threads: int) -> tuple[float, list[tuple[str,
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    step = keras_vit_step(size, batch, jit=True)
+    step = keras_vit_step(size, batch, precision="float32", jit=True)
     step()  # compiles
     step()
     with tempfile.TemporaryDirectory() as folder:
