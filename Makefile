@@ -29,9 +29,7 @@ test: lint ## lint and the essential tests, in both flavours of Keras: under ten
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
 
 check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, Ctrl-C, fuzz, wheel, old runtimes
-	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations 20 -m slow
-	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --durations 20 -m "slow and not once"
-	$(BIN)/python tests/check.py
+	JOBS=$(JOBS) $(BIN)/python tests/check.py
 
 # The app needs no virtual environment: these call Maven and the standard library of Python.
 apk: ## build the Android app from the command line: android_demo/build/keras-vit-demo.apk and .aab

@@ -1,12 +1,14 @@
-"""The checks of `make check` that are not in pytest: python tests/check.py [name ...]
+"""The checks of `make check`: python tests/check.py [name ...]
 
-Each check runs programs as a user does. If one fails, the others still run, and the exit code is 1.
-The last lines name the checks that were skipped and those that failed.
+The slow tests of both flavours of Keras come first; each other check runs programs as a user does.
+If one fails, the others still run, and the exit code is 1. The last lines name the checks that were
+skipped and those that failed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -51,6 +53,16 @@ def main() -> None:
         print(f"\nskipped: {', '.join(skipped)}", flush=True)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+
+
+def slow() -> None:
+    """The slow tests with Keras 3."""
+    _pytest("slow", legacy=False)
+
+
+def slow_tf_keras() -> None:
+    """The slow tests with tf_keras."""
+    _pytest("slow and not once", legacy=True)
 
 
 def demo() -> None:
@@ -114,9 +126,20 @@ def runtimes() -> None:
     _python("benchmarks/runtimes.py", "--run", RUN)
 
 
-# The first one trains the run that most others use.
-_ALL = (demo, exports, compression, kills, resumes, interrupts, fuzz, wheel, runtimes)
+# The demo trains the run that those after it use.
+_ALL = (
+    slow, slow_tf_keras, demo, exports, compression, kills, resumes, interrupts, fuzz, wheel,
+    runtimes,
+)  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}
+
+
+def _pytest(marks: str, legacy: bool) -> None:
+    words = ("-q", "-n", os.environ.get("JOBS", "3"), "--dist", "worksteal", "--durations", "20")
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "-m", marks], cwd=ROOT, check=True,
+        env=os.environ | {"TF_USE_LEGACY_KERAS": str(int(legacy))},
+    )  # fmt: skip
 
 
 def _python(program: str, *arguments: str) -> None:

@@ -35,7 +35,7 @@ def test_the_training_step_is_timed_in_turn(tmp_path):
     peers = ["keras_vit", "keras_vit_remat", "keras_vit_accumulate_4", "transformers"]
     lines = printed(
         "train/benchmark.py", "--peers", *peers, "--models", "Ti16", "--batch-sizes", "4",
-        "--rounds", "2", "--peak", "0.05", "--json", tmp_path / "figures.json",
+        "--no-jit", "--rounds", "2", "--peak", "0.05", "--json", tmp_path / "figures.json",
     )  # fmt: skip
     flops = forward_flops(VARIANTS["ViT-Ti_16"], 1000, 224)
     # Each product has two more in the backward pass, but the gradients of images are not computed.
