@@ -17,4 +17,4 @@ dependencyResolutionManagement {
 }
 
 rootProject.name = "keras-vit-demo"
-include(":core", ":jvm-engine", ":app")
+include(":core", ":delegate", ":jvm-engine", ":app")

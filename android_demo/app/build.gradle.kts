@@ -36,6 +36,8 @@ android {
 
 dependencies {
     implementation(project(":core"))
+    implementation(project(":delegate"))
+    implementation(variantOf(libs.jna) { artifactType("aar") })
     implementation(libs.litert)
     implementation(libs.litert.gpu)
     implementation(libs.litert.gpu.api)

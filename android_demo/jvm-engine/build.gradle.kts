@@ -17,6 +17,7 @@ kotlin {
 
 dependencies {
     implementation(project(":core"))
+    implementation(project(":delegate"))
     implementation(libs.bytedeco.tflite)
     implementation(libs.jna)
     testImplementation(libs.kotlinx.serialization.json)

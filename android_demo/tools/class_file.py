@@ -1,4 +1,4 @@
-"""Edits the names in a Java class file."""
+"""Edits Java class files."""
 
 import struct
 
@@ -10,6 +10,24 @@ _WIDE = (5, 6)
 # Kotlin allows these in names between backticks, dex files do not. Descriptors have none of them.
 _FORBIDDEN = b" ,'!?#%&={}|~^@"
 _PLAIN = bytes.maketrans(_FORBIDDEN, b"_" * len(_FORBIDDEN))
+
+
+# Attributes with a name that nobody knows are skipped.
+_PARAMETERS, _UNKNOWN = b"\1\0\x10MethodParameters", b"\1\0\x10UnusedParameters"
+_VERSION = slice(4, 8)
+_JAVA_8 = struct.pack(">HH", 0, 52)
+
+
+def as_of_java_8(content: bytes) -> bytes:
+    """The class with the version of Java 8, for tools that read no later one."""
+    edited = bytearray(content)
+    edited[_VERSION] = _JAVA_8
+    return bytes(edited)
+
+
+def without_parameter_names(content: bytes) -> bytes:
+    """The class without the attribute that names the parameters of methods."""
+    return content.replace(_PARAMETERS, _UNKNOWN)
 
 
 def with_plain_names(content: bytes) -> bytes:

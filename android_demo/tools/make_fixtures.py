@@ -31,7 +31,8 @@ from keras_vit.specs import Preprocessing
 
 _DEMO = Path(__file__).parents[1]
 _CORE = _DEMO / "core/src/test/resources/fixtures"
-_ENGINE = _DEMO / "jvm-engine/src/test/resources/fixtures"
+_ENGINE = _DEMO / "jvm-engine/src/main/resources/fixtures"
+_APP = _DEMO / "app/src/test/resources/fixtures"
 _BUNDLES = ("digits-int8", "digits-float16")
 
 # Widths and heights: single pixels, odd sides, portrait, landscape, a camera's frame.
@@ -54,6 +55,7 @@ def main() -> None:
     _write(_CORE / "scores.json", {"outputs": _outputs(), "predictions": _predictions()})
     _write(_CORE / "percentiles.json", _percentiles())
     _write(_ENGINE / "digits.json", _digits(run))
+    _write_bytes(_APP / "cumulative_sum.tflite", _cumulative_sum())
 
 
 def noise(count: int, seed: int, extreme: bool = False) -> np.ndarray:
@@ -304,6 +306,16 @@ def _digits(run: Path) -> dict[str, Any]:
     }
 
 
+def _cumulative_sum() -> bytes:
+    """A file whose only operator XNNPACK does not have."""
+    import tensorflow as tf
+
+    function = tf.function(tf.cumsum, input_signature=[tf.TensorSpec([10], tf.float32)])
+    return tf.lite.TFLiteConverter.from_concrete_functions(
+        [function.get_concrete_function()]
+    ).convert()
+
+
 def _bytes(array: np.ndarray) -> dict[str, Any]:
     """The bytes of an array, little endian and row-major, or only their hash."""
     raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
@@ -313,13 +325,17 @@ def _bytes(array: np.ndarray) -> dict[str, Any]:
 
 
 def _write(path: Path, value: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     # One case a line, so that a change of one case is one line.
     if isinstance(value, list):
         text = "[\n" + ",\n".join(json.dumps(case) for case in value) + "\n]\n"
     else:
         text = json.dumps(value, indent=1) + "\n"
-    path.write_text(text, encoding="utf-8")
+    _write_bytes(path, text.encode())
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
     print(f"{path.relative_to(_DEMO)}: {path.stat().st_size:,} bytes")
 
 

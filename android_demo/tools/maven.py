@@ -14,6 +14,8 @@ _SOURCES = (
     "pom.xml",
     "core/pom.xml",
     "core/src/main",
+    "delegate/pom.xml",
+    "delegate/src",
     "tflite/pom.xml",
     "app/pom.xml",
     "app/src/main/AndroidManifest.xml",
@@ -22,11 +24,12 @@ _SOURCES = (
     "tools/fetch.py",
     "tools/resources.py",
 )
-# The modules that have tests, and what runs them.
-_TESTED = {
-    "core": "JUnit on pure Kotlin",
-    "jvm-engine": "a real interpreter on the JVM",
-    "app": "Robolectric, the app's screens",
+# The kinds of tests, and where Maven reports them.
+_REPORTS = {
+    "core: JUnit on pure Kotlin": "core/target/surefire-reports",
+    "jvm-engine: a real interpreter on the JVM": "jvm-engine/target/surefire-reports",
+    "app: Robolectric, the app's screens": "app/target/surefire-reports",
+    "app: its engines with the APK's runtime": "app/target/surefire-reports-runtime",
 }
 # Results of tests and problems, without the names of all plugins and downloads.
 _QUIET = (
@@ -58,14 +61,13 @@ def compile_tests_of_core() -> None:
 
 def test_modules() -> list[Result]:
     """Compiles everything and runs the tests of each module; ends the program if one fails."""
-    reports = {name: ROOT / name / "target/surefire-reports" for name in _TESTED}
-    for folder in reports.values():
-        shutil.rmtree(folder, ignore_errors=True)
+    for folder in _REPORTS.values():
+        shutil.rmtree(ROOT / folder, ignore_errors=True)
     steps = (_app(), _tests_of_core())
     maven("package")
     for step in steps:
         step.done()
-    return [read_reports(f"{name}: {_TESTED[name]}", reports[name]) for name in _TESTED]
+    return [read_reports(kind, ROOT / folder) for kind, folder in _REPORTS.items()]
 
 
 def maven(*arguments: str) -> None:

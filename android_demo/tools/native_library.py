@@ -8,7 +8,8 @@ from commands import run
 
 _LOAD = re.compile(r"^  LOAD .* 0x([0-9a-f]+)$", re.MULTILINE)
 _MACHINE = re.compile(r"^  Machine: +(.+)$", re.MULTILINE)
-_JNI = re.compile(r" (Java_\w+)")
+# Of overloaded methods, without the types of their parameters.
+_JNI = re.compile(r" (Java_\w+?)(?:__(?!1)\w*)?(?:@\S*)?$", re.MULTILINE)
 
 # readelf's name of the processor for which each ABI's libraries are built.
 MACHINES = {"arm64-v8a": "AArch64", "x86_64": "Advanced Micro Devices X86-64"}

@@ -5,11 +5,13 @@ import shutil
 # The package of every program that the build calls.
 PACKAGES = {
     "apksigner": "apksigner",
+    "as": "binutils",
     "dexdump": "dexdump",
     "enjarify": "enjarify",
     "java": "openjdk-17-jdk-headless",
     "javac": "openjdk-17-jdk-headless",
     "keytool": "openjdk-17-jdk-headless",
+    "ld": "binutils",
     "mvn": "maven",
     "npm": "npm",
     "readelf": "binutils",

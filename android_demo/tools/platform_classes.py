@@ -4,6 +4,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+from class_file import as_of_java_8
 from commands import fail, require
 from project import BUILD, FRAMEWORK
 
@@ -32,7 +33,7 @@ def _write(path: Path) -> None:
                     name = _class_name(entry.filename, prefix_parts)
                     if name and name not in written:
                         written.add(name)
-                        jar.writestr(name, classes.read(entry))
+                        jar.writestr(name, as_of_java_8(classes.read(entry)))
 
 
 def _class_name(entry: str, prefix_parts: int) -> str | None:

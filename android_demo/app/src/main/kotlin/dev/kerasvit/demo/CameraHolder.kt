@@ -29,6 +29,7 @@ internal class CameraHolder(
     private var surface: SurfaceTexture? = null
     private var isInFront = false
     private var opened: Opened? = null
+    private var openings = 0
 
     /** A camera and what it was opened for. */
     private class Opened(
@@ -73,8 +74,9 @@ internal class CameraHolder(
         val degrees = displayDegrees()
         if (old?.facing == facing && old.surface === surface && old.degrees == degrees) return
         close()
+        val opening = ++openings
         val camera = cameras.open(facing, surface, degrees, worker, store.frames) { problem ->
-            activity.runOnUiThread { fail(facing, problem) }
+            activity.runOnUiThread { if (opening == openings) fail(facing, problem) }
         }
         opened = camera?.let { Opened(it, facing, surface, degrees) }
         transform()
@@ -89,6 +91,7 @@ internal class CameraHolder(
     private fun close() {
         opened?.camera?.close()
         opened = null
+        openings++ // What the closed one still tells is of no interest.
     }
 
     private fun transform() {

@@ -35,6 +35,7 @@ class MainActivity : Activity(), Host {
     private lateinit var camera: CameraHolder
     private val back = BackButton(this) { store.send(Event.Back) }
     private val observer: (UiState) -> Unit = ::render
+    private var wasRefused = false // The camera, as far as this activity knows.
 
     override fun onCreate(savedInstanceState: Bundle?) {
         super.onCreate(savedInstanceState)
@@ -78,23 +79,26 @@ class MainActivity : Activity(), Host {
         if (isCameraAllowed()) {
             store.send(Event.PermissionChanged(Permission.GRANTED))
         } else {
+            wasRefused = wasRefused || isExplanationWanted()
             requestPermissions(arrayOf(Manifest.permission.CAMERA), CAMERA_REQUEST)
         }
     }
 
     override fun onRequestPermissionsResult(request: Int, names: Array<String>, results: IntArray) {
-        if (request == CAMERA_REQUEST && results.isNotEmpty()) {
-            // Refused, and not to be asked again: the system answered without a dialog.
-            val isAskable = shouldShowRequestPermissionRationale(Manifest.permission.CAMERA)
-            store.send(Event.PermissionChanged(permission(isAskable)))
-        }
+        if (request != CAMERA_REQUEST) return
+        // Not to be asked again is what was refused before, and wants no explanation. A first
+        // dialog that was dismissed wants none either; an answer without results is a dialog that
+        // was interrupted.
+        val isAskable = results.isEmpty() || !wasRefused || isExplanationWanted()
+        if (results.isNotEmpty()) wasRefused = true
+        store.send(Event.PermissionChanged(permission(isAskable)))
     }
 
     override fun choosePhoto() {
         try {
             startActivityForResult(photoChooser(), PHOTO_REQUEST)
         } catch (_: ActivityNotFoundException) {
-            Toast.makeText(this, R.string.picture_chooser_missing, Toast.LENGTH_LONG).show()
+            say(R.string.picture_chooser_missing)
         }
         // The chip must not show a choice that was not made.
         root.render(store.state)
@@ -113,7 +117,11 @@ class MainActivity : Activity(), Host {
 
     override fun openAppSettings() {
         val uri = Uri.fromParts("package", packageName, null)
-        startActivity(Intent(SystemSettings.ACTION_APPLICATION_DETAILS_SETTINGS, uri))
+        try {
+            startActivity(Intent(SystemSettings.ACTION_APPLICATION_DETAILS_SETTINGS, uri))
+        } catch (_: ActivityNotFoundException) {
+            say(R.string.settings_missing)
+        }
     }
 
     override fun share(title: String, text: String) {
@@ -134,6 +142,8 @@ class MainActivity : Activity(), Host {
     override fun onBackPressed() {
         if (back.isTaken) store.send(Event.Back) else super.onBackPressed()
     }
+
+    private fun say(text: Int) = Toast.makeText(this, text, Toast.LENGTH_LONG).show()
 
     private fun render(state: UiState) {
         root.render(state)
@@ -157,6 +167,9 @@ class MainActivity : Activity(), Host {
         isAskable -> Permission.REFUSED
         else -> Permission.REFUSED_FOR_EVER
     }
+
+    private fun isExplanationWanted(): Boolean =
+        shouldShowRequestPermissionRationale(Manifest.permission.CAMERA)
 
     private fun isCameraAllowed(): Boolean =
         checkSelfPermission(Manifest.permission.CAMERA) == PackageManager.PERMISSION_GRANTED

@@ -19,6 +19,7 @@ internal fun Settings.save(out: Bundle) {
     out.putInt("threshold", threshold)
     out.putString("query", query)
     when (source) {
+        is Source.Golden -> out.putBoolean("golden", true)
         is Source.Camera -> out.putString("camera", source.facing.name)
         is Source.Picture -> out.putString("picture", source.uri)
         is Source.Sample -> out.putString("sample", source.name)
@@ -45,6 +46,7 @@ internal fun savedSettings(saved: Bundle): Settings? = try {
 }
 
 private fun savedSource(saved: Bundle): Source? {
+    if (saved.getBoolean("golden")) return Source.Golden
     saved.getString("camera")?.let { return Source.Camera(Facing.valueOf(it)) }
     saved.getString("picture")?.let { return Source.Picture(it) }
     return saved.getString("sample")?.let { Source.Sample(it) }

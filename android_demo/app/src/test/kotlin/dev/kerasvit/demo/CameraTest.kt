@@ -1,7 +1,6 @@
 package dev.kerasvit.demo
 
 import android.Manifest
-import android.graphics.ImageFormat
 import android.graphics.SurfaceTexture
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraManager
@@ -10,6 +9,7 @@ import android.view.TextureView
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Cameras
 import dev.kerasvit.demo.source.OpenCamera
+import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.Problem
@@ -22,24 +22,27 @@ import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertNotNull
+import kotlin.test.assertNull
 import kotlin.test.assertTrue
+import org.junit.After
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.mockito.Mockito.verify
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.Shadows.shadowOf
 import org.robolectric.annotation.Config
-import org.robolectric.shadows.ShadowCameraCharacteristics
-import org.robolectric.shadows.StreamConfigurationMapBuilder
 
 /** The way of a camera's frames, from Robolectric's camera to the screen. */
 @RunWith(RobolectricTestRunner::class)
-@Config(shadows = [FakeImageReader::class])
+@Config(shadows = [FakeImageReader::class, TroubledCameraManager::class])
 class CameraTest {
     private val phone = Phone()
     private val manager = phone.app.getSystemService(CameraManager::class.java)
     private val classified = mutableListOf<RgbImage>()
     private val problems = mutableListOf<Problem>()
+
+    @After
+    fun repair() = TroubledCameraManager.repair()
 
     @Test
     fun `a frame reaches the model upright, whatever way the phone is held`() {
@@ -122,10 +125,68 @@ class CameraTest {
         val answer = assertIs<Result.Answer>(phone.state.result)
         assertTrue(phone.shows(answer.rows[0].label))
         val reader = FakeImageReader.newest
+        phone.screenshot("camera_light")
         phone.tap(R.string.camera_flip)
         assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
         assertTrue(reader.isClosed)
         assertFalse(FakeImageReader.newest.isClosed)
+    }
+
+    @Test
+    fun `a device with only a front camera shows what that one sees`() {
+        addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
+        startCameraOfApp()
+        assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
+        assertFalse(phone.shows(R.string.problem_no_camera))
+        sendToApp()
+        assertIs<Result.Answer>(phone.state.result)
+    }
+
+    @Test
+    fun `cameras that give no colour pictures are not offered`() {
+        addCamera("0", CameraCharacteristics.LENS_FACING_BACK, 90, sizes = emptyList())
+        addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
+        assertEquals(listOf(Facing.FRONT), Cameras(phone.app).facings())
+        assertNull(open(Facing.BACK))
+        assertEquals(listOf<Problem>(Problem.NoCamera), problems)
+    }
+
+    @Test
+    fun `a camera that is unplugged while cameras are looked for is none`() {
+        TroubledCameraManager.unplugged = "9"
+        assertEquals(emptyList(), Cameras(phone.app).facings())
+    }
+
+    @Test
+    fun `a camera that does not open is told, and holds no memory`() {
+        addCameras()
+        TroubledCameraManager.isInUse = true
+        assertNull(open(Facing.BACK))
+        assertEquals(listOf<Problem>(Problem.CameraInUse), problems)
+        assertTrue(FakeImageReader.newest.isClosed)
+    }
+
+    @Test
+    fun `a late failure of one camera leaves the other to be closed`() {
+        startWithCamera()
+        shadowOf(manager).triggerDisconnect()
+        shadowOf(phone.app.worker.looper).idle() // The activity does not know of it yet.
+        phone.app.store(null).send(Event.ChooseSource(Source.Camera(Facing.FRONT)))
+        phone.settle()
+        val front = FakeImageReader.newest
+        assertFalse(front.isClosed)
+        phone.controller.pause()
+        phone.settle()
+        assertTrue(front.isClosed)
+    }
+
+    @Test
+    fun `times of a picture are forgotten when the camera begins`() {
+        addCameras()
+        startCameraOfApp()
+        repeat(5) { sendToApp() }
+        // The first three frames are the warm-up.
+        assertTrue(assertIs<Result.Answer>(phone.state.result).times.count <= 2)
     }
 
     @Test
@@ -158,6 +219,10 @@ class CameraTest {
 
     private fun startWithCamera() {
         addCameras()
+        startCameraOfApp()
+    }
+
+    private fun startCameraOfApp() {
         shadowOf(phone.app).grantPermissions(Manifest.permission.CAMERA)
         phone.start()
         phone.tap(R.string.source_camera)
@@ -203,19 +268,12 @@ class CameraTest {
         addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
     }
 
-    private fun addCamera(id: String, facing: Int, sensorDegrees: Int) {
-        val sizes = StreamConfigurationMapBuilder.newBuilder()
-        for (size in listOf(Size(320, 240), Size(640, 480), Size(1920, 1080))) {
-            sizes.addOutputSize(ImageFormat.YUV_420_888, size)
-            sizes.addOutputSize(size)
-        }
-        val lens = ShadowCameraCharacteristics.newCameraCharacteristics()
-        shadowOf(lens).set(CameraCharacteristics.LENS_FACING, facing)
-        shadowOf(lens).set(CameraCharacteristics.SENSOR_ORIENTATION, sensorDegrees)
-        val key = CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP
-        shadowOf(lens).set(key, sizes.build())
-        shadowOf(manager).addCamera(id, lens)
-    }
+    private fun addCamera(
+        id: String,
+        facing: Int,
+        sensorDegrees: Int,
+        sizes: List<Size> = listOf(Size(320, 240), Size(640, 480), Size(1920, 1080)),
+    ) = shadowOf(manager).addCamera(id, cameraOf(facing, sensorDegrees, sizes))
 }
 
 private fun RgbImage.level(x: Int, y: Int): Int = bytes[(y * width + x) * 3].toInt() and 0xFF

@@ -1,17 +1,21 @@
 package dev.kerasvit.demo
 
 import android.Manifest
-import android.content.Context
 import android.content.pm.PackageManager
 import android.hardware.camera2.CameraCharacteristics
+import android.hardware.camera2.CameraManager
 import android.os.Bundle
 import android.provider.MediaStore
 import android.view.View
+import android.widget.SeekBar
 import dev.kerasvit.core.Backend
+import dev.kerasvit.demo.source.BitmapPreview
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
+import java.io.File
+import kotlin.io.path.createTempDirectory
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
@@ -21,17 +25,17 @@ import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.RuntimeEnvironment
 import org.robolectric.Shadows.shadowOf
-import org.robolectric.shadows.ShadowCameraCharacteristics
 
 @RunWith(RobolectricTestRunner::class)
 class ClassifyTest {
     private val phone = Phone()
 
     @Test
-    fun `starts with the first model and the first sample, and names a class`() {
+    fun `starts with the first model and the picture that it brings along`() {
         phone.start()
         assertEquals("digits-float16", phone.state.settings.model)
-        assertEquals(Source.Sample("digit-0.png"), phone.state.settings.source)
+        assertEquals(Source.Golden, phone.state.settings.source)
+        assertEquals("4", answer().rows[0].label)
         assertTrue(phone.shows(answer().rows[0].label))
         assertTrue(phone.shows(R.string.run_title))
     }
@@ -51,6 +55,7 @@ class ClassifyTest {
     @Test
     fun `another backend and other threads are used, as chosen`() {
         phone.start()
+        tapSample(0)
         phone.tap(R.string.backend_cpu_plain)
         phone.tap("4")
         assertEquals(Backend.CPU_PLAIN, answer().info.backend)
@@ -76,6 +81,10 @@ class ClassifyTest {
         assertTrue(phone.shows(R.string.result_unsure))
         send(Event.ChooseThreshold(0))
         assertFalse(phone.shows(R.string.result_unsure))
+        // TalkBack reads the bar's position as a percentage of its length.
+        send(Event.ChooseThreshold(50))
+        val bar = phone.activity.findViewById<SeekBar>(R.id.threshold)
+        assertEquals(50, bar.progress * 100 / bar.max)
     }
 
     @Test
@@ -122,11 +131,53 @@ class ClassifyTest {
         addCamera()
         phone.start()
         phone.tap(R.string.source_camera)
+        answerPermission(granted = false, mayAsk = true)
+        phone.tap(R.string.action_allow)
         answerPermission(granted = false, mayAsk = false)
         assertTrue(phone.shows(R.string.problem_permission_for_ever_body))
         phone.tap(R.string.action_settings)
         val intent = shadowOf(phone.activity).nextStartedActivity
         assertEquals(android.provider.Settings.ACTION_APPLICATION_DETAILS_SETTINGS, intent.action)
+    }
+
+    /** Android 11 and newer tell of this as of a refusal for ever. */
+    @Test
+    fun `a first question that was dismissed can be asked again`() {
+        addCamera()
+        phone.start()
+        phone.tap(R.string.source_camera)
+        answerPermission(granted = false, mayAsk = false)
+        assertTrue(phone.shows(R.string.action_allow))
+        phone.tap(R.string.action_allow)
+        answerPermission(granted = false, mayAsk = false)
+        assertTrue(phone.shows(R.string.problem_permission_for_ever_body))
+    }
+
+    @Test
+    fun `a question for the permission that was interrupted can be asked again`() {
+        addCamera()
+        phone.start()
+        phone.tap(R.string.source_camera)
+        phone.activity.onRequestPermissionsResult(1, emptyArray(), IntArray(0))
+        phone.settle()
+        assertTrue(phone.shows(R.string.action_allow))
+    }
+
+    @Test
+    fun `the model's picture is another one for another model, and survives the process`() {
+        phone.app.testBundles = FolderBundles(folderWithOtherGolden())
+        phone.start()
+        val first = (phone.state.preview as BitmapPreview).bitmap
+        send(Event.PickModel(rival = false))
+        send(Event.ChooseModel("other"))
+        val second = (phone.state.preview as BitmapPreview).bitmap
+        assertFalse(first.sameAs(second))
+        val saved = Bundle()
+        phone.controller.pause().stop().saveInstanceState(saved).destroy()
+        phone.app.endProcess()
+        phone.start(saved)
+        assertEquals(Source.Golden, phone.state.settings.source)
+        assertTrue(second.sameAs((phone.state.preview as BitmapPreview).bitmap))
     }
 
     @Test
@@ -147,7 +198,7 @@ class ClassifyTest {
         phone.tap(R.string.source_picture)
         val intent = shadowOf(phone.activity).nextStartedActivityForResult.intent
         assertEquals(MediaStore.ACTION_PICK_IMAGES, intent.action)
-        assertIs<Source.Sample>(phone.state.settings.source)
+        assertEquals(Source.Golden, phone.state.settings.source)
     }
 
     @Test
@@ -177,6 +228,18 @@ class ClassifyTest {
         assertEquals(0, live.count())
     }
 
+    /** The app's int8 digits twice; the second one's golden picture has a lighter corner. */
+    private fun folderWithOtherGolden(): File {
+        val folder = createTempDirectory().toFile().apply { deleteOnExit() }
+        copyOfBundle(folder).copyRecursively(File(folder, "other"))
+        val golden = File(folder, "other/golden.json")
+        val image = Regex("(\"shape\": \\[\\s*8,[^}]*?\"base64\": \")\\w{8}")
+        val changed = image.replaceFirst(golden.readText(), "$1gICAgICA")
+        check(changed != golden.readText()) { "there is no picture in $golden" }
+        golden.writeText(changed)
+        return folder
+    }
+
     private fun answer(): Result.Answer = assertIs<Result.Answer>(phone.state.result)
 
     private fun send(event: Event) {
@@ -188,11 +251,8 @@ class ClassifyTest {
         phone.tap(phone.activity.getString(R.string.source_sample, "digit-$digit"))
 
     private fun addCamera() {
-        val lens = ShadowCameraCharacteristics.newCameraCharacteristics()
-        val back = CameraCharacteristics.LENS_FACING_BACK
-        shadowOf(lens).set(CameraCharacteristics.LENS_FACING, back)
-        val manager = phone.app.getSystemService(Context.CAMERA_SERVICE)
-        shadowOf(manager as android.hardware.camera2.CameraManager).addCamera("0", lens)
+        val manager = phone.app.getSystemService(CameraManager::class.java)
+        shadowOf(manager).addCamera("0", cameraOf(CameraCharacteristics.LENS_FACING_BACK))
     }
 
     private fun answerPermission(granted: Boolean, mayAsk: Boolean) {

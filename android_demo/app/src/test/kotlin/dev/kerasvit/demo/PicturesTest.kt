@@ -2,18 +2,22 @@ package dev.kerasvit.demo
 
 import android.graphics.Bitmap
 import android.media.ExifInterface
+import android.net.Uri
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.source.sampleSize
 import dev.kerasvit.demo.state.Source
 import java.io.File
 import kotlin.test.assertEquals
+import kotlin.test.assertFailsWith
+import kotlin.test.assertNotSame
 import org.junit.Rule
 import org.junit.Test
 import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.RuntimeEnvironment
+import org.robolectric.Shadows.shadowOf
 
 @RunWith(RobolectricTestRunner::class)
 class PicturesTest {
@@ -52,6 +56,16 @@ class PicturesTest {
         assertEquals(16 to 32, image.width to image.height)
         assertEquals(255, image.level(8, 2)) // White was on the left and is on top now.
         assertEquals(0, image.level(8, 29))
+    }
+
+    @Test
+    fun `where memory ran out, that of earlier pictures is given back`() {
+        val sample = Source.Sample("digit-0.png")
+        val before = pictures.read(sample)
+        val uri = Uri.parse("content://pictures/1")
+        shadowOf(app.contentResolver).registerInputStreamSupplier(uri) { throw OutOfMemoryError() }
+        assertFailsWith<OutOfMemoryError> { pictures.read(Source.Picture(uri.toString())) }
+        assertNotSame(before, pictures.read(sample))
     }
 
     @Test

@@ -11,12 +11,15 @@ import java.io.File
 import java.nio.ByteBuffer
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
+import kotlin.test.assertNotNull
 import kotlin.test.assertTrue
 import org.junit.Rule
 import org.junit.Test
 import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
+import org.robolectric.Shadows.shadowOf
+import org.robolectric.shadows.ShadowToast
 
 /** Each way to fail is a message on the screen. */
 @RunWith(RobolectricTestRunner::class)
@@ -68,6 +71,7 @@ class ProblemsTest {
             json.writeText(json.readText().replace("\"format\": 1", "\"format\": 2"))
         }
         assertTrue(phone.shows(R.string.problem_newer))
+        phone.screenshot("problem_newer")
     }
 
     @Test
@@ -112,6 +116,7 @@ class ProblemsTest {
         phone.start()
         assertTrue(phone.shows(R.string.problem_too_old))
         assertTrue(phone.shows("2.9.0"))
+        phone.screenshot("problem_too_old")
     }
 
     @Test
@@ -122,17 +127,63 @@ class ProblemsTest {
     }
 
     @Test
-    fun `too little memory to read the models is a message`() {
-        val real = FolderBundles(File("src/main/assets/bundles"))
-        phone.app.testBundles = object : Bundles {
-            override fun names() = real.names()
-
-            override fun files(name: String) = object : BundleFiles by real.files(name) {
-                override fun map(file: String): ByteBuffer = throw OutOfMemoryError()
-            }
-        }
+    fun `too little memory to read a model is a message, and trying again helps`() {
+        val troubled = TroubledBundles("digits-float16") { throw OutOfMemoryError() }
+        phone.app.testBundles = troubled
         phone.start()
         assertTrue(phone.shows(R.string.problem_memory))
+        assertNotNull(phone.state.rival?.bundle, "the other model")
+        phone.screenshot("problem_memory")
+        troubled.isTroubled = false
+        phone.tap(R.string.action_retry)
+        assertFalse(phone.shows(R.string.problem_memory))
+        assertTrue(phone.shows(R.string.run_title))
+    }
+
+    @Test
+    fun `a surprise while a model is read is a message of this model`() {
+        val troubled = TroubledBundles("digits-float16") { error("a surprise") }
+        phone.app.testBundles = troubled
+        phone.start()
+        assertTrue(phone.shows("a surprise"))
+        assertNotNull(phone.state.rival?.bundle, "the other model")
+        phone.tap("digits-float16")
+        assertTrue(phone.shows(R.string.model_broken))
+        assertFalse(phone.shows(R.string.model_reading))
+    }
+
+    private class TroubledBundles(private val troubled: String, private val fail: () -> Nothing) :
+        Bundles {
+        @Volatile
+        var isTroubled = true
+        private val real = FolderBundles(File("src/main/assets/bundles"))
+
+        override fun names() = real.names()
+
+        override fun files(name: String) = object : BundleFiles by real.files(name) {
+            override fun map(file: String): ByteBuffer =
+                if (isTroubled && name == troubled) fail() else real.files(name).map(file)
+        }
+    }
+
+    @Test
+    fun `a picture that is there again can be chosen again`() {
+        val file = File(folder.root, "picture.png")
+        phone.start()
+        choose(file)
+        assertTrue(phone.shows(R.string.problem_gone))
+        File("src/main/assets/samples/digit-7.png").copyTo(file)
+        choose(file)
+        assertFalse(phone.shows(R.string.problem_gone))
+        assertTrue(phone.shows(R.string.run_title))
+    }
+
+    @Test
+    fun `system settings that cannot be opened are a message`() {
+        phone.start()
+        shadowOf(phone.app).checkActivities(true)
+        phone.activity.openAppSettings()
+        assertNotNull(ShadowToast.getTextOfLatestToast())
     }
 
     @Test
@@ -168,6 +219,7 @@ class ProblemsTest {
         phone.start()
         phone.tap(R.string.source_camera)
         assertTrue(phone.shows(R.string.problem_no_camera))
+        phone.screenshot("problem_no_camera")
         assertEquals(emptyList(), phone.state.cameras)
     }
 

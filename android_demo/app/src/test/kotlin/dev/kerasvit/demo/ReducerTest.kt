@@ -11,14 +11,17 @@ import dev.kerasvit.demo.state.Preview
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Sample
+import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.state.jobOf
 import dev.kerasvit.demo.state.reduce
 import kotlin.test.assertEquals
+import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertNull
+import kotlin.test.assertTrue
 import org.junit.Test
 
 class ReducerTest {
@@ -42,18 +45,18 @@ class ReducerTest {
     }
 
     @Test
-    fun `the first model, the next one to compare with and the first sample are chosen`() {
+    fun `the first model, its picture and the next one to compare with are chosen`() {
         val settings = listed().settings
         assertEquals("a", settings.model)
         assertEquals("b", settings.rival)
-        assertEquals(Source.Sample("a.png"), settings.source)
+        assertEquals(Source.Golden, settings.source)
     }
 
     @Test
     fun `a saved model or sample that the app no longer has is replaced`() {
         val settings = listed(Settings(model = "x", source = Source.Sample("x.png"))).settings
         assertEquals("a", settings.model)
-        assertEquals(Source.Sample("a.png"), settings.source)
+        assertEquals(Source.Golden, settings.source)
     }
 
     @Test
@@ -64,11 +67,11 @@ class ReducerTest {
 
     @Test
     fun `a damaged model has a problem and no job`() {
-        val problem = BundleProblem.Missing("labels.txt")
+        val problem = Problem.BadBundle("a", BundleProblem.Missing("labels.txt"))
         val state = reduce(listed(), Event.ModelRead(Model("a", problem = problem)))
         assertNull(jobOf(state))
         val failed = assertIs<Result.Failed>(state.shownResult)
-        assertEquals(Problem.BadBundle("a", problem), failed.problem)
+        assertEquals(problem, failed.problem)
     }
 
     @Test
@@ -88,6 +91,32 @@ class ReducerTest {
         val asked = reduce(listed(), Event.ChooseSource(Source.Camera(Facing.BACK)))
         val state = reduce(asked, Event.CamerasFound(listOf(Facing.FRONT)))
         assertEquals(Source.Camera(Facing.FRONT), state.settings.source)
+    }
+
+    @Test
+    fun `a side without a camera is replaced, as the activity looks for cameras first`() {
+        val found = reduce(listed(), Event.CamerasFound(listOf(Facing.FRONT)))
+        val state = reduce(found, Event.ChooseSource(Source.Camera(Facing.BACK)))
+        assertEquals(Source.Camera(Facing.FRONT), state.settings.source)
+    }
+
+    @Test
+    fun `a source that failed is another job when it is chosen again`() {
+        val source = Source.Picture("content://1")
+        val chosen = reduce(listed(), Event.ChooseSource(source))
+        assertEquals(chosen.attempt, reduce(chosen, Event.ChooseSource(source)).attempt)
+        val failed = reduce(chosen, Event.SourceFailed(source, Problem.PictureGone))
+        val again = reduce(failed, Event.ChooseSource(source))
+        assertNull(again.sourceProblem)
+        assertTrue(again.attempt > chosen.attempt)
+    }
+
+    @Test
+    fun `a check ends when its screen is left`() {
+        val shown = reduce(listed(), Event.Show(Screen.VERIFY))
+        val running = reduce(shown, Event.Verify)
+        assertEquals(running, reduce(running, Event.ChooseBackend(running.settings.backend)))
+        assertFalse(reduce(running, Event.Show(Screen.CLASSIFY)).verification.isRunning)
     }
 
     @Test

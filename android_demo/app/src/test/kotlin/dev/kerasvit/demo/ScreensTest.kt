@@ -4,7 +4,10 @@ import android.content.Intent
 import android.widget.EditText
 import android.widget.ScrollView
 import dev.kerasvit.core.Backend
+import dev.kerasvit.core.Engine
+import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.core.EngineOptions
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
@@ -12,8 +15,14 @@ import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.jvm.JvmEngines
+import java.nio.ByteBuffer
+import java.util.concurrent.CopyOnWriteArrayList
+import java.util.concurrent.CountDownLatch
+import java.util.concurrent.TimeUnit
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
+import kotlin.test.assertNotNull
 import kotlin.test.assertTrue
 import org.junit.Test
 import org.junit.runner.RunWith
@@ -33,8 +42,8 @@ class ScreensTest {
         val first = assertIs<Result.Answer>(phone.state.result)
         val second = assertIs<Result.Answer>(phone.state.rivalResult)
         assertEquals(listOf("digits-float16", "digits-int8"), listOf(first.model, second.model))
-        assertEquals("0", first.rows[0].label)
-        assertEquals("0", second.rows[0].label)
+        assertEquals("4", first.rows[0].label)
+        assertEquals("4", second.rows[0].label)
         assertTrue(first.rows != second.rows) // int8 rounds.
         for (answer in listOf(first, second)) {
             val names = phone.views().mapNotNull { it.contentDescription?.toString() }
@@ -64,6 +73,47 @@ class ScreensTest {
         val sent = chooser.getParcelableExtra(Intent.EXTRA_INTENT, Intent::class.java)!!
         assertEquals(Intent.ACTION_SEND, sent.action)
         assertTrue(reason in sent.getStringExtra(Intent.EXTRA_TEXT)!!)
+    }
+
+    @Test
+    fun `a check with other threads stops the one that runs, and has its own verdicts`() {
+        val engines = WaitingEngines(threads = 2)
+        phone.app.testEngines = engines
+        phone.start()
+        phone.tap(R.string.screen_verify)
+        val store = phone.app.store(null)
+        store.send(Event.ChooseThreads(2))
+        store.send(Event.Verify)
+        engines.begun.await()
+        store.send(Event.ChooseThreads(3))
+        store.send(Event.Verify)
+        engines.mayGoOn.countDown()
+        phone.settle()
+        val verdicts = phone.state.verification.verdicts
+        assertEquals(engines.backends, verdicts.map { it.backend })
+        val passed = verdicts.map { it.outcome }.filterIsInstance<Outcome.Passed>()
+        assertEquals(setOf(3), passed.map { it.measured.info.threads }.toSet())
+        assertEquals(1, engines.created.count { it.threads == 2 })
+        assertNotNull(phone.state.verification.report)
+    }
+
+    /** Loading with so many [threads] takes until the test lets it go on. */
+    private class WaitingEngines(
+        private val threads: Int,
+        private val real: EngineFactory = JvmEngines(),
+    ) : EngineFactory by real {
+        val created = CopyOnWriteArrayList<EngineOptions>()
+        val begun = CountDownLatch(1)
+        val mayGoOn = CountDownLatch(1)
+
+        override fun create(model: ByteBuffer, options: EngineOptions): Engine {
+            created += options
+            if (options.threads == threads) {
+                begun.countDown()
+                check(mayGoOn.await(1, TimeUnit.MINUTES))
+            }
+            return real.create(model, options)
+        }
     }
 
     @Test

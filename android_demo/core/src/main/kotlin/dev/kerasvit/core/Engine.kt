@@ -24,8 +24,11 @@ data class EngineInfo(
     val threads: Int,
     /** "TensorFlow Lite 2.16.1". */
     val runtime: String,
-    /** Steps left after delegation: 1 if the backend took the whole model; null if unknown. */
-    val steps: Int?,
+    /**
+     * How many of the model's operators the backend took; the runtime's own kernels run the others.
+     * Null if unknown, and for [Backend.CPU_PLAIN], where they run all.
+     */
+    val taken: Int?,
 )
 
 /** Makes engines of one runtime. */
@@ -87,7 +90,7 @@ enum class EngineFailure {
 /** The typed form of whatever a runtime throws. */
 fun engineExceptionOf(error: Throwable): EngineException {
     if (error is EngineException) return error
-    val reason = error.message?.trim().takeUnless { it.isNullOrEmpty() } ?: error.javaClass.name
+    val reason = withoutRepeats(error.message.orEmpty()).ifEmpty { error.javaClass.name }
     return EngineException(failureOf(error, reason), reason, error)
 }
 
@@ -97,6 +100,12 @@ private fun failureOf(error: Throwable, reason: String): EngineFailure = when {
     tooOld.containsMatchIn(reason) -> EngineFailure.TOO_OLD
     else -> EngineFailure.REFUSED
 }
+
+// The runtime may say the same for each operator of the model, until its memory for messages is full.
+private fun withoutRepeats(message: String): String =
+    message.trim().lines().fold(emptyList<String>()) { kept, line ->
+        if (kept.any { line in it }) kept else kept + line
+    }.joinToString("\n")
 
 // What TensorFlow Lite says of operators, or versions of them, that it does not know.
 private val tooOld =

@@ -41,8 +41,8 @@ private fun StringBuilder.appendMeasured(word: String, measured: Measured, bundl
     appendLine(if (found == expected) "" else "; expected ${bundle.labels[expected]}")
     val millis = "%.2f".format(Locale.ROOT, measured.inferenceMillis)
     appendLine("  time: $millis ms, ${measured.info.threads} threads")
-    measured.info.steps?.let {
-        appendLine("  steps: $it left of ${bundle.description.operators} operators")
+    measured.info.taken?.let {
+        appendLine("  taken: $it of ${bundle.description.operators} operators")
     }
 }
 

@@ -47,10 +47,19 @@ fun verify(
     factory: EngineFactory,
     backends: List<Backend> = factory.backends,
     threads: Int = 2,
-): List<BackendVerdict> {
+): List<BackendVerdict> = verdicts(files, bundle, factory, backends, threads).toList()
+
+/** As [verify], one by one: a backend runs when its verdict is asked for. */
+fun verdicts(
+    files: BundleFiles,
+    bundle: Bundle,
+    factory: EngineFactory,
+    backends: List<Backend> = factory.backends,
+    threads: Int = 2,
+): Sequence<BackendVerdict> {
     val golden = readGolden(files, bundle)
     val model = readModel(files, bundle.description)
-    return backends.map { backend ->
+    return backends.asSequence().map { backend ->
         val outcome = try {
             val engine = factory.create(model, EngineOptions(backend, threads))
             engine.use { measure(it, bundle, golden) }

@@ -34,6 +34,13 @@ class EngineTest {
     }
 
     @Test
+    fun `what the runtime says for each operator is told once`() {
+        val message = "Failed to apply delegate: no\nno\nno\nno such file\nn"
+        val reason = engineExceptionOf(IllegalArgumentException(message)).reason
+        assertEquals("Failed to apply delegate: no\nno such file", reason)
+    }
+
+    @Test
     fun `a typed error stays as it is`() {
         val error = EngineException(EngineFailure.UNAVAILABLE, "no GPU")
         assertSame(error, engineExceptionOf(error))

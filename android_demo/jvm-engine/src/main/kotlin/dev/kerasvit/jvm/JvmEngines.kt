@@ -35,7 +35,7 @@ class JvmEngines : EngineFactory {
 private class JvmEngine(model: ByteBuffer, options: EngineOptions, runtime: String) : Engine {
     private val interpreter = JvmInterpreter(model, options)
 
-    override val info = EngineInfo(options.backend, options.threads, runtime, interpreter.steps)
+    override val info = EngineInfo(options.backend, options.threads, runtime, interpreter.taken)
 
     override fun run(input: ByteBuffer, output: ByteBuffer) {
         copy(input, interpreter.input)

@@ -12,41 +12,26 @@ import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.readGolden
 import dev.kerasvit.core.readModel
 import java.nio.ByteBuffer
-import java.nio.ByteOrder
-import java.util.Base64
 import kotlin.math.abs
 import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertTrue
-import kotlinx.serialization.json.Json
-import kotlinx.serialization.json.JsonObject
-import kotlinx.serialization.json.int
-import kotlinx.serialization.json.jsonArray
-import kotlinx.serialization.json.jsonObject
-import kotlinx.serialization.json.jsonPrimitive
 import org.junit.jupiter.api.DynamicTest
 import org.junit.jupiter.api.DynamicTest.dynamicTest
 import org.junit.jupiter.api.TestFactory
 
 /** The app's own pipeline on the demo's held-out digits, compared with Python's. */
 class DigitsTest {
-    private val fixture = checkNotNull(javaClass.getResourceAsStream("/fixtures/digits.json")).use {
-        Json.parseToJsonElement(it.readBytes().decodeToString()).jsonObject
-    }
-    private val images = images(fixture)
-    private val targets = fixture.getValue("targets").jsonArray.map { it.jsonPrimitive.int }
-    private val expected = fixture.getValue("scores").jsonObject.mapValues { (_, encoded) ->
-        floats(encoded.jsonPrimitive.content).asList().chunked(10) { it.toFloatArray() }
-    }
+    private val digits = HeldOutDigits()
 
     @TestFactory
     fun `image for image the class is Python's`(): List<DynamicTest> = tests { name, backend ->
         val answers = classifier(name, backend).use(::classifyAll)
         for ((i, answer) in answers.withIndex()) {
-            val scores = expected.getValue(name)[i]
+            val scores = digits.scores.getValue(name)[i]
             assertEquals(scores.indices.maxBy { scores[it] }, answer.best, "digit $i")
         }
-        val correct = answers.indices.count { answers[it].best == targets[it] }
+        val correct = answers.indices.count { answers[it].best == digits.targets[it] }
         assertEquals(353, correct) // 98.3%, as model.json says
     }
 
@@ -57,7 +42,7 @@ class DigitsTest {
             val tolerance = readGolden(files, readBundle(files)).tolerances.scores
             val answers = classifier(name, backend, ::roundedAsByGoogle).use(::classifyAll)
             val largest = answers.indices.maxOf { i ->
-                val scores = expected.getValue(name)[i]
+                val scores = digits.scores.getValue(name)[i]
                 scores.indices.maxOf { abs(scores[it] - answers[i].scores[it]) }
             }
             println("$name on $backend: scores differ by %.3g of %.3g".format(largest, tolerance))
@@ -78,7 +63,7 @@ class DigitsTest {
     }
 
     private fun tests(test: (name: String, backend: Backend) -> Unit): List<DynamicTest> =
-        expected.keys.flatMap { name ->
+        digits.scores.keys.flatMap { name ->
             listOf(Backend.CPU, Backend.CPU_PLAIN).map { backend ->
                 dynamicTest("$name on $backend") { test(name, backend) }
             }
@@ -87,8 +72,8 @@ class DigitsTest {
     private class Answer(val best: Int, val scores: FloatArray)
 
     private fun classifyAll(classifier: Classifier): List<Answer> {
-        assertEquals(359, images.size)
-        return images.map { image ->
+        assertEquals(359, digits.images.size)
+        return digits.images.map { image ->
             classifier.classify(image).let { Answer(it.classes[0], it.scores.clone()) }
         }
     }
@@ -119,19 +104,6 @@ class DigitsTest {
             converter.convert(width, height, luma, chroma[0], chroma[1], width, width, 2, frame)
             classifier.classify(Orientation.ROTATED_90.apply(frame, upright))
         }
-    }
-
-    private fun images(fixture: JsonObject): List<RgbImage> {
-        val grey = Base64.getDecoder().decode(fixture.getValue("grey").jsonPrimitive.content)
-        return grey.toList().chunked(64).map { pixels ->
-            RgbImage(8, 8, ByteArray(192) { pixels[it / 3] })
-        }
-    }
-
-    private fun floats(encoded: String): FloatArray {
-        val raw = Base64.getDecoder().decode(encoded)
-        val bytes = ByteBuffer.wrap(raw).order(ByteOrder.LITTLE_ENDIAN)
-        return FloatArray(bytes.capacity() / 4) { bytes.getFloat(it * 4) }
     }
 }
 

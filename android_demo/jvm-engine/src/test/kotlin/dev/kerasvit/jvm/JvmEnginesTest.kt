@@ -11,6 +11,7 @@ import java.nio.ByteOrder
 import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
+import kotlin.test.assertNull
 import kotlin.test.assertTrue
 
 class JvmEnginesTest {
@@ -35,13 +36,13 @@ class JvmEnginesTest {
     }
 
     @Test
-    fun `XNNPACK leaves fewer steps than the file has operators`() {
+    fun `an engine tells how many operators XNNPACK took`() {
         val operators = readBundle(files).description.operators
-        val steps = listOf(Backend.CPU, Backend.CPU_PLAIN).map { backend ->
-            factory.create(model, EngineOptions(backend, 1)).use { it.info.steps!! }
+        val (taken, plain) = listOf(Backend.CPU, Backend.CPU_PLAIN).map { backend ->
+            factory.create(model, EngineOptions(backend, 1)).use { it.info.taken }
         }
-        assertTrue(steps[0] < operators / 4, "$steps of $operators")
-        assertEquals(operators, steps[1])
+        assertTrue(taken!! in operators * 3 / 4..operators, "$taken of $operators")
+        assertNull(plain)
     }
 
     @Test

@@ -29,6 +29,8 @@ class Cameras(context: Context) {
         Facing.values().filter { idOf(it) != null }
     } catch (_: CameraAccessException) {
         emptyList()
+    } catch (_: IllegalArgumentException) {
+        emptyList() // Unplugged in between.
     }
 
     /**
@@ -50,13 +52,13 @@ class Cameras(context: Context) {
         val id = idOf(facing) ?: throw NoSuchElementException()
         val lens = Lens(manager.getCameraCharacteristics(id), facing, displayDegrees)
         preview.setDefaultBufferSize(lens.previewSize.width, lens.previewSize.height)
-        OpenCamera(lens, Surface(preview), worker, frames, fail)
-            .also { manager.openCamera(id, it.deviceCallback, worker) }
+        open(id, OpenCamera(lens, Surface(preview), worker, frames, fail), worker)
     } catch (error: CameraAccessException) {
         fail(problemOf(error))
         null
     } catch (_: SecurityException) {
-        fail(Problem.PermissionRefused(forEver = false))
+        // With the permission granted, this is an administrator's rule: asking again changes nothing.
+        fail(Problem.CameraDisabled)
         null
     } catch (_: NoSuchElementException) {
         fail(Problem.NoCamera)
@@ -66,6 +68,15 @@ class Cameras(context: Context) {
         null
     }
 
+    @SuppressLint("MissingPermission")
+    private fun open(id: String, camera: OpenCamera, worker: Handler): OpenCamera = try {
+        manager.openCamera(id, camera.deviceCallback, worker)
+        camera
+    } catch (error: Exception) {
+        camera.close()
+        throw error
+    }
+
     private fun idOf(facing: Facing): String? = manager.cameraIdList.firstOrNull { id ->
         val wanted = if (facing == Facing.FRONT) {
             CameraCharacteristics.LENS_FACING_FRONT
@@ -73,28 +84,32 @@ class Cameras(context: Context) {
             CameraCharacteristics.LENS_FACING_BACK
         }
         // Webcams of tablets and desktops have no side; they count as looking at the user.
-        val found = manager.getCameraCharacteristics(id)[CameraCharacteristics.LENS_FACING]
+        val characteristics = manager.getCameraCharacteristics(id)
+        val found = characteristics[CameraCharacteristics.LENS_FACING]
         val isExternal = found == CameraCharacteristics.LENS_FACING_EXTERNAL
-        found == wanted || isExternal && facing == Facing.FRONT
+        val isThere = found == wanted || isExternal && facing == Facing.FRONT
+        isThere && frameSizes(characteristics).isNotEmpty()
     }
 }
 
+// None for a camera that measures only depth, for instance.
+private fun frameSizes(characteristics: CameraCharacteristics): List<Size> =
+    characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP]
+        ?.getOutputSizes(ImageFormat.YUV_420_888).orEmpty().toList()
+
 /** What is known of a camera before it is opened. */
 class Lens(characteristics: CameraCharacteristics, facing: Facing, val displayDegrees: Int) {
-    private val sizes = checkNotNull(
-        characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP],
-    )
-
     val sensorDegrees: Int = characteristics[CameraCharacteristics.SENSOR_ORIENTATION] ?: 0
 
     val orientation: Orientation =
         Orientation.ofCamera(sensorDegrees, displayDegrees, facing == Facing.FRONT)
 
     // Small enough to be converted 30 times a second, large enough for models of 384 x 384.
-    val frameSize: Size = sizes.getOutputSizes(ImageFormat.YUV_420_888).orEmpty()
-        .filter { minOf(it.width, it.height) >= FRAME_SIDE }
-        .minByOrNull { it.width * it.height }
-        ?: sizes.getOutputSizes(ImageFormat.YUV_420_888).maxBy { it.width * it.height }
+    val frameSize: Size = frameSizes(characteristics).let { sizes ->
+        sizes.filter { minOf(it.width, it.height) >= FRAME_SIDE }
+            .minByOrNull { it.width * it.height }
+            ?: sizes.maxBy { it.width * it.height }
+    }
 
     /** [frameSize] after [orientation]. */
     val uprightSize: FrameSize = when (orientation) {
@@ -104,7 +119,8 @@ class Lens(characteristics: CameraCharacteristics, facing: Facing, val displayDe
     }
 
     // The same aspect ratio as the frame: the screen shows what the model sees.
-    val previewSize: Size = sizes.getOutputSizes(SurfaceTexture::class.java).orEmpty()
+    val previewSize: Size = characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP]
+        ?.getOutputSizes(SurfaceTexture::class.java).orEmpty()
         .filter { it.width * frameSize.height == it.height * frameSize.width }
         .filter { maxOf(it.width, it.height) <= PREVIEW_SIDE }
         .maxByOrNull { it.width * it.height }

@@ -22,8 +22,8 @@ class BitmapPreview(val bitmap: Bitmap) : Preview
 
 /** Reads pictures of the phone and of the app's assets. For the worker's thread. */
 class Pictures(private val resolver: ContentResolver, private val assets: AssetManager) {
-    private val stored = RgbImage(1, 1)
-    private val turned = RgbImage(1, 1)
+    private var stored = RgbImage(1, 1)
+    private var turned = RgbImage(1, 1)
 
     /** The samples, in alphabetical order. */
     fun samples(): List<Sample> = assets.list(SAMPLES).orEmpty().sorted().map { name ->
@@ -41,14 +41,23 @@ class Pictures(private val resolver: ContentResolver, private val assets: AssetM
      * @return an image that the next call overwrites
      * @throws PictureException if it is gone or cannot be decoded
      */
-    fun read(source: Source): RgbImage {
+    fun read(source: Source): RgbImage = try {
         val bitmap = decode(source)
         try {
             stored.put(bitmap)
         } finally {
             bitmap.recycle()
         }
-        return orientationOf(source).apply(stored, turned)
+        orientationOf(source).apply(stored, turned)
+    } catch (error: OutOfMemoryError) {
+        freeMemory()
+        throw error
+    }
+
+    /** Gives back what earlier pictures took. */
+    fun freeMemory() {
+        stored = RgbImage(1, 1)
+        turned = RgbImage(1, 1)
     }
 
     /** The picture at a size for the screen, from the very pixels that the model gets. */
@@ -85,7 +94,8 @@ class Pictures(private val resolver: ContentResolver, private val assets: AssetM
         when (source) {
             is Source.Sample -> assets.open("$SAMPLES/${source.name}")
             is Source.Picture -> resolver.openInputStream(Uri.parse(source.uri))
-            is Source.Camera -> error("expected a picture. Received: $source.")
+            is Source.Golden, is Source.Camera ->
+                error("expected a file with a picture. Received: $source.")
         } ?: throw PictureException(Problem.PictureGone)
     } catch (error: IOException) {
         throw PictureException(Problem.PictureGone, error)

@@ -51,10 +51,11 @@ sealed class Event {
         val atMillis: Long,
     ) : Event()
 
-    data class BackendVerified(val model: String, val verdict: BackendVerdict) : Event()
+    /** [run]: of which check, see [Verification]. */
+    data class BackendVerified(val run: Int, val verdict: BackendVerdict) : Event()
 
     data class VerificationEnded(
-        val model: String,
+        val run: Int,
         val report: String? = null,
         val problem: Problem? = null,
     ) : Event()

@@ -15,7 +15,7 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
     is Event.Search -> state.with { copy(query = event.query) }
     is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)
     is Event.Verify ->
-        state.copy(verification = Verification(state.settings.model, isRunning = true))
+        state.copy(verification = state.verification.next(state.settings.model))
     is Event.PermissionChanged -> permissionChanged(state, event.permission)
     is Event.CamerasFound -> camerasFound(state, event.cameras)
     is Event.CameraOpened -> state.copy(frame = event.frame)
@@ -29,10 +29,10 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
         if (event.source != state.settings.source) state
         else state.copy(preview = event.preview, sourceProblem = null)
     is Event.Classified -> classified(state, event)
-    is Event.BackendVerified -> state.verifying(event.model) {
+    is Event.BackendVerified -> state.verifying(event.run) {
         copy(verdicts = verdicts + event.verdict)
     }
-    is Event.VerificationEnded -> state.verifying(event.model) {
+    is Event.VerificationEnded -> state.verifying(event.run) {
         copy(isRunning = false, report = event.report, problem = event.problem)
     }
 }
@@ -48,7 +48,10 @@ private fun UiState.with(change: Settings.() -> Settings): UiState {
     val next = copy(settings = settings.change())
     // A verdict about another model, or with other threads, would be read as one about this.
     val isOld = next.settings.model != settings.model || next.settings.threads != settings.threads
-    return if (isOld) next.copy(verification = Verification()) else next
+    // The one worker is wanted elsewhere.
+    val isLeft = verification.isRunning && next.settings.screen != settings.screen
+    if (!isOld && !isLeft) return next
+    return next.copy(verification = Verification(verification.run))
 }
 
 private fun chooseModel(state: UiState, name: String): UiState = state.with {
@@ -57,11 +60,20 @@ private fun chooseModel(state: UiState, name: String): UiState = state.with {
 }
 
 // One picture stays on the screen until the next one is read; the camera shows its own.
-private fun chooseSource(state: UiState, source: Source): UiState =
-    state.with { copy(source = source) }.copy(
+private fun chooseSource(state: UiState, wanted: Source): UiState {
+    val source = existing(wanted, state.cameras.orEmpty())
+    return state.with { copy(source = source) }.copy(
         sourceProblem = problemOf(state, source),
         preview = state.preview.takeUnless { source is Source.Camera },
+        // What failed is wanted again.
+        attempt = if (state.sourceProblem == null) state.attempt else state.attempt + 1,
     )
+}
+
+/** The other camera, where there is none on the side that is wanted. */
+private fun existing(source: Source, cameras: List<Facing>): Source =
+    if (source !is Source.Camera || source.facing in cameras) source
+    else cameras.firstOrNull()?.let { Source.Camera(it) } ?: source
 
 private fun problemOf(state: UiState, source: Source): Problem? = when {
     source !is Source.Camera -> null
@@ -81,8 +93,7 @@ private fun camerasFound(state: UiState, cameras: List<Facing>): UiState {
     val next = state.copy(cameras = cameras)
     val source = state.settings.source as? Source.Camera ?: return next
     if (cameras.isEmpty()) return next.copy(sourceProblem = Problem.NoCamera)
-    if (source.facing in cameras) return next
-    return next.with { copy(source = Source.Camera(cameras.first())) }
+    return next.with { copy(source = existing(source, cameras)) }
 }
 
 private fun sourceFailed(state: UiState, event: Event.SourceFailed): UiState =
@@ -104,8 +115,8 @@ private fun assetsListed(state: UiState, event: Event.AssetsListed): UiState {
     val rival = known.rival?.takeIf { it in event.models }
         ?: event.models.firstOrNull { it != model } ?: model
     val samples = event.samples.map { Source.Sample(it.name) }
-    val source = known.source.takeUnless { it is Source.Sample && it !in samples }
-        ?: samples.firstOrNull()
+    // The app's samples may show nothing that the model knows; its own picture does.
+    val source = known.source.takeUnless { it is Source.Sample && it !in samples } ?: Source.Golden
     return state.copy(
         settings = known.copy(model = model, rival = rival, source = source),
         models = event.models.map { Model(it) },
@@ -133,8 +144,10 @@ private fun announcementOf(state: UiState, result: Result, atMillis: Long): Anno
     return Announcement(label, best.probability, atMillis)
 }
 
-private fun UiState.verifying(model: String, change: Verification.() -> Verification): UiState =
-    if (verification.isRunning && verification.model == model) {
+private fun Verification.next(model: String?) = Verification(run + 1, model, isRunning = true)
+
+private fun UiState.verifying(run: Int, change: Verification.() -> Verification): UiState =
+    if (verification.isRunning && verification.run == run) {
         copy(verification = verification.change())
     } else {
         this

@@ -39,7 +39,8 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
             job = wanted
             workshop.run(wanted)
         }
-        if (state.verification.isRunning && !old.verification.isRunning) verify()
+        if (event is Event.Retry && state.isReadingWanted) workshop.readAssets()
+        if (state.verification.isRunning != old.verification.isRunning) verifyOrStop()
         if (state != old) observers.toList().forEach { it(state) }
     }
 
@@ -52,7 +53,9 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
         rivalResult = if (next.rival == null) Result.None else Result.Working,
     )
 
-    private fun verify() {
-        workshop.verify(state.settings.model ?: return, state.settings.threads)
+    private fun verifyOrStop() {
+        val check = state.verification
+        if (check.model == null || !check.isRunning) return workshop.stopVerifying()
+        workshop.verify(check.run, check.model, state.settings.threads)
     }
 }

@@ -3,7 +3,6 @@ package dev.kerasvit.demo.state
 import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Bundle
-import dev.kerasvit.core.BundleProblem
 import dev.kerasvit.core.EngineInfo
 
 /** All that is on the screen. It is never changed: each event makes a new one, see [reduce]. */
@@ -39,9 +38,13 @@ data class UiState(
     val shownResult: Result get() = shown(model, result)
     val shownRivalResult: Result get() = shown(rival, rivalResult)
 
+    /** Whether reading the app's assets failed for a reason that may have passed. */
+    val isReadingWanted: Boolean
+        get() = models?.any { it.problem != null && it.problem !is Problem.BadBundle } ?: true
+
     private fun shown(model: Model?, result: Result): Result = when {
         models?.isEmpty() == true -> Result.Failed(Problem.NoModels)
-        model?.problem != null -> Result.Failed(Problem.BadBundle(model.name, model.problem))
+        model?.problem != null -> Result.Failed(model.problem)
         else -> result
     }
 
@@ -74,6 +77,11 @@ enum class Screen { CLASSIFY, COMPARE, VERIFY, LABELS, MODELS }
 
 /** Where pictures come from. */
 sealed class Source {
+    /** The picture that the chosen model brings along, in its `golden.json`. */
+    object Golden : Source() {
+        override fun toString() = "Golden"
+    }
+
     data class Camera(val facing: Facing) : Source()
 
     /** A picture of this phone, by its content URI. */
@@ -88,14 +96,14 @@ enum class Facing { BACK, FRONT }
 /** Pixels of a camera's frame. */
 data class FrameSize(val width: Int, val height: Int)
 
-enum class Permission { UNKNOWN, ASKED, GRANTED, REFUSED, REFUSED_FOR_EVER }
+enum class Permission { UNKNOWN, GRANTED, REFUSED, REFUSED_FOR_EVER }
 
 /** A bundle of the app's assets. */
 data class Model(
     val name: String,
     /** Null while it is being read, and if there is a [problem]. */
     val bundle: Bundle? = null,
-    val problem: BundleProblem? = null,
+    val problem: Problem? = null,
 )
 
 /** A picture of the app's assets; no [thumbnail] if it cannot be decoded. */
@@ -134,6 +142,8 @@ data class Announcement(val label: String?, val probability: Double, val atMilli
 
 /** The golden check of one model on all backends. */
 data class Verification(
+    /** Counts the checks: one that was stopped may still tell something. */
+    val run: Int = 0,
     val model: String? = null,
     val isRunning: Boolean = false,
     val verdicts: List<BackendVerdict> = emptyList(),

@@ -6,7 +6,6 @@ import android.widget.TextView
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Model
-import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.UiState
 
 /** The bundles in the app, to choose one. */
@@ -44,7 +43,7 @@ internal class ModelsView(
 
     private fun details(model: Model): String = when {
         model.bundle != null -> wording.details(model.bundle)
-        model.problem != null -> wording.problem(Problem.BadBundle(model.name, model.problem)).body
+        model.problem != null -> wording.problem(model.problem).body
         else -> ""
     }
 }

@@ -10,7 +10,7 @@ import dev.kerasvit.demo.state.Time
 /** On what the model really ran, and how long each step took. */
 internal class RunPart(private val root: View, private val wording: Wording) {
     private val backend = root.findViewById<TextView>(R.id.run_backend)
-    private val steps = root.findViewById<TextView>(R.id.run_steps)
+    private val taken = root.findViewById<TextView>(R.id.run_taken)
     private val runtime = root.findViewById<TextView>(R.id.run_runtime)
     private val count = root.findViewById<TextView>(R.id.times_count)
     private val preprocessing = step(R.string.time_preprocessing)
@@ -22,7 +22,7 @@ internal class RunPart(private val root: View, private val wording: Wording) {
         root.alpha = if (result is Result.Working) 0.4f else 1f
         if (result !is Result.Answer) return
         backend.show(wording.backend(result.info))
-        steps.show(wording.steps(result.info, result.operators))
+        taken.show(wording.taken(result.info, result.operators))
         runtime.show(result.info.runtime)
         val times = result.times
         show(preprocessing, times.preprocessing)

@@ -13,10 +13,11 @@ import dev.kerasvit.demo.state.Sample
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
 
-/** Where pictures come from: camera, photos of the phone, samples of the app. */
+/** Where pictures come from: camera, photos, the model's own picture, samples of the app. */
 internal class SourcePart(root: View, private val host: Host, private val wording: Wording) {
     private val camera = root.findViewById<RadioButton>(R.id.source_camera)
     private val photo = root.findViewById<RadioButton>(R.id.source_picture)
+    private val golden = root.findViewById<RadioButton>(R.id.source_golden)
     private val scroll = root.findViewById<View>(R.id.samples_scroll)
     private val row = root.findViewById<ViewGroup>(R.id.samples)
     private var samples: List<Sample> = emptyList()
@@ -24,6 +25,7 @@ internal class SourcePart(root: View, private val host: Host, private val wordin
     init {
         camera.setOnClickListener { host.chooseCamera(Facing.BACK) }
         photo.setOnClickListener { host.choosePhoto() }
+        golden.setOnClickListener { host.send(Event.ChooseSource(Source.Golden)) }
     }
 
     fun render(state: UiState) {
@@ -31,6 +33,7 @@ internal class SourcePart(root: View, private val host: Host, private val wordin
         camera.isChecked = source is Source.Camera
         // Leaving the list of photos without a choice must not look like a choice.
         photo.isChecked = source is Source.Picture
+        golden.isChecked = source is Source.Golden
         if (samples != state.samples) build(state.samples)
         for (i in samples.indices) {
             row.getChildAt(i).isSelected = source == Source.Sample(samples[i].name)

@@ -11,7 +11,6 @@ import dev.kerasvit.core.Measured
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Event
-import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.state.Verification
 
@@ -41,8 +40,7 @@ internal class VerifyView(
         start.isVisible = bundle != null && !verification.isRunning
         val isDone = verification.verdicts.isNotEmpty() || verification.problem != null
         start.setText(if (isDone) R.string.verify_again else R.string.verify_start)
-        val broken = state.model?.problem?.let { Problem.BadBundle(state.model!!.name, it) }
-        problem.render(broken ?: verification.problem)
+        problem.render(state.model?.problem ?: verification.problem)
         renderProgress(state)
         if (verification.verdicts != shown) build(verification.verdicts, bundle)
         renderShare(verification)
@@ -116,7 +114,7 @@ internal class VerifyView(
         fact(R.string.verify_class, classes(measured, bundle))
         fact(R.string.verify_time, wording.withUnit(measured.inferenceMillis))
         if (bundle != null) {
-            fact(R.string.run_title, wording.steps(measured.info, bundle.description.operators))
+            fact(R.string.verify_operators, wording.taken(measured.info, bundle.description.operators))
         }
     }
 

@@ -65,10 +65,15 @@ internal class Wording(val resources: Resources) {
         plural(R.plurals.run_backend, info.threads, backend(info.backend), info.threads)
 
     /** How much of the model the backend took. */
-    fun steps(info: EngineInfo, operators: Int): String = when (val steps = info.steps) {
-        null -> text(R.string.run_steps_unknown, operators)
-        1 -> text(R.string.run_whole, operators)
-        else -> plural(R.plurals.run_steps, steps, operators, steps)
+    fun taken(info: EngineInfo, operators: Int): String {
+        val name = text(if (info.backend == Backend.GPU) R.string.backend_gpu else R.string.xnnpack)
+        val taken = info.taken
+        return when {
+            info.backend == Backend.CPU_PLAIN -> text(R.string.run_own_kernels, operators)
+            taken == null -> text(R.string.run_taken_unknown, name, operators)
+            taken < operators -> text(R.string.run_taken, name, taken, operators)
+            else -> text(R.string.run_taken_all, name, operators)
+        }
     }
 
     /** "int8 · 231 kB" */

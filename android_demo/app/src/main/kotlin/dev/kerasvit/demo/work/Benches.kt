@@ -13,6 +13,7 @@ import dev.kerasvit.core.RgbImage
 import dev.kerasvit.core.Timings
 import dev.kerasvit.core.engineExceptionOf
 import dev.kerasvit.core.readBundle
+import dev.kerasvit.core.readGolden
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Job
 import dev.kerasvit.demo.state.Problem
@@ -31,6 +32,9 @@ internal class Benches(private val bundles: Bundles, private val engines: Engine
 
     /** A checked bundle; hashed once. Throws [BundleException]. */
     fun bundle(name: String): Bundle = read.getOrPut(name) { readBundle(bundles.files(name)) }
+
+    /** The picture in a bundle's `golden.json`. Throws [BundleException]. */
+    fun goldenImage(name: String): RgbImage = readGolden(bundles.files(name), bundle(name)).image
 
     /** Loads what the job needs and closes the rest; [fail] tells what cannot be loaded. */
     fun open(job: Job, fail: (isRival: Boolean, problem: Problem) -> Unit) {

@@ -1,11 +1,12 @@
 package dev.kerasvit.demo.work
 
+import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.EngineException
 import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.core.report
-import dev.kerasvit.core.verify
+import dev.kerasvit.core.verdicts
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.state.Event
@@ -39,6 +40,7 @@ class Workshop(
 ) : Frames {
     private val benches = Benches(bundles, engines)
     private val newest = AtomicInteger()
+    private val wantedCheck = AtomicInteger(NO_CHECK)
     private var current: Job? = null // On the worker's thread; null while frames are not wanted.
     private var shownAtMillis = 0L
 
@@ -55,16 +57,23 @@ class Workshop(
         execute({ Event.Failed(it) }) { if (ticket == newest.get()) start(job, ticket) }
     }
 
-    /** The golden check on each backend, one after the other. */
-    fun verify(model: String, threads: Int) =
-        execute({ Event.VerificationEnded(model, problem = it) }) {
-            val ended = try {
-                Event.VerificationEnded(model, verifyAll(model, threads))
+    /** The golden check on each backend, one after the other, until the next one or a stop. */
+    fun verify(run: Int, model: String, threads: Int) {
+        wantedCheck.set(run)
+        execute({ Event.VerificationEnded(run, problem = it) }) {
+            try {
+                verifyAll(run, model, threads)
             } catch (error: BundleException) {
-                Event.VerificationEnded(model, problem = Problem.BadBundle(model, error.problem))
+                val problem = Problem.BadBundle(model, error.problem)
+                publish(Event.VerificationEnded(run, problem = problem))
+            } finally {
+                current?.let(::open) // The camera's frames need it.
             }
-            publish(ended)
         }
+    }
+
+    /** Ends a check after the backend at which it is. */
+    fun stopVerifying() = wantedCheck.set(NO_CHECK)
 
     // The screen is written to a few times a second, however fast the model is: numbers that
     // change at each frame cannot be read.
@@ -91,25 +100,43 @@ class Workshop(
     private fun readModel(name: String): Model = try {
         Model(name, bundle = benches.bundle(name))
     } catch (error: BundleException) {
-        Model(name, problem = error.problem)
+        Model(name, problem = Problem.BadBundle(name, error.problem))
+    } catch (error: Exception) {
+        Model(name, problem = Problem.Unexpected(error.toString()))
+    } catch (_: OutOfMemoryError) {
+        Model(name, problem = Problem.OutOfMemory)
     }
 
     private fun start(job: Job, ticket: Int) {
         current = null
         try {
-            benches.open(job) { isRival, problem -> fail(job, isRival, problem) }
-            if (job.source is Source.Camera) current = job else classifyPicture(job, ticket)
+            open(job)
+            if (job.source is Source.Camera) {
+                for (bench in benches.opened) bench.forgetTimes()
+                current = job
+            } else {
+                classifyPicture(job, ticket)
+            }
         } catch (error: OutOfMemoryError) {
             benches.close()
+            pictures.freeMemory()
             publish(Event.SourceFailed(job.source, Problem.OutOfMemory))
         }
     }
 
+    private fun open(job: Job) =
+        benches.open(job) { isRival, problem -> fail(job, isRival, problem) }
+
     private fun classifyPicture(job: Job, ticket: Int) {
         val image = try {
-            pictures.read(job.source)
+            if (job.source is Source.Golden) benches.goldenImage(job.model)
+            else pictures.read(job.source)
         } catch (error: PictureException) {
             publish(Event.SourceFailed(job.source, error.problem))
+            return
+        } catch (error: BundleException) {
+            val problem = Problem.BadBundle(job.model, error.problem)
+            publish(Event.SourceFailed(job.source, problem))
             return
         }
         publish(Event.PictureRead(job.source, pictures.preview(image)))
@@ -142,15 +169,18 @@ class Workshop(
     private fun fail(job: Job, isRival: Boolean, problem: Problem) =
         publish(Event.Classified(job, isRival, Result.Failed(problem), nowMillis()))
 
-    private fun verifyAll(model: String, threads: Int): String {
+    private fun verifyAll(run: Int, model: String, threads: Int) {
+        if (run != wantedCheck.get()) return
         val bundle = benches.bundle(model)
-        val files = bundles.files(model)
-        val verdicts = engines.backends.flatMap { backend ->
-            verify(files, bundle, engines, listOf(backend), threads).onEach {
-                publish(Event.BackendVerified(model, it))
-            }
+        benches.close() // A phone may have no memory for the model a second time.
+        val all = ArrayList<BackendVerdict>()
+        for (verdict in verdicts(bundles.files(model), bundle, engines, threads = threads)) {
+            publish(Event.BackendVerified(run, verdict))
+            all += verdict
+            if (run != wantedCheck.get()) return
         }
-        return report(device, engines.runtime, bundle, verdicts)
+        val report = report(device, engines.runtime, bundle, all)
+        publish(Event.VerificationEnded(run, report))
     }
 }
 
@@ -160,6 +190,7 @@ class PictureException(val problem: Problem, cause: Throwable? = null) :
 
 private fun nowMillis(): Long = System.nanoTime() / 1_000_000
 
+private const val NO_CHECK = 0
 private const val SHOWN_EVERY_MILLIS = 200L
 private const val REPEAT_MILLIS = 700L
 // One and twenty, and the three of the warm-up of `Timings`, without the last, which is shown.

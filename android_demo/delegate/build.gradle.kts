@@ -1,0 +1,24 @@
+import org.jetbrains.kotlin.gradle.dsl.JvmTarget
+
+plugins {
+    alias(libs.plugins.kotlin.jvm)
+}
+
+java {
+    sourceCompatibility = JavaVersion.VERSION_1_8
+    targetCompatibility = JavaVersion.VERSION_1_8
+}
+
+kotlin {
+    compilerOptions {
+        jvmTarget.set(JvmTarget.JVM_1_8)
+        // Methods that Java got after 8 are missing on old Android.
+        freeCompilerArgs.add("-Xjdk-release=1.8")
+    }
+}
+
+dependencies {
+    implementation(project(":core"))
+    // The app has JNA as an AAR, with native libraries for Android.
+    compileOnly(libs.jna)
+}

@@ -1,0 +1,34 @@
+"""Copies the pictures that the app's tests drew to android_demo/screenshots.
+
+make android-test
+python3 android_demo/tools/copy_screenshots.py
+"""
+
+import shutil
+import sys
+
+from commands import fail
+from project import APP_TARGET, ROOT
+
+DRAWN = APP_TARGET / "screenshots"
+KEPT = ROOT / "screenshots"
+
+
+def main() -> int:
+    """Replaces all pictures, and removes those that no test draws any more."""
+    drawn = sorted(DRAWN.glob("*.png"))
+    if not drawn:
+        fail(f"no pictures in {DRAWN}. Run `make android-test` first.")
+    names = {path.name for path in drawn}
+    for old in sorted(KEPT.glob("*.png")):
+        if old.name not in names:
+            old.unlink()
+            print(f"removed {old.name}")
+    for path in drawn:
+        shutil.copyfile(path, KEPT / path.name)
+    print(f"{len(drawn)} pictures in {KEPT}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
