@@ -5,7 +5,7 @@ JOBS ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check apk android-test android-setup lint format lock clean
+.PHONY: help demo test check fuzz apk android-test android-setup lint format lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -30,6 +30,10 @@ test: lint ## lint and the essential tests, in both flavours of Keras: under ten
 
 check: $(INSTALLED) ## everything else: slow tests, demo, whole exports, kills, Ctrl-C, fuzz, wheel, old runtimes
 	JOBS=$(JOBS) $(BIN)/python tests/check.py
+
+fuzz: $(INSTALLED) ## read damaged files of every kind for SECONDS=60, or of KINDS="npz run" only
+	$(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),60) --jobs $(JOBS) \
+		$(if $(KINDS),--kinds $(KINDS))
 
 # The app needs no virtual environment: these call Maven and the standard library of Python.
 apk: ## build the Android app from the command line: android_demo/build/keras-vit-demo.apk and .aab

@@ -36,6 +36,7 @@ setup(
     install_requires=[
         "google-crc32c>=1.6",
         "keras>=3.9",
+        "msgspec>=0.19",
         "numpy>=1.26",
         "pillow>=10.4",
         "safetensors>=0.5",

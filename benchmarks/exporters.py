@@ -23,6 +23,7 @@ import numpy as np
 
 from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._quiet import own_process
 from keras_vit.cli._fields import option
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
@@ -78,6 +79,7 @@ def main(arguments: Arguments) -> None:
     import keras_vit
     from keras_vit._keras import keras
 
+    own_process()
     selected = _wanted(arguments.contenders, contenders.CONTENDERS)
     keras.utils.set_random_seed(0)
     model = keras_vit.create_model(arguments.model, 1000, arguments.image_size)

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import math
 import numbers
-import reprlib
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import UsageError, shown
+
+# Files may claim any size; larger ones than these are refused before anything is built.
+LONGEST_SIDE, MOST_PIXELS = 1 << 16, 1 << 26
+MOST_CLASSES, LONGEST_LABEL = 1_000_000, 1_000
+# Text of one line: no control characters, line separators, marks that reverse the direction of
+# text, or halves of surrogate pairs.
+ONE_LINE = r"\A[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]*\Z"
+_ONE_LINE = re.compile(ONE_LINE)
 
 
 def integer(value: Any) -> int | None:
@@ -28,16 +36,18 @@ def choice(field: str, value: Any, choices: Sequence[str]) -> Any:
     """Checks that a value is one of a few names."""
     if value not in choices:
         raise UsageError(
-            f"{field} must be one of {', '.join(choices)}. Received: {field}={value!r}."
+            f"{field} must be one of {', '.join(choices)}. Received: {field}={shown(value)}."
         )
     return value
 
 
-def positive_integer(field: str, value: Any) -> int:
-    """An integer of at least 1; True and False are refused."""
+def positive_integer(field: str, value: Any, most: int | None = None) -> int:
+    """An integer from 1 to `most`; True and False are refused."""
     result = integer(value)
     if result is None or result < 1:
-        raise UsageError(f"{field} must be a positive integer. Received: {field}={value!r}.")
+        raise UsageError(f"{field} must be a positive integer. Received: {field}={shown(value)}.")
+    if most is not None and result > most:
+        raise UsageError(f"{field} must be at most {most:,}. Received: {field}={shown(value)}.")
     return result
 
 
@@ -48,7 +58,7 @@ def number(field: str, value: Any) -> int | float:
     else:
         result = int(value) if isinstance(value, numbers.Integral) else float(value)
     if not abs(result) <= sys.float_info.max:
-        raise UsageError(f"{field} must be a number. Received: {field}={value!r}.")
+        raise UsageError(f"{field} must be a number. Received: {field}={shown(value)}.")
     return result
 
 
@@ -56,7 +66,7 @@ def probability(field: str, value: Any) -> int | float:
     """A number from 0 to 1."""
     result = number(field, value)
     if not 0 <= result <= 1:
-        raise UsageError(f"{field} must lie in [0, 1]. Received: {field}={value!r}.")
+        raise UsageError(f"{field} must lie in [0, 1]. Received: {field}={shown(value)}.")
     return result
 
 
@@ -64,7 +74,7 @@ def not_negative(field: str, value: Any) -> int | float:
     """A number of at least 0."""
     result = number(field, value)
     if result < 0:
-        raise UsageError(f"{field} must not be negative. Received: {field}={value!r}.")
+        raise UsageError(f"{field} must not be negative. Received: {field}={shown(value)}.")
     return result
 
 
@@ -72,20 +82,32 @@ def fraction(field: str, value: Any) -> int | float:
     """A number in [0, 1)."""
     result = number(field, value)
     if not 0 <= result < 1:
-        raise UsageError(f"{field} must lie in [0, 1). Received: {field}={value!r}.")
+        raise UsageError(f"{field} must lie in [0, 1). Received: {field}={shown(value)}.")
     return result
 
 
 def label_names(labels: Any) -> tuple[str, ...]:
-    """Class names as a tuple; sets and mappings are refused."""
+    """Class names as a tuple; sets, mappings and names of several lines are refused."""
     has_order = isinstance(labels, Iterable) and not isinstance(labels, (str, bytes, Set, Mapping))
     names = tuple(labels) if has_order else (None,)
     if not all(isinstance(name, str) for name in names):
         raise UsageError(
             "labels must be a sequence of strings, the class names in the order of the logits. "
-            f"Received: labels={reprlib.repr(labels)}."
+            f"Received: labels={shown(labels)}."
+        )
+    wrong = next((i for i, name in enumerate(names) if not is_label(name)), None)
+    if wrong is not None:
+        raise UsageError(
+            "labels must be lines of text without control characters, at most "
+            f"{LONGEST_LABEL:,} characters long. Received: labels[{wrong}]={shown(names[wrong])}; "
+            "rename the class."
         )
     return tuple(str(name) for name in names)
+
+
+def is_label(name: str) -> bool:
+    """Whether a class may have this name: labels.txt and other lists have a line for each class."""
+    return len(name) <= LONGEST_LABEL and _ONE_LINE.match(name) is not None
 
 
 def keras_vit_model(model: Any) -> None:

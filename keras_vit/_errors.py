@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
+import reprlib
 from collections.abc import Iterable
+from typing import Any
+
+# Messages show what strangers put into files, so all that is shown has an end.
+_LONGEST_VALUE, _LONGEST_LINE, _LONGEST_TEXT, _MOST_DETAILS = 120, 2_000, 8_000, 1_000
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class UsageError(ValueError):
     """A mistake of the user (a wrong name, file or size), not a bug in the library.
 
     Commands print its message, one line, and exit with 2. In Python it is a `ValueError`.
+
+    Args:
+        message: what was expected, what was received, what to do. Control characters are escaped,
+            and the middle of a very long message is left out.
+        details: further lines, which commands do not print.
     """
+
+    def __init__(self, message: object = "", details: Iterable[str] = ()):
+        lines = (message, *itertools.islice(details, _MOST_DETAILS))
+        text = "\n".join(shortened(one_line(line), _LONGEST_LINE) for line in lines)
+        super().__init__(shortened(text, _LONGEST_TEXT))
 
 
 class DiskFullError(OSError):
@@ -31,6 +48,46 @@ class RefusedError(RuntimeError):
 
 class LostProcessError(RuntimeError):
     """Another process of the same training ended. Commands print the message and exit with 1."""
+
+
+def shown(value: Any) -> str:
+    """A value for a message: its `repr` in one short line, without addresses in memory.
+
+    >>> shown(list("abcdefghij"))
+    "['a', 'b', 'c', 'd', 'e', 'f', ...]"
+    """
+    return shortened(one_line(_SHORT.repr(value)), _LONGEST_VALUE)
+
+
+def one_line(text: object) -> str:
+    """Text with its control characters and invalid code points escaped, and without addresses."""
+    text = _ADDRESS.sub("", str(text))
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shortened(text: str, longest: int) -> str:
+    """Text of at most about `longest` characters; the middle of a longer one is left out."""
+    end = longest // 4
+    return text if len(text) <= longest else f"{text[: longest - end]} ... {text[-end:]}"
+
+
+class _Short(reprlib.Repr):
+    """`repr` that reads only the beginning of large values."""
+
+    def __init__(self):
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = _LONGEST_VALUE
+
+    def repr_int(self, value: int, level: int) -> str:
+        # Python refuses to print more digits than sys.get_int_max_str_digits().
+        if value.bit_length() > 1_000:
+            return f"an integer of {value.bit_length():,} bits"
+        return repr(value)
+
+
+_SHORT = _Short()
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

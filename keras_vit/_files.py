@@ -9,14 +9,18 @@ import glob
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_vit._errors import DiskFullError, UsageError
+from keras_vit import _json
+from keras_vit._errors import DiskFullError, UsageError, shown
 
-_UNFINISHED = ".unfinished"
+# The end of the name of a temporary folder, which is there as long as a write lasts.
+UNFINISHED = ".unfinished"
+_MOST_TEXT = 256 << 20
 
 
 @contextlib.contextmanager
@@ -24,16 +28,21 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path to write to; on a clean exit that file replaces `path`.
 
     After an error it is deleted. A process that is killed leaves either the complete old file or
-    the complete new one. Its temporary files are deleted when `path` is next written.
+    the complete new one. Its temporary files are deleted when `path` is next written. Links are
+    followed, and permissions and owners of an old file are kept.
+
+    Raises:
+        UsageError: `path` is a device or a pipe, or a link that leads nowhere.
     """
-    path = Path(path)
-    with naming_a_full_disk(path), _temporary_folder(path) as folder:
-        temporary = folder / path.name
+    target, name = followed(path), Path(path).name  # some writers read the suffix of the name
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise UsageError(f"{path} is not an ordinary file; choose another path.")
+    with naming_a_full_disk(Path(path)), _temporary_folder(target) as folder:
+        temporary = folder / name
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        sync(temporary)
-        temporary.replace(path)
-        sync(path.parent)
+        _finish(temporary, target if target.is_file() else _new_file(folder))
+        temporary.replace(target)
+        sync(target.parent)
 
 
 @contextlib.contextmanager
@@ -42,21 +51,47 @@ def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
 
     Linux can swap two folders in one step, so a process that is killed leaves either the old
     folder or the new one. On other systems there is a moment with neither. Temporary files of a
-    killed process are deleted when `path` is next written.
+    killed process are deleted when `path` is next written. Links are followed, and permissions and
+    owners are kept: those of an old folder, and of each of its files that the new one has too.
+
+    Raises:
+        UsageError: `path` is a link that leads nowhere.
     """
-    path = Path(path)
-    with naming_a_full_disk(path), _temporary_folder(path) as folder:
-        temporary = folder / path.name
+    target = followed(path)
+    with naming_a_full_disk(Path(path)), _temporary_folder(target) as folder:
+        temporary = folder / Path(path).name
         temporary.mkdir()
         yield temporary
         for file in [*temporary.rglob("*"), temporary]:
-            sync(file)
-        if not path.exists():
-            temporary.rename(path)
-        elif not _exchange(temporary, path):
-            path.rename(folder / f"{path.name}.old")
-            temporary.rename(path)
-        sync(path.parent)
+            _finish(file, target / file.relative_to(temporary))
+        try:
+            temporary.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+            if not _exchange(temporary, target):
+                target.rename(folder / f"{target.name}.old")
+                temporary.rename(target)
+        sync(target.parent)
+
+
+def followed(path: str | os.PathLike) -> Path:
+    """The path that a link leads to, which need not exist; any other path is returned as it is.
+
+    Raises:
+        UsageError: the link leads to itself or to a folder that does not exist. The folder is not
+            created: it may be on a disk that is not mounted.
+    """
+    path = Path(path)
+    if not path.is_symlink():
+        return path
+    target = Path(os.path.realpath(path))
+    if target.is_symlink() or not target.parent.is_dir():
+        raise UsageError(
+            f"{path} is a link to {os.readlink(path)}, which does not exist; remove the link or "
+            "create the folder that it leads to."
+        )
+    return target
 
 
 def check_writable(path: str | os.PathLike) -> None:
@@ -65,14 +100,16 @@ def check_writable(path: str | os.PathLike) -> None:
     A temporary folder is made and removed: permission bits do not show that a disk is read-only.
 
     Raises:
-        UsageError: a part of the path is a file, or its folder cannot be written to.
+        UsageError: a part of the path is a file, its folder cannot be written to, or it is a link
+            that leads nowhere.
     """
-    above = Path(path).resolve().parents
+    above = followed(path).resolve().parents
     existing = next(folder for folder in above if folder.exists())
     if not existing.is_dir():
         raise UsageError(f"{existing} is a file; choose another folder.")
     try:
-        Path(tempfile.mkdtemp(_UNFINISHED, ".check_writable.", existing)).rmdir()
+        with _temporary_folder(existing / "check_writable"):  # also removes those of killed checks
+            pass
     except OSError:
         raise UsageError(f"{existing} cannot be written to; choose another folder.") from None
 
@@ -88,36 +125,74 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: str | os.PathLike, *, format: int, fields: Iterable[str] = ()) -> Any:
+def read_json(
+    path: str | os.PathLike,
+    *,
+    format: int,
+    fields: Iterable[str] = (),
+    schema: Any = None,
+    most_bytes: int = _json.MOST_BYTES,
+) -> Any:
     """Reads a JSON object. Its "format" must be `format`, and it must have `fields`.
 
+    Args:
+        path: the file.
+        format: the version of its meaning.
+        fields: fields that it must have, of any type.
+        schema: what it must be, from `_contracts`; None for any object.
+        most_bytes: the size of the largest file that is read.
+
     Raises:
-        UsageError: the file is absent, not JSON, has another format or lacks a field.
+        UsageError: the file is absent or too large, is not JSON, has another format, lacks a field
+            or does not fit the schema.
     """
-    path = Path(path)
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UsageError(f"{path} is not valid JSON: {error}.") from None
+    content = read_bounded(path, most_bytes)
+    place = str(path)
+    value = _json.parse(content, place)
     actual = value.get("format") if isinstance(value, dict) else None
-    if actual != format:
+    if actual != format or isinstance(actual, bool):
         newer = isinstance(actual, int) and actual > format
         advice = "upgrade keras_vit to read it" if newer else "write it again"
-        raise UsageError(f"{path}: expected format {format}. Received: {actual!r}; {advice}.")
+        raise UsageError(f"{place}: expected format {format}. Received: {shown(actual)}; {advice}.")
     missing = [field for field in fields if field not in value]
     if missing:
-        raise UsageError(f"{path} lacks {', '.join(missing)}; write it again.")
+        raise UsageError(f"{place} lacks {', '.join(missing)}; write it again.")
+    if schema is not None:
+        _json.check(value, place, schema)
     return value
+
+
+def read_bounded(path: str | os.PathLike, most_bytes: int) -> bytes:
+    """The content of a file of at most `most_bytes` bytes.
+
+    Raises:
+        UsageError: the file is absent, no regular file, or larger.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UsageError(f"{path} does not exist.")
+    if not path.is_file():  # opening a pipe would wait for a writer
+        raise UsageError(f"{path} is not a regular file; copy its content to one.")
+    size = path.stat().st_size
+    if size > most_bytes:
+        raise UsageError(f"{path}: expected at most {most_bytes:,} bytes. Received: {size:,}.")
+    with path.open("rb") as stream:
+        return stream.read(size)
 
 
 def read_lines(path: str | os.PathLike, errors: str = "strict") -> tuple[str, ...]:
     """The lines of a text file in UTF-8, such as names of classes; () if it is empty.
 
     Only line breaks of Unix and Windows end a line, not all at which `str.splitlines` breaks.
+
+    Raises:
+        UsageError: the file is absent, too large or not UTF-8.
     """
-    text = Path(path).read_text(encoding="utf-8", errors=errors).removesuffix("\n")
+    try:
+        text = str(read_bounded(path, _MOST_TEXT), "utf-8", errors)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not text in UTF-8: {error}; save it as UTF-8.") from None
+    text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
     return tuple(text.split("\n")) if text else ()
 
 
@@ -173,13 +248,15 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
     removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.????????{_UNFINISHED}"):
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.????????{UNFINISHED}"):
+        if not leftover.is_dir():  # a pipe would be waited for
+            continue
         with _lock(leftover, wait=False) as locked:
             if locked:
                 shutil.rmtree(leftover, ignore_errors=True)
     with contextlib.ExitStack() as stack:
         while True:
-            folder = Path(tempfile.mkdtemp(_UNFINISHED, f".{path.name}.", path.parent))
+            folder = Path(tempfile.mkdtemp(UNFINISHED, f".{path.name}.", path.parent))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             stack.enter_context(_lock(folder, wait=True))
             if folder.exists():  # otherwise another writer removed it before it was locked
@@ -256,7 +333,36 @@ def _exchange(first: Path, second: Path) -> bool:
     return renameat2(*paths, rename_exchange) == 0
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _finish(file: Path, like: Path) -> None:
+    """Gives a new file or folder the permissions and owners of an old one, and syncs it."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        # Links in a new folder stay as they are.
+        if like.exists() and not file.is_symlink() and file.is_dir() == like.is_dir():
+            _copy_permissions(like.stat(), file)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copy_permissions(old: os.stat_result, file: Path) -> None:
+    mode, new = stat.S_IMODE(old.st_mode), file.stat()
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        for owner in (old.st_uid, -1):  # only root may give files to other users
+            with contextlib.suppress(OSError):
+                os.chown(file, owner, old.st_gid)
+                break
+        else:
+            # What the old group was allowed, another group is allowed only if all others are.
+            mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
+    file.chmod(mode)
+
+
+def _new_file(folder: Path) -> Path:
+    """An empty file with the permissions that the system gives to new files.
+
+    To read the process' mask it would have to be changed for a moment, also for other threads.
+    """
+    file = folder / ".new"
+    os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o666))
+    return file

@@ -7,6 +7,7 @@ TF_USE_LEGACY_KERAS=1, TensorFlow's own switch, they are tf_keras and the few `o
 from __future__ import annotations
 
 import os
+import threading
 
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._optional import is_installed
@@ -53,7 +54,11 @@ except ValueError as error:
         f"Received: {str(error).rpartition(':')[2].strip()}."
     ) from None
 
-__all__ = ["LEGACY", "backend", "keras", "keras_flavour", "ops", "register"]
+__all__ = ["LEGACY", "backend", "building", "keras", "keras_flavour", "ops", "register"]
+
+# Held while a model is built. Two things belong to the whole process: the base classes, which Keras
+# changes when the first model of a class is built, and the dtype policy of tf_keras.
+building = threading.RLock()
 
 register = keras.saving.register_keras_serializable(package="keras_vit")
 

@@ -14,6 +14,8 @@ from keras_vit._keras import LEGACY, keras
 def dtype_policy(dtype: Any) -> Iterator[None]:
     """The default policy of layers created in this context; None changes nothing.
 
+    The caller holds `building`: tf_keras has one policy for all threads.
+
     Args:
         dtype: a name such as "mixed_bfloat16", a policy, or the result of `serialized_policy`.
 

@@ -1,4 +1,4 @@
-"""Keeps the log messages of native libraries off standard error."""
+"""Hides messages of other libraries, without hiding those of other threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import IO
 
@@ -19,9 +20,11 @@ def quiet() -> Iterator[int]:
     """Hides messages on standard error, unless the user has set TensorFlow's log level.
 
     While they start, TensorFlow (its issue 100442) and LiteRT ignore TF_CPP_MIN_LOG_LEVEL and
-    write to the file descriptor directly. The descriptor belongs to the whole process: the first
-    thread that enters redirects it, and the last one that leaves restores it. If the body raises,
-    the hidden messages are printed.
+    write to the file descriptor directly. The descriptor belongs to the whole process, and messages
+    of other threads would be lost. It is therefore only redirected in a process that is a command
+    of ours, or in the only thread of a process: otherwise nothing is hidden. The first thread that
+    enters redirects it, and the last one that leaves restores it. If the body raises, the hidden
+    messages are printed.
 
     Yields:
         A descriptor that still writes to the real standard error.
@@ -39,6 +42,25 @@ def quiet() -> Iterator[int]:
         _leave(redirection)
 
 
+def own_process() -> None:
+    """Says that this process is a command of ours, with no threads but ours."""
+    global _is_own_process
+    _is_own_process = True
+
+
+def ignore_warning(message: str, module: str) -> None:
+    """Hides the warnings of a module that begin with a message, from now on.
+
+    `warnings.catch_warnings` is not for several threads: it restores the filters of the whole
+    process, so one thread undoes what others did, or leaves its own filter for good.
+
+    Args:
+        message: a regular expression.
+        module: a regular expression for the module that the warning is attributed to.
+    """
+    warnings.filterwarnings("ignore", message, module=module)
+
+
 @dataclasses.dataclass
 class _Redirection:
     level: str | None  # the old value, which is not the user's: importing JAX sets it to 1
@@ -50,12 +72,15 @@ class _Redirection:
 
 _lock = threading.Lock()
 _current: _Redirection | None = None
+_is_own_process = False
 
 
 def _enter() -> _Redirection | None:
     global _current
     with _lock:
         if _current is None:
+            if not _is_own_process and threading.active_count() > 1:
+                return None
             level = os.environ.get(_LEVEL)
             if level is not None and not (level == "1" and "jax" in sys.modules):
                 return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from keras_vit._checks import keras_vit_model, positive_integer
+from keras_vit import _files
+from keras_vit._checks import keras_vit_model, label_names, positive_integer
 from keras_vit._errors import UsageError
 
 _IMAGENET2012 = "imagenet2012.txt"
@@ -27,6 +29,28 @@ def imagenet2012_labels() -> tuple[str, ...]:
 def imagenet2012_ids() -> tuple[str, ...]:
     """The WordNet ids of these classes, which are also ImageNet's folder names: "n01440764" ..."""
     return tuple(wordnet_id for wordnet_id, _ in _imagenet2012())
+
+
+def read_labels(path: str | os.PathLike) -> tuple[str, ...]:
+    """The class names in a labels.txt, one in each line.
+
+    Raises:
+        UsageError: the file is absent, too large or not UTF-8, or a name has control characters.
+    """
+    labels = _files.read_lines(path)
+    try:
+        return label_names(labels)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def write_labels(path: str | os.PathLike, labels: Iterable[str]) -> None:
+    """Writes a labels.txt, atomically.
+
+    Raises:
+        UsageError: a name would not be one line of the file.
+    """
+    _files.write_text(path, "".join(f"{label}\n" for label in label_names(labels)))
 
 
 def decode_predictions(

@@ -17,20 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files
+from keras_vit import _contracts, _files, _json
 from keras_vit._errors import UsageError
 from keras_vit.data.source import check_labels
 from keras_vit.data.sources import Source, open_source, source_folder
 from keras_vit.data.split import RULE, Split
+from keras_vit.labels import read_labels, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.variants import model_class
 from keras_vit.specs import Preprocessing, spec_from_dict
 from keras_vit.weights import load_weights, save_weights
+from keras_vit.weights.checkpoint import open_checkpoint
+from keras_vit.weights.matching import Target, match
 
 FORMAT = 1
 # The average of the weights, in the folder of a run that was trained with `ema`.
 AVERAGE = "weights_ema.npz"
 _PARTS = ("train", "held_out")  # of split.json
+_MOST_SPLIT = 2 << 30  # the names of tens of millions of images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,17 +86,22 @@ class Run:
             raise UsageError(
                 f"{self.path} has no average of its weights ({AVERAGE}); train with ema=0.9999."
             )
-        spec = spec_from_dict(self.spec["spec"])
+        spec, size = spec_from_dict(self.spec["spec"]), tuple(self.spec["image_size"])
+        weights = self.path / (AVERAGE if average else "weights.npz")
+        # Nothing is built before the weights are known to fit.
+        with open_checkpoint(weights) as checkpoint:
+            target = Target(spec, len(self.labels), size, self.labels)
+            match(target, checkpoint, check_stated=True)
         model = model_class(spec)(
             spec,
             num_classes=len(self.labels),
             labels=self.labels,
-            image_size=tuple(self.spec["image_size"]),
+            image_size=size,
             preprocessing=Preprocessing.from_dict(self.spec["preprocessing"]),
             dtype=dtype,
             name=self.spec["model"],
         )
-        load_weights(model, self.path / (AVERAGE if average else "weights.npz"))
+        load_weights(model, weights)
         return model
 
     def source(self, data: str | os.PathLike | None = None) -> Source:
@@ -145,18 +154,19 @@ class Run:
 
     def _split_ids(self) -> dict[str, Any]:
         """The content of split.json."""
-        ids = _files.read_json(self.path / "split.json", format=FORMAT, fields=_PARTS)
-        for part in _PARTS:
-            if not isinstance(ids[part], list) or not all(isinstance(i, str) for i in ids[part]):
-                raise UsageError(f"{self.path / 'split.json'}: {part} must be a list of names.")
-        return ids
+        return _files.read_json(
+            self.path / "split.json",
+            format=FORMAT,
+            schema=_contracts.RunSplit,
+            most_bytes=_MOST_SPLIT,
+        )
 
     def check_targets(self, source: Source) -> None:
         """Raises a `UsageError` if images of the split have other classes than in training.
 
         Runs that were trained before this was recorded are not checked.
         """
-        before = _files.read_json(self.path / "split.json", format=FORMAT).get("targets_sha256")
+        before = self._split_ids().get("targets_sha256")
         if before not in (None, _targets_sha256(source, self.split(source))):
             raise UsageError(
                 f"{source.locator}: images have other classes than when {self.path} was trained; "
@@ -204,9 +214,9 @@ class Run:
         Raises:
             UsageError: recipe.json does not have it and there is no default.
         """
-        settings = self.recipe["recipe"]
-        if isinstance(settings, dict) and settings.get(name, default) is not None:
-            return settings.get(name, default)
+        value = self.recipe["recipe"].get(name, default)
+        if value is not None:
+            return value
         raise UsageError(f"{self.path / 'recipe.json'} has no setting {name!r}; train again.")
 
     @property
@@ -227,8 +237,12 @@ class Run:
     def log(self) -> list[dict[str, Any]]:
         """All records of metrics.jsonl, also those within epochs, oldest first."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        lines = _files.read_lines(path) if path.exists() else ()
+        return [
+            _json.parse(line, f"{path}, line {i}", _contracts.Record, nan=True)
+            for i, line in enumerate(lines, start=1)
+            if line.endswith("}")  # a killed process leaves half a line
+        ]
 
 
 def create_run(
@@ -253,7 +267,7 @@ def create_run(
         overwrite: replace an existing run.
 
     Raises:
-        UsageError: see `check_out`; or the name of a class has several lines.
+        UsageError: see `check_out`; or the name of a class is not one line of text.
         DiskFullError: the disk is full.
     """
     path = Path(path)
@@ -272,7 +286,7 @@ def create_run(
                 "weights": origin,
             },
         )
-        _files.write_text(folder / "labels.txt", "".join(f"{x}\n" for x in source.labels))
+        write_labels(folder / "labels.txt", source.labels)
         content = {"format": FORMAT, "data": source.locator, **recipe}
         _files.write_json(folder / "recipe.json", content)
         ids = np.array(source.ids)
@@ -293,8 +307,11 @@ def create_run(
 def _targets_sha256(source: Source, split: Split) -> str:
     """A hash of the classes of a split's images."""
     targets = source.targets if source.multi_hot is None else source.multi_hot
-    classes = np.concatenate([targets[split.train], targets[split.held_out]])
-    return hashlib.sha256(classes.astype("<i8").tobytes()).hexdigest()
+    hashed = hashlib.sha256()
+    for indices in (split.train, split.held_out):
+        for start in range(0, len(indices), 256):  # all rows of several classes may need gigabytes
+            hashed.update(targets[indices[start : start + 256]].astype("<i8").tobytes())
+    return hashed.hexdigest()
 
 
 def rewind(run: Run, step: int, settings: dict[str, Any]) -> None:
@@ -367,10 +384,10 @@ def open_run(path: str | os.PathLike) -> Run:
         raise UsageError(f"{path}: expected a run folder. Received: an exported bundle.")
     if missing:
         raise UsageError(f"{path} is not a complete run folder: {', '.join(missing)} missing.")
-    fields = ("model", "spec", "num_classes", "image_size", "preprocessing")
-    spec = _files.read_json(path / "spec.json", format=FORMAT, fields=fields)
-    recipe = _files.read_json(path / "recipe.json", format=FORMAT, fields=("data", "recipe"))
-    labels = _files.read_lines(path / "labels.txt")
+    spec = _files.read_json(path / "spec.json", format=FORMAT, schema=_contracts.RunSpec)
+    _contracts.check_model(spec, str(path / "spec.json"))
+    recipe = _files.read_json(path / "recipe.json", format=FORMAT, schema=_contracts.RunRecipe)
+    labels = read_labels(path / "labels.txt")
     if len(labels) != spec["num_classes"]:
         raise UsageError(
             f"{path}: expected {spec['num_classes']} labels, the num_classes of spec.json. "

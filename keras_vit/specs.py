@@ -12,10 +12,23 @@ import re
 from collections.abc import Iterable, Set
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from keras_vit._checks import choice, fraction, integer, number, positive_integer
-from keras_vit._errors import UsageError, did_you_mean, nearest, squeeze
+from keras_vit._checks import (
+    LONGEST_SIDE,
+    MOST_PIXELS,
+    choice,
+    fraction,
+    integer,
+    number,
+    positive_integer,
+)
+from keras_vit._errors import UsageError, did_you_mean, nearest, shown, squeeze
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
+
+# Files may claim any size; larger models are refused before anything is built. The largest
+# published ViT has 48 blocks and 22 billion parameters.
+MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
+MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES = 256, 1 << 18, 8
 
 Gelu = Literal["tanh", "erf"]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
@@ -32,7 +45,7 @@ def _explains_unknown_fields(cls: _Class) -> _Class:
             if name not in known:
                 near = nearest(name, known)
                 raise UsageError(
-                    f"{cls.__name__} has no field {name!r}."
+                    f"{cls.__name__} has no field {shown(name)}."
                     f"{f' Did you mean {near}?' if near else ''} Fields: {', '.join(known)}."
                 )
         init(self, *values, **fields)
@@ -83,10 +96,15 @@ class ResNetStem:
     def __post_init__(self):
         _set(self, "stages", _counts("stages", self.stages))
         channels = int(64 * number("width", self.width))
+        if len(self.stages) > _MOST_STAGES or 4 * channels * 2 ** len(self.stages) > MOST_CHANNELS:
+            raise UsageError(
+                f"a stem has at most {_MOST_STAGES} stages and {MOST_CHANNELS:,} channels. "
+                f"Received: stages={self.stages}, width={shown(self.width)}."
+            )
         if channels < 32 or channels % 32:
             raise UsageError(
                 "width must make 64 * width, rounded down, a multiple of 32. "
-                f"Received: width={self.width!r}, which makes {channels}."
+                f"Received: width={shown(self.width)}, which makes {channels}."
             )
         width = channels / 64
         _set(self, "width", int(width) if width.is_integer() else width)
@@ -175,11 +193,17 @@ class ViTSpec:
     stem: ResNetStem | None = None
 
     def __post_init__(self):
-        integers = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim")
+        largest = {
+            "patch_size": LONGEST_SIDE,
+            "hidden_dim": MOST_CHANNELS,
+            "depth": MOST_BLOCKS,
+            "num_heads": MOST_CHANNELS,
+            "mlp_dim": MOST_CHANNELS,
+        }
         if self.representation_dim is not None:
-            integers = (*integers, "representation_dim")
-        for field in integers:
-            _set(self, field, positive_integer(field, getattr(self, field)))
+            largest["representation_dim"] = MOST_CHANNELS
+        for field, most in largest.items():
+            _set(self, field, positive_integer(field, getattr(self, field), most))
         for field, choices in (
             ("pooling", tuple(POOLINGS)),
             ("position_embedding", tuple(POSITION_EMBEDDINGS)),
@@ -195,7 +219,7 @@ class ViTSpec:
             )
         if self.hidden_dim % self.num_heads:
             width, heads = self.hidden_dim, self.num_heads
-            divisors = [n for n in range(1, min(width, 1 << 16) + 1) if width % n == 0]
+            divisors = [n for n in range(1, width + 1) if width % n == 0]
             smaller = [n for n in divisors if n < heads]
             choices = smaller[-1:] + [n for n in divisors if n > heads][:3]
             raise UsageError(
@@ -210,7 +234,9 @@ class ViTSpec:
         if self.distillation_token:
             self._check_distilled()
         if self.stem is not None and not isinstance(self.stem, ResNetStem):
-            raise UsageError(f"stem must be a ResNetStem or None. Received: stem={self.stem!r}.")
+            raise UsageError(
+                f"stem must be a ResNetStem or None. Received: stem={shown(self.stem)}."
+            )
 
     @property
     def class_token(self) -> bool:
@@ -314,7 +340,7 @@ class ResNetSpec:
         _set(self, "layers", _counts("layers", self.layers))
         if not 1 <= len(self.layers) <= 4:
             raise UsageError(f"layers must be one to four numbers. Received: layers={self.layers}.")
-        _set(self, "width", positive_integer("width", self.width))
+        _set(self, "width", positive_integer("width", self.width, MOST_CHANNELS // 4096))
 
     @property
     def channels(self) -> int:
@@ -372,7 +398,12 @@ class Preprocessing:
 
     def __post_init__(self):
         for field in ("height", "width"):
-            _set(self, field, positive_integer(field, getattr(self, field)))
+            _set(self, field, positive_integer(field, getattr(self, field), LONGEST_SIDE))
+        if self.height * self.width > MOST_PIXELS:
+            raise UsageError(
+                f"an input has at most {MOST_PIXELS:,} pixels. "
+                f"Received: {self.height} x {self.width}."
+            )
         if self.crop is not None:
             _set(self, "crop", number("crop", self.crop))
         if self.crop is not None and not 0 < self.crop <= 1:
@@ -380,12 +411,12 @@ class Preprocessing:
         if self.interpolation not in get_args(Interpolation):
             raise UsageError(
                 "interpolation must be nearest, bilinear or bicubic. "
-                f"Received: interpolation={self.interpolation!r}."
+                f"Received: interpolation={shown(self.interpolation)}."
             )
         for field in ("mean", "scale"):
             _set(self, field, _per_channel(field, getattr(self, field)))
         if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) <= 0:
-            raise UsageError(f"scale must be positive. Received: scale={self.scale!r}.")
+            raise UsageError(f"scale must be positive. Received: scale={shown(self.scale)}.")
 
     @property
     def size(self) -> tuple[int, int]:
@@ -419,7 +450,7 @@ def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
     if len(integers) != 2 or any(side is None or side < 1 for side in integers):
         raise UsageError(
             "image_size must be a positive integer, or (height, width). "
-            f"Received: image_size={image_size!r}."
+            f"Received: image_size={shown(image_size)}."
         )
     return integers[0], integers[1]
 
@@ -434,7 +465,7 @@ def find_variant(name: str) -> str:
     """
     variant = {_short(known): known for known in VARIANTS}.get(_short(name))
     if variant is None:
-        raise UsageError(f"unknown model {name!r}; {did_you_mean(name, VARIANTS)}")
+        raise UsageError(f"unknown model {shown(name)}; {did_you_mean(name, VARIANTS)}")
     return variant
 
 
@@ -450,7 +481,9 @@ def from_fields(cls: type, fields: dict[str, Any]) -> Any:
         and name not in fields
     )
     if unknown or missing:
-        raise UsageError(f"{cls.__name__}: unknown fields {unknown}, missing fields {missing}.")
+        raise UsageError(
+            f"{cls.__name__}: unknown fields {shown(unknown)}, missing fields {shown(missing)}."
+        )
     return cls(**fields)
 
 
@@ -465,15 +498,20 @@ def _short(name: str) -> str:
 
 def _counts(field: str, values: Any) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)):
-        raise UsageError(f"{field} must be a tuple of integers. Received: {field}={values!r}.")
-    return tuple(positive_integer(field, value) for value in values)
+        raise UsageError(f"{field} must be a tuple of integers. Received: {field}={shown(values)}.")
+    counts = tuple(positive_integer(field, value, MOST_BLOCKS) for value in values)
+    if sum(counts) > MOST_BLOCKS:
+        raise UsageError(
+            f"{field} must have at most {MOST_BLOCKS} units. Received: {field}={shown(values)}."
+        )
+    return counts
 
 
 def _per_channel(field: str, values: Any) -> float | tuple[float, ...]:
     if not isinstance(values, (tuple, list)):
         return number(field, values)
     if len(values) != 3:
-        raise UsageError(f"{field} must be a number or three. Received: {field}={values!r}.")
+        raise UsageError(f"{field} must be a number or three. Received: {field}={shown(values)}.")
     return tuple(number(field, value) for value in values)
 
 

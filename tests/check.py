@@ -95,13 +95,13 @@ def compression() -> None:
 
 
 def kills() -> None:
-    """Exports that are killed leave complete bundles."""
-    _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "8")
+    """Exports that are killed, most of them in a write, leave complete bundles."""
+    _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "8", "--in-writes", "4")
 
 
 def resumes() -> None:
     """Trainings that are killed and resumed end with the files of one that was not."""
-    _python("tests/commands/kill_training.py", "--kills", "3")
+    _python("tests/commands/kill_training.py", "--kills", "3", "--in-writes", "1")
 
 
 def interrupts() -> None:
@@ -110,8 +110,8 @@ def interrupts() -> None:
 
 
 def fuzz() -> None:
-    """Damaged weight files give a one-line error and use little memory."""
-    _python("tests/weights/fuzz_readers.py", "--seconds", "120")
+    """Damaged files of every kind give a short error, quickly and with little memory."""
+    _python("tests/fuzz/fuzz.py", "--seconds", "60", "--seed", "0")
 
 
 def wheel() -> None:

@@ -99,6 +99,12 @@ def seeded_weights(tmp_path):
     return functools.partial(write, tmp_path)
 
 
+@pytest.fixture(scope="session")
+def variants():
+    """Each field of a JSON file with each wrong value: descriptions and contents."""
+    return runpy.run_path(str(ROOT / "tests/fixtures/hostile_json.py"))["variants"]
+
+
 def make_image_folder(folder: Path, classes=("blue", "red"), count=6) -> Path:
     """Pictures that a tiny model can tell apart: JPEG, PNG, grey, RGBA, odd sizes."""
     generator = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -122,6 +123,112 @@ def test_files_get_the_permissions_of_ordinary_ones(tmp_path):
     _files.write_text(tmp_path / "a.txt", "x")
     (tmp_path / "b.txt").write_text("x")
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_file_that_is_replaced_keeps_its_permissions_and_its_group(tmp_path, mode):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    os.chown(file, -1, 12345 if os.geteuid() == 0 else (*os.getgroups(), os.getgid())[0])
+    file.chmod(mode)
+    before = file.stat()
+    _files.write_text(file, "new")
+    assert file.read_text() == "new"
+    after = file.stat()
+    assert (after.st_mode, after.st_gid) == (before.st_mode, before.st_gid)
+
+
+def test_a_folder_that_is_replaced_keeps_its_permissions_and_those_of_its_files(tmp_path):
+    folder = tmp_path / "bundle"
+    (folder / "sub").mkdir(parents=True)
+    for file in (folder / "kept.txt", folder / "sub" / "kept.txt"):
+        file.write_text("old")
+        file.chmod(0o600)
+    folder.chmod(0o2750)
+    with _files.replacing_folder(folder) as new:
+        (new / "sub").mkdir()
+        for name in ("kept.txt", "sub/kept.txt", "new.txt"):
+            (new / name).write_text("new")
+    modes = {name: (folder / name).stat().st_mode & 0o7777 for name in ("", "kept.txt", "new.txt")}
+    (tmp_path / "ordinary").touch()
+    ordinary = (tmp_path / "ordinary").stat().st_mode & 0o7777
+    assert modes == {"": 0o2750, "kept.txt": 0o600, "new.txt": ordinary}
+    assert (folder / "sub" / "kept.txt").stat().st_mode & 0o7777 == 0o600
+
+
+def test_another_group_may_not_read_what_the_old_group_alone_could(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    file.chmod(0o660)
+    group = file.stat().st_gid
+    status = os.stat_result((*file.stat()[:5], group + 1, *file.stat()[6:]))
+    monkeypatch.setattr(os, "chown", refuse)
+    _files._copy_permissions(status, file)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_process_mask_is_not_touched(tmp_path, monkeypatch):
+    def refuse(_):
+        raise AssertionError("another thread's new files would be open to all for a moment")
+
+    monkeypatch.setattr(os, "umask", refuse)
+    _files.write_text(tmp_path / "a.txt", "x")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path, exists):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").mkdir()
+    if exists:
+        (tmp_path / "disk" / "blob").write_text("old")
+        (tmp_path / "disk" / "folder").mkdir()
+    (tmp_path / "run" / "a.npz").symlink_to("../disk/second")
+    (tmp_path / "disk" / "second").symlink_to(tmp_path / "disk" / "blob")
+    (tmp_path / "run" / "export").symlink_to("../disk/folder")
+    with _files.replacing(tmp_path / "run" / "a.npz") as temporary:
+        assert temporary.name == "a.npz"  # numpy adds a suffix to other names
+        temporary.write_text("new")
+    with _files.replacing_folder(tmp_path / "run" / "export") as new:
+        (new / "b.txt").write_text("new")
+    assert names(tmp_path / "disk") == ["blob", "folder", "second"]
+    assert not (tmp_path / "disk" / "blob").is_symlink()
+    assert (tmp_path / "disk" / "blob").read_text() == "new"
+    assert names(tmp_path / "disk" / "folder") == ["b.txt"]
+    assert all((tmp_path / "run" / name).is_symlink() for name in ("a.npz", "export"))
+    assert names(tmp_path / "run") == ["a.npz", "export"]
+
+
+@pytest.mark.parametrize("leads_to", ["missing/a", "itself"])
+def test_a_link_that_leads_nowhere_is_refused_before_any_work(tmp_path, leads_to):
+    (tmp_path / "itself").symlink_to(leads_to)
+    for write in (_files.replacing, _files.replacing_folder):
+        with pytest.raises(UsageError, match="itself is a link to .*, which does not exist"):
+            write(tmp_path / "itself").__enter__()
+    with pytest.raises(UsageError, match="is a link to"):
+        _files.check_writable(tmp_path / "itself")
+    assert names(tmp_path) == ["itself"]
+
+
+def test_what_a_killed_check_left_is_removed_by_the_next_one(tmp_path):
+    (tmp_path / f".check_writable.12345678{_files.UNFINISHED}").mkdir()
+    _files.check_writable(tmp_path / "run")
+    assert names(tmp_path) == []
+
+
+def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="pipe is not an ordinary file"):
+        _files.write_text(tmp_path / "pipe", "x")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_pipe_with_the_name_of_a_temporary_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / f".a.txt.12345678{_files.UNFINISHED}")
+    _files.write_text(tmp_path / "a.txt", "x")
+    assert (tmp_path / "a.txt").read_text() == "x"
 
 
 def test_the_new_content_arrives_whole(tmp_path):
@@ -290,3 +397,20 @@ def test_nan_is_not_json(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         _files.write_json(tmp_path / "a.json", {"loss": float("nan")})
     assert names(tmp_path) == []
+
+
+def test_threads_that_write_the_same_path_leave_one_whole_version(tmp_path):
+    def write(i):
+        for _ in range(3):
+            _files.write_text(tmp_path / "a.txt", f"{i}" * 10_000)
+            with _files.replacing_folder(tmp_path / "folder") as new:
+                (new / "a.txt").write_text(f"{i}")
+                (new / "b.txt").write_text(f"{i}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    text = (tmp_path / "a.txt").read_text()
+    assert text in {f"{i}" * 10_000 for i in range(4)}
+    a, b = ((tmp_path / "folder" / name).read_text() for name in ("a.txt", "b.txt"))
+    assert a == b
+    assert names(tmp_path) == ["a.txt", "folder"]

@@ -60,6 +60,19 @@ def imports() -> dict[str, set[str]]:
     return actual
 
 
+def test_only_commands_change_what_all_threads_of_a_process_share():
+    shared = {"catch_warnings", "simplefilter", "redirect_stdout", "redirect_stderr"}
+    shared |= {"umask", "dup2", "setLevel", "chdir", "setrecursionlimit"}
+    found = set()
+    for file in (ROOT / "keras_vit").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, (ast.Attribute, ast.Name)):
+                name = node.attr if isinstance(node, ast.Attribute) else node.id
+                if name in shared:
+                    found.add((file.relative_to(ROOT / "keras_vit").parts[0], name))
+    assert found == {("_quiet.py", "dup2"), ("cli", "dup2")}
+
+
 def test_every_room_has_a_level():
     rooms = {room(module) for module in imports()} - {None}
     assert rooms - LEVELS.keys() == {name for name in rooms if re.match("_[a-z]", name)} - {

@@ -1,21 +1,24 @@
-"""Messages of native libraries are hidden, in all threads, and printed after a failure."""
+"""Messages of native libraries are hidden, and those of other threads are not."""
 
 from __future__ import annotations
 
 import os
 import threading
+import warnings
 
 import pytest
 
-from keras_vit._quiet import quiet
+from keras_vit import _quiet
+from keras_vit._quiet import ignore_warning, quiet
 
 pytestmark = pytest.mark.once
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 @pytest.fixture(autouse=True)
-def _no_level(monkeypatch):
+def _in_a_command(monkeypatch):
     monkeypatch.delenv(LEVEL, raising=False)
+    monkeypatch.setattr(_quiet, "_is_own_process", True)
 
 
 def test_messages_are_held_back_but_for_the_real_standard_error(capfd):
@@ -68,3 +71,38 @@ def test_threads_that_overlap_restore_standard_error(capfd):
     assert (os.fstat(2).st_dev, os.fstat(2).st_ino) == (before.st_dev, before.st_ino)
     assert capfd.readouterr().err == ""
     assert LEVEL not in os.environ
+
+
+def test_a_program_with_other_threads_loses_none_of_their_messages(capfd, monkeypatch):
+    monkeypatch.setattr(_quiet, "_is_own_process", False)
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+    with quiet() as standard_error:
+        assert standard_error == 2
+        assert LEVEL not in os.environ
+        os.write(2, b"a line of the other thread\n")
+    ended.set()
+    other.join()
+    assert capfd.readouterr().err == "a line of the other thread\n"
+
+
+def test_the_only_thread_of_a_program_hides_messages(capfd, monkeypatch):
+    monkeypatch.setattr(_quiet, "_is_own_process", False)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    with quiet():
+        os.write(2, b"noise\n")
+    assert capfd.readouterr().err == ""
+
+
+def test_one_warning_of_one_module_is_ignored_and_no_other():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        ignore_warning("fonts? missing", "some_library")
+        for message, module in (
+            ("font missing", "some_library.text"),
+            ("font missing", "another"),
+            ("number missing", "some_library.text"),
+        ):
+            warnings.warn_explicit(message, UserWarning, "file.py", 1, module)
+    assert [str(warning.message) for warning in shown] == ["font missing", "number missing"]

@@ -69,22 +69,27 @@ def print_predictions(
 def _predicted(
     predictor: Predictor, pictures: list[Path], top_k: int
 ) -> list[tuple[Path, list[tuple[str, float]]]]:
+    import numpy as np
+
     import keras_vit
     from keras_vit.data.listing import read_picture
 
-    images = {}
+    inputs = {}
     for picture in pictures:
         try:
-            images[picture] = read_picture(picture)
+            image = read_picture(picture)
         except UsageError as error:
             print(f"skipped {error}", file=sys.stderr)
-    if not images:
+            continue
+        # At once: a batch of photographs at their own size would need gigabytes.
+        inputs[picture] = keras_vit.preprocess(image, predictor.model)
+    if not inputs:
         return []
-    inputs = keras_vit.preprocess(list(images.values()), predictor.model)
+    scores = predictor.scores(np.concatenate(list(inputs.values())))
     decoded = keras_vit.decode_predictions(
-        predictor.scores(inputs), _labels(predictor.model), top_k, predictor.from_logits
+        scores, _labels(predictor.model), top_k, predictor.from_logits
     )
-    return list(zip(images, decoded, strict=True))
+    return list(zip(inputs, decoded, strict=True))
 
 
 def _labels(model: Any) -> tuple[str, ...] | None:

@@ -28,7 +28,7 @@ from keras_vit._errors import (
 from keras_vit._files import full_disk
 from keras_vit._interrupts import TERMINATED, Terminated
 from keras_vit._optional import PACKAGES, check_installed
-from keras_vit._quiet import quiet
+from keras_vit._quiet import own_process, quiet
 from keras_vit.cli import COMMANDS, _arguments, _interrupts, is_command
 from keras_vit.cli._fields import options_of
 from keras_vit.cli._flags import with_flags
@@ -95,6 +95,8 @@ def load(*modules: str) -> None:
     """
     packages = dict.fromkeys(module.partition(".")[0] for module in modules)
     check_installed(package for package in packages if package in PACKAGES)
+    if is_command():
+        own_process()
     with _progress("starting ..."), quiet() as terminal, _interrupts.writing_to(terminal):
         for module in ("keras_vit._public", *modules):
             import_module(module)

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from keras_vit._errors import UsageError
+from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
 
 _CLONE = Path(__file__).parents[2] / "android_demo"
@@ -55,11 +56,17 @@ def run(arguments: Arguments) -> None:
         )
     for bundle, name in zip(arguments.bundle, names, strict=True):
         deploy.add_to_app(bundle, app, name)
-    for other in sorted(folder.iterdir()):
+        warn(deploy.too_new_for_app(bundle, app))
+    for other in _bundles(folder):
         if arguments.only and other.name not in names:
             shutil.rmtree(other)
     print(f"bundles in {folder}:")
-    for each in sorted(folder.iterdir()):
-        size = (each / "model.tflite").stat().st_size / 2**20
+    for each in _bundles(folder):
+        size = sum(file.stat().st_size for file in each.glob("model.tflite")) / 2**20
         print(f"  {each.name}  {size:,.2f} MiB{'  new' if each.name in names else ''}")
     print("\nBuild the app with `make apk`, or open the project in Android Studio.")
+
+
+def _bundles(folder: Path) -> list[Path]:
+    # A file manager, or the user, may have put other things there.
+    return sorted(path.parent for path in folder.glob("*/model.json"))

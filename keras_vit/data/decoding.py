@@ -11,6 +11,15 @@ from PIL import Image, ImageOps
 
 from keras_vit._errors import UsageError
 from keras_vit.data.formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
+from keras_vit.data.limits import (
+    MOST_PIXELS,
+    MOST_SCANNED,
+    MOST_SIDE,
+    MOST_TEXTS,
+    SCAN,
+    TEXTS,
+    Room,
+)
 
 # Pillow's modes with a known colour space, and the usual compressions of TIFF.
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
@@ -20,7 +29,18 @@ _COMPRESSIONS = {
 }  # fmt: skip
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
 _ORIENTATION = 0x0112  # a tag of EXIF
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_BAND = 2**20  # pixels that are converted at once, so that their memory does not depend on the size
 _EMPTY = "empty file"
+_room = Room()
 
 
 def decode_image(path: Path) -> np.ndarray:
@@ -44,7 +64,7 @@ def decode_image(path: Path) -> np.ndarray:
 
 def decode_stream(file: BinaryIO) -> np.ndarray:
     """`decode_image` for an opened file; Pillow's errors are not caught."""
-    with _open(file) as image:
+    with _open(file) as image, _room.taken(_area(image)):
         return to_rgb(image)
 
 
@@ -71,8 +91,11 @@ def examine_stream(file: BinaryIO) -> tuple[str, str]:
         with _open(file) as image:
             _check_mode(image)
             plain = plain_format(image)
+            whole = _area(image)
             image.draft("RGB", (1, 1))  # reads all of a JPEG, but skips most of the decoding
-            image.load()
+            # A progressive one is in memory as a whole all the same.
+            with _room.taken(whole if "progressive" in image.info else _area(image)):
+                image.load()
     except Exception as error:  # as in decode_image
         return _reason(error, file), ""
     return "", plain
@@ -108,18 +131,21 @@ def to_rgb(image: Image.Image) -> np.ndarray:
         UsageError: its mode is not supported (floats, 32-bit integers, Lab).
     """
     _check_mode(image)
-    tags = getattr(image, "tag_v2", {})  # of a TIFF; exif_transpose drops them
+    image.load()
+    tags = getattr(image, "tag_v2", {})
     bits, white_is_zero = tags.get(_BITS_PER_SAMPLE, (16,))[0], tags.get(_PHOTOMETRIC) == 0
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I"):
-        values = np.asarray(image) >> (bits - 8)
-        image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
-        image = ImageOps.invert(image) if white_is_zero else image
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
-    return np.asarray(image.convert("RGB"))
+    turn = image.getexif().get(_ORIENTATION)
+    is_turned, from_end = turn in (5, 6, 7, 8), turn in (3, 4, 6, 7)
+    width, height = image.size
+    pixels = np.empty((width, height, 3) if is_turned else (height, width, 3), np.uint8)
+    rows = max(_BAND // max(width, 1), 1)
+    for top in range(0, height, rows):
+        end = min(top + rows, height)
+        band = _rgb_band(image.crop((0, top, width, end)), bits, white_is_zero)
+        band = band.transpose(_TURNS[turn]) if turn in _TURNS else band
+        place = slice(height - end, height - top) if from_end else slice(top, end)
+        pixels[(slice(None), place) if is_turned else place] = np.asarray(band)
+    return pixels
 
 
 def printable(path: str | os.PathLike) -> str:
@@ -128,12 +154,59 @@ def printable(path: str | os.PathLike) -> str:
 
 
 def _open(file: BinaryIO) -> Image.Image:
-    # Pillow refuses pictures with more than 179 million pixels.
-    image = Image.open(file, formats=[name.upper() for name in READ])
+    """The picture of a file within the limits, not decoded yet."""
+    name = true_format(file.read(HEADER_BYTES))
+    if name not in READ:
+        raise UsageError("not a picture that can be read")
+    scans = _scans(file) if name == "JPEG" else 0
+    if name == "PNG" and _texts(file) > MOST_TEXTS:
+        raise UsageError(f"PNG of more than {MOST_TEXTS} compressed texts, save it without")
+    file.seek(0)
+    Image.preinit()
+    if name.upper() not in Image.OPEN:
+        Image.init()
+    # Not Image.open, which writes a warning to standard error from 89 million pixels on.
+    image = Image.OPEN[name.upper()][0](file, "")
+    if _area(image) > MOST_PIXELS or max(image.size) > MOST_SIDE:
+        raise UsageError(f"{name} of more than {MOST_PIXELS:,} pixels, or {MOST_SIDE:,} a side")
+    if name == "JPEG" and scans * _area(image) > MOST_SCANNED:
+        raise UsageError("JPEG of too many scans, save it as a baseline JPEG")
     compression = image.info.get("compression")
     if image.format == "TIFF" and compression not in _COMPRESSIONS:
         raise UsageError(f"TIFF with {compression} compression, save it without")
     return image
+
+
+def _scans(file: BinaryIO) -> int:
+    """The number of scans of a JPEG, or a little more: a thumbnail has one too."""
+    file.seek(0)
+    return file.read().count(SCAN)
+
+
+def _texts(file: BinaryIO) -> int:
+    """The number of compressed chunks of a PNG besides its pixels."""
+    count = 0
+    file.seek(8)
+    while len(header := file.read(8)) == 8:
+        count += header[4:] in TEXTS
+        file.seek(int.from_bytes(header[:4], "big") + 4, os.SEEK_CUR)  # what follows, and its sum
+    return count
+
+
+def _area(image: Image.Image) -> int:
+    return image.width * image.height
+
+
+def _rgb_band(image: Image.Image, bits: int, white_is_zero: bool) -> Image.Image:
+    if image.mode.startswith("I"):
+        values = np.asarray(image) >> (bits - 8)
+        image = Image.fromarray(values.clip(0, 255).astype(np.uint8))
+        image = ImageOps.invert(image) if white_is_zero else image
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _check_mode(image: Image.Image) -> None:
@@ -151,8 +224,6 @@ def _reason(error: Exception, file: BinaryIO) -> str:
     name = true_format(file.read(HEADER_BYTES))
     if name not in READ:
         return "not a picture that can be read"
-    if isinstance(error, Image.DecompressionBombError):
-        return f"{name} of more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels"
     return f"truncated {name}" if "truncated" in str(error).lower() else f"broken {name}"
 
 

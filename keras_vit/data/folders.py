@@ -12,7 +12,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from keras_vit._errors import UsageError
+from keras_vit._checks import is_label
+from keras_vit._errors import UsageError, shown
 from keras_vit.data.decoding import check_format, printable
 from keras_vit.data.formats import EXTENSIONS, UNREAD
 
@@ -139,7 +140,7 @@ def check_classes(
         skipped: the skipped files, which may explain why a class is empty.
     """
     faults = []
-    invalid = [repr(folder.name) for folder in folders if not _is_text(folder.name)]
+    invalid = [shown(folder.name) for folder in folders if not is_label(folder.name)]
     if invalid:
         faults.append(
             f"control characters or bytes that are not UTF-8 in the name of {listed(invalid)}"

@@ -17,8 +17,8 @@ _EXPECTED = "expected a path, a Pillow image, an array of pixels, or a list of t
 _CHANNELS = (1, 3, 4)
 
 
-def rgb_images(images: Any) -> list[np.ndarray]:
-    """One or more images as uint8 RGB arrays (height, width, 3).
+def rgb_images(images: Any) -> Iterable[np.ndarray]:
+    """One or more images as uint8 RGB arrays (height, width, 3); each is read when it is taken.
 
     Args:
         images: as in `keras_vit.preprocess`, except symbolic tensors.
@@ -38,7 +38,7 @@ def rgb_images(images: Any) -> list[np.ndarray]:
             return [_one(images)]
     if isinstance(images, (bytes, Mapping)) or not isinstance(images, Iterable):
         raise UsageError(f"{_EXPECTED}. Received: {type(images).__name__}.")
-    return [_one(image) for image in images]
+    return map(_one, images)
 
 
 def _one(image: Any) -> np.ndarray:

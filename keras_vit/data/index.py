@@ -22,7 +22,8 @@ from keras_vit.data.decoding import check_format, examine_image
 from keras_vit.weights.cache import cache_folder
 
 # A change of the checks is a new format, so that all files are checked again.
-FORMAT = 1
+FORMAT = 2
+_MOST_BYTES = 2 << 30  # of tens of millions of pictures
 
 
 class Entry(NamedTuple):
@@ -80,9 +81,16 @@ class Index:
 
     def _read(self) -> dict[str, Entry]:
         try:
-            content = _files.read_json(self._path, format=FORMAT, fields=("folder", "files"))
+            content = _files.read_json(
+                self._path, format=FORMAT, fields=("folder", "files"), most_bytes=_MOST_BYTES
+            )
             return {name: Entry(*values) for name, values in content["files"].items()}
-        except (UsageError, OSError, TypeError):  # absent, damaged or of another version
+        except (
+            UsageError,
+            OSError,
+            TypeError,
+            AttributeError,
+        ):  # absent, damaged or of another version
             return {}
 
     def _write(self, known: dict[str, Entry]) -> None:

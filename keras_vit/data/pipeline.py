@@ -174,10 +174,7 @@ def _reader(
     """
     import tensorflow as tf
 
-    several = source.multi_hot is not None
-    targets = _constant(
-        source.multi_hot if several else source.targets, np.uint8 if several else np.int64
-    )
+    target_of = _targets(source)
     picture_of = _pictures(source, indices)
 
     def read(index, seed):
@@ -194,9 +191,27 @@ def _reader(
             from keras_vit.data.mixing import erased
 
             image = erased(image, erasing, erase)
-        return image, tf.gather(targets, index)
+        return image, target_of(index)
 
     return read
+
+
+def _targets(source: Source) -> Callable[[Any], Any]:
+    """A TensorFlow function from an index to the class or the row of classes."""
+    import tensorflow as tf
+
+    if source.multi_hot is None:
+        targets = _constant(source.targets, np.int64)
+        return lambda index: tf.gather(targets, index)
+    numbers = _constant(source.multi_hot.numbers, np.int64)
+    starts = _constant(source.multi_hot.starts, np.int64)
+
+    def row(index):
+        chosen = numbers[starts[index] : starts[index + 1]]
+        shape = tf.constant([source.multi_hot.shape[1]], tf.int64)
+        return tf.scatter_nd(chosen[:, None], tf.ones_like(chosen, tf.uint8), shape)
+
+    return row
 
 
 def _placed(

@@ -23,16 +23,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit import _files
+from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
+from keras_vit.data.class_sets import ClassSets
 from keras_vit.data.decoding import decode_stream, examine_stream
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
-from keras_vit.data.source import Source, check_labels, rarest
+from keras_vit.data.source import Source, check_labels
 from keras_vit.weights.cache import cache_folder
+from keras_vit.weights.tensors import ERRORS
 
-FORMAT = 4  # a change of the checks is a new format, so that all files are read again
+FORMAT = 5  # a change of the checks is a new format, so that all files are read again
 _NO_CLASS = "it has no class"
 _HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
 _SHARD = re.compile(r"(.+-)(\d{5})(-of-(\d{5})(?:\.tfrecord.*)?)")
@@ -175,14 +177,14 @@ def record_source(
     check_labels(labels, locator)
     multi_hot = None
     if several:
-        multi_hot = np.zeros((len(chosen), len(labels)), np.uint8)
-        multi_hot[np.repeat(np.arange(len(chosen)), [len(each) for each in of_each]), numbers] = 1
+        images = np.repeat(np.arange(len(chosen)), [len(each) for each in of_each])
+        multi_hot = ClassSets(images, numbers, (len(chosen), len(labels)))
     place = {file: i for i, file in enumerate(files)}
     return Source(
         name=name,
         labels=tuple(labels),
         ids=tuple(f"{file.name}#{i}" for file, i in chosen),
-        targets=numbers if multi_hot is None else rarest(multi_hot),
+        targets=numbers if multi_hot is None else multi_hot.rarest,
         image=lambda i: _image(chosen[i][0], int(offsets[i]), keys),
         skipped=tuple(skipped),
         locator=locator,
@@ -305,12 +307,8 @@ def _scan(file: Path, keys: Keys) -> _Scan:
     about = [FORMAT, os.fspath(file), status.st_size, status.st_mtime_ns, *keys]
     name = hashlib.sha256(os.fsencode(file)).hexdigest()[:32]
     cached = cache_folder() / "records" / f"{name}.npz"
-    unreadable = (OSError, ValueError, KeyError, zipfile.BadZipFile)  # absent or damaged
-    with contextlib.suppress(*unreadable), np.load(cached, allow_pickle=False) as stored:
-        if json.loads(stored["about"].tobytes()) == about:
-            faults, texts = json.loads(stored["words"].tobytes())
-            texts = {int(number): text for number, text in texts.items()}
-            return _Scan(*(stored[x] for x in _Scan._fields[:4]), faults, texts)
+    if stored := _stored(cached, about):
+        return stored
     scan = _read(file, keys)
     words = [scan.faults, scan.texts]
     with contextlib.suppress(OSError, UsageError):  # without it the next run only takes longer
@@ -319,6 +317,26 @@ def _scan(file: Path, keys: Keys) -> _Scan:
         with _files.replacing(cached) as temporary:
             np.savez(temporary, about=_bytes(about), words=_bytes(words), **arrays)
     return scan
+
+
+def _stored(cached: Path, about: list[Any]) -> _Scan | None:
+    """What the cache folder has of a file; None if it is absent, of another file or damaged."""
+    with contextlib.suppress(*ERRORS, AttributeError):
+        with zipfile.ZipFile(cached) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                return None  # it would need more memory than its size
+        with np.load(cached, allow_pickle=False) as stored:
+            if _json.parse(stored["about"].tobytes(), str(cached)) != about:
+                return None
+            faults, texts = _json.parse(stored["words"].tobytes(), str(cached))
+            texts = {int(number): text for number, text in texts.items()}
+            scan = _Scan(*(stored[x] for x in _Scan._fields[:4]), faults, texts)
+        count = len(scan.offsets)
+        lengths = [len(each) for each in (scan.formats, scan.counts, faults)]
+        are_integers = all(x.dtype == np.int64 and x.ndim == 1 for x in scan[:4])
+        if are_integers and lengths == [count] * 3 and scan.counts.sum() == len(scan.labels):
+            return scan
+    return None
 
 
 def _read(file: Path, keys: Keys) -> _Scan:
@@ -364,8 +382,9 @@ def _record(stream: io.BufferedIOBase, file: Path) -> bytes:
     header = stream.read(_HEADER.size)
     if len(header) == _HEADER.size:
         length, checksum = _HEADER.unpack(header)
+        remaining = os.fstat(stream.fileno()).st_size - stream.tell()
         if is_intact(header[:8], checksum):
-            content, footer = stream.read(length), stream.read(_FOOTER.size)
+            content, footer = stream.read(min(length, remaining)), stream.read(_FOOTER.size)
             if len(footer) == _FOOTER.size and is_intact(content, *_FOOTER.unpack(footer)):
                 return content
     raise UsageError(

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import UsageError
+from keras_vit._checks import LONGEST_LABEL, is_label
+from keras_vit._errors import UsageError, shown
+from keras_vit.data.class_sets import ClassSets
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
 
@@ -34,8 +36,8 @@ class Source:
             returns the content, a string.
         formats: with `contents`: the place of each content's format in `formats.PLAIN`, uint8 (n,).
             TensorFlow decodes plain JPEG and PNG files to the same pixels as `image`.
-        multi_hot: if an image may have several classes, or none: uint8 (n, classes), 1 for each
-            of them.
+        multi_hot: if an image may have several classes, or none: 1 for each of them, as integers
+            (n, classes) or `ClassSets`, which an array becomes.
         skipped: the skipped files, each with the reason; see `skipped_summary`.
         locator: the argument of `open_source` that opens it again: a name in `SOURCES`, with
             what belongs to it, or a folder's absolute path. Default: the name.
@@ -56,7 +58,7 @@ class Source:
     pixels: np.ndarray | None = None
     contents: Callable[[Any], Any] | None = None
     formats: np.ndarray | None = None
-    multi_hot: np.ndarray | None = None
+    multi_hot: ClassSets | np.ndarray | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "locator", self.locator or self.name)
@@ -64,6 +66,8 @@ class Source:
             _check(self)
         except UsageError as error:
             raise UsageError(f"the source {self.locator}: {error}") from None
+        if isinstance(self.multi_hot, np.ndarray):
+            object.__setattr__(self, "multi_hot", ClassSets.of_rows(self.multi_hot))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -72,25 +76,19 @@ class Source:
     def counts(self) -> dict[str, int]:
         """The number of images in each class, in the order of `labels`."""
         if self.multi_hot is not None:
-            counts = self.multi_hot.sum(axis=0, dtype=np.int64)
+            counts = self.multi_hot.counts
         else:
             counts = np.bincount(self.targets, minlength=len(self.labels))
         return dict(zip(self.labels, counts.tolist(), strict=True))
 
 
-def rarest(multi_hot: np.ndarray) -> np.ndarray:
-    """The rarest class of each image, or 0, int64 (n,), from 0 and 1 for each (n, classes)."""
-    counts = multi_hot.sum(axis=0, dtype=np.int64)
-    return np.where(multi_hot, counts, len(multi_hot) + 1).argmin(axis=1)
-
-
 def check_labels(labels: Iterable[str], place: str) -> None:
-    """Raises a `UsageError` for class names of several lines, as labels.txt has a line for each."""
-    broken = [repr(label) for label in labels if label and label.splitlines() != [label]]
+    """Raises a `UsageError` for class names that are not one line, see `is_label`."""
+    broken = [shown(label) for label in labels if not is_label(label)]
     if broken:
         raise UsageError(
-            f"{place}: expected names of classes without line breaks. "
-            f"Received: {listed(broken)}; rename them."
+            f"{place}: expected names of classes of at most {LONGEST_LABEL:,} characters, without "
+            f"control characters and line breaks. Received: {listed(broken)}; rename them."
         )
 
 
@@ -120,7 +118,7 @@ def _check(source: Source) -> None:
     count, classes = len(source.ids), len(source.labels)
     _check_ids(source.ids)
     check_integers("targets", source.targets, (count,), classes, "places in labels")
-    if source.multi_hot is not None:
+    if source.multi_hot is not None and not isinstance(source.multi_hot, ClassSets):
         check_integers("multi_hot", source.multi_hot, (count, classes), 2, "1 for its classes")
     if source.contents is not None and source.formats is None:
         raise UsageError("contents needs formats, the format of each content. Received: None.")

@@ -11,13 +11,26 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit._errors import UsageError
+from keras_vit.data.limits import (
+    MOST_PIXELS,
+    MOST_SCANNED,
+    MOST_SIDE,
+    MOST_TEXTS,
+    SCAN,
+    TEXTS,
+)
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
+_BAND = 2**20  # pixels that are computed at once, so that their memory does not depend on the size
 # Markers of a JPEG, the start of its EXIF block, and the tag for the camera's orientation.
 _APP1, _START_OF_SCAN, _FILLING = 0xFFE1, 0xFFDA, 0xFFFF
 _EXIF, _LITTLE_ENDIAN, _ORIENTATION = 0x45786966, 0x4949, 0x0112
-_BIT_DEPTH = 24  # the position of this byte in a PNG
+# Segments of a JPEG and fill bytes that are read to find the EXIF block: 0.1 seconds at most.
+_MOST_SEGMENTS = 1024
+_PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+_WIDTH, _BIT_DEPTH = 16, 24  # positions in a PNG
+_AT_ONCE = 16  # pictures that are decoded in parallel, if their pixels are within the limit
 
 
 @tf.autograph.experimental.do_not_convert
@@ -67,7 +80,8 @@ def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.nd
         except tf.errors.InvalidArgumentError:
             start = content.numpy()[:16]
             raise UsageError(
-                "expected the contents of a JPEG or PNG file, as tf.io.read_file reads them. "
+                "expected the contents of a JPEG or PNG file of at most "
+                f"{MOST_PIXELS:,} pixels, as tf.io.read_file reads them. "
                 f"Received: a string that begins with {start!r}; a path must be a str of Python."
             ) from None
     return inputs
@@ -79,10 +93,14 @@ def read_pictures(contents: tf.Tensor, preprocessing: Preprocessing) -> tf.Tenso
     If a picture is not a complete JPEG or PNG, the graph raises TensorFlow's InvalidArgumentError.
     """
     shape = tf.TensorSpec((*preprocessing.size, 3), tf.uint8)
-    # Always on the CPU: copying to a GPU would take longer than the work.
+    # Always on the CPU: copying to a GPU would take longer than the work. One after the other, so
+    # that the memory is that of one picture.
     with tf.device("CPU:0"):
         return tf.map_fn(
-            lambda x: read_picture(x, preprocessing), contents, fn_output_signature=shape
+            lambda x: read_picture(x, preprocessing),
+            contents,
+            parallel_iterations=1,
+            fn_output_signature=shape,
         )
 
 
@@ -102,17 +120,25 @@ def _valid(contents, preprocessing: Preprocessing):
     """A data set of (index in `contents`, picture) for valid files, plus one extra element.
 
     A graph cannot catch errors, but a data set can leave out elements that raise them. The extra
-    element is there because the data set must not be empty.
+    element is there because the data set must not be empty. Pictures that are decoded at the same
+    time have `MOST_PIXELS` together, however many there are.
     """
     count = tf.size(contents, tf.int64)
     extra = (count, tf.zeros((*preprocessing.size, 3), tf.uint8))
     options = tf.data.Options()  # optimising takes longer than reading a few pictures
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
+    files = tf.data.Dataset.from_tensor_slices(contents)
+    areas = files.map(lambda x: _area(_size(x))).ignore_errors()
+    areas = areas.concatenate(tf.data.Dataset.from_tensors(tf.constant(1, tf.int64)))
+    areas = areas.batch(count + 1).with_options(options).get_single_element()
+    at_once = MOST_PIXELS // tf.reduce_max(areas)
     return (
-        tf.data.Dataset.from_tensor_slices(contents)
-        .enumerate()
-        .map(lambda i, x: (i, read_picture(x, preprocessing)), num_parallel_calls=tf.data.AUTOTUNE)
+        files.enumerate()
+        .map(
+            lambda i, x: (i, read_picture(x, preprocessing)),
+            num_parallel_calls=tf.clip_by_value(at_once, 1, _AT_ONCE),
+        )
         .ignore_errors()
         .concatenate(tf.data.Dataset.from_tensors(extra))
         .with_options(options)
@@ -129,6 +155,9 @@ def decode(content: tf.Tensor) -> tf.Tensor:
 
     As in `data.decoding.decode_image`, EXIF rotation is applied, transparent pixels are blended
     with white, and the upper 8 of 16 bits are kept. The EXIF rotation of a PNG is ignored.
+
+    The limits of `data.limits` are checked before decoding; beyond them the graph raises
+    TensorFlow's InvalidArgumentError.
     """
     return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))
 
@@ -148,10 +177,17 @@ def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
         return tf.gather(images, _nearest(*rows, new_height), axis=1)
     cubic = preprocessing.interpolation == "bicubic"
     # The axis that is resampled is moved to the front, so that whole lines are added.
-    lines = tf.reshape(tf.transpose(images, (2, 0, 1, 3)), (width, count * height * 3))
-    lines = _resample(lines, *_taps(width, *columns, new_width, cubic))
-    lines = tf.reshape(lines, (new_width, count, height, 3))
-    lines = tf.reshape(tf.transpose(lines, (2, 1, 0, 3)), (height, count * new_width * 3))
+    taps = _taps(width, *columns, new_width, cubic)
+
+    def narrowed(band):  # (rows, width, 3)
+        lines = tf.reshape(tf.transpose(band, (1, 0, 2)), (width, -1))
+        lines = tf.reshape(_resample(lines, *taps), (new_width, -1, 3))
+        return tf.transpose(lines, (1, 0, 2))  # (rows, new_width, 3)
+
+    rows_of_all = tf.reshape(images, (count * height, width, 3))
+    lines = _in_bands(rows_of_all, narrowed, tf.maximum(width, new_width))
+    lines = tf.reshape(lines, (count, height, new_width, 3))
+    lines = tf.reshape(tf.transpose(lines, (1, 0, 2, 3)), (height, count * new_width * 3))
     lines = _resample(lines, *_taps(height, *rows, new_height, cubic))
     lines = tf.reshape(lines, (new_height, count, new_width, 3))
     return tf.transpose(lines, (1, 0, 2, 3))  # (n, new_height, new_width, 3)
@@ -195,10 +231,49 @@ def _levels(images):
         return tf.cast(images, tf.uint8)
 
 
+def _size(content):
+    """The height and width in the header of a JPEG or PNG, int32 (2,)."""
+    return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg_size(content), lambda: _png_size(content))
+
+
+def _jpeg_size(content):
+    return tf.io.extract_jpeg_shape(content)[:2]
+
+
+def _png_size(content):
+    start = tf.strings.substr(content, 0, _BIT_DEPTH)
+    is_png = tf.strings.substr(start, 0, _WIDTH) == _PNG
+    complete = is_png & (tf.strings.length(start) == _BIT_DEPTH)
+    with tf.control_dependencies([tf.debugging.Assert(complete, ["expected a JPEG or PNG"])]):
+        sides = tf.strings.substr(start, _WIDTH, _BIT_DEPTH - _WIDTH)
+    return tf.io.decode_raw(sides, tf.int32, little_endian=False)[::-1]
+
+
+def _area(size):
+    return tf.reduce_prod(tf.cast(size, tf.int64))
+
+
+def _check_size(size):
+    fits = tf.reduce_all((size > 0) & (size <= MOST_SIDE)) & (_area(size) <= MOST_PIXELS)
+    expected = f"expected a picture of at most {MOST_PIXELS:,} pixels and {MOST_SIDE:,} a side."
+    return tf.debugging.Assert(fits, [f"{expected} Received (height, width):", size])
+
+
+def _number_of(content, pattern: bytes):
+    """How often a pattern occurs in a string."""
+    return tf.size(tf.strings.split(content[None], pattern).values, tf.int64) - 1
+
+
 def _jpeg(content):
-    # The transform that Pillow uses; TensorFlow's default is less exact.
-    image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
-    orientation = _orientation(content)  # 1: unchanged; 5 to 8: like 1 to 4, but transposed
+    size, scans = _jpeg_size(content), _number_of(content, SCAN)
+    most = MOST_SCANNED // tf.maximum(_area(size), 1)
+    expected = "expected fewer scans of a JPEG of this size, at most"
+    with tf.control_dependencies([_check_size(size)]):
+        few = tf.debugging.Assert(scans <= most, [expected, most, "Received:", scans])
+    with tf.control_dependencies([few]):
+        # The transform that Pillow uses; TensorFlow's default is less exact.
+        image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
+        orientation = _orientation(content)  # 1: unchanged; 5 to 8: like 1 to 4, but transposed
     mirrored = (orientation - 1) % 4
     image = _where(orientation > 4, lambda x: tf.transpose(x, (1, 0, 2)), image)
     image = _where((mirrored == 2) | (mirrored == 3), lambda x: x[::-1], image)
@@ -206,13 +281,37 @@ def _jpeg(content):
 
 
 def _png(content):
-    image = tf.io.decode_png(content, channels=4)
-    colours, alpha = image[..., :3], image[..., 3:]
+    size, texts = _png_size(content), sum(_number_of(content, text) for text in TEXTS)
+    expected = f"expected a PNG with at most {MOST_TEXTS} compressed texts. Received:"
+    few = tf.debugging.Assert(texts <= MOST_TEXTS, [expected, texts])
+    with tf.control_dependencies([_check_size(size), few]):
+        image = tf.io.decode_png(content, channels=4)
     with tf.control_dependencies([image]):  # decoding first makes sure that this is a PNG
         depth = tf.io.decode_raw(tf.strings.substr(content, _BIT_DEPTH, 1), tf.uint8)[0]
     # TensorFlow's alpha for files without alpha is 255, but 15 for pictures of 4 bits.
     opaque = tf.cast(2 ** tf.minimum(tf.cast(depth, tf.int32), 8) - 1, tf.uint8)
-    return _where(tf.reduce_any(alpha != opaque), lambda x: _over_white(x, alpha), colours)
+    return tf.cond(
+        tf.reduce_all(image[..., 3] == opaque),
+        lambda: image[..., :3],
+        lambda: _in_bands(image, lambda x: _over_white(x[..., :3], x[..., 3:]), size[1]),
+    )
+
+
+def _in_bands(image, change, width):
+    """`change` of an image (height, any, channels), for bands of rows; `width` is its widest row.
+
+    Only a band's memory is needed for what `change` computes on the way.
+    """
+    height, rows = tf.shape(image)[0], tf.maximum(_BAND // width, 1)
+    bands = tf.TensorArray(  # without inference, because the last band may be smaller
+        tf.uint8, -(-height // rows), infer_shape=False, element_shape=(None, None, 3)
+    )
+
+    def add(i, bands):
+        return i + 1, bands.write(i, change(image[i * rows : (i + 1) * rows]))
+
+    _, bands = tf.while_loop(lambda i, _: i * rows < height, add, (0, bands), parallel_iterations=1)
+    return bands.concat()
 
 
 def _over_white(colours, alpha):
@@ -246,9 +345,14 @@ def _orientation(content):
         return at + tf.where(number(at, 2) != _FILLING, 2 + number(at + 2, 2), 1)
 
     (at,) = tf.while_loop(
-        is_before_exif, lambda at: (next_segment(at),), (tf.constant(2, tf.int64),)
+        is_before_exif,
+        lambda at: (next_segment(at),),
+        (tf.constant(2, tf.int64),),
+        maximum_iterations=_MOST_SEGMENTS,
     )
-    header = at + 10
+    expected = f"expected at most {_MOST_SEGMENTS:,} segments and fill bytes before a JPEG's pixels"
+    with tf.control_dependencies([tf.debugging.Assert(~is_before_exif(at), [expected])]):
+        header = at + 10
     little = number(header, 2) == _LITTLE_ENDIAN
     directory = header + number(header + 4, 4, little)
     count = tf.where(is_exif(at), number(directory, 2, little), 0)

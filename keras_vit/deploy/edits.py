@@ -11,6 +11,7 @@ import dataclasses
 import random
 import re
 import reprlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,12 +88,14 @@ def _without_weights() -> Iterator[None]:
     """A context in which Keras 3 builds layers without allocating memory for their weights."""
     scope = contextlib.nullcontext() if LEGACY else keras.StatelessScope()
     # Initializers draw seeds from Python's global generator; its state is restored for the caller.
-    state = random.getstate()
+    # If there are other threads, they would then draw the same numbers twice.
+    state = random.getstate() if threading.active_count() == 1 else None
     try:
         with scope:
             yield
     finally:
-        random.setstate(state)
+        if state is not None:
+            random.setstate(state)
 
 
 def _described(model: keras.Model) -> Iterator[tuple[str, _Described]]:

@@ -12,7 +12,7 @@ from typing import Any
 from keras_vit import _checks, _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
-from keras_vit.deploy.bundle.report import write_report
+from keras_vit.deploy.bundle.report import withdraw_report, write_report
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
@@ -222,6 +222,7 @@ def export_bundles(
     _warn_if_unexpected(export.converter.graphs.note)
     del model, resolved
     export.check_recipe()
+    figures: dict[str, Measured] = {}
     for precision in precisions:
         say(f"{precision.quantize}: converting, then comparing")
         try:
@@ -229,10 +230,13 @@ def export_bundles(
         except RefusedError as error:
             refused[precision.name] = str(error)
             continue
+        if not written:
+            figures = withdraw_report(folder)
         written[precision.name] = write_bundle(
             folder / precision.name, judged, about, samples.picture, max_drop
         )
-    return Bundles(folder, written, refused, _reported(folder, written, refused, threads, say))
+    measured = _reported(folder, written, refused, threads, figures, say)
+    return Bundles(folder, written, refused, measured)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -469,6 +473,7 @@ def _reported(
     written: dict[str, dict[str, Any]],
     refused: Mapping[str, str],
     threads: Sequence[int],
+    earlier_figures: Mapping[str, Measured],
     say: Callable[[str], None],
 ) -> dict[str, Measured]:
     if not written or not threads:
@@ -476,7 +481,7 @@ def _reported(
     say("measuring latency, memory and load time")
     files = {name: folder / name / "model.tflite" for name in written}
     measured = measure(files, sorted(set(threads)))
-    write_report(folder, written, measured, refused)
+    write_report(folder, written, measured, refused, earlier_figures)
     return measured
 
 

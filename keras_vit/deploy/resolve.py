@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit._checks import label_names
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.deploy.edits import first_edit
@@ -90,6 +91,7 @@ def resolve(
     from keras_vit.deploy.graph.inference import GraphOptions
 
     options = options or GraphOptions()
+    labels = label_names(labels) if labels else None
     shape = input_shape(model)
     check_float32(model)
     base, tail = backbone(model) or (None, None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import MissingPackageError, RefusedError, UsageError
-from keras_vit._quiet import quiet
+from keras_vit._quiet import ignore_warning, quiet
 
 
 class Runner:
@@ -82,6 +82,11 @@ def interpreter_class() -> Any:
             "running TFLite files needs LiteRT: pip install 'keras_vit[export]'"
         ) from None
     return Interpreter
+
+
+def ignore_kept_tensors() -> None:
+    """Hides LiteRT's warning that keeping all intermediates of a file is for debugging."""
+    ignore_warning(".*experimental_preserve_all_tensors", "ai_edge_litert")
 
 
 def _own_kernels() -> Any:

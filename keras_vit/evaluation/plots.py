@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
-import logging
 import math
-import warnings
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from keras_vit._errors import MissingPackageError
+from keras_vit._quiet import ignore_warning
 
+_SETTINGS = {
+    # Text stays text, for the browser's fonts, and a $ does not start a formula.
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    # The same data give the same bytes.
+    "svg.hashsalt": "keras_vit",
+}
 _BLUE, _ORANGE, _GREY = "#2a6fbb", "#d9772b", "#8a8f98"
 _DARK_TO_LIGHT = ("#14243a", "#2a6fbb", "#d9772b", "#7a4fa0", "#8a8f98")
+_lock = threading.Lock()
 
 
+@contextlib.contextmanager
+def _own_settings() -> Iterator[None]:
+    """Matplotlib's settings belong to the whole process: one drawing at a time changes them.
+
+    Only these settings are restored; others may have been changed by another thread.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
+    with _lock:
+        before = {name: matplotlib.rcParams[name] for name in _SETTINGS}
+        matplotlib.rcParams.update(_SETTINGS)
+        try:
+            yield
+        finally:
+            matplotlib.rcParams.update(before)
+
+
+@_own_settings()
 def curves(metrics: list[dict[str, Any]]) -> bytes:
     """Loss and accuracy by step, for training and held-out images, as SVG.
 
     A training that was stopped before an evaluation has no training metrics for that epoch, which
     leaves a gap.
     """
-    plt = _pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    figure = _figure(9, 3.2)
+    axes = figure.subplots(1, 2)
     steps = [record["step"] for record in metrics]
     marker = "o" if len(steps) == 1 else None
     for axis, name in zip(axes, ("loss", "accuracy"), strict=True):
@@ -40,13 +71,14 @@ def curves(metrics: list[dict[str, Any]]) -> bytes:
     return _svg(figure)
 
 
+@_own_settings()
 def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
     """The confusion matrix as SVG; rows are true classes, columns predicted classes."""
-    plt = _pyplot()
     counts = np.array(matrix)
     fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(max(3.0, 0.42 * len(labels) + 1.5), 14)
-    figure, axis = plt.subplots(figsize=(side, side), layout="constrained")
+    figure = _figure(side, side)
+    axis = figure.subplots()
     axis.imshow(fractions, cmap="Blues", vmin=0, vmax=1)
     axis.set(xlabel="predicted", ylabel="true")
     if len(labels) <= 40:
@@ -73,6 +105,7 @@ class Line:
     deviation: Sequence[float] | None = None
 
 
+@_own_settings()
 def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
     """Diagrams side by side as SVG; the same line has the same style in each.
 
@@ -82,10 +115,8 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
         panels: for each diagram the settings of its axes (title, xlabel, ylabel, xscale), and its
             lines.
     """
-    plt = _pyplot()
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(4.6 * len(panels), 3.6), layout="constrained", squeeze=False
-    )
+    figure = _figure(4.6 * len(panels), 3.6)
+    axes = figure.subplots(1, len(panels), squeeze=False)
     names = list(dict.fromkeys(line.name for _, of_panel in panels for line in of_panel))
     for axis, (settings, of_panel) in zip(axes[0], panels, strict=True):
         for line in of_panel:
@@ -153,34 +184,15 @@ def _png(image: Image.Image) -> bytes:
     return stream.getvalue()
 
 
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure((width, height), layout="constrained")
+
+
 def _svg(figure: Any) -> bytes:
     stream = io.BytesIO()
-    # No date and a fixed salt, so that the same data give the same bytes.
-    with warnings.catch_warnings():
-        # Fonts missing on this machine do not matter, because the browser draws the text.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    _pyplot().close(figure)
+    # Fonts missing on this machine do not matter, because the browser draws the text.
+    ignore_warning("Glyph .* missing from font", __name__)
+    figure.savefig(stream, format="svg", metadata={"Date": None})  # no date: the same bytes
     return stream.getvalue()
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
-    matplotlib.use("Agg")
-    # Text stays text, for the browser's fonts, and a $ does not start a formula.
-    matplotlib.rcParams.update(
-        {
-            "svg.hashsalt": "keras_vit",
-            "svg.fonttype": "none",
-            "text.parse_math": False,
-            "font.family": "sans-serif",
-            "font.size": 10,
-        }
-    )
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    import matplotlib.pyplot as plt
-
-    return plt

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files, runs
+from keras_vit import _contracts, _files, runs
 from keras_vit.data import evaluation_batches, load
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.sources import Source
@@ -110,7 +110,7 @@ def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) ->
 
 def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:
     height, width = run.spec["image_size"]
-    recipe = run.recipe["recipe"]
+    duration, optimizer, seed = map(run.setting, ("duration", "optimizer", "seed"))
     missed, precision = report.never_recognised(), report.mean_average_precision
     several = {} if precision is None else {"Mean average precision": f"{precision:.4f}"}
     return {
@@ -120,7 +120,7 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
         **({"Weights": "their average over the steps"} if report.average else {}),
-        "Training": f"{recipe['duration']}, {recipe['optimizer']}, seed {recipe['seed']}",
+        "Training": f"{duration}, {optimizer}, seed {seed}",
     } | ({"Never recognised": ", ".join(missed)} if missed else {})
 
 
@@ -168,4 +168,6 @@ def _attention(model: Any, source: Source, indices: np.ndarray) -> list[tuple[by
 
 def _exports(run: Path) -> dict[str, Any] | None:
     table = run / "export" / "table.json"
-    return _files.read_json(table, format=1) if table.is_file() else None
+    if not table.is_file():
+        return None
+    return _files.read_json(table, format=1, schema=_contracts.Table)

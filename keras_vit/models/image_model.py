@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from keras_vit._checks import integer, label_names, number
-from keras_vit._errors import UsageError, did_you_mean, nearest
-from keras_vit._keras import keras, register
+from keras_vit._checks import MOST_CLASSES, integer, label_names, number
+from keras_vit._errors import UsageError, did_you_mean, nearest, shown
+from keras_vit._keras import building, keras, register
 from keras_vit._policies import dtype_policy, serialized_policy
 from keras_vit.models.quantisation import quantise_layers, quantised_layers
-from keras_vit.specs import Preprocessing, Spec, as_size, spec_from_dict
+from keras_vit.specs import (
+    MOST_PARAMETERS,
+    MOST_TOKENS,
+    Preprocessing,
+    ResNetSpec,
+    Spec,
+    as_size,
+    spec_from_dict,
+)
+from keras_vit.weights.names import parameter_count
 
 # The arguments of ViT and BiT, in order.
 ARGUMENTS = (
@@ -55,7 +65,9 @@ class ImageModel(keras.Model):
         unknown: dict[str, Any],
     ):
         if not isinstance(spec, self.spec_type):
-            raise UsageError(f"spec must be a {self.spec_type.__name__}. Received: spec={spec!r}.")
+            raise UsageError(
+                f"spec must be a {self.spec_type.__name__}. Received: spec={shown(spec)}."
+            )
         if unknown:
             fields = [f.name for f in dataclasses.fields(spec)]
             refuse_keywords(type(self).__name__, unknown, ARGUMENTS, fields)
@@ -64,8 +76,9 @@ class ImageModel(keras.Model):
         labels = None if labels is None else label_names(labels)
         num_classes, head_bias = _classes(num_classes), number("head_bias", head_bias)
         _check(num_classes, (height, width), preprocessing, labels)
+        _check_size(spec, num_classes, (height, width))
         inputs = keras.Input((height, width, 3), name="images")
-        with dtype_policy(dtype):
+        with building, dtype_policy(dtype):
             outputs = forward(inputs, num_classes, head_bias)
             super().__init__(inputs=inputs, outputs=outputs, name=layer_name(name))
         self.spec = spec
@@ -155,7 +168,8 @@ class Intermediates(keras.Model):
                 advice = did_you_mean(output, model.intermediate_names)
                 raise UsageError(f"no intermediate output {output!r}; {advice}")
         outputs = {output: model._intermediate(output) for output in names}
-        super().__init__(inputs=model.input, outputs=outputs, name=name)
+        with building:
+            super().__init__(inputs=model.input, outputs=outputs, name=name)
         self.names = tuple(names)
 
     def get_config(self) -> dict[str, Any]:
@@ -220,7 +234,7 @@ def refuse_keywords(
     kind = ", a field of the spec" if near in fields else ""
     advice = f" Did you mean {near}{kind}?" if near else ""
     known = ", ".join(arguments) + (f"; fields of the spec: {', '.join(fields)}" if fields else "")
-    raise UsageError(f"{function} has no argument {name!r}.{advice} Arguments: {known}.")
+    raise UsageError(f"{function} has no argument {shown(name)}.{advice} Arguments: {known}.")
 
 
 def _layers(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
@@ -240,12 +254,28 @@ def _nested(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, keras.l
 
 def _classes(num_classes: Any) -> int:
     count = integer(num_classes)
-    if count is None or count < 0:
+    if count is None or not 0 <= count <= MOST_CLASSES:
         raise UsageError(
-            "num_classes must be 0 (no head) or a positive integer. "
-            f"Received: num_classes={num_classes!r}."
+            f"num_classes must be 0 (no head) or a positive integer of at most {MOST_CLASSES:,}. "
+            f"Received: num_classes={shown(num_classes)}."
         )
     return count
+
+
+def _check_size(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> None:
+    """Raises a `UsageError` for a model that is too large to be meant."""
+    grid = (1, 1) if isinstance(spec, ResNetSpec) else spec.grid(image_size)
+    if math.prod(grid) > MOST_TOKENS:
+        raise UsageError(
+            f"a model has at most {MOST_TOKENS:,} patches. Received: {grid[0]} x {grid[1]}; choose "
+            "a smaller image_size or a larger patch_size."
+        )
+    parameters = parameter_count(spec, num_classes, image_size)
+    if parameters > MOST_PARAMETERS:
+        raise UsageError(
+            f"a model has at most {MOST_PARAMETERS:,} parameters. Received: {parameters:,}, of "
+            f"{shown(spec)}; choose a smaller model."
+        )
 
 
 def _check(

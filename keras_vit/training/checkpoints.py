@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files
+from keras_vit import _contracts, _files, _json
 from keras_vit._checks import positive_integer
-from keras_vit._errors import UsageError
+from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY
 from keras_vit.training.callbacks import check_finite, sync, value_of
 from keras_vit.training.durations import Every
+from keras_vit.weights.tensors import ERRORS
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{9})\.npz")
@@ -62,7 +63,7 @@ class Checkpoints:
                 about, arrays = _read(path)
             except UsageError:
                 raise
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            except ERRORS:
                 # Damaged after it was written; an older one may be whole. With its own name it
                 # would stay as the newest.
                 path.replace(path.with_suffix(".damaged"))
@@ -131,14 +132,22 @@ class Checkpoints:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    with zipfile.ZipFile(path) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise ValueError("compressed, so it would need more memory than its size")
     with np.load(path, allow_pickle=False) as file:
-        about = json.loads(file["about"].tobytes())
-        if about["format"] != FORMAT:
+        about = _json.parse(file["about"].tobytes(), str(path))
+        actual = about.get("format") if isinstance(about, dict) else None
+        if actual != FORMAT:
             raise UsageError(
-                f"{path}: expected format {FORMAT}. Received: {about['format']}; "
+                f"{path}: expected format {FORMAT}. Received: {shown(actual)}; "
                 "install the keras_vit that wrote it."
             )
-        return about, {name: file[str(i)] for i, name in enumerate(about["names"])}
+        _json.check(about, str(path), _contracts.State, "start again with overwrite=True")
+        arrays = {name: file[str(i)] for i, name in enumerate(about["names"])}
+    if any(array.dtype.kind not in "biuf" for array in arrays.values()):
+        raise ValueError("an array is not of numbers")
+    return about, arrays
 
 
 def _assign(variables: list[tuple[str, Any]], arrays: dict[str, np.ndarray], path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from keras_vit._errors import UsageError
-from keras_vit._keras import LEGACY, backend, keras, ops
+from keras_vit._keras import LEGACY, backend, building, keras, ops
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.tasks import Task
 
@@ -30,7 +30,8 @@ class Learner(keras.Model):
     def __init__(self, model: ImageModel, task: Task, accumulate: int = 1, pixels: str = "uint8"):
         images = keras.Input((*model.image_size, 3), dtype=pixels, name="pixels")
         outputs = task.predictions(model, images)
-        super().__init__(inputs=images, outputs=outputs, name="learner")
+        with building:
+            super().__init__(inputs=images, outputs=outputs, name="learner")
         self.accumulate = accumulate
         if LEGACY:  # The metrics of a worker are those of the whole batch; they are not added up.
             self.distribute_reduction_method = "first"

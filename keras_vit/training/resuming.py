@@ -45,7 +45,7 @@ def check_resumable(
     if model_name is not None:
         name = find_variant(model_name)
         _check_name(run, name, layer_name(name))
-    started = run.recipe["weights"]
+    started = run.recipe.get("weights")
     if weights is not None and str(weights) != started:
         raise UsageError(
             f"{run.path} started from {'random weights' if started is None else started}. "
@@ -88,11 +88,11 @@ def stopped_run(
     if source.labels != run.labels:
         raise UsageError(f"{out} was trained on other classes than those of {source.locator}.")
     run.check_targets(source)
-    taught_by = run.recipe["teacher"]
+    taught_by = run.recipe.get("teacher")
     if teacher is not None and taught_by != teacher_described(teacher):
         raise UsageError(
-            f"{out} can only be resumed with its own teacher, {taught_by['name']}. Received: "
-            f"{teacher.name}, whose weights differ."
+            f"{out} can only be resumed with its own teacher, {(taught_by or {}).get('name')}. "
+            f"Received: {teacher.name}, whose weights differ."
         )
     if _has_checkpoint(run):
         return run, True
@@ -136,7 +136,7 @@ def _was_killed_before_a_checkpoint(run: runs.Run, recipe: Recipe) -> bool:
     counts = {"batch_size": recipe.batch_size, "num_examples": run.training_images}
     every = interval(text, functools.partial(to_steps, total_steps=planned, **counts))
     # The first is written beside the training, and is complete before the second begins.
-    return not every.is_due(last["seconds"] / 2, last["step"] // 2)
+    return not every.is_due(last.get("seconds", 0.0) / 2, last["step"] // 2)
 
 
 def _check_name(run: runs.Run, name: str, layer: str) -> None:

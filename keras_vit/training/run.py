@@ -124,7 +124,7 @@ def train(
         run, goes_on = None, False
         if resume:
             run, goes_on = stopped_run(out, source, recipe, model, teacher)
-            overwrite, weights = True, run.recipe["weights"]
+            overwrite, weights = True, run.recipe.get("weights")
             checkpoint_every = checkpoint_every or run.recipe.get("checkpoint_every")
             preset = preset or run.recipe.get("preset")
         if goes_on:

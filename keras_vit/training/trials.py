@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files, runs
+from keras_vit import _contracts, _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.models.flops import forward_flops
@@ -135,7 +135,7 @@ def with_seed(recipe: Recipe, model: str, seed: int) -> Recipe:
 
 
 def _stored(out: Path) -> dict[str, Any]:
-    return _files.read_json(out / _RESULT, format=FORMAT, fields=("settings", "result"))
+    return _files.read_json(out / _RESULT, format=FORMAT, schema=_contracts.Trial)
 
 
 def _has_state(out: Path) -> bool:
@@ -178,7 +178,7 @@ def _begun(out: Path, trial: Trial) -> dict[str, Any]:
     first = {
         "data": run.recipe["data"],
         "model": trial.model if is_same else model,
-        "weights": run.recipe["weights"],
+        "weights": run.recipe.get("weights"),
     }
     # A run that was trained before there was a setting had its default.
     return {**first, **_sizes(trial), **plain(dataclasses.asdict(Recipe())), **run.recipe["recipe"]}

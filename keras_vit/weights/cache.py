@@ -13,6 +13,7 @@ from pathlib import Path
 from keras_vit._errors import UsageError
 
 PART = ".part"  # the suffix of a file that is being downloaded
+_LONGEST_URL = 2000  # longer paths are refused by the system
 _URL = re.compile(r"(https?)://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?((?:/[^/?#\s]+)+)", re.ASCII)
 
 
@@ -32,7 +33,7 @@ def cached_path(url: str, cache: str | os.PathLike | None = None) -> Path:
         UsageError: `url` is not an http or https address, or cannot be a path: it has a query, a
             user, an empty or dotted part, control characters, or a name that the cache uses.
     """
-    parts = _URL.fullmatch(url) if url.isascii() else None
+    parts = _URL.fullmatch(url) if url.isascii() and len(url) <= _LONGEST_URL else None
     if parts:
         scheme, host, port, names = parts.groups()
         # A file from an http address must not be used for the https address.

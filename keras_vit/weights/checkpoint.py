@@ -7,17 +7,21 @@ import dataclasses
 import functools
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import UsageError
+from keras_vit import _contracts, _json
+from keras_vit._checks import LONGEST_SIDE, label_names
+from keras_vit._errors import UsageError, shown
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding
 from keras_vit.specs import (
+    MOST_TOKENS,
     VARIANTS,
     Preprocessing,
     ResNetSpec,
@@ -39,7 +43,7 @@ _GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
 _EPS_OF_FAMILY = {"official": 1e-6, "timm": 1e-6, "transformers": 1e-12}
 # The fields that names and shapes determine. The others can only be stated in metadata.
 _SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
-_LONGEST_SIDE, _MOST_TOKENS = 1 << 16, 1 << 16
+_MOST_COMPUTED = 1 << 25
 _NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
 
 
@@ -98,18 +102,30 @@ class Checkpoint:
         return shape[0] if shape else 0
 
     @functools.cached_property
+    def metadata(self) -> dict[str, Any]:
+        """What `save_weights` stored besides the weights, or {}.
+
+        Raises:
+            UsageError: a field has another type.
+        """
+        metadata = self.tensors.metadata
+        if metadata:
+            place, fix = f"the metadata of {self.path}", "save the weights again"
+            _json.check(metadata, place, _contracts.Comment, fix)
+            _contracts.check_model(metadata, place, fix)
+        return metadata
+
+    @functools.cached_property
     def spec(self) -> Spec:
         """The architecture.
 
         Raises:
             UsageError: the architecture is unknown.
         """
-        stated = self.tensors.metadata.get("spec")
+        stated = self.metadata.get("spec")
         try:
             spec = self._bit() if "bit" in self.layout.family else self._vit()
-            if isinstance(stated, dict):
-                return self._confirmed(spec_from_dict(stated), spec)
-            return spec
+            return spec if stated is None else self._confirmed(spec_from_dict(stated), spec)
         except UsageError as error:
             raise UsageError(f"{self.path} has an unknown architecture: {error}") from None
         except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
@@ -125,8 +141,8 @@ class Checkpoint:
         They are stated in the file or its config, or fixed in the code that belongs to its layout.
         """
         config, family = self.tensors.config, self.layout.family
-        stated = self.tensors.metadata.get("spec")
-        if isinstance(stated, dict) and "gelu" in stated:  # a BiT's spec has none
+        stated = self.metadata.get("spec", {})
+        if "gelu" in stated:  # a BiT's spec has none
             return {field: stated[field] for field in _NUMERICS if field in stated}
         self._check_pool()
         stated = {
@@ -150,6 +166,7 @@ class Checkpoint:
         """
         grid = self.grid
         if grid is not None:
+            self._check_computed(grid)
             # Several sizes of a hybrid have the same grid, such as 225 and 240 pixels.
             stated = self._stated_size()
             if stated is not None and self.spec.grid(stated) == grid:
@@ -160,8 +177,10 @@ class Checkpoint:
             return None
         height, width = stated
         tokens = 0 if isinstance(self.spec, ResNetSpec) else math.prod(self.spec.grid(stated))
-        if max(height, width) > _LONGEST_SIDE or tokens > _MOST_TOKENS:
+        if max(height, width) > LONGEST_SIDE or tokens > MOST_TOKENS:
             raise UsageError(f"{self.path} claims images of {height} x {width} pixels; refused.")
+        if tokens:
+            self._check_computed(self.spec.grid(stated))
         return stated
 
     @property
@@ -190,8 +209,12 @@ class Checkpoint:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The class names, if the file or its config has them."""
-        stated = self.tensors.metadata.get("labels") or self.tensors.config.get("label_names")
+        """The class names, if the file or its config has them.
+
+        Raises:
+            UsageError: a name is not one line of text.
+        """
+        stated = self.metadata.get("labels") or self.tensors.config.get("label_names")
         id2label = self.tensors.config.get("id2label")
         if stated is None and isinstance(id2label, dict):
             stated = [id2label.get(str(i)) for i in range(min(self.num_classes, len(id2label)))]
@@ -200,13 +223,18 @@ class Checkpoint:
         if not all(isinstance(label, str) for label in stated):
             return None
         # transformers writes LABEL_0 ... for classes without names.
-        return None if stated[0] == "LABEL_0" else tuple(stated)
+        if stated[0] == "LABEL_0":
+            return None
+        try:
+            return label_names(stated)
+        except UsageError as error:
+            raise UsageError(f"{self.path}: {error}") from None
 
     @property
     def preprocessing(self) -> Preprocessing | None:
         """The preprocessing, if the file or its config states it."""
-        if "preprocessing" in self.tensors.metadata:
-            return Preprocessing.from_dict(self.tensors.metadata["preprocessing"])
+        if "preprocessing" in self.metadata:
+            return Preprocessing.from_dict(self.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
             return timm_preprocessing(self.tensors.config)
         if self.tensors.preprocessor:
@@ -258,11 +286,24 @@ class Checkpoint:
     def _stated_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
         stated = (
-            self.tensors.metadata.get("image_size")
+            self.metadata.get("image_size")
             or config.get("image_size")
             or _model_args(config).get("img_size")
         )
         return as_size(stated) if isinstance(stated, (int, list)) else None
+
+    def _check_computed(self, grid: tuple[int, int]) -> None:
+        # A few bytes can claim a grid for which building a model computes gigabytes: the table of
+        # fixed positions, or in each block the index of each pair of tokens in a table of offsets.
+        kind, tokens = self._positions, math.prod(grid)
+        pairs = self.spec.depth * tokens**2 if kind.attention_weights else 0
+        values = self.spec.hidden_dim * tokens if kind.table and not kind.weights else 0
+        if max(pairs, values) > _MOST_COMPUTED:
+            raise UsageError(
+                f"{self.path} has {self.spec.position_embedding} positions for {grid[0]} x "
+                f"{grid[1]} patches, too many for a model whose architecture is taken from a file; "
+                "build the model from its spec and use load_weights."
+            )
 
     def _confirmed(self, stated: Spec, inferred: Spec) -> Spec:
         # The stated spec, unless it contradicts the spec inferred from names and shapes.
@@ -310,8 +351,8 @@ class Checkpoint:
         pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
         if "cls" in self.layout.places and pool not in ("token", ""):
             raise UsageError(
-                f"{self.path} has a class token and the pooling {pool!r}, which keras_vit does not "
-                "have."
+                f"{self.path} has a class token and the pooling {shown(pool)}, which keras_vit "
+                "does not have."
             )
 
     def _position_embedding(self) -> str:
@@ -337,16 +378,18 @@ class Checkpoint:
         root = self.shape("conv_root/kernel")
         if root is None:
             return None
-        stages = range(1, 1 + self._count("block{i}/unit1/conv1/kernel"))
-        units = tuple(self._count(f"block{i}/unit{{j}}/conv1/kernel") for i in stages)
-        return ResNetStem(units, root[-1] / 64)
+        return ResNetStem(self._units("block{i}/unit{j}/conv1/kernel"), root[-1] / 64)
 
     def _bit(self) -> ResNetSpec:
         root = self.shape("resnet/root_block/standardized_conv2d/kernel")
-        units = "resnet/block{}/unit{}/a/standardized_conv2d/kernel"
-        blocks = range(1, 1 + self._count(units.format("{i}", "01")))
-        layers = tuple(self._count(units.format(i, "{j:02}")) for i in blocks)
+        layers = self._units("resnet/block{i}/unit{j:02}/a/standardized_conv2d/kernel")
         return ResNetSpec(layers, root[-1] // 64)
+
+    def _units(self, template: str) -> tuple[int, ...]:
+        """The number of units in each block."""
+        found = [numbers(template, key) for key in self.layout.places]
+        counts = Counter(indices["i"] for indices in found if indices is not None)
+        return tuple(counts[i] for i in range(1, 1 + len(counts)))
 
     def _count(self, template: str) -> int:
         return sum(numbers(template, key) is not None for key in self.layout.places)
@@ -354,13 +397,15 @@ class Checkpoint:
 
 @contextlib.contextmanager
 def open_checkpoint(path: str | os.PathLike) -> Iterator[Checkpoint]:
-    """Opens a file of weights in any known layout; reads only names and shapes.
+    """Opens a file of weights in any known layout; reads only names, types and shapes.
 
     Raises:
-        UsageError: see `open_tensors` and `find_layout`.
+        UsageError: see `open_tensors` and `find_layout`, or a weight does not contain floats.
     """
     with open_tensors(path) as tensors:
-        yield Checkpoint(tensors, find_layout(tensors.shapes, tensors.path))
+        layout = find_layout(tensors.shapes, tensors.path)
+        tensors.check_floats(place.key for place in layout.places.values())
+        yield Checkpoint(tensors, layout)
 
 
 def _gelu(config: dict[str, Any]) -> str | None:
@@ -368,7 +413,7 @@ def _gelu(config: dict[str, Any]) -> str | None:
     if name is None:
         return None
     if not isinstance(name, str) or name not in _GELU:
-        raise UsageError(f"its activation is {name!r}; only GELU is supported.")
+        raise UsageError(f"its activation is {shown(name)}; only GELU is supported.")
     return _GELU[name]
 
 

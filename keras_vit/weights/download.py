@@ -6,7 +6,11 @@ complete.
 
 The part of an earlier call is continued if the server states a hash of the whole file. If the hash
 is wrong in the end, the part was damaged or from another version, and the file is downloaded again
-from the start.
+from the start. It also starts again if a response that continues a part states another ETag, date,
+length or hash than the response before.
+
+Nothing waits without end: connecting, headers and pauses have `timeout`, the content a least speed,
+attempts without progress a number, and another process that downloads the same file `patience`.
 
 Sources: RFC 9110 for ranges and ETags; Google Cloud Storage's documentation for `x-goog-hash`
 (base64 of the object's big-endian CRC32C and of its MD5).
@@ -17,12 +21,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import errno
 import functools
 import hashlib
 import http.client
+import operator
 import os
 import re
 import shutil
+import stat
 import sys
 import time
 import urllib.error
@@ -37,6 +44,7 @@ import google_crc32c
 from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.weights.cache import PART, cached_path
+from keras_vit.weights.connection import LimitError, Limits, opener
 
 try:
     import fcntl
@@ -45,6 +53,7 @@ except ImportError:  # on Windows there is no lock, and two processes may downlo
 
 _CHUNK = 1 << 20
 _LONGEST_PAUSE = 30.0
+_LOCK_PAUSE = 0.1
 _HASHES = {
     "crc32c": google_crc32c.Checksum,
     "md5": functools.partial(hashlib.md5, usedforsecurity=False),
@@ -58,8 +67,10 @@ def fetch(
     *,
     sha256: str | None = None,
     timeout: float = 30.0,
+    min_speed: float = 1024.0,
     retries: int = 4,
     backoff: float = 1.0,
+    patience: float = 600.0,
     max_bytes: int = 8 << 30,
     progress: bool | None = None,
 ) -> Path:
@@ -69,17 +80,21 @@ def fetch(
         url: an http or https address without a query.
         cache: the folder of the cache; `cache_folder()` if None.
         sha256: the expected hash of a downloaded file, in hexadecimal.
-        timeout: seconds without data after which a connection counts as broken.
+        timeout: seconds after which a connection counts as broken: for connecting to each address
+            of the server, for the headers of a response, and without data in its content.
+        min_speed: bytes per second that must arrive in each period of `timeout` seconds; otherwise
+            the connection counts as broken too.
         retries: number of consecutive retries without progress; each resumes the part.
         backoff: seconds before the first retry, doubled before each further one.
+        patience: seconds to wait for another process that downloads the same file without progress.
         max_bytes: the largest file that is accepted.
         progress: whether to show a progress bar on stderr; None: in terminals and notebooks.
 
     Raises:
         UsageError: the address is refused, the network or the server fails, the length or a hash
-            of the file is wrong, the disk is full, or `KERAS_VIT_OFFLINE` is set and the file is
-            not in the cache. After a broken connection, a full disk or Ctrl-C the part is kept,
-            and the next call continues it.
+            of the file is wrong, the disk is full, the part is a link or a device, or
+            `KERAS_VIT_OFFLINE` is set and the file is not in the cache. After a broken connection,
+            a full disk or Ctrl-C the part is kept, and the next call continues it.
     """
     path = cached_path(url, cache)
     if path.is_file():
@@ -93,12 +108,15 @@ def fetch(
     if progress is None:
         progress = "ipykernel" in sys.modules or bool(sys.stderr and sys.stderr.isatty())
     pinned = [("sha256", sha256)] if sha256 else []
-    options = (timeout, retries, backoff, max_bytes, progress)
+    # An encoding in chunks at most doubles the bytes of the content.
+    limits = Limits(timeout, min_speed, 2 * max_bytes)
+    options = (limits, retries, backoff, max_bytes, progress)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked_part(path) as part:
+        target = _files.followed(path)
+        with _locked_part(target, patience) as part:
             if part is not None:
-                _Download(url, path, part, pinned, *options).run()
+                _Download(url, target, part, pinned, *options).run()
     except _BreakError as error:
         raise UsageError(
             f"{url}: {error}. Without a network, {advice}. KERAS_VIT_OFFLINE=1 uses only the cache."
@@ -127,13 +145,14 @@ class _Download:
     path: Path
     part: BinaryIO
     pinned: list[tuple[str, str]]  # hashes that the caller expects, as (algorithm, text)
-    timeout: float
+    limits: Limits
     retries: int
     backoff: float
     max_bytes: int
     progress: bool
     announced: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # by the server
-    etag: str | None = None  # identifies the version of the file in the last full response
+    # What the server has stated of the version of the file that the part is from.
+    version: dict[str, str] = dataclasses.field(default_factory=dict)
     is_continued: bool = False  # whether the part has bytes from more than one response
 
     def run(self) -> None:
@@ -151,15 +170,15 @@ class _Download:
 
     def _complete(self) -> str | None:
         """Retries until the file is complete; returns the fault of its content, if any."""
-        breaks = 0
+        breaks, longest = 0, self._size()
         while True:
-            before = self._size()
             try:
                 self._attempt()
                 return self._fault()
             except _BreakError as problem:
                 size = self._size()
-                breaks = 1 if size >= before + _CHUNK else breaks + 1
+                breaks = 1 if size >= longest + _CHUNK else breaks + 1
+                longest = max(longest, size)
                 is_offline = isinstance(problem, _NoConnectionError) and breaks == 1
                 if is_offline or breaks > self.retries:
                     kept = f"; {size} bytes are kept, try again" if size else ""
@@ -174,11 +193,11 @@ class _Download:
         start = max(self._size() - 1, 0)
         if start:
             request.add_header("Range", f"bytes={start}-")
-        if start and self.etag:
-            request.add_header("If-Range", self.etag)
+        if start and self._etag:
+            request.add_header("If-Range", self._etag)
         try:
-            opener = urllib.request.build_opener(_Redirects)
-            with opener.open(request, timeout=self.timeout) as response:
+            opened = opener(self.limits, _Redirects).open(request, timeout=self.limits.timeout)
+            with opened as response:
                 start = self._start(response, start)
                 self.part.truncate(start)
                 self._receive(response, start)
@@ -186,7 +205,8 @@ class _Download:
             raise
         except urllib.error.HTTPError as error:
             error.close()
-            problem = f"the server answers {error.code} {error.reason}"
+            reason = " ".join(str(error.reason).split())  # several lines after many redirects
+            problem = f"the server answers {error.code} {reason}"
             if error.code == 416:  # the part is longer than the file
                 self.part.truncate(0)
             if error.code in (408, 416, 429) or error.code >= 500:
@@ -195,8 +215,10 @@ class _Download:
         except urllib.error.URLError as error:
             reason = getattr(error.reason, "verify_message", "") or error.reason
             raise _NoConnectionError(f"no connection to {request.host}: {reason}") from None
+        except LimitError as error:
+            raise _BreakError(str(error)) from None
         except TimeoutError:
-            raise _BreakError(f"no data for {self.timeout:g} seconds") from None
+            raise _BreakError(f"no data for {self.limits.timeout:g} seconds") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             if _files.full_disk(error):
                 raise
@@ -211,13 +233,17 @@ class _Download:
         sent = ",".join(headers.get_all("x-goog-hash", [])).split(",")
         pairs = [tuple(text.strip().partition("=")[::2]) for text in sent]
         hashes = [(name, text) for name, text in pairs if name in _HASHES]
-        if response.status == 206 and start:
-            length = (response.length or 0) + start
-            expected = f"bytes {start}-{length - 1}/{length}"
-            if headers.get("Content-Range") != expected or not (hashes or self.pinned or self.etag):
+        version = {name: headers[name] for name in ("ETag", "Last-Modified") if headers[name]}
+        version |= dict(hashes)
+        start = start if response.status == 206 else 0
+        if response.length is not None:
+            version["length"] = str(start + response.length)
+        if start:
+            if not self._continues(headers.get("Content-Range"), start, version):
                 self.part.truncate(0)
                 raise _BreakError("the server cannot continue the file")
             self.is_continued, self.announced = True, hashes or self.announced
+            self.version |= version
             return start
         if response.status != 200:
             raise UsageError(f"{self.url}: the server answers {response.status}, not 200.")
@@ -226,10 +252,24 @@ class _Download:
                 f"{self.url}: the server announces neither length nor hash, so an incomplete file "
                 "would not be noticed; download the file yourself and pass its path."
             )
-        etag = headers.get("ETag", "")
-        self.etag = etag if re.fullmatch(r'"[!-~]*"', etag) else None  # weak ETags are not used
-        self.is_continued, self.announced = False, hashes
+        self.is_continued, self.announced, self.version = False, hashes, version
         return 0
+
+    def _continues(self, sent: str | None, start: int, version: dict[str, str]) -> bool:
+        """Whether a range of the file of this version continues the part."""
+        end = int(version.get("length", start))
+        is_next = sent == f"bytes {start}-{end - 1}/{end}"
+        known = self.version.keys() & version.keys()
+        is_other = any(self.version[name] != version[name] for name in known)
+        is_checked = self.pinned or self.announced or _HASHES.keys() & version.keys()
+        is_proved = self._etag is not None and self._etag == version.get("ETag")
+        return is_next and not is_other and bool(is_checked or is_proved)
+
+    @property
+    def _etag(self) -> str | None:
+        """The ETag of the part's version; weak ones are not used."""
+        etag = self.version.get("ETag", "")
+        return etag if re.fullmatch(r'"[!-~]*"', etag) else None
 
     def _receive(self, response: http.client.HTTPResponse, size: int) -> None:
         """Appends the whole body of the response to the part, which has `size` bytes."""
@@ -285,17 +325,17 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         allowed = ("https",) if request.type == "https" else ("http", "https")
         if urllib.parse.urlsplit(url).scheme not in allowed:
             raise UsageError(f"{request.full_url}: the server redirects to {url!r}: refused.")
+        answer.close()  # urllib would read its content, however long
         return super().redirect_request(request, answer, code, message, headers, url)
 
 
 @contextlib.contextmanager
-def _locked_part(path: Path) -> Iterator[BinaryIO | None]:
+def _locked_part(path: Path, patience: float) -> Iterator[BinaryIO | None]:
     """Yields the part, open and locked, or None if another process has completed the file."""
     part = _part(path)
     while not path.is_file():
-        with open(part, "a+b", buffering=0) as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+        with _open_part(part) as file:
+            _lock(file, part, patience)
             # Another process may have renamed or removed the part while this one waited.
             if not (part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat())):
                 continue
@@ -306,6 +346,45 @@ def _locked_part(path: Path) -> Iterator[BinaryIO | None]:
                     part.unlink()
             return
     yield None
+
+
+def _open_part(part: Path) -> BinaryIO:
+    """Opens or creates the part. What is written must not reach another file through a link."""
+    flags = ("O_RDWR", "O_CREAT", "O_APPEND", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+    bits = functools.reduce(operator.or_, (getattr(os, name, 0) for name in flags))
+    try:
+        file = os.fdopen(os.open(part, bits, 0o666), "r+b", buffering=0)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise _not_a_file(part) from None
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        file.close()
+        raise _not_a_file(part)
+    return file
+
+
+def _not_a_file(part: Path) -> UsageError:
+    return UsageError(f"{part} must be a file of its own, not a link or a device; delete it.")
+
+
+def _lock(file: BinaryIO, part: Path, patience: float) -> None:
+    """Waits for the lock on the part as long as the process that has it makes progress."""
+    size, start = None, time.monotonic()
+    while fcntl is not None:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            now = os.fstat(file.fileno()).st_size
+            if now != size:
+                size, start = now, time.monotonic()
+            if time.monotonic() - start > patience:
+                raise UsageError(
+                    f"another process has been downloading {part} for {patience:g} seconds without "
+                    "progress; end it, or set KERAS_VIT_CACHE to another folder."
+                ) from None
+            time.sleep(_LOCK_PAUSE)
 
 
 def _part(path: Path) -> Path:

@@ -16,7 +16,7 @@ import math
 import re
 from typing import Any, NoReturn, get_args
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import UsageError, shown
 from keras_vit.specs import Interpolation, Preprocessing
 
 # Larger numbers in a file are refused.
@@ -86,11 +86,11 @@ def timm_preprocessing(config: dict[str, Any]) -> Preprocessing:
     """
     stated = config.get("pretrained_cfg", config)
     if not isinstance(stated, dict):
-        raise UsageError(f"pretrained_cfg must be an object. Received: {_shown(stated)}.")
+        raise UsageError(f"pretrained_cfg must be an object. Received: {shown(stated)}.")
     fields = {name: stated.get(name) or default for name, default in _TIMM_DEFAULTS.items()}
     size = fields["input_size"]
     if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != 3:
-        raise UsageError(f"input_size must be [3, height, width]. Received: {_shown(size)}.")
+        raise UsageError(f"input_size must be [3, height, width]. Received: {shown(size)}.")
     height, width = (_side("input_size", side) for side in size[1:])
     return Preprocessing(
         height,
@@ -141,11 +141,11 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
 
 def _timm_crop(side: int, fraction: Any, mode: Any) -> float | None:
     if not 0.01 <= _number("crop_pct", fraction) <= 1:
-        raise UsageError(f"crop_pct must lie in [0.01, 1]. Received: crop_pct={fraction}.")
+        raise UsageError(f"crop_pct must lie in [0.01, 1]. Received: crop_pct={shown(fraction)}.")
     if mode == "center":
         return side / math.floor(side / fraction)
     if mode != "squash" or fraction != 1:
-        _refuse("crop_mode", mode, f"with crop_pct={fraction}")
+        _refuse("crop_mode", mode, f"with crop_pct={shown(fraction)}")
     return None
 
 
@@ -174,7 +174,7 @@ def _transformers_geometry(
     if edge and height == width <= edge:
         return height, width, height / edge
     if edge or (height, width) != _sides("size", size):
-        _refuse("crop_size", fields["crop_size"], f"of size={_shown(size)}")
+        _refuse("crop_size", fields["crop_size"], f"of size={shown(size)}")
     return height, width, None
 
 
@@ -188,7 +188,7 @@ def _per_channel(field: str, values: Any, unit: float) -> float | tuple[float, .
     # Rounded, because 1/255 as written in JSON gives 103.53000000000002.
     values = values if isinstance(values, (list, tuple)) else [values] * 3
     if len(values) != 3:
-        raise UsageError(f"{field} must be a number or three. Received: {field}={_shown(values)}.")
+        raise UsageError(f"{field} must be a number or three. Received: {field}={shown(values)}.")
     scaled = tuple(round(_number(field, value) * unit, 6) for value in values)
     return scaled[0] if len(set(scaled)) == 1 else scaled
 
@@ -204,26 +204,20 @@ def _sides(field: str, size: Any) -> tuple[int, int]:
 def _side(field: str, value: Any) -> int:
     if type(value) is not int or not 0 < value <= _LARGEST:
         raise UsageError(
-            f"{field} must be 1 to {_LARGEST} pixels. Received: {field}={_shown(value)}."
+            f"{field} must be 1 to {_LARGEST} pixels. Received: {field}={shown(value)}."
         )
     return value
 
 
 def _number(field: str, value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) <= _LARGEST:
-        raise UsageError(f"{field} must be a number. Received: {field}={_shown(value)}.")
+        raise UsageError(f"{field} must be a number. Received: {field}={shown(value)}.")
     return value
 
 
 def _refuse(field: str, value: Any, detail: str = "") -> NoReturn:
-    received = f"{field}={_shown(value)} {detail}".rstrip()
+    received = f"{field}={shown(value)} {detail}".rstrip()
     raise UsageError(
         f"the preprocessing in the config file is not supported. Received: {received}; "
         "pass preprocessing=keras_vit.Preprocessing(...) with the closest settings."
     )
-
-
-def _shown(value: Any) -> str:
-    # At most about 100 characters in one line.
-    shown = ascii(value)
-    return shown if len(shown) <= 100 else f"{shown[:100]}..."

@@ -193,8 +193,8 @@ def _check_names(
     if lines:
         cause = _cause(target, checkpoint, names, places) or f"the first: {lines[0].strip()}"
         raise UsageError(
-            f"{checkpoint.path} does not fit the model in {len(lines)} weights: {cause}\n"
-            "(- missing, + unexpected, ! other shape)\n" + "\n".join(lines)
+            f"{checkpoint.path} does not fit the model in {len(lines)} weights: {cause}",
+            ["(- missing, + unexpected, ! other shape)", *lines],
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from keras_vit import _files
+from keras_vit import _files, _json
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
 from keras_vit.specs import ResNetSpec
@@ -117,8 +117,8 @@ def _check_replaceable(sidecar: Path) -> None:
     if not sidecar.exists():
         return
     try:
-        content = json.loads(sidecar.read_text(encoding="utf-8"))
-    except ValueError:
+        content = _json.parse(_files.read_bounded(sidecar, _json.MOST_BYTES), str(sidecar))
+    except UsageError:
         content = None
     marks = {"architecture", "architectures", "image_processor_type", "feature_extractor_type"}
     if not isinstance(content, dict) or not marks & content.keys():

@@ -1,51 +1,71 @@
 """Reads untrusted files of named arrays, `.npz` and `.safetensors`, one array at a time.
 
 Opening a file reads only names, types and shapes. Nothing is unpickled, names are never used as
-paths, and no array may be larger than its file.
+paths, and no array may be larger than its file. Files are read and not mapped into memory, because
+a mapped file that another process truncates kills this one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
+import io
 import math
 import os
 import struct
 import tokenize
-import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from keras_vit import _files, _json
 from keras_vit._errors import UsageError
+from keras_vit._quiet import ignore_warning
+from keras_vit.weights.safetensors_index import MOST_AXES, read_index
 
-# The errors that zipfile and numpy raise for damaged or malicious .npz files.
-_NPZ_ERRORS = (
+# The errors that zipfile and numpy raise for damaged or malicious files.
+ERRORS = (
     ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError,
     SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile,
     zlib.error,
 )  # fmt: skip
-_SAFETENSORS_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_SAFETENSORS_FLOATS = {
+    "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": _BFLOAT16,
+}  # fmt: skip
 # Weights hardly compress, so a file that unpacks to many times its size is refused as a zip bomb.
-# The allowance is for heads of zeros (64 MiB for ImageNet-21k).
-_MOST_UNPACKING, _UNPACKING_ALLOWANCE = 8, 128 << 20
+# The allowance is for small files of zeros.
+_MOST_UNPACKING, _UNPACKING_ALLOWANCE = 8, 16 << 20
+# numpy's two methods and how many bytes they can make of one.
+_LARGEST_RATIO = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 _PICKLE = (
     "{} is a pickle (from PyTorch?), which could run code and is never read; save the weights as "
     "safetensors."
 )
-_MOST_ENTRIES = 100_000
-_MOST_HEADER = 8 << 20
+# The directory of an archive has at least 46 bytes for each member. An array's own header has at
+# most 10,000 bytes (numpy's limit).
+_MOST_DIRECTORY, _MOST_ARRAY_HEADER = 2 << 20, 10_240
 _MOST_JSON = 4 << 20
+_CHUNK = 1 << 20
 
 # `save_weights` stores properties that keys and shapes do not show as JSON: in a safetensors file
 # as metadata under this name, in a .npz as the comment of the archive.
 METADATA = "keras_vit"
+
+
+class _Header(NamedTuple):
+    """What a file says of an array before it is read."""
+
+    shape: tuple[int, ...]
+    dtype: str  # its type, for messages
+    float_type: np.dtype | None  # None if it does not contain floats
+    begin: int  # where its values begin
+    is_fortran: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,21 +87,31 @@ class Tensors:
     metadata: dict[str, Any]
     config: dict[str, Any]
     preprocessor: dict[str, Any]
-    _read: Callable[[str], np.ndarray]
+    _headers: dict[str, _Header]
+    _open: Callable[[str], contextlib.AbstractContextManager[BinaryIO]]
+
+    def check_floats(self, keys: Iterable[str]) -> None:
+        """Checks that arrays contain floats of 16, 32 or 64 bits or bfloat16; reads nothing.
+
+        Raises:
+            UsageError: an array has another type.
+        """
+        for key in keys:
+            if self._headers[key].float_type is None:
+                received = display(self._headers[key].dtype)
+                raise UsageError(
+                    f"{self.path}: {display(key)} must contain floats. Received: {received}."
+                )
 
     def read(self, key: str) -> np.ndarray:
-        """The array as float32. It may also be bfloat16, which numpy stores as two untyped bytes.
+        """The array as float32.
 
         Raises:
             UsageError: the array is damaged or does not contain floats.
         """
-        array = self._read(key)
-        if array.dtype == np.dtype("V2"):
-            array = array.view(ml_dtypes.bfloat16)
-        if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
-            raise UsageError(
-                f"{self.path}: {display(key)} must contain floats. Received: {array.dtype}."
-            )
+        self.check_floats([key])
+        with _damage(self.path, key), self._open(key) as stream:
+            array = _array(stream, self._headers[key])
         with np.errstate(over="ignore"):  # overflow gives infinity, which is refused later
             return np.asarray(array, np.float32)
 
@@ -128,34 +158,59 @@ def display(key: str) -> str:
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
+def _array(stream: BinaryIO, header: _Header) -> np.ndarray:
+    buffer = np.empty(math.prod(header.shape) * header.float_type.itemsize, np.uint8)
+    rest = memoryview(buffer)
+    while rest:
+        count = stream.readinto(rest[:_CHUNK])
+        if not count:
+            raise EOFError("the file ends before the array")
+        rest = rest[count:]
+    array = buffer.view(header.float_type)
+    return array.reshape(header.shape[::-1]).T if header.is_fortran else array.reshape(header.shape)
+
+
+class _ShortReads(io.BufferedReader):
+    """A file that refuses long reads. zipfile takes the whole directory of an archive in one."""
+
+    def read(self, size: int = -1) -> bytes:
+        if size > _MOST_DIRECTORY:
+            raise UsageError(
+                f"{self.name} is not a file of weights: the directory of its archive has "
+                f"{size:,} bytes. At most {_MOST_DIRECTORY:,} are read."
+            )
+        return super().read(size)
+
+
 @contextlib.contextmanager
 def _open_npz(path: Path) -> Iterator[Tensors]:
-    try:
-        archive = zipfile.ZipFile(path)
-    except _NPZ_ERRORS:
-        raise UsageError(
-            f"{path} is not a complete .npz file; copy or download it again."
-        ) from None
-    with archive:
+    with _ShortReads(io.FileIO(path)) as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except UsageError:
+            raise
+        except ERRORS:
+            raise UsageError(
+                f"{path} is not a complete .npz file; copy or download it again."
+            ) from None
         members = _members(archive, path)
-        shapes = {key: _npz_shape(archive, info, path) for key, info in members.items()}
+        headers = {key: _npz_header(archive, info, path) for key, info in members.items()}
 
-        def read(key: str) -> np.ndarray:
-            with _damage(path, key, _NPZ_ERRORS), archive.open(members[key]) as stream:
-                # Never a pickle: a checkpoint from a stranger must not run code.
-                array = np.lib.format.read_array(stream, allow_pickle=False)
+        @contextlib.contextmanager
+        def opened(key: str) -> Iterator[BinaryIO]:
+            with archive.open(members[key]) as stream:
+                stream.read(headers[key].begin)
+                yield stream
                 if stream.read(1):  # also makes zipfile compare the checksum
                     raise ValueError("bytes after the end of the array")
-                return array
 
-        _check_not_empty(shapes, path)
-        yield Tensors(path, "npz", shapes, _metadata(archive.comment), {}, {}, read)
+        shapes = _shapes(headers, path)
+        metadata = _metadata(archive.comment)
+        yield Tensors(path, "npz", shapes, metadata, {}, {}, headers, opened)
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
-    if len(infos) > _MOST_ENTRIES:
-        raise UsageError(f"{path} has {len(infos)} entries, too many for a file of weights.")
     names = set(archive.namelist())
     if any(name.endswith("data.pkl") for name in names):
         raise UsageError(_PICKLE.format(path))
@@ -168,41 +223,59 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]
             raise UsageError(f"{path} has two arrays with the name {display(key)}.")
         if key == info.filename:
             raise UsageError(f"{path}: {display(key)} is not a numpy array: no .npy entry.")
+        if info.file_size > info.compress_size * _LARGEST_RATIO.get(info.compress_type, 0):
+            raise UsageError(
+                f"{path}: {display(key)} claims to unpack {info.compress_size:,} bytes to "
+                f"{info.file_size:,}; refused."
+            )
         members[key] = info
-    size = path.stat().st_size
+    size = os.fstat(archive.fp.fileno()).st_size
+    if sum(info.compress_size for info in infos) > size:
+        raise UsageError(f"{path} is not a complete .npz file: its arrays overlap; refused.")
     unpacked = sum(info.file_size for info in infos)
     if unpacked > _MOST_UNPACKING * size + _UNPACKING_ALLOWANCE:
         raise UsageError(f"{path} of {size:,} bytes claims to unpack to {unpacked:,}; refused.")
     return members
 
 
-def _npz_shape(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> tuple[int, ...]:
+def _npz_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> _Header:
     # Only the header, so that a wrong file is refused before its arrays take memory.
-    with _damage(path, info.filename.removesuffix(".npy"), _NPZ_ERRORS):
-        with archive.open(info) as stream:
-            version = np.lib.format.read_magic(stream)
-            read_header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }.get(version)
-            if read_header is None:
-                raise ValueError(f"version {version} of numpy's format is not known")
-            shape, _, dtype = read_header(stream)
-            begin = stream.tell()
+    with _damage(path, info.filename.removesuffix(".npy")):
+        with archive.open(info) as member:
+            stream = io.BytesIO(member.read(_MOST_ARRAY_HEADER))
+        version = np.lib.format.read_magic(stream)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if read_header is None:
+            raise ValueError(f"version {version} of numpy's format is not known")
+        shape, is_fortran, dtype = read_header(stream)
+        size = info.file_size - stream.tell()
+        # Never a pickle: a checkpoint from a stranger must not run code.
         if dtype.hasobject:
             raise ValueError("a pickled object, which could run code")
-        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != info.file_size - begin:
-            raise ValueError(
-                f"its header claims {shape} of {dtype}, but it has {info.file_size - begin:,} bytes"
-            )
-    return shape
+        if not dtype.itemsize:
+            raise ValueError(f"its type {dtype} has no size")
+        if len(shape) > MOST_AXES:
+            raise ValueError(f"it has {len(shape)} dimensions")
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size:
+            raise ValueError(f"its header claims {shape} of {dtype}, but it has {size:,} bytes")
+    # numpy has no bfloat16, and stores it as two untyped bytes.
+    is_bfloat16 = dtype == np.dtype("V2")
+    is_float = dtype.kind == "f" and dtype.itemsize <= 8
+    float_type = _BFLOAT16 if is_bfloat16 else dtype if is_float else None
+    return _Header(shape, str(dtype), float_type, stream.tell(), is_fortran)
 
 
-def _check_not_empty(shapes: dict[str, tuple[int, ...]], path: Path) -> None:
+def _shapes(headers: dict[str, _Header], path: Path) -> dict[str, tuple[int, ...]]:
     # An array without bytes could claim any size in its other dimensions.
-    for key, shape in shapes.items():
-        if 0 in shape:
-            raise UsageError(f"{path}: {display(key)} is empty. Received: shape={shape}.")
+    for key, header in headers.items():
+        if 0 in header.shape:
+            raise UsageError(
+                f"{path}: {display(key)} is empty. Received: {display(str(header.shape))}."
+            )
+    return {key: header.shape for key, header in headers.items()}
 
 
 def _metadata(text: str | bytes) -> dict[str, Any]:
@@ -210,8 +283,8 @@ def _metadata(text: str | bytes) -> dict[str, Any]:
     if len(text) > _MOST_JSON:
         return {}
     try:
-        metadata = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        metadata = _json.parse(text or "{}", "metadata")
+    except UsageError:
         return {}
     is_known = isinstance(metadata, dict) and metadata.get("format") == 1 and "spec" in metadata
     return metadata if is_known else {}
@@ -219,44 +292,34 @@ def _metadata(text: str | bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _open_safetensors(path: Path) -> Iterator[Tensors]:
-    import safetensors
+    with io.FileIO(path) as file:
+        try:
+            entries, texts = read_index(file, os.fstat(file.fileno()).st_size)
+        except ERRORS as error:
+            raise UsageError(f"{path} is not a complete .safetensors file: {error}.") from None
+        headers = {
+            key: _Header(
+                entry.shape, entry.dtype, _SAFETENSORS_FLOATS.get(entry.dtype), entry.begin
+            )
+            for key, entry in entries.items()
+        }
 
-    with path.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-    if length > _MOST_HEADER:
-        raise UsageError(
-            f"{path} is not a complete .safetensors file: its header claims {length:,} bytes."
-        )
-    errors = (safetensors.SafetensorError, OSError, ValueError, MemoryError)
-    try:
-        file = safetensors.safe_open(path, framework="numpy")
-    except errors as error:
-        raise UsageError(f"{path} is not a complete .safetensors file: {error}.") from None
-    with file:
-        slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-        shapes = {key: tuple(part.get_shape()) for key, part in slices.items()}
+        @contextlib.contextmanager
+        def opened(key: str) -> Iterator[BinaryIO]:
+            file.seek(headers[key].begin)
+            yield file
 
-        def read(key: str) -> np.ndarray:
-            kind = slices[key].get_dtype()
-            if kind not in _SAFETENSORS_FLOATS:
-                raise UsageError(f"{path}: {display(key)} must contain floats. Received: {kind}.")
-            with _damage(path, key, errors):
-                return file.get_tensor(key)
-
-        _check_not_empty(shapes, path)
-        metadata = _metadata((file.metadata() or {}).get(METADATA, ""))
+        shapes = _shapes(headers, path)
+        metadata = _metadata(texts.get(METADATA, ""))
         sidecars = (_sidecar(path, name) for name in ("config.json", "preprocessor_config.json"))
-        yield Tensors(path, "safetensors", shapes, metadata, *sidecars, read)
+        yield Tensors(path, "safetensors", shapes, metadata, *sidecars, headers, opened)
 
 
 def _sidecar(path: Path, name: str) -> dict[str, Any]:
     # For model.safetensors it is config.json; for other.safetensors, other.config.json.
     for file in (path.with_name(f"{path.stem}.{name}"), path.with_name(name)):
         if file.is_file() and file.stat().st_size <= _MOST_JSON:
-            try:
-                content = json.loads(file.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError) as error:
-                raise UsageError(f"{file} is not valid JSON: {error}.") from None
+            content = _json.parse(_files.read_bounded(file, _MOST_JSON), str(file))
             if not isinstance(content, dict):
                 raise UsageError(f"{file}: expected a JSON object.")
             return content
@@ -264,13 +327,12 @@ def _sidecar(path: Path, name: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _damage(path: Path, key: str, errors: tuple[type[BaseException], ...]) -> Iterator[None]:
+def _damage(path: Path, key: str) -> Iterator[None]:
     try:
-        with warnings.catch_warnings():  # numpy warns of headers from Python 2
-            warnings.simplefilter("ignore")
-            yield
+        ignore_warning(".*created on Python 2", "numpy|keras_vit")  # of a header
+        yield
     except UsageError:
         raise
-    except errors as error:
+    except ERRORS as error:
         reason = " ".join((str(error) or type(error).__name__).split())
         raise UsageError(f"{path}: {display(key)} cannot be read: {display(reason)}.") from None

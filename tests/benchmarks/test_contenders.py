@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit import _quiet
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 from keras_vit.deploy.inspect.flatbuffer import read_graph
@@ -149,6 +150,7 @@ def test_output_of_a_contender_is_shown_only_if_it_fails(setting, monkeypatch, c
 
     monkeypatch.setitem(contenders.CONTENDERS, "loud", (None, build))
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    monkeypatch.setattr(_quiet, "_is_own_process", True)
     # As in a command: pytest's own does not write to the descriptor.
     with open(2, "w", buffering=1, closefd=False) as error:
         monkeypatch.setattr(sys, "stderr", error)

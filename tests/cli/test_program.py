@@ -42,7 +42,7 @@ def ended(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (UsageError("wrong.\nand a list"), 2, "wrong."),
+        (UsageError("wrong.", ["and a list"]), 2, "wrong."),
         (RefusedError("over its budget"), 3, "over its budget"),
         (MissingPackageError("needs X: pip install x"), 2, "needs X: pip install x"),
         (DiskFullError("out could not be written"), 2, "out could not be written"),

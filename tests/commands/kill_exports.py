@@ -1,70 +1,93 @@
-"""Kills exports at random moments: python tests/commands/kill_exports.py --run runs/demo --kills 20
+"""Kills exports, most of them in a write: python tests/commands/kill_exports.py --run runs/demo
 
 Every second export has pixels instead of floats as input, so that the old and the new bundle
-differ. After each kill, every bundle must be either the old or the new one, and complete. A last
-export that is not killed must remove all unfinished folders.
+differ. After each kill, every bundle must be either the old or the new one, and complete; and
+table.json, if there is one, must describe these files. A last export that is not killed must remove
+all unfinished folders.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+import kills
 
 from keras_vit import deploy
 
 COMMAND = Path(__file__).parents[2] / "export/to_tflite.py"
 INPUTS = ("float32", "uint8")
-BUNDLES = ("float32", "dynamic")
+QUANTIZE, BUNDLES = ("none", "dynamic"), ("float32", "dynamic")
+FEW = ("--images", "32", "--threads", "1")
+# Writes of an export: two bundles of four files each, the plot, the card and the table.
+WRITES = 11
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True, help="a run folder; it is copied")
-    parser.add_argument("--kills", type=int, default=20, help="(default: 20)")
-    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    arguments = parser.parse_args()
+    arguments = kills.read_arguments(
+        __doc__.splitlines()[0],
+        ("--run", {"type": Path, "required": True, "help": "a run folder; it is copied"}),
+    )
     moments = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
         run = shutil.copytree(arguments.run, Path(folder) / "run")
+        kills.load("keras_vit._public", "keras_vit.deploy.export", "tensorflow")
+        kills.load("ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
         start = time.monotonic()
-        _start(run, INPUTS[0]).wait()
+        _start(run, INPUTS[0]).join()
         seconds = time.monotonic() - start
         print(f"an export of two bundles takes {seconds:.1f} s", flush=True)
-        killed = 0
-        for i in range(arguments.kills):
-            killed += _export_killed_after(moments.uniform(0, seconds), run, INPUTS[(i + 1) % 2])
+        killer, exports = kills.Killer(run), 0
+        while killer.kills < arguments.kills:
+            exports += 1
+            print(_killed(killer, moments, seconds, run, INPUTS[exports % 2]), flush=True)
         left = len(_hidden(run))
-        if _start(run, INPUTS[0]).wait() or _hidden(run):
+        last = _start(run, INPUTS[0])
+        last.join()
+        if last.exitcode or _hidden(run):
             sys.exit(f"a complete export did not remove {_hidden(run)}")
-    print(f"{arguments.kills} exports, {killed} killed before their end; all bundles are complete")
-    print(f"{left} unfinished folders were left, none after one more export")
-
-
-def _start(run: Path, taken: str) -> subprocess.Popen:
-    arguments = ("--run", run, "--quantize", "none", "dynamic", "--input", taken)
-    return subprocess.Popen(
-        [sys.executable, COMMAND, *arguments], stdout=subprocess.DEVNULL, cwd=run.parent
+        _held(run, must_have_table=True)
+    print(
+        f"{exports} exports, {killer.kills} killed, {killer.in_writes} of them in a write; all "
+        "bundles are complete, and no table describes other files"
     )
+    print(f"{left} unfinished folders were left, none after one more export")
+    kills.check(killer, arguments.in_writes)
 
 
-def _export_killed_after(seconds: float, run: Path, taken: str) -> bool:
-    process = _start(run, taken)
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-    killed = process.wait() == -signal.SIGKILL
+def _start(run: Path, taken: str) -> BaseProcess:
+    words = ("--run", run, "--quantize", *QUANTIZE, "--input", taken, *FEW)
+    return kills.start(COMMAND, *words, cwd=run.parent)
+
+
+def _killed(
+    killer: kills.Killer, moments: random.Random, seconds: float, run: Path, taken: str
+) -> str:
+    """Starts and kills an export, checks what it left, and returns a line on it."""
+    if killer.kills % 4:
+        end = killer.kill_in_write(lambda: _start(run, taken), **kills.aim(moments, WRITES))
+    else:
+        end = killer.kill_after(lambda: _start(run, taken), moments.uniform(0, seconds))
+    return f"{taken}, {end}: {_held(run)}"
+
+
+def _held(run: Path, must_have_table: bool = False) -> dict[str, str]:
+    """The input of each bundle, after all bundles and the table have been checked."""
     bundles = {name: deploy.read_bundle(run / "export" / name)[0] for name in BUNDLES}
+    table = run / "export" / "table.json"
+    if must_have_table or table.exists():
+        rows = {row["name"]: row["sha256"] for row in json.loads(table.read_text())["rows"]}
+        files = {name: deploy.read_bundle(run / "export" / name)[0]["sha256"] for name in rows}
+        if rows != files or not bundles.keys() <= rows.keys():
+            sys.exit(f"{table} describes other files than those beside it")
     held = {name: bundle["input"]["dtype"] for name, bundle in bundles.items()}
-    print(f"{taken}, {'killed' if killed else 'ended'} after {seconds:4.1f} s: {held}", flush=True)
-    return killed
+    return held | {"table": "yes" if table.exists() else "no"}
 
 
 def _hidden(run: Path) -> list[str]:

@@ -76,6 +76,10 @@ def test_damaged_files_are_refused(tmp_path, images):
     (tmp_path / "a" / "data_batch_2.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     with pytest.raises(UsageError, match=r"data_batch_2.png: cannot identify.*get the files again"):
         open_source(f"cifar10:{tmp_path / 'a'}")
+    for size in ((1024, 20_000), (2000, 4)):  # refused before a pixel of it is decoded
+        Image.new("1", size).save(tmp_path / "a" / "data_batch_2.png")
+        with pytest.raises(UsageError, match=f"at most 10000 rows. Received: {size[0]} and"):
+            open_source(f"cifar10:{tmp_path / 'a'}")
     write_binary(tmp_path / "b", pixels, classes)
     with (tmp_path / "b" / "test_batch.bin").open("ab") as file:
         file.write(b"12")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import Preprocessing, UsageError
 from keras_vit._keras import keras
+from keras_vit.cli._predictions import Predictor, print_predictions
 from keras_vit.data import (
     preprocess,
     preprocess_image,
@@ -210,6 +213,23 @@ def test_other_objects_than_images_are_refused_in_one_line(images, message):
     with pytest.raises(UsageError, match=message) as raised:
         preprocess(images, Preprocessing(2, 2))
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_only_one_picture_of_many_is_in_memory_at_its_own_size(tmp_path):
+    pictures = [tmp_path / f"{i}.png" for i in range(12)]
+    for picture in pictures:
+        Image.new("RGB", (1000, 1000)).save(picture)
+    model = SimpleNamespace(preprocessing=PREPROCESSING, labels=("a", "b"))
+    predictor = Predictor("", model, lambda inputs: np.zeros((len(inputs), 2), np.float32))
+    for read in (
+        lambda: preprocess(pictures, PREPROCESSING),
+        lambda: print_predictions(predictor, pictures, 1, as_json=False),
+    ):
+        tracemalloc.start()
+        read()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 6 * 1000 * 1000 * 3
 
 
 def test_a_model_is_needed():

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import struct
+import tracemalloc
 
+import google_crc32c
 import numpy as np
 import pytest
 from PIL import Image
 
 import keras_vit
 from keras_vit import Preprocessing, UsageError, runs
+from keras_vit._errors import shown
 from keras_vit.data import (
     development_split,
     evaluation_batches,
@@ -23,6 +27,7 @@ from keras_vit.data import (
     training_batches,
 )
 from keras_vit.data.preprocessing import resize
+from keras_vit.weights.cache import cache_folder
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
 pytestmark = pytest.mark.once
@@ -139,6 +144,15 @@ def test_damaged_files_and_pictures_are_named(imagenet):
         open_source(f"tfrecords:{imagenet}")
 
 
+def test_a_record_that_claims_more_than_its_file_is_refused_before_memory_is_taken(tmp_path):
+    length = struct.pack("<Q", 1 << 50)
+    checksum = google_crc32c.value(length)
+    checksum = ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    (tmp_path / "a.tfrecord").write_bytes(length + struct.pack("<I", checksum) + bytes(100))
+    with pytest.raises(UsageError, match="a damaged record before byte 112"):
+        open_source(f"tfrecords:{tmp_path}")
+
+
 def test_images_may_have_several_classes_or_none(tmp_path, rng):
     names = {5: "sky", 2: "sea", 9: "sand"}
     of_images = [[5, 2], [5], [2, 5, 9], [], [9, 5], [5]]
@@ -148,7 +162,7 @@ def test_images_may_have_several_classes_or_none(tmp_path, rng):
     for source in (open_source(f"tfrecords:{tmp_path}"), open_source(f"tfrecords:{tmp_path}")):
         assert source.labels == ("sea", "sky", "sand")
         np.testing.assert_array_equal(
-            source.multi_hot, [[1, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 0], [0, 1, 1], [0, 1, 0]]
+            source.multi_hot[:], [[1, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 0], [0, 1, 1], [0, 1, 0]]
         )
         assert source.counts == {"sea": 2, "sky": 5, "sand": 2}
         np.testing.assert_array_equal(source.targets, [0, 1, 0, 0, 2, 1])  # the rarest
@@ -163,6 +177,47 @@ def test_images_may_have_several_classes_or_none(tmp_path, rng):
     assert len(part.train) >= len(set(source.targets[split.train]))
     development = development_split(source, split)
     assert sorted([*development.train, *development.held_out]) == sorted(split.train)
+
+
+def test_an_index_of_many_classes_does_not_grow_in_memory(tmp_path, rng, monkeypatch):
+    content, count = next(pictures(rng, 1)), 3000
+    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
+        for i in range(count):
+            writer.write(example(content, [i, i + 1], []))
+    tracemalloc.start()
+    source = open_source(f"tfrecords:{tmp_path}")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert source.multi_hot.shape == (count, count + 1)
+    assert peak < count * count  # a byte for each image and class
+    assert np.flatnonzero(source.multi_hot[7]).tolist() == [7, 8]
+
+
+def test_a_damaged_index_is_made_again(imagenet):
+    expected = open_source(f"tfrecords:{imagenet}").targets
+    for cached in (cache_folder() / "records").glob("*.npz"):
+        with np.load(cached) as stored:
+            arrays = dict(stored)
+        np.savez(cached, **{**arrays, "counts": np.zeros(10**6, np.int64)})
+        np.testing.assert_array_equal(open_source(f"tfrecords:{imagenet}").targets, expected)
+        np.savez_compressed(cached, **{**arrays, "labels": np.zeros(10**7, np.int64)})
+        assert cached.stat().st_size < 10**6
+        tracemalloc.start()
+        np.testing.assert_array_equal(open_source(f"tfrecords:{imagenet}").targets, expected)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 10**7
+        tracemalloc.stop()
+
+
+def test_a_record_longer_than_its_file_is_not_read(imagenet):
+    import google_crc32c
+
+    header = struct.pack("<Q", 2**50)
+    value = google_crc32c.value(header)
+    masked = ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    file = imagenet / "train-00000-of-00002"
+    file.write_bytes(header + struct.pack("<I", masked) + bytes(100))
+    with pytest.raises(UsageError, match="a damaged record"):
+        open_source(f"tfrecords:{imagenet}")
 
 
 def test_images_without_a_class_are_skipped_where_each_has_one(tmp_path, rng):
@@ -181,7 +236,7 @@ def test_images_with_none_of_several_classes_stay_in_one_part_each(tmp_path, rng
         for content, labels in zip(pictures(rng, 7), of_images, strict=True):
             writer.write(example(content, labels, []))
     source = open_source(f"tfrecords:{tmp_path}")
-    np.testing.assert_array_equal(source.multi_hot.sum(1), [0, 0, 0, 0, 2, 1, 2])
+    np.testing.assert_array_equal(source.multi_hot[:].sum(1), [0, 0, 0, 0, 2, 1, 2])
     split = split_source(source, 0.4)
     assert sorted([*split.train, *split.held_out]) == list(range(7))
     np.testing.assert_array_equal(subset(source, split, 1.0).train, split.train)
@@ -269,14 +324,16 @@ def test_splits_without_one_for_training_are_opened_but_not_trained_on(imagenet)
     assert [len(split.train), len(split.held_out)] == [3, 2]
 
 
-@pytest.mark.parametrize("name", ["a\nb", "tench\r", "a\u2028b", "a\x1cb"])
+@pytest.mark.parametrize(
+    "name", ["a\nb", "tench\r", "a\u2028b", "a\x1cb", "a\0", "\x1b[2J", "\u202ea", "x" * 1_001]
+)
 def test_names_of_classes_with_line_breaks_are_refused(tmp_path, rng, name):
     with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
         for i, content in enumerate(pictures(rng, 2)):
             writer.write(example(content, [i], [("goldfish", name)[i]]))
     with pytest.raises(UsageError) as error:
         open_source(f"tfrecords:{tmp_path}")
-    assert f"classes without line breaks. Received: {name!r}; rename" in str(error.value)
+    assert f"and line breaks. Received: {shown(name)}; rename" in str(error.value)
     assert len(str(error.value).splitlines()) == 1
 
 

@@ -8,16 +8,30 @@ import os
 import re
 import shutil
 import struct
+import subprocess
+import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from keras_vit import UsageError
-from keras_vit.data import Skipped, digits, image_folder, index, open_source, skipped_summary
+from keras_vit.data import (
+    Skipped,
+    decoding,
+    digits,
+    image_folder,
+    index,
+    open_source,
+    skipped_summary,
+)
 from keras_vit.data.decoding import check_image, decode_image
 from keras_vit.data.formats import true_format
+from keras_vit.data.limits import Room
 
 pytestmark = pytest.mark.once
 
@@ -155,7 +169,100 @@ def test_a_picture_that_claims_too_many_pixels_is_refused(tmp_path):
     path = tmp_path / "bomb.png"
     Image.new("1", (20_000, 10_000)).save(path)
     assert path.stat().st_size < 50_000
-    assert check_image(path) == "PNG of more than 178,956,970 pixels"
+    reason = "PNG of more than 110,000,000 pixels, or 65,535 a side"
+    assert check_image(path) == reason
+    with pytest.raises(UsageError, match=reason):
+        decode_image(path)
+    Image.new("1", (1, 70_000)).save(path)  # its width would be resized to a model's
+    assert check_image(path) == reason
+
+
+@pytest.mark.parametrize("suffix", [".png", ".gif", ".bmp", ".webp", ".tif", ".jpg"])
+def test_no_format_claims_more_pixels_than_the_limit(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(decoding, "MOST_PIXELS", 20 * 30)
+    for size, fits in (((20, 30), True), ((20, 31), False)):
+        path = tmp_path / f"{size[1]}{suffix}"
+        Image.new("RGB", size).save(path)
+        assert (check_image(path) == "") is fits
+
+
+def test_a_photograph_of_95_megapixels_is_read_without_a_warning(tmp_path):
+    path = tmp_path / "large.png"
+    Image.new("1", (10_000, 9_500)).save(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert check_image(path) == ""
+
+
+def test_a_jpeg_of_few_bytes_cannot_ask_for_many_passes_over_its_pixels(tmp_path):
+    path = tmp_path / "scans.jpg"
+    Image.new("L", (2000, 2000)).save(path, progressive=True)
+    whole = path.read_bytes()
+    assert check_image(path) == ""
+    path.write_bytes(whole[:-2] + b"\xff\xda\0\x08\x01\x01\0\x01\x3f\0" * 1000 + whole[-2:])
+    assert check_image(path) == "JPEG of too many scans, save it as a baseline JPEG"
+
+
+def test_a_png_of_many_compressed_texts_is_refused(tmp_path):
+    path, texts = tmp_path / "texts.png", PngInfo()
+    for i in range(17):
+        texts.add_text(f"text {i}", "a" * 1000, zip=True)
+    Image.new("L", (9, 9)).save(path, pnginfo=texts)
+    assert check_image(path) == "PNG of more than 16 compressed texts, save it without"
+
+
+def test_threads_decode_at_once_only_what_fits_together():
+    room, together = Room(100), []
+    taken = []
+
+    def decode(pixels):
+        with room.taken(pixels):
+            taken.append(pixels)
+            together.append(sum(taken))
+            time.sleep(0.002)
+            taken.remove(pixels)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(decode, [40, 60, 500, 30] * 6))
+    assert len(together) == 24
+    assert max(total for total in together if total < 500) <= 100
+    assert max(together) == 500  # a larger one is alone
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "I;16"])
+def test_bands_give_the_pixels_of_the_whole_picture(rng, monkeypatch, mode):
+    levels = rng.integers(0, 256, (37, 23, 4)).astype(np.uint8)
+    image = Image.fromarray(levels)
+    if mode == "I;16":
+        image = Image.fromarray(levels[..., 0].astype(np.uint16) * 257)
+    elif mode == "P":
+        image = image.convert("RGB").quantize(50)
+        image.info["transparency"] = bytes(range(50))
+    else:
+        image = image.convert("LA").convert("PA") if mode == "PA" else image.convert(mode)
+    assert image.mode == mode
+    for orientation in range(10):
+        image.getexif()[0x0112] = orientation
+        monkeypatch.setattr(decoding, "_BAND", 2**20)
+        whole = decoding.to_rgb(image)
+        monkeypatch.setattr(decoding, "_BAND", 100)
+        np.testing.assert_array_equal(decoding.to_rgb(image), whole)
+        upright = ImageOps.exif_transpose(image).size
+        assert whole.shape == (*upright[::-1], 3)
+
+
+@pytest.mark.slow
+def test_decoding_needs_the_memory_that_is_stated(tmp_path):
+    Image.new("RGBA", (8000, 8000), (1, 2, 3, 4)).save(tmp_path / "a.png", compress_level=1)
+    code = (
+        "import resource, sys; from pathlib import Path; from PIL import Image\n"
+        "from keras_vit.data.decoding import decode_image\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        "before = peak(); image = decode_image(Path(sys.argv[1])); print(peak() - before)"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "a.png"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 10 * 8000 * 8000
 
 
 def test_absent_and_empty_folders(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from keras_vit import Preprocessing, UsageError, preprocess
 from keras_vit.data import preprocessing, tf_preprocessing
@@ -161,6 +162,93 @@ def test_an_incomplete_picture_is_an_invalid_argument(decode, photographs):
     for content in contents:
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode(content)
+
+
+def jpeg_of(size, **options):
+    file = io.BytesIO()
+    Image.new("L", size).save(file, "JPEG", **options)
+    return file.getvalue()
+
+
+def png_of(size, **options):
+    file = io.BytesIO()
+    Image.new("1", size).save(file, "PNG", **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("segment", [b"\xff", b"\xff\xfe\0\2"], ids=["fill bytes", "comments"])
+def test_the_search_for_the_rotation_ends_whatever_the_segments(decode, segment):
+    content = jpeg_of((40, 30))
+
+    def padded(times):
+        return decode(content[:2] + segment * times + content[2:])
+
+    np.testing.assert_array_equal(padded(900), decode(content))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 1,024 segments"):
+        padded(20_000)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [png_of((11_000, 11_000)), png_of((1, 70_000)), jpeg_of((65_000, 2)).replace(
+        struct.pack(">HH", 2, 65_000), struct.pack(">HH", 65_000, 65_000)
+    )],
+    ids=["png", "thin", "jpeg"],
+)  # fmt: skip
+def test_pixels_are_counted_before_decoding(decode, content):
+    assert len(content) < 20_000
+    expected = "expected a picture of at most 110,000,000 pixels and 65,535 a side. Received"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+        decode(content)
+    with pytest.raises(UsageError, match="at most 110,000,000 pixels"):
+        preprocess(tf.constant(content), Preprocessing(32, 32))
+
+
+def test_a_jpeg_of_few_bytes_cannot_ask_for_many_passes_over_its_pixels(decode):
+    content = jpeg_of((2000, 2000), progressive=True)
+    assert decode(content).shape == (2000, 2000, 3)
+    scan = b"\xff\xda\0\x08\x01\x01\0\x01\x3f\0"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="expected fewer scans"):
+        decode(content[:-2] + scan * 1000 + content[-2:])
+
+
+def test_a_png_of_many_compressed_texts_is_refused(decode):
+    texts = PngInfo()
+    for i in range(17):
+        texts.add_text(f"text {i}", "a" * 1000, zip=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 16 compressed texts"):
+        decode(png_of((9, 9), pnginfo=texts))
+
+
+def test_bands_give_the_pixels_of_the_whole_picture(photographs, tmp_path, monkeypatch):
+    monkeypatch.setattr(tf_preprocessing, "_BAND", 5_000)
+    settings = Preprocessing(64, 48, crop=0.875, interpolation="bicubic")
+    transparent(Image.fromarray(photographs[0])).save(tmp_path / "a.png")
+    image = decode_image(tmp_path / "a.png")
+    content = (tmp_path / "a.png").read_bytes()
+    np.testing.assert_array_equal(tf_preprocessing.decode(tf.constant(content)), image)
+    expected = np.asarray(preprocessing.resize(Image.fromarray(image), settings))
+    for images in (image[None], np.stack([image, image])):
+        for actual in tf_preprocessing.resize(tf.constant(images), settings):
+            np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 3])
+def test_reading_needs_the_memory_that_is_stated(tmp_path, number):
+    Image.new("RGBA", (8000, 8000), (1, 2, 3, 4)).save(tmp_path / "a.png", compress_level=1)
+    code = (
+        "import resource, sys; import tensorflow as tf; from keras_vit import Preprocessing\n"
+        "from keras_vit.data.tf_preprocessing import read_valid_pictures\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        "read = tf.function(lambda x: read_valid_pictures(x, Preprocessing(32, 32)))\n"
+        "content = open(sys.argv[1], 'rb').read(); read(tf.constant([b'']))\n"
+        "before = peak(); _, valid = read(tf.constant([content] * int(sys.argv[2])))\n"
+        "assert valid.numpy().all(); print(peak() - before)"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "a.png", str(number)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 12 * 8000 * 8000
 
 
 @pytest.mark.slow

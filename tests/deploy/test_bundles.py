@@ -144,12 +144,12 @@ def test_gpu_delegates_run_a_whole_float_file_correctly(digits_of, tmp_path):
         (["none", "int-8"], None, "unknown quantize='int-8'; did you mean int8"),
         (["none"], {}, "recipe can only be used with quantize='auto'. Received: quantize='none'"),
         (["auto"], {"format": 2}, "expected format 1. Received: 2"),
-        (["auto"], {"float_layers": None}, "is not a recipe of float layers for int8"),
+        (["auto"], {"float_layers": None}, "$.float_layers must be a list. Received: None"),
         (["auto"], {"base": "int4"}, "is not a recipe of float layers for int8"),
-        (["auto"], {"float_layers": "head"}, "is not a recipe of float layers for int8"),
+        (["auto"], {"float_layers": "head"}, "$.float_layers must be a list. Received: 'head'"),
         (["none", "auto"], {"float_layers": ["heat"]}, "did you mean head?"),
-        (["auto"], {"sensitivity": [1]}, "is not a recipe of float layers for int8"),
-        (["auto"], {"sensitivity": {"head": np.nan}}, "sensitivity of head must be a number"),
+        (["auto"], {"sensitivity": [1]}, "$.sensitivity must be an object. Received: [1]"),
+        (["auto"], {"sensitivity": {"head": np.nan}}, "NaN is not a number of JSON"),
         (["auto"], {"model": "ViT-B_16"}, "is a recipe for ViT-B_16. Received: ViT-Test"),
     ],
 )
@@ -208,6 +208,41 @@ def test_a_keras_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     assert (described["parity"]["images"], described["calibration"]["images"]) == (24, 24)
     assert described["weights_sha256"] == weights_sha256(sample.model)
     assert described["parameters"] == sample.model.count_params()
+
+
+def test_an_export_that_ends_before_its_report_leaves_no_report_of_other_files(
+    sample, tmp_path, monkeypatch
+):
+    images = np.concatenate([sample.images, sample.converter.calibration])
+    names = tuple("abcdefghij")
+
+    def export(*precisions, threads=(1,)):
+        deploy.export_bundles(
+            sample.model, tmp_path, precisions, images, threads=threads, labels=names
+        )
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    def files():
+        return {path.name for path in tmp_path.iterdir()}
+
+    export("none")
+    export("dynamic")
+    rows = {row["name"]: row for row in json.loads((tmp_path / "table.json").read_text())["rows"]}
+    assert {name: row["earlier"] for name, row in rows.items()} == {
+        "float32": True,
+        "dynamic": False,
+    }
+    assert all(row["measured"] for row in rows.values())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("keras_vit.deploy.export.measure", killed)
+        export("float16")
+    assert files() == {"float32", "dynamic", "float16"}
+    export("none")
+    assert {"table.json", "card.md", "plot.png"} < files()
+    export("none", threads=())  # nothing is measured, so there is no report
+    assert files() == {"float32", "dynamic", "float16"}
 
 
 def test_a_foreign_model_needs_a_preprocessing(rng, tmp_path):

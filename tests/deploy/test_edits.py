@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._keras import LEGACY, keras
-from keras_vit.deploy import Runner
+from keras_vit.deploy import Runner, edits
 from keras_vit.deploy.edits import first_edit
 from keras_vit.deploy.inspect.flatbuffer import operators
 
@@ -250,12 +251,34 @@ def test_an_unchanged_model_has_no_edit(spec, size):
     assert first_edit(copy) == ""
 
 
-def test_first_edit_leaves_the_random_state_unchanged(model):
+def test_first_edit_leaves_the_random_state_unchanged(model, monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     random.seed(3)
     expected = random.random()
     random.seed(3)
     first_edit(model)
     assert random.random() == expected
+
+
+def test_first_edit_does_not_let_another_thread_draw_the_same_numbers_twice(model, monkeypatch):
+    drawn, build = [], edits.model_class(model.spec)
+
+    def while_another_thread_draws(*arguments, **keywords):
+        fresh = build(*arguments, **keywords)
+        drawn.append(random.random())
+        return fresh
+
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+    monkeypatch.setattr(edits, "model_class", lambda spec: while_another_thread_draws)
+    random.seed(3)
+    for _ in range(3):
+        first_edit(model)
+        drawn.append(random.random())
+    ended.set()
+    other.join()
+    assert len(set(drawn)) == 6
 
 
 @pytest.mark.slow

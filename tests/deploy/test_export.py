@@ -56,6 +56,20 @@ def test_the_scores_of_a_file_are_near_keras(model, inputs, tmp_path, quantize, 
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("weight", "message"), [(1e30, "scores may be at most 1.8e.19"), (1e8, "score 2 of Keras")]
+)
+def test_a_damaged_head_is_refused_before_anything_is_written(model, tmp_path, weight, message):
+    head = model.get_layer("head")
+    kernel = np.array(head.kernel)
+    kernel[:, 2] = weight
+    head.kernel.assign(kernel)
+    with pytest.raises(ParityError, match=message):
+        keras_vit.export_tflite(model, tmp_path / "model.tflite", "dynamic", max_images=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.once
 def test_data_may_be_a_dataset_with_labels(model, inputs, tmp_path):
     import tensorflow as tf
 

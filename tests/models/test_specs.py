@@ -22,6 +22,11 @@ from keras_vit.specs import as_size, spec_from_dict
         ({"num_heads": 5}, "num_heads=5 does not divide hidden_dim=768; choose 4, 6, 8 or 12."),
         ({"depth": 0}, "depth must be a positive integer. Received: depth=0."),
         ({"depth": True}, "depth must be a positive integer"),
+        ({"depth": 100_000}, "depth must be at most 256. Received: depth=100000."),
+        ({"patch_size": 10**9}, "patch_size must be at most 65,536"),
+        ({"hidden_dim": 10**9}, "hidden_dim must be at most 262,144"),
+        ({"mlp_dim": 10**5000}, "mlp_dim must be at most 262,144. Received: .* 16,610 bits"),
+        ({"num_heads": 10**9}, "num_heads must be at most 262,144"),
         ({"patch_size": 16.5}, "patch_size must be a positive integer"),
         ({"patch_size": np.bool_(True)}, "patch_size must be a positive integer"),
         ({"pooling": "mean"}, f"pooling must be one of {', '.join(POOLINGS)}. Received: .*'mean'"),
@@ -65,6 +70,8 @@ def test_spec_refuses(change, message):
     ("change", "message"),
     [
         ({"height": 0}, "height must be a positive integer"),
+        ({"height": 10**6}, "height must be at most 65,536"),
+        ({"height": 60_000, "width": 60_000}, "at most 67,108,864 pixels. Received: 60000 x 60000"),
         ({"crop": 1.5}, r"crop must be None or lie in \(0, 1\]"),
         ({"interpolation": "area"}, "interpolation must be nearest, bilinear or bicubic"),
         ({"scale": 0}, "scale must be positive"),
@@ -106,6 +113,12 @@ def test_specs_written_before_there_were_stems_still_load(small_spec):
     [
         (lambda: ResNetStem(3), "stages must be a tuple of integers. Received: stages=3"),
         (lambda: ResNetStem((3, 0)), "stages must be a positive integer. Received: stages=0"),
+        (lambda: ResNetStem((10**9,)), "stages must be at most 256"),
+        (lambda: ResNetStem((100, 100, 100)), "stages must have at most 256 units"),
+        (lambda: ResNetStem((1,) * 9), "at most 8 stages and 262,144 channels"),
+        (lambda: ResNetStem((1,), width=1e30), "at most 8 stages and 262,144 channels"),
+        (lambda: ResNetSpec((10**5, 1)), "layers must be at most 256"),
+        (lambda: ResNetSpec((1, 1), width=1000), "width must be at most 64"),
         (lambda: ResNetStem(width=0.25), "a multiple of 32. Received: width=0.25, which makes 16"),
         (lambda: ResNetStem(width=-1), "a multiple of 32"),
         (lambda: ResNetStem(width="1"), "width must be a number"),
@@ -231,3 +244,30 @@ def test_unknown_and_missing_fields_are_named(small_spec):
     del fields["depth"]
     with pytest.raises(UsageError, match=r"unknown fields \['root'\], missing fields \['depth'\]"):
         ViTSpec.from_dict({**fields, "root": None})
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_classes", "image_size", "message"),
+    [
+        (
+            {"hidden_dim": 65_536, "num_heads": 4, "mlp_dim": 262_144},
+            10,
+            16,
+            "at most 30,000,000,000 parameters",
+        ),
+        ({"hidden_dim": 65_536, "num_heads": 1}, 10**6, 16, "at most 30,000,000,000 parameters"),
+        (
+            {},
+            10**7,
+            16,
+            "num_classes must be 0 .* at most 1,000,000. Received: num_classes=10000000",
+        ),
+        ({"patch_size": 1}, 10, 8_192, "at most 65,536 patches. Received: 8192 x 8192"),
+    ],
+)
+def test_a_model_of_values_that_multiply_is_refused_before_it_is_built(
+    small_spec, changes, num_classes, image_size, message
+):
+    spec = dataclasses.replace(small_spec, **changes)
+    with pytest.raises(UsageError, match=message):
+        ViT(spec, num_classes, image_size)

@@ -58,7 +58,7 @@ def test_a_model_learns_each_class_on_its_own(scenes, tiny_model, tmp_path, caps
     assert f"<dd>{report.mean_average_precision:.4f}</dd>" in html
     assert "Confusion" not in html
 
-    both = scenes.image(int(np.flatnonzero(scenes.multi_hot.all(-1))[0]))
+    both = scenes.image(int(np.flatnonzero(scenes.multi_hot[:].all(-1))[0]))
     Image.fromarray(both).save(tmp_path / "both.png")
     predict.run(predict.Arguments((tmp_path / "both.png",), run=run.path, json=True))
     predictions = json.loads(capsys.readouterr().out)["predictions"]

@@ -230,9 +230,11 @@ def test_training_runs_outside_the_main_thread(image_folder, tmp_path, tiny_mode
 
 
 def test_metrics_ignore_an_incomplete_last_line(trained_run, tmp_path):
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"epoch": 1}) + '\n{"epoch": 2, "lo')
+    (tmp_path / "metrics.jsonl").write_text(
+        json.dumps({"epoch": 1, "step": 2}) + '\n{"epoch": 2, "lo'
+    )
     torn = dataclasses.replace(trained_run, path=tmp_path)
-    assert torn.metrics() == [{"epoch": 1}]
+    assert torn.metrics() == [{"epoch": 1, "step": 2}]
 
 
 @pytest.mark.parametrize("per_execution", [1, 4])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import http.server
+import itertools
 import json
 import os
 import signal
+import socketserver
 import subprocess
 import sys
 import threading
@@ -52,6 +55,7 @@ class Answer:
     send: int | None = None  # bytes of the body, then the connection closes
     stall: bool = False  # instead of closing, sends nothing more
     pace: float = 0.0  # seconds between pieces of 10,000 bytes
+    ignores_if_range: bool = False
 
 
 class Site(http.server.ThreadingHTTPServer):
@@ -90,7 +94,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif (
             answer.ranges
             and "Range" in self.headers
-            and self.headers.get("If-Range") in (None, headers["ETag"])
+            and (answer.ignores_if_range or self.headers.get("If-Range") in (None, headers["ETag"]))
         ):
             start = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
@@ -178,6 +182,16 @@ def test_a_file_is_complete_and_requested_once(site, get, tmp_path):
     assert files(tmp_path) == [f"{site.folder}/models/a.npz"]
     (tmp_path / "ordinary").write_bytes(b"")
     assert path.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_a_link_in_the_cache_stays_and_the_file_goes_where_it_leads(site, get, tmp_path):
+    path = get()
+    (tmp_path / "disk").mkdir()
+    path.unlink()
+    path.symlink_to(tmp_path / "disk" / "blob")
+    assert get() == path  # the name says which format it is
+    assert path.is_symlink()
+    assert (tmp_path / "disk" / "blob").read_bytes() == CONTENT
 
 
 def test_equal_names_of_two_directories_are_kept_apart(site, get):
@@ -279,6 +293,41 @@ def test_without_etag_and_hash_the_download_starts_again(site, get):
     assert ranges(site) == [None, "bytes=99999-", None]
 
 
+OLD = {"x-goog-hash": None, "ETag": '"1"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ETag": '"2"'},
+        {"ETag": None},
+        {"ETag": 'W/"1"'},
+        {"Last-Modified": "Tue, 02 Jan 2024 00:00:00 GMT"},
+        {"x-goog-hash": f"md5={md5(CHANGED)}", "ETag": '"2"'},
+        {},  # only the length differs
+    ],
+)
+def test_a_range_of_another_version_of_the_file_is_not_joined_to_the_part(site, get, change):
+    changed = CHANGED if change else CHANGED + b"longer"
+    headers = OLD | change
+    site.answers = [
+        Answer(send=100_000, headers=OLD),
+        Answer(changed, headers=headers, ignores_if_range=True),
+    ]
+    assert get().read_bytes() == changed
+    assert ranges(site) == [None, "bytes=99999-", None]
+
+
+def test_after_a_start_from_the_beginning_the_length_is_that_of_the_new_response(site, get):
+    site.answers = [
+        Answer(send=100_000, headers=OLD),
+        Answer(CHANGED, send=200_000, headers=OLD | {"ETag": '"2"'}, ranges=False),
+        Answer(CHANGED, headers=OLD | {"ETag": '"2"'}, ignores_if_range=True),
+    ]
+    assert get().read_bytes() == CHANGED
+    assert ranges(site) == [None, "bytes=99999-", "bytes=199999-"]
+
+
 def test_without_a_hash_the_etag_distinguishes_versions(site, get):
     no_hash = {"x-goog-hash": None}
     site.answers = [Answer(send=100_000, headers=no_hash), Answer(headers=no_hash)]
@@ -330,6 +379,14 @@ def test_attempts_with_progress_are_not_counted(site, get, monkeypatch):
     assert ranges(site)[-1] == "bytes=239996-"
 
 
+def test_progress_that_is_lost_again_and_again_is_given_up(site, get, monkeypatch):
+    monkeypatch.setattr(download, "_CHUNK", 50_000)
+    site.answers = [Answer(send=150_000), Answer(headers={"Content-Range": None})] * 20
+    with pytest.raises(UsageError, match="cannot continue the file|connection broke"):
+        get(retries=2)
+    assert len(site.requests) < 8
+
+
 def test_of_a_complete_part_only_the_last_byte_is_requested(site, get, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -339,6 +396,115 @@ def test_of_a_complete_part_only_the_last_byte_is_requested(site, get, monkeypat
         get()
     assert get().read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=299999-"]
+
+
+# ------------------------------------------------------------------------- servers without an end
+
+
+@contextlib.contextmanager
+def raw_server(*pieces, pace=0.0):
+    """A server that answers every request with these pieces; yields its address and a counter."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            while self.rfile.readline().strip():
+                pass
+            with contextlib.suppress(OSError):
+                for piece in itertools.chain.from_iterable(pieces):
+                    self.wfile.write(piece)
+                    sent.append(len(piece))
+                    time.sleep(pace)
+
+    sent = []
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads, server.block_on_close = True, False
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/a.npz", sent
+        server.shutdown()
+
+
+HEAD = [b'HTTP/1.1 200 OK\r\nETag: "1"\r\n']
+BODY = [b"Content-Length: 1000000\r\n\r\n"]
+BYTES = [b"x"] * 1000  # with a pause of 0.02 seconds, 50 bytes per second for 20 seconds
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        ([HEAD, BODY, BYTES], "less than 1000 bytes per second for 0.3 seconds"),
+        ([HEAD, [b"Transfer-Encoding: chunked\r\n\r\n"], [b"1\r\nx\r\n"] * 1000], "less than 1000"),
+        ([HEAD, [b"Transfer-Encoding: chunked\r\n\r\n"], [b"0"] * 1000], "less than 1000"),
+        ([BYTES], "no complete headers within 0.3 seconds"),
+        ([HEAD, [b"X: "], BYTES], "no complete headers"),
+        ([[b"HTTP/1.1 100 Continue\r\n\r\n"] * 1000], "no complete headers"),
+    ],
+)
+def test_a_server_that_drips_is_given_up(site, tmp_path, pieces, message):
+    start = time.monotonic()
+    with raw_server(*pieces, pace=0.02) as (url, _), pytest.raises(UsageError, match=message) as e:
+        fetch(url, tmp_path, timeout=0.3, min_speed=1000, retries=1, backoff=0.01)
+    one_line(e)
+    assert time.monotonic() - start < 15
+
+
+def test_a_slow_server_may_be_allowed(site, tmp_path):
+    head = [b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n"]
+    with raw_server(head, [b"x"] * 60, pace=0.01) as (url, _):
+        path = fetch(url, tmp_path, timeout=0.2, min_speed=1, retries=0)
+    assert path.read_bytes() == b"x" * 60
+
+
+CHUNKED = [b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"]
+MOVED = [b"HTTP/1.1 302 Found\r\nLocation: /b.npz\r\n\r\n"]
+MIB = [b"x" * (1 << 20)] * 100
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        ([[b"HTTP/1.1 100 Continue\r\n\r\n" * 1000] * 4000], "the server sends endless data"),
+        ([HEAD, [b"X: y\r\n" * 1000] * 4000], "the connection broke"),
+        ([HEAD, CHUNKED, [b"X: y\r\n" * 10_000] * 1500], "the server sends endless data"),
+        ([MOVED, MIB], "answers 302"),
+        ([[b"HTTP/1.1 404 No\r\n\r\n"], MIB], "answers 404"),
+    ],
+)
+def test_endless_responses_are_not_read(site, tmp_path, pieces, message):
+    with raw_server(*pieces) as (url, sent), pytest.raises(UsageError, match=message) as error:
+        fetch(url, tmp_path, retries=0, max_bytes=1_000_000)
+    one_line(error)
+    assert sum(sent) < 60 << 20  # with what lies in buffers of the system, of up to ten responses
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "hard link", "pipe"])
+def test_a_part_that_is_not_a_file_of_its_own_is_refused(site, get, tmp_path, kind):
+    part = tmp_path / site.folder / "models" / "a.npz.part"
+    part.parent.mkdir(parents=True)
+    victim = tmp_path / "victim"
+    if kind != "dangling link":
+        victim.write_bytes(b"precious")
+    if kind == "pipe":
+        os.mkfifo(part)
+    elif kind == "hard link":
+        os.link(victim, part)
+    else:
+        part.symlink_to(victim)
+    with pytest.raises(UsageError, match="must be a file of its own, .*; delete it") as error:
+        get()
+    assert str(part) in one_line(error)
+    assert site.requests == []
+    assert not victim.exists() if kind == "dangling link" else victim.read_bytes() == b"precious"
+
+
+def test_a_process_that_holds_the_part_without_progress_is_not_waited_for(site, get, tmp_path):
+    part = tmp_path / site.folder / "models" / "a.npz.part"
+    part.parent.mkdir(parents=True)
+    with part.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match="for 0.3 seconds without progress") as error:
+            get(patience=0.3)
+        one_line(error)
+    assert get(patience=0.3).read_bytes() == CONTENT
 
 
 # ------------------------------------------------------------------------------------- wrong data
@@ -593,6 +759,7 @@ def test_a_url_becomes_host_directory_name(url, path):
         "https://[::1/b",
         "https://a.example/b.part",
         "https://a.example/" + "b" * 201,
+        "https://a.example" + "/b" * 3000,
     ],
 )
 def test_a_url_that_cannot_be_a_path_is_refused(url):

@@ -168,10 +168,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, name):
     keras_vit.save_weights(build(VIT), tmp_path / name)
     before = (tmp_path / name).read_bytes()
 
-    def full(path):
+    def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_files, "sync", full)
+    monkeypatch.setattr(_files.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         keras_vit.save_weights(build(dataclasses.replace(VIT, depth=1)), tmp_path / name)
     assert (tmp_path / name).read_bytes() == before

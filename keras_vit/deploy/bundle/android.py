@@ -9,11 +9,13 @@ from pathlib import Path
 
 from keras_vit import _files
 from keras_vit._errors import UsageError
-from keras_vit.deploy.bundle.bundle import check_replaceable
-from keras_vit.deploy.bundle.opened import open_bundle
+from keras_vit.deploy.bundle.bundle import check_replaceable, read_bundle
+from keras_vit.deploy.bundle.opened import bundle_folder, open_bundle
+from keras_vit.deploy.inspect.runtimes import named_runtime, runs
 
 # What the app reads; a bundle may also hold a recipe.json.
 _FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
+_RUNTIME = re.compile(r"<tflite\.version>([\d.]+)</tflite\.version>")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -21,7 +23,7 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
     """Copies a bundle into the app's assets, after it was checked; an older one is replaced.
 
     Args:
-        bundle: the folder of an exported bundle.
+        bundle: the folder of an exported bundle, or the model.tflite in it.
         app: the folder of the Android project.
         name: the bundle's name in the app; default: `name_in_app`.
 
@@ -33,7 +35,7 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
             or the name is not allowed in assets.
         RefusedError: LiteRT refuses the bundle's file.
     """
-    bundle = Path(bundle)
+    bundle = bundle_folder(bundle)
     name = name_in_app(bundle) if name is None else name
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -47,6 +49,25 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
         for file in _FILES:
             shutil.copyfile(bundle / file, temporary / file)
     return folder
+
+
+def too_new_for_app(bundle: str | os.PathLike, app: str | os.PathLike) -> str | None:
+    """Why the app that `make apk` builds will refuse a bundle, if it will.
+
+    Args:
+        bundle: the folder of an exported bundle.
+        app: the folder of the Android project; its pom.xml states the runtime.
+    """
+    pom = Path(app) / "pom.xml"
+    stated = _RUNTIME.search(pom.read_text("utf-8")) if pom.is_file() else None
+    floor = read_bundle(bundle_folder(bundle))[0]["runtime_floor"]
+    if stated is None or floor == "unknown" or runs(floor, stated[1]):
+        return None
+    return (
+        f"{bundle} needs {named_runtime(floor)}, and the app that `make apk` builds has "
+        f"TensorFlow Lite {stated[1]}, which will refuse it. Export it with --min-runtime "
+        f"{stated[1]}, or build the app in Android Studio, with LiteRT."
+    )
 
 
 def bundles_of_app(app: str | os.PathLike) -> Path:
@@ -66,6 +87,6 @@ def bundles_of_app(app: str | os.PathLike) -> Path:
 
 def name_in_app(bundle: str | os.PathLike) -> str:
     """The default name of a bundle: "flowers-int8" for runs/flowers/export/int8."""
-    bundle = Path(bundle).resolve()
+    bundle = bundle_folder(bundle).resolve()
     parts = [bundle.parents[1].name] if bundle.parent.name == "export" else []
     return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*parts, bundle.name])).strip("-._")[:64]

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from keras_vit import _files
-from keras_vit._errors import UsageError
+from keras_vit import _contracts, _files
+from keras_vit._errors import UsageError, shown
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.judge.files import JudgedFile
 from keras_vit.deploy.runner import Runner
+from keras_vit.labels import write_labels
 from keras_vit.specs import Preprocessing
 
 FORMAT = 1
+_MOST_GOLDEN = 1 << 30  # a picture and the tensor of `MOST_PIXELS` pixels, in base64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,8 +87,7 @@ def write_bundle(
     }
     with _files.replacing_folder(folder) as temporary:
         (temporary / "model.tflite").write_bytes(made.content)
-        lines = "".join(f"{label}\n" for label in about.labels)
-        _files.write_text(temporary / "labels.txt", lines)
+        write_labels(temporary / "labels.txt", about.labels)
         _files.write_json(temporary / "golden.json", golden)
         if made.recipe is not None:
             _files.write_json(temporary / "recipe.json", made.recipe)
@@ -158,7 +159,7 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
             model.tflite.
     """
     folder = Path(folder)
-    description = _files.read_json(folder / "model.json", format=FORMAT, fields=("sha256",))
+    description = _files.read_json(folder / "model.json", format=FORMAT, schema=_contracts.Bundle)
     model = folder / "model.tflite"
     if not model.is_file():
         raise UsageError(f"{folder} is not a complete bundle: model.tflite is missing.")
@@ -168,9 +169,37 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
             f"{model} is not the file that model.json describes: expected sha256 "
             f"{description['sha256'][:12]}... Received: {digest[:12]}...; export it again."
         )
-    names = ("image", "tensor", "scores")
-    golden = _files.read_json(folder / "golden.json", format=FORMAT, fields=names)
-    return description, {name: _decode(golden[name]) for name in names}
+    return description, golden_arrays(read_golden(folder), folder)
+
+
+def read_golden(folder: Path) -> dict[str, Any]:
+    """The content of a bundle's golden.json.
+
+    Raises:
+        UsageError: it is missing, has a newer format, or a field has another type.
+    """
+    return _files.read_json(
+        folder / "golden.json",
+        format=FORMAT,
+        schema=_contracts.Golden,
+        most_bytes=_MOST_GOLDEN,
+    )
+
+
+def golden_arrays(golden: dict[str, Any], folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of a golden.json: image, tensor, scores.
+
+    Raises:
+        UsageError: the shape of one does not fit its bytes, or the image is not uint8 RGB.
+    """
+    arrays = {name: _decode(golden[name], folder) for name in ("image", "tensor", "scores")}
+    image = arrays["image"]
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        raise UsageError(
+            f"{folder / 'golden.json'}: $.image must be uint8 (height, width, 3). "
+            f"Received: {image.dtype} {image.shape}; export it again."
+        )
+    return arrays
 
 
 def _bounded(image: np.ndarray) -> np.ndarray:
@@ -220,12 +249,13 @@ def _encode(array: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _decode(entry: dict[str, Any]) -> np.ndarray:
+def _decode(entry: dict[str, Any], folder: Path) -> np.ndarray:
     dtypes = {"uint8": np.dtype("u1"), "float32": np.dtype("<f4")}
     try:
         raw = base64.b64decode(entry["base64"], validate=True)
         return np.frombuffer(raw, dtypes[entry["dtype"]]).reshape(entry["shape"])
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(
-            f"golden.json: expected dtype, shape and base64 that fit each other: {error!r}."
+            f"{folder / 'golden.json'}: expected dtype, shape and base64 that fit each other. "
+            f"Received: {shown(error)}; export it again."
         ) from None

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files
-from keras_vit._errors import RefusedError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.bundle.bundle import read_bundle
+from keras_vit.deploy.bundle.bundle import golden_arrays, read_golden
 from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.judge.half_precision import predict_in_half_precision
@@ -89,9 +88,9 @@ def check_golden(folder: str | os.PathLike, threads: int = 2) -> GoldenCheck:
     """
     bundle = open_bundle(folder)
     folder = Path(folder).parent if Path(folder).name == "model.tflite" else Path(folder)
-    _, golden = read_bundle(folder)
-    path = folder / "golden.json"
-    tolerance = _files.read_json(path, format=1, fields=("tolerance",))["tolerance"]
+    content = read_golden(folder)
+    golden, tolerance = golden_arrays(content, folder), content["tolerance"]
+    _check_shapes(golden, bundle.runner, folder)
     tensor, scores = _tensor(golden["image"], bundle), golden["scores"]
     model = (folder / "model.tflite").read_bytes()
     checks = [
@@ -105,6 +104,17 @@ def check_golden(folder: str | os.PathLike, threads: int = 2) -> GoldenCheck:
         bundle.labels, int(scores.argmax()), float(differences.max()), tolerance["tensor"],
         tuple(checks),
     )  # fmt: skip
+
+
+def _check_shapes(golden: dict[str, np.ndarray], runner: Runner, folder: Path) -> None:
+    """Raises a `UsageError` if tensor and scores are not those of one image for this file."""
+    for name, details in (("tensor", runner.input), ("scores", runner.output)):
+        expected = tuple(int(side) for side in details["shape"])[1:]
+        if golden[name].shape != expected:
+            raise UsageError(
+                f"{folder / 'golden.json'}: $.{name}.shape must be {expected}, that of "
+                f"model.tflite. Received: {golden[name].shape}; export it again."
+            )
 
 
 def _tensor(image: np.ndarray, bundle: OpenedBundle) -> np.ndarray:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.bundle import read_bundle
 from keras_vit.deploy.runner import Runner
+from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
 
 
@@ -50,9 +50,7 @@ def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
         UsageError: the bundle is incomplete, or its file returns features instead of classes.
         RefusedError: LiteRT refuses the file.
     """
-    folder = Path(folder)
-    if folder.name == "model.tflite":
-        folder = folder.parent
+    folder = bundle_folder(folder)
     if not (folder / "model.json").is_file():
         raise UsageError(f"{folder}: expected a bundle's folder.{_inside(folder)}")
     description, _ = read_bundle(folder)
@@ -61,16 +59,42 @@ def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
         raise UsageError(
             f"{folder} gives {kind} and no classes; export it with output logits or probabilities."
         )
-    labels = _files.read_lines(folder / "labels.txt")
+    labels = read_labels(folder / "labels.txt")
     fields = [field.name for field in dataclasses.fields(Preprocessing)]
+    preprocessing = Preprocessing.from_dict({name: description["input"][name] for name in fields})
+    runner = Runner(folder / "model.tflite")
+    _check_tensors(folder, runner, preprocessing, labels)
     return OpenedBundle(
         description["model"],
         description["precision"],
         labels,
-        Preprocessing.from_dict({name: description["input"][name] for name in fields}),
+        preprocessing,
         kind == "logits",
-        Runner(folder / "model.tflite"),
+        runner,
     )
+
+
+def bundle_folder(path: str | os.PathLike) -> Path:
+    """A bundle's folder, given itself or the model.tflite in it."""
+    path = Path(path)
+    return path.parent if path.name == "model.tflite" else path
+
+
+def _check_tensors(
+    folder: Path, runner: Runner, preprocessing: Preprocessing, labels: tuple[str, ...]
+) -> None:
+    """Raises a `UsageError` if model.json or labels.txt describe another file than model.tflite."""
+    shape, scores = (tuple(map(int, each["shape"])) for each in (runner.input, runner.output))
+    if shape != (1, *preprocessing.size, 3):
+        raise UsageError(
+            f"{folder / 'model.json'}: $.input must be of {shape[1:]}, the input of model.tflite. "
+            f"Received: {preprocessing.height} x {preprocessing.width} pixels; export it again."
+        )
+    if scores[-1:] != (len(labels),):
+        raise UsageError(
+            f"{folder / 'labels.txt'}: expected {scores[-1]} names, the classes of model.tflite. "
+            f"Received: {len(labels)}; export it again."
+        )
 
 
 def _inside(folder: Path) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import itertools
-import logging
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_vit._errors import MissingPackageError
+from keras_vit._quiet import ignore_warning
 from keras_vit.deploy.judge.measure import Measured
 
 _GREY = "#8a8f98"
@@ -32,10 +31,9 @@ def plot(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured])
         ImportError: matplotlib is not installed.
     """
     stream = io.BytesIO()
-    with warnings.catch_warnings():
-        # This machine may have no font for the script of a name.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        draw(descriptions, measured).savefig(stream, format="png", metadata={"Software": None})
+    # This machine may have no font for the script of a name.
+    ignore_warning("Glyph .* missing from font", __name__)
+    draw(descriptions, measured).savefig(stream, format="png", metadata={"Software": None})
     return stream.getvalue()
 
 
@@ -217,7 +215,6 @@ def _figure(width: float, height: float) -> Any:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     figure = Figure((width, height), dpi=144, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

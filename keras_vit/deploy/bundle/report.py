@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from keras_vit import _files
+from keras_vit import _contracts, _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.card import card
 from keras_vit.deploy.bundle.plot import plot
@@ -23,6 +23,7 @@ def write_report(
     descriptions: dict[str, dict[str, Any]],
     measured: dict[str, Measured],
     refused: Mapping[str, str] = MappingProxyType({}),
+    earlier_figures: Mapping[str, Measured] | None = None,
 ) -> None:
     """Writes table.json, card.md and plot.png into the folder of the bundles.
 
@@ -34,6 +35,7 @@ def write_report(
         descriptions: the model.json of each bundle, by the name of its folder.
         measured: the measurements of each file, by the same names; some may be missing.
         refused: why some requested files were not written, by their names.
+        earlier_figures: the result of `withdraw_report`; None if it was not called.
 
     Raises:
         ImportError: matplotlib is not installed; nothing is written.
@@ -41,7 +43,9 @@ def write_report(
     """
     folder = Path(folder)
     earlier = _earlier_bundles(folder, descriptions)
-    figures = _earlier_figures(folder, earlier) | measured
+    known = _measurements(folder) if earlier_figures is None else earlier_figures
+    hashes = {name: description["sha256"] for name, description in earlier.items()}
+    figures = {name: known[sha256] for name, sha256 in hashes.items() if sha256 in known} | measured
     files = dict(sorted({**earlier, **descriptions}.items(), key=_order))
     picture = plot(files, figures)
     labels = _labels(folder, files)
@@ -56,6 +60,20 @@ def write_report(
         for name, description in files.items()
     ]
     _files.write_json(folder / "table.json", table_record(rows, refused, threads))
+
+
+def withdraw_report(folder: str | os.PathLike) -> dict[str, Measured]:
+    """Removes the report of a folder, before a bundle that it describes is replaced.
+
+    A process that is killed afterwards thus leaves no report rather than one of other files.
+
+    Returns:
+        The measurements that it had, by the hash of the file, for the next `write_report`.
+    """
+    figures = _measurements(Path(folder))
+    for name in ("table.json", "card.md", "plot.png"):
+        Path(folder, name).unlink(missing_ok=True)
+    return figures
 
 
 def table_record(
@@ -196,7 +214,6 @@ def _row(
 def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, dict]:
     """The model.json of each bundle of the same weights that is already in the folder."""
     found = {}
-    fields = ("model", "precision", "bytes", "sha256", "input", "output", "parity")
     for file in folder.glob("*/model.json"):
         name = file.parent.name
         if (
@@ -206,7 +223,8 @@ def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> d
         ):
             continue
         try:
-            description = _files.read_json(file, format=FORMAT, fields=fields)
+            description = _files.read_json(file, format=FORMAT, schema=_contracts.Described)
+            _contracts.check_parity(description, str(file))
         except UsageError:
             continue  # another kind of folder, or another version
         if all(_same_model(description, other) for other in descriptions.values()):
@@ -220,16 +238,12 @@ def _same_model(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return None not in hashes and hashes[0] == hashes[1] and one["model"] == other["model"]
 
 
-def _earlier_figures(folder: Path, descriptions: dict[str, dict[str, Any]]) -> dict[str, Measured]:
-    """The measurements that an earlier call made of files that have not changed since."""
+def _measurements(folder: Path) -> dict[str, Measured]:
+    """The measurements in the table of an earlier call, by the hash of the file."""
     try:
-        rows = _files.read_json(folder / "table.json", format=FORMAT, fields=("rows",))["rows"]
-        known = {row["sha256"]: row["measured"] for row in rows if row.get("measured")}
-        return {
-            name: Measured.from_dict(known[description["sha256"]])
-            for name, description in descriptions.items()
-            if description["sha256"] in known
-        }
+        table = _files.read_json(folder / "table.json", format=FORMAT, schema=_contracts.Table)
+        measured = {row["sha256"]: row["measured"] for row in table["rows"] if row.get("measured")}
+        return {sha256: Measured.from_dict(values) for sha256, values in measured.items()}
     except (UsageError, AttributeError, KeyError, TypeError):
         return {}  # no table, or a table of another version
 

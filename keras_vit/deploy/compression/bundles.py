@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
-from keras_vit.deploy.bundle.report import table_record, table_row
+from keras_vit.deploy.bundle.report import table_record, table_row, withdraw_report
 from keras_vit.deploy.compression.exporting import made_file, resolved_model
 from keras_vit.deploy.compression.fine_tuning import FineTuning
 from keras_vit.deploy.compression.methods import (
@@ -99,6 +99,7 @@ def compress_bundles(
             subject.images.preprocessing,
             weights_sha256=weights[each.name],
         )
+        withdraw_report(out)
         write_bundle(Path(out) / each.name, judged, about, bench.samples.picture, max_drop)
     say(f"measuring latency: batch 1, {threads} threads")
     medians = latencies({name: file.content for name, file in files.items()}, threads)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _checks, _files
+from keras_vit import _contracts, _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import quantizable_layers
@@ -91,15 +91,11 @@ def read_recipe(path: str | os.PathLike, model: str, bases: Collection[str]) -> 
     Raises:
         UsageError: the file is not such a recipe.
     """
-    recipe = _files.read_json(path, format=1, fields=RECIPE)
-    names, sensitivity = recipe["float_layers"], recipe["sensitivity"]
-    listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if recipe["base"] not in bases or not listed or not isinstance(sensitivity, dict):
+    recipe = _files.read_json(path, format=1, schema=_contracts.FloatLayers)
+    if recipe["base"] not in bases:
         raise UsageError(
             f"{path} is not a recipe of float layers for {' or '.join(sorted(bases))}."
         )
-    for layer, value in sensitivity.items():
-        _checks.number(f"{path}: sensitivity of {layer}", value)
     if recipe["model"] != model:
         raise UsageError(f"{path} is a recipe for {recipe['model']}. Received: {model}.")
     return {field: recipe[field] for field in ("format", *RECIPE)}

@@ -5,11 +5,8 @@ All precisions of a model are made from one float32 file, so they differ in noth
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import re
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -28,6 +25,7 @@ from keras_vit.deploy.precisions import (
     Precision,
     check_calibration,
 )
+from keras_vit.deploy.runner import ignore_kept_tensors
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
 
@@ -85,12 +83,24 @@ def quantized(
     if precision.calibrated and ranges is None:
         ranges = measured_ranges(content, precision, calibration)
     if precision.rules:
-        with _silent():
+        with quiet():
             quantizer = _library().Quantizer(content, _recipe(graph, precision, kept))
-            content = quantizer.quantize(ranges).quantized_model
+            quantizer._get_quantized_model = _modified_without_bar(quantizer._float_model)
+            content = quantizer.quantize(
+                ranges, enable_progress_bar=False, enable_progress_report=False
+            ).quantized_model
         del quantizer
     content = embed_weights(content)  # the quantizer's result is freed before the next copy
     return TFLiteFile.with_graph(content, state_versions(content))
+
+
+def _modified_without_bar(model: Any) -> Callable[..., Any]:
+    """`Quantizer._get_quantized_model` without a bar: it does not pass its option on."""
+    from ai_edge_quantizer.model_modifier import ModelModifier
+
+    return lambda parameters, serialize_to_path: ModelModifier(model).modify_model(
+        parameters, serialize_to_path, enable_progress_bar=False
+    )
 
 
 def measured_ranges(
@@ -109,7 +119,7 @@ def measured_ranges(
     manager = recipe_manager.RecipeManager()
     graph = read_graph(content)
     manager.load_quantization_recipe(_recipe(graph, precision, frozenset()))
-    with _silent():
+    with quiet():
         measured = calibrator.Calibrator(
             content,
             num_threads=2,
@@ -119,6 +129,7 @@ def measured_ranges(
         signature, runner = next(iter(measured._tfl_interpreter.get_signature_list().items()))
         [name] = runner["inputs"]
         images = ({name: image[None]} for image in calibration)
+        measured._get_total_operations = lambda _: 0  # so that it draws no progress bar
         measured.calibrate({signature: list(images)}, manager)
     # The library requires ranges of the same rank as the tensors; profiling loses the rank.
     ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
@@ -219,16 +230,6 @@ def _scope(graph: Graph, operator: Operator) -> str:
     return f"^{re.escape(graph.written(operator)[0].name)};?$"
 
 
-@contextlib.contextmanager
-def _silent():
-    # The library prints, logs and draws progress bars.
-    sink = io.StringIO()
-    redirected = contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink)
-    with redirected[0], redirected[1], quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def _library() -> Any:
     try:
         from ai_edge_quantizer import quantizer
@@ -236,4 +237,5 @@ def _library() -> Any:
         raise MissingPackageError(
             "quantising needs AI Edge Quantizer: pip install 'keras_vit[export]'"
         ) from None
+    ignore_kept_tensors()
     return quantizer

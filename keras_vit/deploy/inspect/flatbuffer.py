@@ -23,6 +23,9 @@ from keras_vit._errors import RefusedError, UsageError
 Model = bytes | bytearray | str | os.PathLike
 # Operators whose inputs after the first are weights, named after their layers.
 _WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"}
+# Operators whose first inputs other modules look at by their place, and how many these are.
+_INPUTS = dict.fromkeys(("CAST", "DEQUANTIZE", "GELU", "MEAN", "QUANTIZE", "SUM"), 1)
+_INPUTS |= dict.fromkeys((*_WEIGHTED, "ADD", "MUL"), 2)
 _NUMPY = {"float32": "<f4", "float16": "<f2", "int32": "<i4"}
 # Numbers from the schema: fields that hold text, and the type of blockwise quantisation.
 _TENSOR_NAME, _CUSTOM_CODE, _METADATA_NAME, _BLOCKWISE = 10, 6, 4, 2
@@ -347,12 +350,19 @@ def _operator(index: int, operator: Any, name: str, version: int, tensors: int) 
     from ai_edge_litert import schema_py_generated as schema
 
     options = schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions())
+    inputs, outputs = (
+        _indices(operator, "Inputs", tensors, -1),
+        _indices(operator, "Outputs", tensors),
+    )
+    needed = _INPUTS.get(name, 0)
+    if len(inputs) < needed or -1 in inputs[:needed] or (needed and not outputs):
+        raise ValueError(f"it claims {name} of inputs {inputs[:9]} and outputs {outputs[:9]}")
     return Operator(
         index,
         name,
         version,
-        tuple(None if i < 0 else i for i in _indices(operator, "Inputs", tensors, least=-1)),
-        _indices(operator, "Outputs", tensors),
+        tuple(None if i < 0 else i for i in inputs),
+        outputs,
         dict(vars(options)) if options else {},
     )
 
@@ -374,7 +384,7 @@ def _scope(name: str) -> str:
 
 
 def _parents(name: str) -> list[str]:
-    parts = name.split("/")
+    parts = name.split("/", 100)  # a layer is not deeper, and all parents of a long name take time
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 

@@ -150,7 +150,7 @@ def _mixed_ranks(graph: Graph, operator: Operator) -> str:
 def _constant_rank(graph: Graph, operator: Operator) -> str:
     if operator.name not in ("ADD", "MUL") or len(_moving(graph, operator)) > 2:
         return ""
-    shapes = [tensor.shape for tensor in graph.read(operator)]
+    shapes = [tensor.shape for tensor in graph.read(operator)[:2]]
     if min(map(len, shapes)) < 2:
         return ""
     longer, shorter = sorted(shapes, key=len, reverse=True)
@@ -234,6 +234,8 @@ def _heads(graph: Graph, operator: Operator) -> str:
     if operator.name != "BATCH_MATMUL" or len(graph.written(operator)[0].shape) != 4:
         return ""
     first, second = graph.read(operator)[:2]
+    if min(len(first.shape), len(second.shape)) < 2:
+        return ""
     contracted = first.shape[-2] if operator.options.get("adjX") else first.shape[-1]
     columns = second.shape[-2] if operator.options.get("adjY") else second.shape[-1]
     size = contracted if operator.options.get("adjY") else columns

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
 
 from keras_vit._quiet import quiet
 from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.runner import as_input, interpreter_class
+from keras_vit.deploy.runner import as_input, ignore_kept_tensors, interpreter_class
 
 # Names of the tensors at the end of blocks and units in the graph.
 _BLOCK_END = re.compile(r"(encoderblock_\d+|block\d+_unit\d+)/output")
@@ -65,8 +64,8 @@ class _Intermediates:
                     self.places.setdefault(named[1], index)
                 elif operator.name in _PRODUCTS:
                     self.places.setdefault(graph.layer(operator), index)
-        with warnings.catch_warnings(), quiet():
-            warnings.simplefilter("ignore")  # it says that keeping all tensors is for debugging
+        ignore_kept_tensors()
+        with quiet():
             self.interpreter = interpreter_class()(
                 model_content=content, num_threads=2, experimental_preserve_all_tensors=True
             )

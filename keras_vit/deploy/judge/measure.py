@@ -68,7 +68,8 @@ class Measured:
     @property
     def own_bytes(self) -> int | None:
         """The peak memory without that of Python, NumPy and LiteRT."""
-        return None if self.peak_bytes is None else self.peak_bytes - self.before_bytes
+        known = None not in (self.peak_bytes, self.before_bytes)
+        return self.peak_bytes - self.before_bytes if known else None
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and `own_bytes` as plain JSON values."""

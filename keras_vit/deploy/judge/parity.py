@@ -23,6 +23,8 @@ _TIE = 1e-5
 # Scores that vary between images by less than this fraction of their scale do not depend on the
 # images: the order of summation changes them as much.
 _SAME = 1e-5
+# The square of a larger number is infinite in float32: about 1.8e19.
+_LARGEST = float(np.finfo(np.float32).max) ** 0.5
 
 
 class ParityError(RefusedError):
@@ -244,12 +246,32 @@ def check_reference(scores: np.ndarray) -> None:
     """Refuses Keras' scores (n, ..., classes) if a comparison with them would prove nothing.
 
     Raises:
-        ParityError: they are not finite, or the same for all images.
+        ParityError: they are not finite or too large, or the same for all images; or one of the
+            scores varies so much that a comparison would ignore the others.
     """
-    scale = _scale(scores)
+    scale, rows = _scale(scores), _rows(scores)
     _check_scale(scale)
-    if _variation(_rows(scores)) <= _SAME * scale:
+    largest = float(np.abs(rows).max())
+    if largest > _LARGEST:
+        raise ParityError(
+            f"Keras' scores may be at most {_LARGEST:.1e}, because squares of larger numbers are "
+            f"infinite in float32. Received: {largest:.1e}; are weights damaged, or has the "
+            "training diverged?"
+        )
+    if _variation(rows) <= _SAME * scale:
         raise ParityError(_ALL_SAME)
+    _check_outlier(rows)
+
+
+def _check_outlier(rows: np.ndarray) -> None:
+    """Refuses scores if one of them alone determines their scale."""
+    variations = rows.std(axis=0)
+    *_, second, first = (0.0, 0.0, *np.sort(variations))
+    if 0 < second <= _SAME * first:  # scores that are constant on purpose do not vary at all
+        raise ParityError(
+            f"score {variations.argmax()} of Keras varies {first / second:.1e} times as much as "
+            "any other, so a comparison would ignore the others; are its weights damaged?"
+        )
 
 
 def compare(

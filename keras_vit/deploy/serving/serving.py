@@ -20,6 +20,7 @@ from PIL import Image
 from keras_vit import _files
 from keras_vit._checks import positive_integer
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit.data.limits import MOST_PIXELS
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert.graphs import graph_module
@@ -29,7 +30,7 @@ from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.judge.reference import full_precision, predict
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.resolve import Resolved, resolve
-from keras_vit.labels import imagenet2012_labels
+from keras_vit.labels import imagenet2012_labels, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
@@ -47,19 +48,23 @@ def export_serving(
 ) -> dict[str, Any]:
     """Writes a SavedModel, after it was loaded again and compared with Keras.
 
-    Signatures, for any number of images:
+    Signatures:
         "serving_default": "images", uint8 RGB (n, height, width, 3) of the model's size.
-        "bytes": "image_bytes", strings (n,), complete JPEG or PNG files of any size and mode. They
-            are decoded, rotated according to EXIF, and cropped and resized according to the model's
-            `preprocessing`.
+        "bytes": "image_bytes", strings (n,), complete JPEG or PNG files of any mode, of up to
+            110,000,000 pixels each. They are decoded, rotated according to EXIF, and cropped and
+            resized according to the model's `preprocessing`. Files that are decoded at the same
+            time have no more pixels together, so that a call needs at most 1.4 GB for them besides
+            the model's own memory. A call may have as many files as give 110,000,000 pixels at the
+            model's size: 2,192 at 224 x 224.
 
     Both return "logits" and "probabilities" (n, classes), and for the `top_k` most probable classes
     "scores" (their probabilities), "classes" (their indices) and "labels" (strings), each (n, k).
     A model with pooling "none" returns these for each token: (n, tokens, classes), (n, tokens, k).
     A model without classes returns "features".
 
-    "bytes" also returns "valid", bool (n,): false for a file that is not a complete JPEG or PNG.
-    Its floats are NaN, its classes -1 and its labels ""; the other files are still classified.
+    "bytes" also returns "valid", bool (n,): false for a file that is not a complete JPEG or PNG, or
+    is beyond the limits of `data.limits`. Its floats are NaN, its classes -1 and its labels ""; the
+    other files are still classified.
 
     The model is described in `assets.extra`: model.json and labels.txt. A model without labels uses
     those of ImageNet-1k if it has 1000 classes, otherwise the classes' numbers.
@@ -103,8 +108,7 @@ def export_serving(
         }
         _files.write_json(temporary / "assets.extra" / "model.json", description)
         if model.labels:
-            lines = "".join(f"{label}\n" for label in model.labels)
-            _files.write_text(temporary / "assets.extra" / "labels.txt", lines)
+            write_labels(temporary / "assets.extra" / "labels.txt", model.labels)
     return description
 
 
@@ -119,6 +123,8 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
     height, width = resolved.input_shape[:2]
     pixels = tf.TensorSpec((None, height, width, 3), tf.uint8, name="images")
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
+    # A file of a few bytes becomes an image of the model's size.
+    most = max(MOST_PIXELS // (height * width), _BATCH)
 
     @tf.function(input_signature=[pixels], autograph=False)
     def classify(images):
@@ -132,7 +138,10 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
 
     @tf.function(input_signature=[files], autograph=False)
     def read(image_bytes):
-        return read_valid_pictures(image_bytes, resolved.preprocessing)
+        message = f"image_bytes must be at most {most} files"
+        few = tf.debugging.assert_less_equal(tf.size(image_bytes), most, message)
+        with tf.control_dependencies([few]):
+            return read_valid_pictures(tf.identity(image_bytes), resolved.preprocessing)
 
     @tf.function(input_signature=[files], autograph=False)
     def classify_pictures(image_bytes):

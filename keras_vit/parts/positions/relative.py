@@ -26,7 +26,7 @@ def relative_index(tokens: Tokens) -> np.ndarray:
     token, class token to itself.
     """
     grid = tokens.grid
-    positions = np.indices(grid).reshape(2, -1)  # (2, patches), raster order
+    positions = np.indices(grid, np.int32).reshape(2, -1)  # (2, patches), raster order
     offsets = positions[:, :, None] - positions[:, None, :]  # (2, patches, patches)
     rows, columns = (offset + side - 1 for offset, side in zip(offsets, grid, strict=True))
     index = rows * (2 * grid[1] - 1) + columns

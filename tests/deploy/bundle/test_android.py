@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +84,55 @@ def test_the_command_lists_what_the_app_has(invoke, bundle, app, tmp_path):
     code, _, error = invoke(COMMAND, *arguments, "--name", "mine", "--only", cwd=tmp_path)
     assert (code, error) == (0, "")
     assert [path.name for path in other.parent.iterdir()] == ["mine"]
+
+
+def test_only_bundles_are_listed_and_removed(invoke, bundle, app, tmp_path):
+    folder = deploy.bundles_of_app(app)
+    old = deploy.add_to_app(bundle, app, "old")
+    (folder / ".DS_Store").write_text("")
+    (folder / "notes").mkdir()
+    arguments = (COMMAND, "--bundle", bundle, "--app", app, "--name", "mine")
+    code, out, error = invoke(*arguments, cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == [
+        "mine",
+        "old",
+    ]
+    code, _, error = invoke(*arguments, "--only", cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert not old.exists()
+    assert {path.name for path in folder.iterdir()} == {".DS_Store", "notes", "mine"}
+
+
+def test_a_bundle_may_be_named_by_the_model_in_it(invoke, bundle, app, tmp_path):
+    code, _, error = invoke(
+        COMMAND, "--bundle", bundle / "model.tflite", "--app", app, cwd=tmp_path
+    )
+    assert (code, error) == (0, "")
+    assert [path.name for path in deploy.bundles_of_app(app).iterdir()] == ["flowers-float32"]
+
+
+def test_a_bundle_that_is_too_new_for_the_apps_runtime_is_a_warning(invoke, bundle, app, tmp_path):
+    pom = app / "pom.xml"
+    arguments = (COMMAND, "--bundle", bundle, "--app", app)
+    for runtime, warned in (("2.16.1", False), ("2.1.0", True)):
+        pom.write_text(f"<tflite.version>{runtime}</tflite.version>")
+        code, _, error = invoke(*arguments, cwd=tmp_path)
+        assert code == 0
+        assert (f"has TensorFlow Lite {runtime}, which will refuse it" in error) == warned, error
+    description = json.loads((bundle / "model.json").read_text())
+    (bundle / "model.json").write_text(json.dumps(description | {"runtime_floor": "LiteRT 2.1.0"}))
+    pom.write_text("<tflite.version>2.16.1</tflite.version>")
+    assert "needs LiteRT 2.1.0" in deploy.too_new_for_app(bundle, app)
+    (bundle / "model.json").write_text(json.dumps(description | {"runtime_floor": "unknown"}))
+    assert deploy.too_new_for_app(bundle, app) is None
+
+
+def test_the_apps_own_bundles_run_on_its_runtime():
+    app = Path(__file__).parents[3] / "android_demo"
+    bundles = list(deploy.bundles_of_app(app).iterdir())
+    assert bundles
+    assert [deploy.too_new_for_app(bundle, app) for bundle in bundles] == [None] * len(bundles)
 
 
 @pytest.mark.parametrize(

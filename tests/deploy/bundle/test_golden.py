@@ -157,6 +157,7 @@ def test_the_command_prints_what_predict_prints(bundle, invoke, tmp_path, rng):
         (("--bundle", "none"), "none: expected a bundle's folder; there is no such folder"),
         (("--bundle", "."), "expected pictures or --verify. Received: neither."),
         (("--bundle", ".", "--verify", "a.png"), "expected pictures or --verify. Received: both."),
+        (("--bundle", ".", "--verify", "--json"), "Received: --verify --json."),
         (("--bundle", ".", "--verify"), "expected a bundle's folder. Received:"),
     ],
 )

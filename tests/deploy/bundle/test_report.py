@@ -47,7 +47,7 @@ def description(name="float32", **changes):
         "model": "ViT-Pico_4",
         "weights_sha256": "5" * 64,
         "precision": name,
-        "input": tensor | {"crop": None, "interpolation": "bilinear"},
+        "input": tensor | {"height": 32, "width": 48, "crop": None, "interpolation": "bilinear"},
         "output": {"shape": [1, 10], "dtype": "float32", "kind": "logits", "classes": 10},
         "runtime_floor": "2.9.0",
         "bytes": 3 * MIB,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import flatbuffers
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -172,6 +173,27 @@ def test_a_damaged_file_is_read_or_refused(vit):
             for operator in graph.operators:
                 graph.layer(operator)  # must not fail: it reads the operator's tensors
     assert 200 < refused < 390
+
+
+@pytest.mark.parametrize("name", ["FULLY_CONNECTED", "MUL", "GELU"])
+def test_operators_without_their_operands_are_refused(vit, name):
+    model = schema.ModelT.InitFromPackedBuf(vit, 0)
+    number = getattr(schema.BuiltinOperator, name)
+    codes = [code.builtinCode for code in model.operatorCodes]
+    operator = next(op for op in model.subgraphs[0].operators if codes[op.opcodeIndex] == number)
+    for field in ("inputs", "outputs"):
+        kept = getattr(operator, field)
+        setattr(operator, field, [])
+        with pytest.raises(UsageError, match=f"is not a TFLite model: it claims {name} of inputs"):
+            read_graph(packed(model))
+        setattr(operator, field, kept)
+    read_graph(packed(model))
+
+
+def packed(model):
+    builder = flatbuffers.Builder()
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def without_weights(content):

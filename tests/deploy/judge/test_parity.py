@@ -416,3 +416,25 @@ def test_a_verdict_survives_json():
     assert values["largest_drop"] == verdict.largest_drop > 4
     assert values["images_needed"] == verdict.images_needed() > 100
     assert lost("int4", 1, 100).to_dict(max_drop=0)["images_needed"] is None
+
+
+@pytest.mark.parametrize(
+    ("largest", "message"),
+    [
+        (1e30, "scores may be at most 1.8e.19, .* Received: .*e.30; are weights damaged"),
+        (1e8, "score 4 of Keras varies .*e.07 times as much as any other"),
+    ],
+)
+def test_a_damaged_head_is_refused_whatever_the_agreement(rng, largest, message):
+    scores = rng.normal(0, 1, (3, 10))
+    check_reference(scores)
+    scores[:, 4] *= largest
+    with pytest.raises(ParityError, match=message):
+        check_reference(scores)
+
+
+def test_scores_that_are_constant_on_purpose_are_compared(rng):
+    scores = rng.normal(0, 1, (20, 2))
+    scores[:, 0] = 0  # the class that the other is compared with
+    check_reference(scores)
+    check_reference(rng.normal(0, 1, (20, 1)))

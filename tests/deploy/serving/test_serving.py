@@ -17,6 +17,7 @@ from keras_vit import UsageError
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data.decoding import decode_image
+from keras_vit.data.limits import MOST_PIXELS
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.resolve import resolve
 from keras_vit.deploy.serving import serving
@@ -127,6 +128,15 @@ def test_images_of_another_size_are_refused_and_not_taken_for_several(exported):
     height, width = model.image_size
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\(n, {height}, {width}, 3\)"):
         classify(images=tf.zeros((1, 2 * height, 2 * width, 3), tf.uint8))
+
+
+def test_a_call_of_more_files_than_fit_into_memory_is_refused(exported):
+    import tensorflow as tf
+
+    classify = tf.saved_model.load(str(exported[-1])).signatures["bytes"]
+    most = MOST_PIXELS // (SIZE[0] * SIZE[1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"at most {most} files"):
+        classify(image_bytes=tf.fill((most + 1,), ""))
 
 
 def test_files_of_different_sizes_get_the_scores_of_preprocess_and_keras(exported):

@@ -1,0 +1,50 @@
+"""What a picture may cost at most, whoever made it. A small file may hold a huge picture.
+
+`MOST_PIXELS` is one picture's limit, and that of all pictures that are decoded at the same time.
+Decoding takes up to 16 bytes of memory a pixel, 1.8 GB: WebP 16, progressive JPEG 12, others 8,
+and 10 with TensorFlow's operations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+# Photographs of 108 megapixels, the most of cameras in wide use, are read.
+MOST_PIXELS = 110_000_000
+# The longest side of a JPEG or GIF. A thin picture grows when its short side is resized.
+MOST_SIDE = 65_535
+# Each scan of a JPEG is a pass over all its pixels, and may take no more than 10 bytes of the file.
+# Progressive files have about 10.
+MOST_SCANNED = 20 * MOST_PIXELS
+SCAN = b"\xff\xda\0"  # the first bytes of a scan
+# Compressed texts and colour profiles of a PNG: each may grow from 8 kB to 8 MB.
+MOST_TEXTS = 16
+TEXTS = (b"zTXt", b"iTXt", b"iCCP")
+
+
+class Room:
+    """Lets threads decode at the same time as long as their pixels fit together.
+
+    Args:
+        pixels: the most pixels; a larger picture is decoded alone.
+    """
+
+    def __init__(self, pixels: int = MOST_PIXELS):
+        self._pixels = self._free = pixels
+        self._condition = threading.Condition()
+
+    @contextlib.contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        """Waits until there is room for a picture, and keeps it taken."""
+        pixels = min(pixels, self._pixels)
+        with self._condition:
+            self._condition.wait_for(lambda: self._free >= pixels)
+            self._free -= pixels
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._free += pixels
+                self._condition.notify_all()

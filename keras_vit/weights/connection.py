@@ -1,0 +1,119 @@
+"""HTTP connections on which a server cannot hold its client: every phase of a response is bounded.
+
+The timeout of http.client bounds only the pause between two pieces of data. A server that sends a
+byte now and then, or endless headers, would therefore never be given up.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import io
+import time
+import urllib.request
+from typing import Any, NamedTuple
+
+_MOST_HEAD = 1 << 20  # bytes of status lines and headers
+
+
+class Limits(NamedTuple):
+    """What a server must keep to.
+
+    Attributes:
+        timeout: seconds for the whole head of a response, without those for connecting; for a pause
+            in its body; and the length of the periods in which the speed of the body is measured.
+        min_speed: bytes per second that must arrive in each period.
+        max_bytes: the longest body, with what its encoding adds.
+    """
+
+    timeout: float
+    min_speed: float
+    max_bytes: int
+
+
+class LimitError(OSError):
+    """A server was too slow, or sent too much."""
+
+
+def opener(limits: Limits, *handlers: Any) -> urllib.request.OpenerDirector:
+    """An opener for http and https; reading its responses raises `LimitError`."""
+    return urllib.request.build_opener(_Http(limits), _Https(limits), *handlers)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, limits: Limits):
+        super().__init__()
+        self._limits = limits
+
+    def http_open(self, request):
+        kind = functools.partial(_connection, http.client.HTTPConnection, self._limits)
+        return self.do_open(kind, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, limits: Limits):
+        super().__init__()
+        self._limits = limits
+
+    def https_open(self, request):
+        kind = functools.partial(_connection, http.client.HTTPSConnection, self._limits)
+        return self.do_open(kind, request)
+
+
+def _connection(kind, limits, host, **options):
+    connection = kind(host, **options)
+    connection.response_class = functools.partial(_Response, limits=limits)
+    return connection
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock, *arguments, limits: Limits, **options):
+        super().__init__(sock, *arguments, **options)
+        self._bytes = _Bytes(sock, self.fp.detach(), limits)
+        self.fp = io.BufferedReader(self._bytes)
+
+    def begin(self):
+        super().begin()
+        self._bytes.begin_body()
+
+
+class _Bytes(io.RawIOBase):
+    """The bytes from a socket; only the time of waiting for them is counted."""
+
+    def __init__(self, sock, raw, limits: Limits):
+        self._sock, self._raw, self._limits = sock, raw, limits
+        self._is_head, self._left = True, _MOST_HEAD
+        self._seconds, self._received = 0.0, 0  # in this period
+
+    def begin_body(self) -> None:
+        self._is_head, self._left = False, self._limits.max_bytes
+        self._seconds, self._received = 0.0, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        timeout = self._limits.timeout
+        self._sock.settimeout(max(timeout - self._seconds, 0.001) if self._is_head else timeout)
+        start = time.monotonic()
+        try:
+            count = self._raw.readinto(buffer)
+        except TimeoutError:
+            if self._is_head:
+                raise LimitError(f"no complete headers within {timeout:g} seconds") from None
+            raise
+        self._seconds += time.monotonic() - start
+        self._received += count
+        self._left -= count
+        if self._left < 0:
+            raise LimitError("the server sends endless data")
+        if not self._is_head and self._seconds >= timeout:
+            if self._received < self._limits.min_speed * self._seconds:
+                speed = f"{self._limits.min_speed:g} bytes per second"
+                raise LimitError(f"less than {speed} for {timeout:g} seconds")
+            self._seconds, self._received = 0.0, 0
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

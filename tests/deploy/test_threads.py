@@ -1,0 +1,79 @@
+"""Several threads export at the same time, in a process that is not ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import matplotlib
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.deploy.convert import quantize
+from keras_vit.evaluation import plots
+
+PRECISIONS = ("none", "float16", "dynamic", "int8", "int16x8", "int4", "int8", "dynamic")
+
+
+def streams():
+    return sys.stdout, sys.stderr, os.fstat(1).st_ino, os.fstat(2).st_ino, dict(os.environ)
+
+
+@pytest.mark.slow
+def test_eight_threads_give_the_bytes_of_one_and_leave_the_process_as_it_was(sample, tmp_path):
+    data = np.concatenate([sample.images, sample.converter.calibration])
+
+    def export(i, folder):
+        path = tmp_path / folder / f"{i}.tflite"
+        path.parent.mkdir(exist_ok=True)
+        keras_vit.export_tflite(sample.model, path, PRECISIONS[i], data)
+        return path.read_bytes()
+
+    one = [export(i, "one") for i in range(8)]
+    before, filters = streams(), list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        eight = list(pool.map(export, range(8), ["eight"] * 8))
+    assert [a == b for a, b in zip(one, eight, strict=True)] == [True] * 8
+    assert streams() == before
+    assert warnings.filters == filters
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("precision", ["dynamic", "int8"])
+def test_quantising_neither_prints_nor_redirects_what_others_print(
+    sample, monkeypatch, capfd, precision
+):
+    seen, library = [], quantize._library()
+
+    class Watched(library.Quantizer):
+        def quantize(self, *arguments, **keywords):
+            seen.append(streams())
+            return super().quantize(*arguments, **keywords)
+
+    content, before = sample.file("none"), streams()
+    monkeypatch.setattr(library, "Quantizer", Watched)
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)
+    other.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        quantize.quantized(
+            content, keras_vit.deploy.precision_of(precision), sample.converter.calibration
+        )
+    ended.set()
+    other.join()
+    assert seen == [before]
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.once
+def test_a_plot_leaves_the_settings_of_the_process_as_they_were():
+    before = dict(matplotlib.rcParams)
+    metrics = [{"step": i, "loss": 1 / i, "accuracy": 0.5} for i in (1, 2)]
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(lambda _: plots.curves(metrics), range(8)))) == 1
+    assert dict(matplotlib.rcParams) == before

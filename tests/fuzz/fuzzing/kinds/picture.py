@@ -1,0 +1,53 @@
+"""Pictures in all formats, through Pillow."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from fuzzing.kind import Files
+from fuzzing.kinds._reading import each_of, in_one_file
+from fuzzing.mutations import images
+from keras_vit.data.decoding import check_image
+from keras_vit.data.listing import read_picture
+from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.specs import Preprocessing
+
+MEMORY = 1 << 30
+_PREPROCESSING = Preprocessing(8, 8)
+_MODES = {
+    "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "JPEG": ("L", "RGB", "CMYK"),
+    "WEBP": ("RGB", "RGBA"), "GIF": ("P",), "BMP": ("RGB",), "TIFF": ("L", "RGB", "I;16"),
+}  # fmt: skip
+
+
+def seeds(home: Path) -> list[Files]:
+    return [{"picture": made(mode, form)} for form, modes in _MODES.items() for mode in modes]
+
+
+def made(mode: str, form: str) -> bytes:
+    """A small picture of a mode in a format; those of JPEG have an EXIF block."""
+    grey = (np.arange(9 * 7).reshape(9, 7) * 4 % 256).astype(np.uint8)
+    image = Image.fromarray(grey.astype(np.uint16) if mode == "I;16" else grey)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    options = {"exif": exif} if form == "JPEG" else {}
+    stream = io.BytesIO()
+    (image if mode == "I;16" else image.convert(mode)).save(stream, form, **options)
+    return stream.getvalue()
+
+
+def mutate(rng: random.Random, files: Files) -> Files:
+    return in_one_file(rng, files, {"picture": images.mutated})
+
+
+def read(folder: Path, home: Path) -> None:
+    file = folder / "picture"
+    each_of(
+        lambda: check_image(file).encode(),
+        lambda: preprocess_image(read_picture(file), _PREPROCESSING),
+    )

@@ -1,0 +1,86 @@
+"""Run folders: spec.json, recipe.json, split.json, labels, metrics, weights, tables, results."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fuzzing.kind import Files
+from fuzzing.kinds._reading import LABELS, each_of, in_one_file, small_model
+from fuzzing.mutations import json_text, lines, zips
+from keras_vit import runs
+from keras_vit.cli.fit import _begun_with
+from keras_vit.data.source import Source
+from keras_vit.data.split import Split
+from keras_vit.deploy.bundle.report import table_record, table_row
+from keras_vit.evaluation.report import _exports
+from keras_vit.training import RECIPES, trials
+from keras_vit.training.resuming import check_resumable, stopped_run
+from keras_vit.training.settings import plain
+
+MEMORY = 512 << 20  # as of a .npz: its weights are one
+_RECIPE = RECIPES["digits"]
+_SOURCE = Source(
+    name="pictures",
+    labels=LABELS,
+    ids=tuple(f"{i}.png" for i in range(12)),
+    targets=np.arange(12) % 3,
+    image=lambda i: np.zeros((8, 8, 3), np.uint8),
+)
+
+
+def seeds(home: Path) -> list[Files]:
+    settings = {
+        "model": "ViT-Ti_16", "weights": None, "teacher": None, "preset": "digits",
+        "recipe": plain(dataclasses.asdict(_RECIPE)), "versions": {"keras_vit": "0.1.0"},
+    }  # fmt: skip
+    split = Split(np.arange(9), np.arange(9, 12), "the last three")
+    runs.create_run(home / "run", _model(), _SOURCE, split, settings, "fresh", overwrite=True)
+    files = {path.name: path.read_bytes() for path in (home / "run").iterdir()}
+    record = {"epoch": 1, "step": 3, "seconds": 1.5, "loss": 0.5, "accuracy": 0.75, "lr": 0.001}
+    result = {"format": 1, "settings": {"model": "ViT"}, "result": {"curve": [record]}}
+    table = table_record([table_row("int8", "int8", {"images": 3}, 9, "0" * 64)], {}, 1)
+    files["metrics.jsonl"] = "".join(f"{json.dumps(record)}\n" for _ in range(3)).encode()
+    files["result.json"] = json.dumps(result).encode()
+    files["checkpoints/step-000000003.npz"] = b""  # only its name is looked at
+    files["export/table.json"] = json.dumps(table).encode()
+    return [files]
+
+
+def mutate(rng: random.Random, files: Files) -> Files:
+    mutations = {".json": json_text.mutated, ".jsonl": lines.mutated, ".txt": lines.mutated}
+    if rng.random() < 0.1:
+        mutations = {".npz": zips.mutated}
+    return in_one_file(rng, files, mutations)
+
+
+def read(folder: Path, home: Path) -> None:
+    each_of(
+        lambda: _read_run(runs.open_run(folder)),
+        lambda: check_resumable(folder, _RECIPE, None, None),
+        lambda: stopped_run(folder, _SOURCE, _RECIPE, _model(), None),
+        lambda: _begun_with({"resume": True, "out": folder}),
+        lambda: _exports(folder),
+        lambda: trials._stored(folder),
+        lambda: runs.list_runs(folder.parent),
+        lambda: runs.rewind(runs.open_run(folder), 2, {}),  # the last: it writes
+    )
+
+
+@functools.cache
+def _model() -> Any:
+    return small_model()
+
+
+def _read_run(run: runs.Run) -> None:
+    each_of(
+        lambda: str(run), run.model, lambda: run.split(_SOURCE), lambda: run.images(_SOURCE),
+        lambda: run.check_targets(_SOURCE), run.metrics, lambda: run.training_images,
+        lambda: run.may_weight_classes, lambda: run.setting("ema"),
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Pictures: chunks of PNG and segments of JPEG, with lengths and checksums that are right."""
+
+from __future__ import annotations
+
+import functools
+import random
+import struct
+import zlib
+
+from fuzzing.mutations import raw
+
+PNG = b"\x89PNG\r\n\x1a\n"
+_LARGEST = 4 << 20  # of a picture whose parts are multiplied
+_SIDES = (0, 1, 2, 255, 3000, 8000, 13_300, 65_535, 2**31 - 1)
+_MARKERS = (0xC0, 0xC2, 0xC4, 0xD8, 0xD9, 0xDA, 0xDB, 0xDD, 0xE0, 0xE1, 0xED, 0xEE, 0xFE, 0xFF, 0)
+_SIZE_AT = {b"BM": (18, "<I"), b"GIF8": (6, "<H"), b"RIFF": (26, "<H")}
+
+
+def mutated(rng: random.Random, content: bytes) -> bytes:
+    """The picture after a change."""
+    if rng.random() < 0.2 or len(content) > _LARGEST:
+        return raw.mutated(rng, content)
+    if content.startswith(PNG):
+        return _png(rng, content)
+    if content.startswith(b"\xff\xd8"):
+        return _jpeg(rng, content)
+    for start, (at, form) in _SIZE_AT.items():
+        if content.startswith(start) and rng.random() < 0.3:
+            side = struct.pack(form, rng.choice(_SIDES) % 256 ** struct.calcsize(form))
+            at += rng.choice((0, len(side)))
+            return content[:at] + side + content[at + len(side) :]
+    return raw.mutated(rng, content)
+
+
+def _png(rng: random.Random, content: bytes) -> bytes:
+    chunks = _chunks(content)
+    if not chunks:
+        return raw.mutated(rng, content)
+    at, action = rng.randrange(len(chunks)), rng.randrange(9)
+    name, data = chunks[at]
+    if action == 0:
+        del chunks[at]
+    elif action == 1:
+        chunks[at:at] = [chunks[at]] * rng.choice((1, 100, 10_000))
+    elif action == 2:
+        chunks[at] = name, raw.mutated(rng, data)
+    elif action == 3:
+        rng.shuffle(chunks)
+    elif action == 4:
+        kind = rng.choice((b"tEXt", b"iCCP", b"zTXt", b"eXIf", b"acTL", b"tRNS", b"PLTE", b"gAMA"))
+        chunks.insert(rng.randrange(1, len(chunks) + 1), (kind, _filling(rng, kind)))
+    elif action in (5, 6) and chunks[0][0] == b"IHDR":
+        header = bytearray(chunks[0][1].ljust(13, b"\0")[:13])
+        if action == 5:
+            header[rng.randrange(8, 13)] = rng.choice((0, 1, 2, 3, 4, 6, 8, 16, 255))
+        else:
+            header[:8] = struct.pack(">II", rng.choice(_SIDES), rng.choice(_SIDES))
+        chunks[0] = (b"IHDR", bytes(header))
+    elif action == 7 and rng.random() < 0.3:
+        return _bomb(rng.choice((3000, 6000, 11_000, 13_300)), rng.choice((0, 2, 3, 6)))
+    elif name == b"IDAT":
+        chunks[at] = name, zlib.compress(raw.mutated(rng, _inflated(data)), 1)
+    return PNG + b"".join(_chunk(*chunk) for chunk in chunks)
+
+
+def _chunks(content: bytes) -> list[tuple[bytes, bytes]]:
+    chunks, at = [], len(PNG)
+    while at + 12 <= len(content):
+        size = int.from_bytes(content[at : at + 4], "big")
+        chunks.append((content[at + 4 : at + 8], content[at + 8 : at + 8 + size]))
+        at += 12 + size
+    return chunks
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def _filling(rng: random.Random, name: bytes) -> bytes:
+    if name in (b"iCCP", b"zTXt"):  # compressed: many zeros in a small chunk
+        return b"a\0\0" + _zeros(rng.choice((100, 10_000_000)))
+    return rng.randbytes(rng.choice((0, 1, 3, 256, 768)))
+
+
+def _inflated(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(data, 1 << 20)
+    except zlib.error:
+        return data
+
+
+@functools.lru_cache(16)
+def _bomb(side: int, colours: int) -> bytes:
+    """A picture of zeros with many more pixels than bytes."""
+    samples = {0: 1, 2: 3, 3: 1, 6: 4}[colours]
+    header = struct.pack(">IIBBBBB", side, side, 8, colours, 0, 0, 0)
+    palette = _chunk(b"PLTE", bytes(3)) if colours == 3 else b""
+    data = _chunk(b"IDAT", _zeros(side * (samples * side + 1)))
+    return PNG + _chunk(b"IHDR", header) + palette + data + _chunk(b"IEND", b"")
+
+
+@functools.lru_cache(16)
+def _zeros(count: int) -> bytes:
+    deflate = zlib.compressobj(9)
+    parts = [deflate.compress(bytes(min(1 << 20, count - at))) for at in range(0, count, 1 << 20)]
+    return b"".join([*parts, deflate.flush()])
+
+
+def _jpeg(rng: random.Random, content: bytes) -> bytes:
+    segments, rest = _segments(content)
+    at, action = rng.randrange(len(segments) + 1), rng.randrange(8)
+    if action == 0 and at < len(segments):
+        del segments[at]
+    elif action == 1 and at < len(segments):
+        segments[at:at] = [segments[at]] * rng.choice((1, 10, 1000))
+    elif action == 2 and at < len(segments):
+        marker, data = segments[at]
+        segments[at] = marker, raw.mutated(rng, data)
+    elif action == 3:
+        segments[at:at] = [(rng.choice(_MARKERS), _payload(rng))] * rng.choice((1, 1, 30, 3000))
+    elif action == 4:
+        rng.shuffle(segments)
+    elif action == 5:
+        rest = raw.mutated(rng, rest)
+    elif action == 6:
+        return content[:2] + b"\xff" * rng.choice((1, 3, 1000, 100_000, 400_000)) + content[2:]
+    else:
+        sides = struct.pack(">HH", rng.choice(_SIDES) % 2**16, rng.choice(_SIDES) % 2**16)
+        segments = [
+            (marker, data[:1] + sides + data[5:] if marker in (0xC0, 0xC2) else data)
+            for marker, data in segments
+        ]
+    head = b"".join(
+        b"\xff" + bytes([marker]) + struct.pack(">H", (len(data) + 2) % 2**16) + data
+        for marker, data in segments
+    )
+    return b"\xff\xd8" + head + rest
+
+
+def _segments(content: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
+    """The segments before the scan, and what follows them."""
+    segments, at = [], 2
+    while content[at : at + 1] == b"\xff" and content[at + 1 : at + 2] not in (b"\xda", b""):
+        size = max(int.from_bytes(content[at + 2 : at + 4], "big"), 2)
+        segments.append((content[at + 1], content[at + 4 : at + 2 + size]))
+        at += 2 + size
+    return segments, content[at:]
+
+
+def _payload(rng: random.Random) -> bytes:
+    exif = b"Exif\0\0" + rng.choice((b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"))
+    orientation = rng.choice((b"\x01\0\x12\x01\x03\0\x01\0\0\0", b"\0\x01\x01\x12\0\x03\0\0\0\x01"))
+    exif += orientation + raw.number(rng).ljust(4, b"\0") + bytes(4)
+    return rng.choice((b"", b"", exif, exif + b"\xff" * 60_000, rng.randbytes(100), b"Adobe\0d"))

@@ -1,0 +1,103 @@
+"""JSON: values of the same type and of others, and text that JSON's readers stumble over."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from fuzzing.mutations import raw
+
+NUMBERS = (
+    0, -1, 1, 2, 3, 7, 255, 256, 1000, 4096, 16_384, 65_535, 65_536, 100_000, 2**31 - 1, 2**31,
+    2**53 + 1, 2**63, 10**12, 10**30, -(2**63), 0.5, -0.5, 1e-9, 1e9, 1e308, 5e-324, -0.0, 1.5,
+)  # fmt: skip
+TEXTS = (
+    "", " ", "x", "a\nb", "a\r", "\x00", "\x1b[2J", "\u2028", "\ufeff", "é" * 50, "../../x", "/",
+    "nan", "%s{}", "float32", "x" * 5000, "\u202ereversed",
+)  # fmt: skip
+# Text that stands for no value of Python: it is put in after the rest was written.
+_TEXTS_OF_VALUES = (
+    "NaN", "Infinity", "-Infinity", "1e999", "-1e-999", "0" * 20, '"\\ud800"', '"\\udc00x"',
+    '{"a": 1, "a": 2}', "",
+)  # fmt: skip
+_LARGEST = 1 << 20  # bytes of text whose values are changed
+_PLACEHOLDER = "PLACEHOLDER of raw text"
+
+
+def mutated(rng: random.Random, content: bytes) -> bytes:
+    """The text after one of its values, or a byte of it, was changed."""
+    if len(content) > _LARGEST:
+        return raw.mutated(rng, content)
+    try:
+        holder = [json.loads(content)]
+    except (ValueError, RecursionError):
+        return raw.mutated(rng, content)
+    if rng.random() < 0.1:
+        return raw.mutated(rng, content)
+    container, key = rng.choice(list(itertools.islice(_places(holder), 3000)))
+    text = ""
+    if rng.random() < 0.15:
+        container[key], text = _PLACEHOLDER, _text(rng)
+    elif rng.random() < 0.5:
+        container[key] = _alike(rng, container[key])
+    elif isinstance(container, dict) and rng.random() < 0.4:
+        value = container.pop(key)
+        if rng.random() < 0.5:
+            container[rng.choice((*TEXTS, key.upper(), f"{key}2"))] = value
+    else:
+        container[key] = anything(rng)
+    written = json.dumps(holder[0], indent=rng.choice((None, 2)))
+    return written.replace(f'"{_PLACEHOLDER}"', text).encode("utf-8", "surrogatepass")
+
+
+def anything(rng: random.Random) -> Any:
+    """A value of any type."""
+    return rng.choice(
+        (
+            None, True, False, rng.choice(NUMBERS), rng.choice(TEXTS), [], {}, [None], [[]],
+            [rng.choice(NUMBERS) for _ in range(rng.choice((1, 2, 3, 100)))],
+            {rng.choice(TEXTS): rng.choice(NUMBERS)}, [rng.choice(TEXTS)],
+        )
+    )  # fmt: skip
+
+
+def _alike(rng: random.Random, value: Any) -> Any:
+    """Another value of the same type."""
+    if isinstance(value, bool) or value is None:
+        return rng.choice((True, False, None))
+    if isinstance(value, (int, float)):
+        near = (value + 1, value - 1, -value, 2 * value, 1000 * value, float(value))
+        return rng.choice((*NUMBERS, *near)) if abs(value) < 1e300 else rng.choice(NUMBERS)
+    if isinstance(value, str):
+        at = rng.randrange(len(value) + 1)
+        inside = value[:at] + rng.choice(TEXTS) + value[at:]
+        return rng.choice((rng.choice(TEXTS), inside, value[:at], value * 2, value.upper()))
+    if isinstance(value, list):
+        more = value * rng.choice((2, 3, 1000)) if len(value) < 100 else value * 2
+        return rng.choice(([], value[1:], value[::-1], more, [value], [*value, anything(rng)]))
+    same = dict.fromkeys(value, rng.choice([*value.values(), None]))
+    return rng.choice(({}, same, value | {"more": value}))
+
+
+def _text(rng: random.Random) -> str:
+    if rng.random() < 0.7:
+        return rng.choice(_TEXTS_OF_VALUES)
+    count = rng.choice((100, 2000, 100_000))
+    return rng.choice(
+        (
+            "[" * count + "]" * count, '{"a":' * count + "1" + "}" * count, "9" * count,
+            '"' + "x" * 10 * count + '"', "[" * count,
+        )
+    )  # fmt: skip
+
+
+def _places(container: Any) -> Iterator[tuple[Any, Any]]:
+    """Each value as its container and its key there."""
+    keys = list(container) if isinstance(container, dict) else range(len(container))
+    for key in keys:
+        yield container, key
+        if isinstance(container[key], (dict, list)):
+            yield from _places(container[key])

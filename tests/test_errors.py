@@ -1,0 +1,69 @@
+"""What messages show is short, in one line and the same in every process."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit._errors import one_line, shown
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "None"),
+        ("a\nb\x1b[31m\u202e\ud800", r"'a\nb\x1b[31m\u202e\ud800'"),
+        ([1, 2], "[1, 2]"),
+        ([10**5000], "[an integer of 16,610 bits]"),
+        ((1,) * 10**6, "(1, 1, 1, 1, 1, 1, ...)"),
+    ],
+)
+def test_a_value_is_shown_as_its_representation(value, expected):
+    assert shown(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 10**7,
+        dict.fromkeys(map(str, range(10**5))),
+        ["x" * 10**6] * 100,
+        np.zeros(10**6),
+        [10**5000],
+        [[[[[[[[[[1]]]]]]]]]] * 100,
+    ],
+)
+def test_large_values_are_shortened(value):
+    assert len(shown(value)) < 200
+
+
+def test_no_address_in_memory_is_shown():
+    assert shown(object()) == "<object object>"
+    assert "0x" not in str(UsageError(f"expected a model. Received: {object()}."))
+    with pytest.raises(UsageError, match="spec must be a ViTSpec. Received: spec=<object object>"):
+        keras_vit.ViT(object(), 5, 16)
+
+
+def test_a_message_is_one_line_with_a_beginning_and_an_end():
+    text = str(UsageError("expected\n\x1b[2J a file, " + "x" * 10**7 + "; copy it again."))
+    assert text.startswith(r"expected\n\x1b[2J a file, xxx")
+    assert text.endswith("xxx; copy it again.")
+    assert len(text) < 2_100
+
+
+def test_details_are_further_lines():
+    error = UsageError("it does not fit", ["- a\nb", *map(str, range(10**6))])
+    first, second, *rest = str(error).splitlines()
+    assert (first, second) == ("it does not fit", r"- a\nb")
+    assert len(rest) < 1_000
+    assert str(pickle.loads(pickle.dumps(UsageError("too large")))) == "too large"
+
+
+def test_text_in_any_alphabet_stays_as_it_is():
+    assert one_line("Füße 猫 кот /tmp/a b") == "Füße 猫 кот /tmp/a b"

@@ -1,0 +1,104 @@
+"""JSON of strangers: refused in one line, whatever it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import msgspec
+import pytest
+
+from keras_vit import UsageError, _contracts, _files, _json
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "f.json is not valid JSON: Expecting value"),
+        (b"\xff", "f.json is not valid JSON: 'utf-8' codec can't decode byte 0xff"),
+        (b"[" * 200_000, "f.json is not valid JSON: it is nested more than 64 deep."),
+        (b"[" * 65 + b"]" * 65, "f.json is not valid JSON: it is nested more than 64 deep."),
+        (b'{"a":' * 900 + b"1" + b"}" * 900, "nested more than 64 deep"),
+        (b"9" * 5000, "f.json is not valid JSON: an integer of 5,000 digits is too long."),
+        (b"[1e999]", "f.json is not valid JSON: the number '1e999' is too large."),
+        (b"[NaN]", "f.json is not valid JSON: NaN is not a number of JSON."),
+        (b"[-Infinity]", "-Infinity is not a number of JSON"),
+        (b'{"a": 1, "b": 2, "a": 1}', "f.json is not valid JSON: the field 'a' is there twice."),
+    ],
+)
+def test_what_is_no_plain_json_is_refused(content, message):
+    with pytest.raises(UsageError) as caught:
+        _json.parse(content, "f.json")
+    assert message in str(caught.value)
+
+
+def test_ordinary_json_is_read():
+    content = {"a": [1, -2.5, None, True, "é\n"], "b": {"c": 10**19}}
+    assert _json.parse(json.dumps(content), "f.json") == content
+    assert _json.parse("[" * 64 + "]" * 64, "f.json")
+    assert _json.parse("[NaN, Infinity]", "f.json", nan=True)[1] == float("inf")
+
+
+class Example(msgspec.Struct):
+    number: float | list[float] = 0
+    model: _contracts.Name = "x"
+    inner: _contracts.Pixels | None = None
+    named: dict[_contracts.Line, int] = {}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "f.json must be an object. Received: []; write it again."),
+        ({"number": "x" * 10**6}, "f.json: $.number must be a number or a list. Received: 'xxx"),
+        ({"number": [0, [1]]}, "f.json: $.number[1] must be a number. Received: [1]; write"),
+        ({"inner": {"height": 5}}, "f.json lacks width in $.inner; write it again."),
+        (
+            {"inner": {"height": 5, "width": 5, "mean": [1, 2, "x"]}},
+            "f.json: $.inner.mean[2] must be a number. Received: 'x'; write it again.",
+        ),
+        ({"inner": {"height": 0, "width": 5}}, "$.inner.height must be an integer >= 1. Rec"),
+        ({"model": "a\n"}, r"$.model must be text of one line without control characters and"),
+        ({"named": {"a": "x"}}, "f.json: $.named[...] must be an integer. Received: str; write"),
+        ({"named": {"\x1b": 1}}, "a name in $.named must be text of one line without control"),
+        ({"number": "\ud800"}, r"f.json: expected text. Received: '\ud800', which is no charac"),
+    ],
+)  # fmt: skip
+def test_the_field_that_does_not_fit_is_named(content, message):
+    with pytest.raises(UsageError) as caught:
+        _json.check(content, "f.json", Example)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_unknown_fields_are_left_alone():
+    _json.check({"colour": {"of": ["any", "type"]}}, "f.json", Example)
+
+
+def test_larger_files_than_a_reader_expects_are_not_read(tmp_path):
+    with (tmp_path / "a.json").open("wb") as stream:
+        stream.truncate(1 << 40)  # takes no space on the disk
+    begun = time.monotonic()
+    with pytest.raises(UsageError, match=r"a.json: expected at most 16,777,216 bytes. Received"):
+        _files.read_json(tmp_path / "a.json", format=1)
+    with pytest.raises(UsageError, match=r"a.json: expected at most 268,435,456 bytes"):
+        _files.read_lines(tmp_path / "a.json")
+    assert time.monotonic() - begun < 5
+
+
+def test_pipes_and_folders_are_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for ever
+    for name in ("pipe", "."):
+        with pytest.raises(UsageError, match="is not a regular file"):
+            _files.read_json(tmp_path / name, format=1)
+
+
+def test_a_format_is_a_number(tmp_path):
+    for text in ("true", '"1"', "null", "[" + "1," * 10_000 + "1]"):
+        (tmp_path / "a.json").write_text(f'{{"format": {text}}}')
+        with pytest.raises(UsageError, match="expected format 1. Received: .*; write") as caught:
+            _files.read_json(tmp_path / "a.json", format=1)
+        assert len(str(caught.value)) < 400
