@@ -2,7 +2,7 @@
 
 The slow tests of both flavours of Keras come first; each other check runs programs as a user does.
 If one fails, the others still run, and the exit code is 1. The last lines name the checks that were
-skipped and those that failed.
+skipped and those that failed, with the end of what the failed ones printed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 from keras_vit.deploy.precisions import PRECISIONS
@@ -30,12 +31,20 @@ class SkippedError(Exception):
     """A check that cannot run here, with the reason."""
 
 
+class FailedError(Exception):
+    """A command failed; `end` has the last lines that it printed."""
+
+    def __init__(self, message: str, end: list[str]):
+        super().__init__(message)
+        self.end = end
+
+
 def main() -> None:
     names = sys.argv[1:] or list(CHECKS)
     unknown = set(names) - CHECKS.keys()
     if unknown:
         sys.exit(f"expected names out of {', '.join(CHECKS)}. Received: {', '.join(unknown)}")
-    failed, skipped = [], []
+    failed, skipped = {}, []
     for name in names:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
@@ -46,11 +55,13 @@ def main() -> None:
             skipped.append(name)
         except Exception as error:  # a failed demo leaves no table, for example
             print(f"== {name} FAILED: {error!r}", flush=True)
-            failed.append(name)
+            failed[name] = "\n".join([*getattr(error, "end", ()), repr(error)])
         else:
             print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
     if skipped:
         print(f"\nskipped: {', '.join(skipped)}", flush=True)
+    for name, end in failed.items():
+        print(f"\n== the end of {name}\n{end}", flush=True)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -67,7 +78,7 @@ def slow_tf_keras() -> None:
 
 def demo() -> None:
     """The demo of the README reaches its accuracy and writes four files."""
-    subprocess.run(["make", "demo"], cwd=ROOT, check=True)
+    _run("make", "demo")
     rows = _table("export")["rows"]
     assert [row["precision"] for row in rows] == ["float32", "float16", "dynamic", "int8"], rows
     for row in rows:
@@ -136,14 +147,26 @@ CHECKS = {check.__name__: check for check in _ALL}
 
 def _pytest(marks: str, legacy: bool) -> None:
     words = ("-q", "-n", os.environ.get("JOBS", "3"), "--dist", "worksteal", "--durations", "20")
-    subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "-m", marks], cwd=ROOT, check=True,
-        env=os.environ | {"TF_USE_LEGACY_KERAS": str(int(legacy))},
-    )  # fmt: skip
+    environment = os.environ | {"TF_USE_LEGACY_KERAS": str(int(legacy))}
+    _run(sys.executable, "-m", "pytest", *words, "-m", marks, env=environment)
 
 
 def _python(program: str, *arguments: str) -> None:
-    subprocess.run([sys.executable, program, *arguments], cwd=ROOT, check=True)
+    _run(sys.executable, program, *arguments)
+
+
+def _run(*command: str, env: dict[str, str] | None = None) -> None:
+    """Runs a command and prints what it prints."""
+    end: deque[str] = deque(maxlen=12)
+    with subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace",
+    ) as process:  # fmt: skip
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            end.append(line.rstrip("\n"))
+    if process.returncode:
+        raise FailedError(f"{' '.join(command)} ended with {process.returncode}", list(end))
 
 
 def _table(folder: str) -> dict:

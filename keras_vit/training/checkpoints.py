@@ -44,6 +44,7 @@ class Checkpoints:
         self.folder, self._learner = Path(folder), learner
         self._keep, self._every = positive_integer("keep", keep), every or Every()
         self._writer: threading.Thread | None = None
+        self._superseded = threading.Event()
         self._error: BaseException | None = None
         self._saved, self._saved_step = time.monotonic(), 0
         self._began, self._before = time.monotonic(), 0.0
@@ -93,11 +94,18 @@ class Checkpoints:
     def save(self, step: int, wait: bool = True) -> None:
         """Writes a checkpoint after `step` steps; the oldest ones are deleted afterwards.
 
+        Nothing is written if there is one of this step. With `wait`, an older one that is still
+        being written is given up: after Ctrl-C the user waits for this one.
+
         Raises:
             DiskFullError: the disk was full, now or when the previous one was written.
             RefusedError: a weight is NaN or infinite; the previous checkpoints are kept.
         """
+        if wait and step != self._saved_step:
+            self._superseded.set()
         self.wait()
+        if (self.folder / _name(step)).exists():
+            return
         sync(self._learner)
         names, variables = zip(*_variables(self._learner), strict=True)
         arrays = [value_of(variable) for variable in variables]
@@ -105,7 +113,9 @@ class Checkpoints:
         check_finite((a for v, a in zip(variables, arrays, strict=True) if id(v) in weights), step)
         self._saved, self._saved_step = time.monotonic(), step
         about = {"format": FORMAT, "step": step, "seconds": self.seconds(), "names": names}
-        self._writer = threading.Thread(target=self._write, args=(about, arrays), daemon=True)
+        self._superseded = threading.Event()
+        arguments = about, arrays, self._superseded
+        self._writer = threading.Thread(target=self._write, args=arguments, daemon=True)
         self._writer.start()
         if wait:
             self.wait()
@@ -119,16 +129,38 @@ class Checkpoints:
             error, self._error = self._error, None
             raise error
 
-    def _write(self, about: dict[str, Any], arrays: list[np.ndarray]) -> None:
+    def _write(
+        self, about: dict[str, Any], arrays: list[np.ndarray], superseded: threading.Event
+    ) -> None:
         try:
             members = {str(i): array for i, array in enumerate(arrays)}
             members["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-            with _files.replacing(self.folder / f"step-{about['step']:09}.npz") as temporary:
-                np.savez(temporary, **members)
+            with _files.replacing(self.folder / _name(about["step"])) as temporary:
+                _savez(temporary, members, superseded)
             for old in self.saved()[: -self._keep]:
                 old.unlink()
+        except _SupersededError:
+            pass
         except BaseException as error:  # raised by `wait` in the main thread
             self._error = error
+
+
+class _SupersededError(Exception):
+    """A checkpoint is not needed any more, because a newer one follows at once."""
+
+
+def _savez(path: Path, members: dict[str, np.ndarray], superseded: threading.Event) -> None:
+    """Writes what `numpy.savez` writes, and stops between two arrays if it is superseded."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in members.items():
+            if superseded.is_set():
+                raise _SupersededError
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:09}.npz"
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -3,7 +3,8 @@
 Each command is started and interrupted early, after 0.04 s to 0.4 s, and then every --step seconds
 until --until; `photographs`, a training of S/16 compiled by XLA, at --random moments of its first
 epoch. It must always print one line on standard error and exit with 130 within --within seconds,
-unless it has already ended; the line of a training must say what its folder holds. While Python
+unless it has already ended; the line of a training must say what its folder holds. Time that a
+virtual machine's host gives to others (steal, in /proc/stat) does not count. While Python
 itself starts (0.03 s, or more on a busy machine) and until keras_vit has imported its handler,
 nothing can handle Ctrl-C: such cases are counted separately, and few are accepted.
 """
@@ -121,15 +122,23 @@ def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # under nohup, too
     )
-    time.sleep(seconds)
+    started = own_time()
+    while own_time() < started + seconds:
+        time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    pressed = time.monotonic()
+    pressed = own_time()
     try:
         _, error = process.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         process.kill()
         _, error = process.communicate()
-    return process.returncode, error, time.monotonic() - pressed
+    return process.returncode, error, own_time() - pressed
+
+
+def own_time() -> float:
+    """The time in seconds, without that in which the host gave the processors to others."""
+    stolen = int(Path("/proc/stat").read_text().split()[8])  # of all processors
+    return time.monotonic() - stolen / os.sysconf("SC_CLK_TCK") / os.cpu_count()
 
 
 def judged(code: int, error: str, seconds: float) -> str:

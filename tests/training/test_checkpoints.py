@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -341,6 +342,31 @@ def test_a_checkpoint_of_a_newer_keras_vit_is_refused(tmp_path):
     np.savez(tmp_path / "step-000000001.npz", about=about)
     with pytest.raises(UsageError, match="expected format 1. Received: 2; install the keras_vit"):
         Checkpoints(tmp_path, learner=None).restore()
+
+
+@pytest.mark.once
+def test_whoever_waits_for_a_checkpoint_does_not_wait_for_an_older_one(tmp_path, monkeypatch):
+    learner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(5)])
+    learner.compile("adam", "mse")
+    learner.optimizer.build(learner.trainable_variables)
+    checkpoints = Checkpoints(tmp_path, learner)
+    begun, go_on = threading.Event(), threading.Event()
+    write_array = np.lib.format.write_array
+
+    def slow(stream, array, **options):
+        write_array(stream, array, **options)
+        begun.set()
+        go_on.wait(10)  # a slow disk; the second checkpoint finds it fast
+
+    monkeypatch.setattr(np.lib.format, "write_array", slow)
+    checkpoints.save(1, wait=False)
+    assert begun.wait(60)
+    threading.Timer(0.2, go_on.set).start()
+    checkpoints.save(2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000002.npz"]
+    written = checkpoints.saved()[0].stat().st_mtime_ns
+    checkpoints.save(2)  # there is one of this step
+    assert checkpoints.saved()[0].stat().st_mtime_ns == written
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(tmp_path):

@@ -69,7 +69,7 @@ class Reader:
         with open(self.own / "trace.txt", "w") as trace:
             faulthandler.enable(trace)
             faulthandler.dump_traceback_later(LIMIT, file=trace)
-            signal.alarm(int(3 * LIMIT))  # ends it even if nobody is left to do so
+            signal.alarm(int(30 * LIMIT))  # ends it even if nobody is left to do so
             start, before = used_time(), _limit_memory(allowed)
             fault, outcome = _attempt(loaded, self.own / "files", home)
             seconds, grown = used_time() - start, _status("VmHWM") - before
@@ -96,12 +96,17 @@ class Reader:
 
 
 def used_time(process: int | str = "self") -> float:
-    """The time in seconds, without that in which the process waited because others computed."""
+    """The time in seconds, without that in which the process waited because others computed.
+
+    Others are processes of this machine, and of its host if it is a virtual one.
+    """
     try:
         waited = Path(f"/proc/{process}/schedstat").read_text().split()[1]
     except OSError:  # not every kernel counts it, and the process may have ended
         waited = 0
-    return time.monotonic() - int(waited) / 1e9
+    stolen = int(Path("/proc/stat").read_text().split()[8])  # of all processors
+    stolen /= os.sysconf("SC_CLK_TCK") * os.cpu_count()
+    return time.monotonic() - int(waited) / 1e9 - stolen
 
 
 def where(trace: str) -> str:
