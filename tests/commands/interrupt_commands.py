@@ -39,8 +39,11 @@ COMMANDS = {
 }
 # What the trainings write.
 TRAINED = {"fit": "fresh", "photographs": "slow"}
-# The line of keras_vit/__init__.py that imports what handles Ctrl-C.
-FIRST_IMPORT = "from keras_vit.cli import is_command as _is_command"
+# The lines of keras_vit/__init__.py that import what handles Ctrl-C.
+FIRST_IMPORTS = (
+    "from keras_vit.cli import is_command as _is_command",
+    "from keras_vit.cli._interrupts import exit_on_interrupt as _exit_on_interrupt",
+)
 EARLY = (0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4)
 # Seconds in which `photographs` imports, reads, compiles and makes its first steps.
 FIRST_EPOCH = (3.0, 60.0)
@@ -148,7 +151,7 @@ def judged(code: int, error: str, seconds: float) -> str:
     if code == 0 and not error.strip():
         return "had ended"
     # Python exits with -SIGINT after any KeyboardInterrupt, even one that keras_vit should handle.
-    is_first = error.strip().endswith(f"{FIRST_IMPORT}\nKeyboardInterrupt")
+    is_first = error.strip().endswith(tuple(f"{line}\nKeyboardInterrupt" for line in FIRST_IMPORTS))
     is_python = code in (-signal.SIGINT, 1) and (is_first or str(ROOT / "keras_vit") not in error)
     if is_python and seconds <= PYTHON_STARTS:
         return "Python itself"
