@@ -1,0 +1,174 @@
+"""TFLite Metadata: a file says itself what goes in and what comes out.
+
+MediaPipe Tasks, ML Kit and Android Studio read it: how pixels are normalised, and the names of the
+classes, which are a text file in a zip archive behind the flatbuffer. Runtimes ignore both.
+
+Source: metadata_schema.fbs 1.5.0 of MediaPipe, whose fields have the numbers that are used here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit.deploy.inspect.flatbuffer import Graph, Tensor
+from keras_vit.deploy.resolve import Resolved
+from keras_vit.specs import Preprocessing
+
+# The name of the metadata in a `.tflite` file, and the identifier of its own flatbuffer.
+NAME, _IDENTIFIER = b"TFLITE_METADATA", b"M001"
+# The oldest parser that knows all fields that are written here.
+_PARSER = "1.0.0"
+LABELS = "labels.txt"
+# The earliest date of a zip archive: equal labels give equal bytes.
+_DATE = (1980, 1, 1, 0, 0, 0)
+# Numbers of the schema's enumerations and unions.
+_AXIS_LABELS, _RGB, _FEATURE, _IMAGE, _NORMALIZATION = 2, 1, 1, 2, 1
+_OUTPUTS = {
+    "logits": "A score for each class; their softmax gives probabilities.",
+    "probabilities": "The probability of each class.",
+    "features": "The input of the classifier's last layer.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Metadata:
+    """What a file says of itself.
+
+    Attributes:
+        model: name of the model.
+        output: "logits", "probabilities" or "features".
+        labels: the classes' names; None if unknown.
+        preprocessing: how images become the input; None if unknown.
+    """
+
+    model: str
+    output: str
+    labels: tuple[str, ...] | None = None
+    preprocessing: Preprocessing | None = None
+
+    @classmethod
+    def of(cls, resolved: Resolved) -> Metadata:
+        """The metadata of the files of a resolved model."""
+        options = resolved.options
+        labels = None if options.output == "features" else resolved.labels
+        return cls(resolved.name, options.output, labels, resolved.preprocessing)
+
+    def labels_of(self, graph: Graph) -> tuple[str, ...] | None:
+        """The labels, if a file's output has a score for each of them."""
+        shape = graph.tensors[graph.outputs[0]].shape
+        return self.labels if self.labels and shape[1:] == (len(self.labels),) else None
+
+    def flatbuffer(self, graph: Graph) -> bytes:
+        """The metadata of a file with this graph, as a flatbuffer of its own."""
+        return _Writer().written(self, graph)
+
+    def archive(self, graph: Graph, start: int) -> bytes:
+        """The zip archive with the labels, for its place `start` in the file; b"" without labels.
+
+        It is not compressed, so that readers can map it.
+        """
+        labels = self.labels_of(graph)
+        if labels is None:
+            return b""
+        stream = _Behind(start)
+        with zipfile.ZipFile(stream, "w") as archive:
+            entry = zipfile.ZipInfo(LABELS, _DATE)
+            archive.writestr(entry, "".join(f"{label}\n" for label in labels))
+        return stream.getvalue()
+
+
+class _Behind(io.BytesIO):
+    """A stream whose places are those in a file that has `start` bytes before it."""
+
+    def __init__(self, start: int):
+        super().__init__()
+        self._start = start
+
+    def tell(self) -> int:
+        return super().tell() + self._start
+
+    def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
+        offset = self._start if whence == io.SEEK_SET else 0
+        return super().seek(place - offset, whence) + self._start
+
+
+class _Writer:
+    """Writes the tables of the schema; a table is a dict from the number of a field to its value.
+
+    A value is a place of what was written before, or a number with the name of its type.
+    """
+
+    def __init__(self):
+        import flatbuffers
+
+        self._builder = flatbuffers.Builder(1024)
+
+    def written(self, metadata: Metadata, graph: Graph) -> bytes:
+        """The whole flatbuffer."""
+        image = self._input(metadata, graph.tensors[graph.inputs[0]])
+        scores = self._output(metadata, metadata.labels_of(graph))
+        subgraph = self._table(10, {2: self._list([image]), 3: self._list([scores])})
+        fields = {0: self._text(metadata.model), 3: self._list([subgraph])}
+        fields[7] = self._text(_PARSER)
+        self._builder.Finish(self._table(8, fields), _IDENTIFIER)
+        return bytes(self._builder.Output())
+
+    def _input(self, metadata: Metadata, tensor: Tensor) -> int:
+        sides = zip((1, 0), tensor.shape[1:3], strict=True)  # the width is the first field
+        size = self._table(2, {field: ("Uint32", side) for field, side in sides})
+        image = self._table(2, {0: ("Int8", _RGB), 1: size})
+        fields = {
+            0: self._text("image"),
+            1: self._text("An RGB image."),
+            3: self._table(3, {0: ("Uint8", _IMAGE), 1: image}),
+        }
+        if metadata.preprocessing is not None and tensor.dtype != "uint8":
+            fields |= self._normalised(metadata.preprocessing)
+        return self._table(7, fields)
+
+    def _normalised(self, preprocessing: Preprocessing) -> dict[int, int]:
+        """The fields for (pixel - mean) / scale, and for the ends of the result."""
+        mean, scale = (np.atleast_1d(v) for v in (preprocessing.mean, preprocessing.scale))
+        options = self._table(2, {0: self._floats(mean), 1: self._floats(scale)})
+        unit = self._table(2, {0: ("Uint8", _NORMALIZATION), 1: options})
+        highest, lowest = (self._floats((end - mean) / scale) for end in (255.0, 0.0))
+        return {4: self._list([unit]), 5: self._table(2, {0: highest, 1: lowest})}
+
+    def _output(self, metadata: Metadata, labels: Sequence[str] | None) -> int:
+        fields = {
+            0: self._text(metadata.output),
+            1: self._text(_OUTPUTS[metadata.output]),
+            3: self._table(3, {0: ("Uint8", _FEATURE), 1: self._table(0, {})}),
+        }
+        if labels is not None:
+            file = {0: self._text(LABELS), 1: self._text("A class in each line.")}
+            fields[6] = self._list([self._table(5, file | {2: ("Int8", _AXIS_LABELS)})])
+        return self._table(7, fields)
+
+    def _table(self, count: int, fields: dict[int, int | tuple[str, int]]) -> int:
+        self._builder.StartObject(count)
+        for field, value in fields.items():
+            if isinstance(value, tuple):
+                kind, number = value
+                getattr(self._builder, f"Prepend{kind}Slot")(field, number, 0)
+            else:
+                self._builder.PrependUOffsetTRelativeSlot(field, value, 0)
+        return self._builder.EndObject()
+
+    def _list(self, places: list[int]) -> int:
+        self._builder.StartVector(4, len(places), 4)
+        for place in reversed(places):
+            self._builder.PrependUOffsetTRelative(place)
+        return self._builder.EndVector()
+
+    def _floats(self, values: Any) -> int:
+        return self._builder.CreateNumpyVector(np.asarray(values, np.float32))
+
+    def _text(self, text: str) -> int:
+        return self._builder.CreateString(text)

@@ -1,0 +1,187 @@
+"""A file says itself what goes in and what comes out, in the schema that MediaPipe reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import zipfile
+
+import flatbuffers.table
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from flatbuffers import encode, number_types
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit.deploy.convert import buffers
+from keras_vit.deploy.convert.metadata import Metadata
+from keras_vit.deploy.convert.quantize import quantized
+from keras_vit.deploy.inspect.flatbuffer import has_weights_behind, read_graph
+from keras_vit.deploy.precisions import PRECISIONS
+
+pytestmark = pytest.mark.once
+
+LABELS = ("tench", "great white shark, Haifisch", "鲨鱼", "naïve 🦈", "5", "6", "7", "8", "9", " ")
+PREPROCESSING = keras_vit.Preprocessing(16, 16, mean=(123.675, 116.28, 103.53), scale=(58.4, 57, 5))
+
+
+class Table:
+    """A table of a flatbuffer, read by the numbers of its fields."""
+
+    def __init__(self, content, place):
+        self._table = flatbuffers.table.Table(content, place)
+
+    @classmethod
+    def root(cls, content):
+        assert content[4:8] == b"M001"
+        return cls(content, encode.Get(number_types.UOffsetTFlags.packer_type, content, 0))
+
+    def _place(self, field):
+        offset = self._table.Offset(4 + 2 * field)
+        return offset and self._table.Pos + offset
+
+    def has(self, field):
+        return bool(self._place(field))
+
+    def table(self, field):
+        return Table(self._table.Bytes, self._table.Indirect(self._place(field)))
+
+    def text(self, field):
+        return self._table.String(self._place(field)).decode()
+
+    def number(self, field, flags=number_types.Int8Flags):
+        return self._table.Get(flags, self._place(field))
+
+    def tables(self, field):
+        offset = self._table.Offset(4 + 2 * field)
+        start = self._table.Vector(offset)
+        places = range(start, start + 4 * self._table.VectorLen(offset), 4)
+        return [Table(self._table.Bytes, self._table.Indirect(place)) for place in places]
+
+    def floats(self, field):
+        offset = self._table.Offset(4 + 2 * field)
+        return self._table.GetVectorAsNumpy(number_types.Float32Flags, offset)
+
+
+def written(content):
+    """The root of a file's metadata."""
+    model = schema.Model.GetRootAs(content, 0)
+    entries = [model.Metadata(i) for i in range(model.MetadataLength())]
+    [entry] = [entry for entry in entries if entry.Name() == b"TFLITE_METADATA"]
+    return Table.root(bytes(model.Buffers(entry.Buffer()).DataAsNumpy()))
+
+
+def labels_in(content):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.namelist() == ["labels.txt"]
+        return archive.read("labels.txt").decode().split("\n")[:-1]
+
+
+@pytest.fixture(scope="module")
+def float_file(sample):
+    return sample.converter.float_file("none")
+
+
+def described(sample, float_file, precision="none", **changes):
+    about = dataclasses.replace(sample.converter.metadata, **{"labels": LABELS} | changes)
+    return quantized(float_file, PRECISIONS[precision], metadata=about)
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_every_precision_has_metadata_and_the_scores_that_it_has_without(sample, name):
+    converter = sample.converter
+    content = sample.file(name)
+    row = PRECISIONS[name]
+    ranges = converter._ranges.get(row.rules)
+    plain = quantized(converter.float_file(name), row, ranges=ranges)
+    assert written(content).text(0) == sample.model.name
+    assert len(content) - len(plain) < 2000
+    np.testing.assert_array_equal(
+        deploy.Runner(content).predict(sample.images), deploy.Runner(plain).predict(sample.images)
+    )
+
+
+def test_the_input_is_an_rgb_image_that_is_normalised_as_the_preprocessing_says(sample, float_file):
+    content = described(sample, float_file, preprocessing=PREPROCESSING)
+    [graph] = written(content).tables(3)
+    [image] = graph.tables(2)
+    assert image.table(3).number(0, number_types.Uint8Flags) == 2  # ImageProperties
+    properties = image.table(3).table(1)
+    assert properties.number(0) == 1  # RGB
+    height, width = sample.model.image_size
+    size = properties.table(1)
+    sides = [size.number(field, number_types.Uint32Flags) for field in (0, 1)]
+    assert sides == [width, height]
+    [unit] = image.tables(4)
+    assert unit.number(0, number_types.Uint8Flags) == 1  # NormalizationOptions
+    mean, scale = (np.float32(v) for v in (PREPROCESSING.mean, PREPROCESSING.scale))
+    np.testing.assert_array_equal(unit.table(1).floats(0), mean)
+    np.testing.assert_array_equal(unit.table(1).floats(1), scale)
+    np.testing.assert_allclose(image.table(5).floats(0), (255 - mean) / scale, rtol=1e-6)
+    np.testing.assert_allclose(image.table(5).floats(1), -mean / scale, rtol=1e-6)
+
+
+def test_labels_are_a_file_of_the_output(sample, float_file):
+    content = described(sample, float_file)
+    [graph] = written(content).tables(3)
+    [scores] = graph.tables(3)
+    assert scores.text(0) == "logits"
+    [file] = scores.tables(6)
+    assert (file.text(0), file.number(2)) == ("labels.txt", 2)  # TENSOR_AXIS_LABELS
+    assert labels_in(content) == list(LABELS)
+
+
+def test_100_000_labels_are_stored_where_readers_find_them(sample, float_file):
+    names = tuple(f"class {i}" for i in range(100_000))
+    graph = read_graph(float_file)
+    scores = graph.tensors[graph.outputs[0]]
+    many = dataclasses.replace(scores, shape=(1, len(names)))
+    tensors = tuple(many if tensor is scores else tensor for tensor in graph.tensors)
+    graph = dataclasses.replace(graph, tensors=tensors)
+    about = Metadata("large", "logits", names)
+    file = bytes(12_345) + about.archive(graph, 12_345)
+    assert labels_in(file) == list(names)
+    assert len(about.flatbuffer(graph)) < 2000
+
+
+@pytest.mark.parametrize("labels", [None, LABELS[:2]])
+def test_labels_that_are_unknown_or_not_those_of_the_scores_are_left_out(
+    sample, float_file, labels
+):
+    content = described(sample, float_file, labels=labels)
+    [graph] = written(content).tables(3)
+    assert not graph.tables(3)[0].has(6)
+    assert not zipfile.is_zipfile(io.BytesIO(content))
+
+
+def test_pixels_and_unknown_preprocessings_are_not_normalised(sample, graph_file, float_file):
+    content = described(sample, float_file, preprocessing=None)
+    assert not written(content).tables(3)[0].tables(2)[0].has(4)
+    pixels = graph_file(sample.model.spec, (16, 16), input="uint8")
+    about = Metadata("pixels", "logits", None, PREPROCESSING)
+    content = quantized(pixels, PRECISIONS["none"], metadata=about)
+    assert not written(content).tables(3)[0].tables(2)[0].has(4)
+
+
+def test_features_have_no_labels(sample):
+    resolved = deploy.resolve.resolve(sample.model, None)
+    features = dataclasses.replace(resolved.options, output="features")
+    resolved = dataclasses.replace(resolved, options=features, labels=LABELS)
+    assert Metadata.of(resolved).labels is None
+
+
+def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, monkeypatch):
+    inside = described(sample, float_file)
+    monkeypatch.setattr(buffers, "LARGEST", len(float_file) - 1)
+    behind = described(sample, float_file)
+    assert has_weights_behind(behind)
+    assert not has_weights_behind(inside)
+    assert labels_in(behind) == list(LABELS)
+    np.testing.assert_array_equal(
+        deploy.Runner(behind).predict(sample.images), deploy.Runner(inside).predict(sample.images)
+    )
+
+
+def test_the_bytes_repeat(sample, float_file):
+    assert described(sample, float_file) == described(sample, float_file)
