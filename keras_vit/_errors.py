@@ -14,7 +14,18 @@ _LONGEST_VALUE, _LONGEST_LINE, _LONGEST_TEXT, _MOST_DETAILS = 120, 2_000, 8_000,
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-class UsageError(ValueError):
+class _Kept:
+    """An error whose text survives `copy` and `pickle`, which must not escape it again."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args), self.__dict__ or None
+
+
+def _again(kind: type[Exception], values: tuple[Any, ...]) -> Exception:
+    return kind.__new__(kind, *values)  # which sets `args`, without the constructor
+
+
+class UsageError(_Kept, ValueError):
     """A mistake of the user (a wrong name, file or size), not a bug in the library.
 
     Commands print its message, one line, and exit with 2. In Python it is a `ValueError`.
@@ -26,9 +37,7 @@ class UsageError(ValueError):
     """
 
     def __init__(self, message: object = "", details: Iterable[str] = ()):
-        lines = (message, *itertools.islice(details, _MOST_DETAILS))
-        text = "\n".join(shortened(one_line(line), _LONGEST_LINE) for line in lines)
-        super().__init__(shortened(text, _LONGEST_TEXT))
+        super().__init__(_bounded((message, *itertools.islice(details, _MOST_DETAILS))))
 
 
 class DiskFullError(OSError):
@@ -42,12 +51,23 @@ class MissingPackageError(ImportError):
     """
 
 
-class RefusedError(RuntimeError):
-    """Results miss their budget. Commands print the message, a line for each, and exit with 3."""
+class RefusedError(_Kept, RuntimeError):
+    """Results miss their budget. Commands print the message, a line for each, and exit with 3.
+
+    Its lines are escaped and shortened like those of a `UsageError`.
+    """
+
+    def __init__(self, message: object = ""):
+        super().__init__(_bounded(itertools.islice(str(message).split("\n"), _MOST_DETAILS)))
 
 
 class LostProcessError(RuntimeError):
     """Another process of the same training ended. Commands print the message and exit with 1."""
+
+
+def _bounded(lines: Iterable[object]) -> str:
+    text = "\n".join(shortened(one_line(line), _LONGEST_LINE) for line in lines)
+    return shortened(text, _LONGEST_TEXT)
 
 
 def shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError
-from keras_vit._errors import one_line, shown
+from keras_vit._errors import RefusedError, one_line, shown
+from keras_vit.deploy.judge.parity import ParityError
 
 pytestmark = pytest.mark.once
 
@@ -62,7 +64,31 @@ def test_details_are_further_lines():
     first, second, *rest = str(error).splitlines()
     assert (first, second) == ("it does not fit", r"- a\nb")
     assert len(rest) < 1_000
-    assert str(pickle.loads(pickle.dumps(UsageError("too large")))) == "too large"
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("it does not fit", ["- a\nb", "+ c"]),
+        UsageError("too long", ["x" * 10_000] * 10_000),
+        RefusedError("int8: too slow\nint4: too large"),
+        ParityError("x" * 10_000),
+    ],
+)
+def test_a_copied_error_says_the_same(error, again):
+    error.note = "of its own"
+    other = again(error)
+    assert (type(other), str(other), other.note) == (type(error), str(error), "of its own")
+
+
+def test_results_that_are_refused_are_shown_in_short_lines():
+    text = str(RefusedError("int8: \x1b[2J a bad layer\nint4: " + "x" * 10**7 + "\n" * 10**6))
+    first, second, *rest = text.splitlines()
+    assert first == r"int8: \x1b[2J a bad layer"
+    assert len(second) < 2_100
+    assert len(text) < 8_100
+    assert len(rest) < 1_000
 
 
 def test_text_in_any_alphabet_stays_as_it_is():

@@ -108,8 +108,9 @@ def run(arguments: Arguments) -> None:
     print(
         f"compressing {trained.folder} ({trained.name}, {len(trained.labels)} classes)", flush=True
     )
-    record = _compress(trained, arguments, out)
-    _files.write_json(out / "table.json", record)
+    with _files.locked(out):
+        record = _compress(trained, arguments, out)
+        _files.write_json(out / "table.json", record)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
     if record["refused"]:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))

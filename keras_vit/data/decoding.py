@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import BinaryIO
@@ -56,16 +57,19 @@ def decode_image(path: Path) -> np.ndarray:
     """
     with path.open("rb") as file:
         try:
-            return decode_stream(file)
+            return _decoded(file)
         except Exception as error:  # a damaged file makes Pillow raise errors of any type
             reason = check_format(path) or _reason(error, file)
             raise UsageError(f"{printable(path)}: {reason}.") from error
 
 
-def decode_stream(file: BinaryIO) -> np.ndarray:
-    """`decode_image` for an opened file; Pillow's errors are not caught."""
-    with _open(file) as image, _room.taken(_area(image)):
-        return to_rgb(image)
+def decode_content(content: bytes, place: str) -> np.ndarray:
+    """`decode_image` for the content of a file; `place` is for the error."""
+    file = io.BytesIO(content)
+    try:
+        return _decoded(file)
+    except Exception as error:  # as in decode_image
+        raise UsageError(f"{printable(place)}: {_reason(error, file)}.") from error
 
 
 def check_image(path: Path) -> str:
@@ -151,6 +155,11 @@ def to_rgb(image: Image.Image) -> np.ndarray:
 def printable(path: str | os.PathLike) -> str:
     """A path, or text that contains one, as valid UTF-8 even if the path is not."""
     return str(path).encode("utf-8", "backslashreplace").decode()
+
+
+def _decoded(file: BinaryIO) -> np.ndarray:
+    with _open(file) as image, _room.taken(_area(image)):
+        return to_rgb(image)
 
 
 def _open(file: BinaryIO) -> Image.Image:

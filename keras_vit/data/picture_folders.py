@@ -16,6 +16,7 @@ from keras_vit.data.decoding import decode_image
 from keras_vit.data.folders import Skipped
 from keras_vit.data.formats import PLAIN
 from keras_vit.data.index import Entry, Index
+from keras_vit.data.reading import changed
 from keras_vit.data.source import Source
 
 
@@ -80,6 +81,7 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
         splits={split: np.arange(*bounds[i : i + 2]) for i, split in enumerate(splits)},
         contents=_reader(files),
         formats=np.array([PLAIN.index(known[file].plain) for file in files], np.uint8),
+        fault=_fault(files, known),
     )
 
 
@@ -132,6 +134,12 @@ def _check_strictly(path: Path, skipped: Sequence[Skipped]) -> None:
         raise UsageError(
             f"{path / first.path}: {first.reason} ({len(unreadable)} unreadable in all)."
         )
+
+
+def _fault(files: Sequence[Path], known: Mapping[Path, Entry]) -> Callable[[str], str]:
+    """`Source.fault`; it keeps an array in memory instead of what is known of a million files."""
+    before = np.array([known[file][:2] for file in files], np.int64)
+    return lambda message: changed(files, before)
 
 
 def _reader(files: Sequence[Path]) -> Callable[[Any], Any]:

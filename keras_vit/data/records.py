@@ -27,9 +27,10 @@ from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
 from keras_vit.data.class_sets import ClassSets
-from keras_vit.data.decoding import decode_stream, examine_stream
+from keras_vit.data.decoding import decode_content, examine_stream
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
+from keras_vit.data.reading import changed, states
 from keras_vit.data.source import Source, check_labels
 from keras_vit.weights.cache import cache_folder
 from keras_vit.weights.tensors import ERRORS
@@ -134,6 +135,7 @@ def record_source(
             f"{locator}: expected {len(files)} files. Received: {len(files) - len(missing)}, "
             f"without {listed(missing)} of {files[0].parent}; prepare the data set again."
         )
+    before = states(files)
     scans = {file: _scan(file, keys) for file in files}
     examples = {
         split: [(piece.file, i) for piece in pieces for i in _numbers(piece, scans[piece.file])]
@@ -180,6 +182,7 @@ def record_source(
         images = np.repeat(np.arange(len(chosen)), [len(each) for each in of_each])
         multi_hot = ClassSets(images, numbers, (len(chosen), len(labels)))
     place = {file: i for i, file in enumerate(files)}
+    file_of = np.array([place[file] for file, _ in chosen])
     return Source(
         name=name,
         labels=tuple(labels),
@@ -189,8 +192,9 @@ def record_source(
         skipped=tuple(skipped),
         locator=locator,
         splits={} if "" in splits else splits,
-        contents=_reader(files, np.array([place[file] for file, _ in chosen]), offsets, keys),
+        contents=_reader(files, file_of, offsets, keys),
         formats=of_all("formats").astype(np.uint8),
+        fault=_fault(files, before, file_of, offsets),
         multi_hot=multi_hot,
     )
 
@@ -294,11 +298,33 @@ def _reader(
     return contents
 
 
+def _fault(
+    files: Sequence[Path], before: np.ndarray, file_of: np.ndarray, offsets: np.ndarray
+) -> Callable[[str], str]:
+    """`Source.fault`: a file that has changed, or else that with a damaged record."""
+
+    def fault(message: str) -> str:
+        if line := changed(files, before):
+            return line
+        # TensorFlow says at which byte of a file, but not of which file.
+        for byte in map(int, re.findall(r"record at (\d+)", message)):
+            for i in np.flatnonzero((offsets == byte) | (offsets == byte - _HEADER.size)):
+                try:
+                    with files[file_of[i]].open("rb") as stream:
+                        stream.seek(offsets[i])
+                        _record(stream, files[file_of[i]])
+                except UsageError as error:
+                    return str(error)
+        return ""
+
+    return fault
+
+
 def _image(file: Path, offset: int, keys: Keys) -> np.ndarray:
     with file.open("rb") as stream:
         stream.seek(offset)
         content, _, _ = _features(_record(stream, file), keys, file)
-    return decode_stream(io.BytesIO(content))
+    return decode_content(content, f"{file}, byte {offset:,}")
 
 
 def _scan(file: Path, keys: Keys) -> _Scan:
@@ -334,7 +360,10 @@ def _stored(cached: Path, about: list[Any]) -> _Scan | None:
         count = len(scan.offsets)
         lengths = [len(each) for each in (scan.formats, scan.counts, faults)]
         are_integers = all(x.dtype == np.int64 and x.ndim == 1 for x in scan[:4])
-        if are_integers and lengths == [count] * 3 and scan.counts.sum() == len(scan.labels):
+        if not are_integers or lengths != [count] * 3 or scan.counts.sum() != len(scan.labels):
+            return None
+        _, _, size, *_ = about
+        if ((scan.offsets >= 0) & (scan.offsets < size)).all():
             return scan
     return None
 

@@ -36,6 +36,9 @@ class Source:
             returns the content, a string.
         formats: with `contents`: the place of each content's format in `formats.PLAIN`, uint8 (n,).
             TensorFlow decodes plain JPEG and PNG files to the same pixels as `image`.
+        fault: with `contents`: a function of TensorFlow's message that returns a line about a file
+            that was damaged or replaced since the source was opened, or ""; it is called only
+            after an image could not be read.
         multi_hot: if an image may have several classes, or none: 1 for each of them, as integers
             (n, classes) or `ClassSets`, which an array becomes.
         skipped: the skipped files, each with the reason; see `skipped_summary`.
@@ -58,6 +61,7 @@ class Source:
     pixels: np.ndarray | None = None
     contents: Callable[[Any], Any] | None = None
     formats: np.ndarray | None = None
+    fault: Callable[[str], str] | None = None
     multi_hot: ClassSets | np.ndarray | None = None
 
     def __post_init__(self):

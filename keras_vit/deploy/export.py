@@ -185,7 +185,8 @@ def export_bundles(
     Raises:
         ParityError: a comparison with Keras' scores would prove nothing.
         UsageError: a precision is unknown, images that it needs are missing, the recipe is for
-            another model, or a folder that is not a bundle would be replaced; nothing is written.
+            another model, a folder that is not a bundle would be replaced, or another process
+            exports to `folder`; nothing is written.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
@@ -195,6 +196,7 @@ def export_bundles(
     precisions = list(dict.fromkeys(precision_of(name) for name in quantize))
     for precision in precisions:
         check_replaceable(folder / precision.name)
+    _files.check_unlocked(folder)  # before a subject loses its model
     _check_recipe(recipe, precisions)
     subject = _as_subject(model, representative_data)
     refused = dict(_too_new(precisions, min_runtime))
@@ -218,24 +220,25 @@ def export_bundles(
         samples = _own_samples(subject.images, request)
         # Removed, so that a large model is not in memory during its conversion.
         subject.model = None
-    export = _begin(resolved, samples, request)
-    _warn_if_unexpected(export.converter.graphs.note)
-    del model, resolved
-    export.check_recipe()
-    figures: dict[str, Measured] = {}
-    for precision in precisions:
-        say(f"{precision.quantize}: converting, then comparing")
-        try:
-            judged = export.judged(precision)
-        except RefusedError as error:
-            refused[precision.name] = str(error)
-            continue
-        if not written:
-            figures = withdraw_report(folder)
-        written[precision.name] = write_bundle(
-            folder / precision.name, judged, about, samples.picture, max_drop
-        )
-    measured = _reported(folder, written, refused, threads, figures, say)
+    with _files.locked(folder):
+        export = _begin(resolved, samples, request)
+        _warn_if_unexpected(export.converter.graphs.note)
+        del model, resolved
+        export.check_recipe()
+        figures: dict[str, Measured] = {}
+        for precision in precisions:
+            say(f"{precision.quantize}: converting, then comparing")
+            try:
+                judged = export.judged(precision)
+            except RefusedError as error:
+                refused[precision.name] = str(error)
+                continue
+            if not written:
+                figures = withdraw_report(folder)
+            written[precision.name] = write_bundle(
+                folder / precision.name, judged, about, samples.picture, max_drop
+            )
+        measured = _reported(folder, written, refused, threads, figures, say)
     return Bundles(folder, written, refused, measured)
 
 

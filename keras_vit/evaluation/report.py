@@ -12,6 +12,7 @@ import numpy as np
 from keras_vit import _contracts, _files, runs
 from keras_vit.data import evaluation_batches, load
 from keras_vit.data.preprocessing import normalise
+from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.sources import Source
 from keras_vit.evaluation import page, plots
 from keras_vit.evaluation.attention import attention_maps
@@ -105,7 +106,8 @@ def _report(
 def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) -> np.ndarray:
     batches = evaluation_batches(source, indices, model.preprocessing, batch_size)
     inputs = (normalise(images, model.preprocessing) for images, _ in batches)
-    return np.concatenate([np.asarray(model(each, training=False)) for each in inputs])
+    with naming_unreadable(source):
+        return np.concatenate([np.asarray(model(each, training=False)) for each in inputs])
 
 
 def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:

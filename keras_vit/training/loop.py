@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import re
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from keras_vit import runs
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import RefusedError
 from keras_vit._interrupts import Terminated, deferred_interrupts
 from keras_vit._keras import backend, keras
 from keras_vit.data import Source, Split, evaluation_batches, training_batches
+from keras_vit.data.reading import naming_unreadable
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.callbacks import AfterEachStep, Evaluation, RunWriter, Steps
 from keras_vit.training.checkpoints import Checkpoints
@@ -28,12 +28,6 @@ from keras_vit.training.plan import Plan
 from keras_vit.training.progress import Progress, Reporter
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.tasks import Task
-
-# What TensorFlow's message contains if a picture could not be read, by Python or by itself.
-_UNREADABLE = (
-    r"(UsageError|FileNotFoundError|PermissionError): .*"
-    r"|[^{}\n]*; (No such file or directory|Permission denied)|Invalid (JPEG|PNG) data[^\[\n]*"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,30 +125,20 @@ class Loop:
                 raise
 
     def _fit(self, callbacks: list[Any]) -> None:
-        import tensorflow as tf
-
-        plan = self.plan
-        try:
-            with _releasing_the_input():
-                if self._was_stopped_before_its_evaluation():
-                    self._end_epoch(callbacks)
-                for first, last in _spans(plan):
-                    self.learner.fit(
-                        self._training(first),
-                        initial_epoch=first // plan.period,
-                        epochs=-(-last // plan.period),
-                        steps_per_epoch=min(plan.period, last - first),
-                        callbacks=callbacks,
-                        verbose=0,
-                        shuffle=False,
-                    )
-        except tf.errors.OpError as error:
-            # If a picture was deleted or damaged, TensorFlow's message says so. Other errors, such
-            # as too little memory on an accelerator, are not mistakes of the user.
-            reason = re.search(_UNREADABLE, error.message)
-            if reason is None or isinstance(error, tf.errors.ResourceExhaustedError):
-                raise
-            raise UsageError(f"training stopped after the last saved epoch: {reason[0]}") from error
+        plan, stopped = self.plan, "training stopped after the last saved epoch: "
+        with naming_unreadable(self.source, stopped), _releasing_the_input():
+            if self._was_stopped_before_its_evaluation():
+                self._end_epoch(callbacks)
+            for first, last in _spans(plan):
+                self.learner.fit(
+                    self._training(first),
+                    initial_epoch=first // plan.period,
+                    epochs=-(-last // plan.period),
+                    steps_per_epoch=min(plan.period, last - first),
+                    callbacks=callbacks,
+                    verbose=0,
+                    shuffle=False,
+                )
 
     def _ends_period(self, step: int) -> bool:
         return step % self.plan.period == 0 or step == self.plan.steps

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from keras_vit import deploy
+from keras_vit import _files, deploy
 from keras_vit.deploy.compression import summary
 
 pytestmark = pytest.mark.once
@@ -43,6 +43,17 @@ def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path
     kernels = row["compression"]["kernels"]
     assert {kernel["layer"] for kernel in kernels} >= {"head", "encoderblock_0/mlp/dense_1"}
     assert re.search(rf"qat-int4 +{row['accuracy']:.2%} ", result.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["compress", "to_tflite"])
+def test_a_folder_that_another_process_writes_is_refused(command, trained_run, tmp_path, script):
+    arguments = ("--run", trained_run.path, "--out", "small")
+    with _files.locked(tmp_path / "small"):
+        result = command(f"export/{script}.py", *arguments, cwd=tmp_path, check=2)
+    (line,) = result.stderr.splitlines()
+    assert line == f"{script}.py: another process is writing small; choose another folder."
+    assert not (tmp_path / "small").exists()
 
 
 @pytest.mark.parametrize(

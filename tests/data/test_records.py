@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import struct
 import tracemalloc
 
@@ -27,6 +29,7 @@ from keras_vit.data import (
     training_batches,
 )
 from keras_vit.data.preprocessing import resize
+from keras_vit.data.reading import naming_unreadable
 from keras_vit.weights.cache import cache_folder
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
@@ -613,3 +616,49 @@ def test_other_formats_of_tfds_are_refused_by_their_name(written_by_tfds, monkey
         UsageError, match="the format tfrecord. Received: array_record; prepare .* file_format="
     ):
         open_source("tfds:tiny_shapes")
+
+
+@pytest.mark.parametrize("keeps_its_time", [False, True])
+@pytest.mark.parametrize(
+    "change", ["cut", "emptied", "deleted", "flipped", "shifted", "no examples", "no pictures"]
+)
+def test_a_file_that_changed_after_it_was_opened_is_named(imagenet, change, keeps_its_time):
+    source, file = open_source(f"tfrecords:{imagenet}"), imagenet / "train-00001-of-00002"
+    good, time = file.read_bytes(), file.stat().st_mtime_ns
+    middle = len(good) // 2
+    file.unlink()
+    if change in ("no examples", "no pictures"):
+        with tf.io.TFRecordWriter(str(file)) as writer:
+            for _ in range(7):
+                is_example = change == "no pictures"
+                writer.write(example(b"broken", [1], ["tench"]) if is_example else b"not one")
+    elif change != "deleted":
+        flipped = bytes([good[middle] ^ 1])
+        file.write_bytes({
+            "cut": good[:middle], "emptied": b"", "shifted": b"\0" * 9 + good,
+            "flipped": good[:middle] + flipped + good[middle + 1 :],
+        }[change])  # fmt: skip
+    if keeps_its_time and file.exists():
+        os.utime(file, ns=(time, time))
+    with pytest.raises(UsageError) as error, naming_unreadable(source):
+        if change == "no pictures":  # they must be decoded
+            list(evaluation_batches(source, np.arange(12), Preprocessing(8, 8), 4))
+        for i in range(7, 12):
+            source.contents(tf.constant(i, tf.int64))
+    line = str(error.value)
+    assert line.startswith(f"{file}: expected ")
+    assert len(line.splitlines()) == 1
+    is_seen = not keeps_its_time or change != "flipped"  # by its time or by its size
+    assert ("put it back, or start again" if is_seen else "a damaged record before") in line
+    with pytest.raises((UsageError, FileNotFoundError), match=re.escape(str(file))):
+        for i in range(7, 12):  # as Python reads them
+            source.image(i)
+
+
+def test_errors_that_no_image_causes_stay_as_they_are(imagenet):
+    source = open_source(f"tfrecords:{imagenet}")
+    with pytest.raises(tf.errors.InvalidArgumentError), naming_unreadable(source):
+        tf.reshape(tf.zeros(3), (2, 2))
+    (imagenet / "train-00001-of-00002").unlink()
+    with pytest.raises(tf.errors.ResourceExhaustedError), naming_unreadable(source):
+        raise tf.errors.ResourceExhaustedError(None, None, "out of memory")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import UsageError, deploy
+from keras_vit import UsageError, _files, deploy
 from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.deploy import subject
@@ -42,6 +42,23 @@ def digits_of(sensitive):
         return subject.Subject(model, "ViT-Test", source.labels, images)
 
     return make
+
+
+def test_only_one_export_writes_a_folder_and_readers_need_not_wait(digits_of, tmp_path):
+    digits, folder, others = digits_of(), tmp_path / "export", []
+
+    def say(line):
+        others.append(line)
+        with pytest.raises(UsageError, match=f"another process is writing {folder}; choose"):
+            deploy.export_bundles(digits, folder, **QUICK)
+
+    with _files.locked(folder), pytest.raises(UsageError, match="another process is writing"):
+        deploy.export_bundles(digits, folder, **QUICK)
+    assert digits.model is not None
+    deploy.export_bundles(digits, folder, **QUICK, say=say)
+    assert len(others) > 1
+    with _files.locked(folder):
+        assert deploy.open_bundle(folder / "float32").precision == "float32"
 
 
 @pytest.mark.slow

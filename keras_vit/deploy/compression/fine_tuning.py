@@ -13,6 +13,7 @@ from keras_vit import runs
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data import Source, training_batches
+from keras_vit.data.reading import naming_unreadable
 from keras_vit.deploy.subject import Subject
 from keras_vit.specs import Preprocessing
 
@@ -56,6 +57,7 @@ class FineTuning:
 
         Raises:
             RefusedError: the loss is no longer finite.
+            UsageError: an image cannot be read any more.
         """
         keras.utils.set_random_seed(self.seed)
         schedule = keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
@@ -68,7 +70,8 @@ class FineTuning:
             jit_compile=self.jit,
         )
         progress = _Progress(self.report, self.steps)
-        model.fit(self._batches(), callbacks=[*callbacks, progress], verbose=0, shuffle=False)
+        with naming_unreadable(self.source):
+            model.fit(self._batches(), callbacks=[*callbacks, progress], verbose=0, shuffle=False)
 
     def _batches(self) -> Any:
         import tensorflow as tf

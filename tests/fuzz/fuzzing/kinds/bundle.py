@@ -45,4 +45,5 @@ def read(folder: Path, home: Path) -> None:
         lambda: read_recipe(folder / "int8/recipe.json", "ViT-Pico_4", {"int8"}),
         lambda: report._earlier_bundles(folder, {}),
         lambda: report._labels(folder, {"int8": {}}),
+        lambda: report.withdraw_report(folder),  # the last one, because it removes table.json
     )

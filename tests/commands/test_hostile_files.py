@@ -1,0 +1,103 @@
+"""Commands on run folders and bundles of strangers: exit code 2 and one line, or they work."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from keras_vit import deploy
+
+pytestmark = pytest.mark.once
+BUNDLE = Path(__file__).parents[2] / "android_demo/app/src/main/assets/bundles/digits-int8"
+DAMAGED = (b"", b"\0" * 100, b"PK\x05\x06" + bytes(18), b"\xff\xfe\n", b"a\rb\nc\x1b[2J\n")
+JSON = ("spec.json", "recipe.json", "split.json")
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    return shutil.copytree(trained_run.path, tmp_path / "run")
+
+
+@pytest.fixture
+def refusals(invoke, tmp_path):
+    """The number of contents of a file with which a command refuses to work."""
+
+    def count(file, contents, *command):
+        good, refused = file.read_bytes(), 0
+        for description, content in contents:
+            file.write_bytes(content)
+            code, out, error = invoke(*command, cwd=tmp_path)
+            place = f"{file.name}, {description}: {error}"
+            assert code in (0, 2), place
+            assert "Traceback" not in out + error, place
+            if code == 2:
+                (line,) = error.splitlines()
+                assert line.isprintable(), place
+                assert len(line) < 1_500, place
+                refused += 1
+        file.write_bytes(good)
+        return refused
+
+    return count
+
+
+def some(variants, file, count):
+    return random.Random(0).sample(list(variants(file.read_bytes())), count)
+
+
+def bytes_of(file):
+    good = file.read_bytes()
+    return [(repr(each[:9]), each) for each in (*DAMAGED, good[: len(good) // 2])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*JSON, "metrics.jsonl", "labels.txt", "weights.npz"])
+def test_evaluate_refuses_a_strangers_run_in_one_line(refusals, variants, run, name):
+    contents = some(variants, run / name, 25) if name in JSON else bytes_of(run / name)
+    found = refusals(run / name, contents, "train/evaluate.py", "--run", run)
+    assert found > (15 if name in JSON else 2 if name != "metrics.jsonl" else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*JSON, "labels.txt", "weights.npz"])
+def test_export_refuses_a_strangers_run_in_one_line(refusals, variants, run, name, monkeypatch):
+    nothing = deploy.Bundles(run / "export", {}, {}, {})  # what was accepted need not be exported
+    monkeypatch.setattr(deploy, "export_bundles", lambda *values, **settings: nothing)
+    contents = some(variants, run / name, 40) if name in JSON else bytes_of(run / name)
+    found = refusals(run / name, contents, "export/to_tflite.py", "--run", run)
+    assert found > (20 if name in JSON else 2)
+    assert not (run / "export").exists()
+
+
+@pytest.mark.parametrize("name", ["model.json", "golden.json", "labels.txt", "model.tflite"])
+def test_run_refuses_a_strangers_bundle_in_one_line(
+    refusals, variants, tmp_path, name, monkeypatch
+):
+    monkeypatch.setattr("keras_vit.deploy.bundle.golden._TIMED", 1)
+    bundle, picture = shutil.copytree(BUNDLE, tmp_path / "bundle"), tmp_path / "a.png"
+    Image.new("RGB", (9, 7), "red").save(picture)
+    is_json = name.endswith(".json")
+    contents = some(variants, bundle / name, 60) if is_json else bytes_of(bundle / name)
+    words = ["--verify"] if name == "golden.json" else [picture]
+    found = refusals(bundle / name, contents, "export/run.py", "--bundle", bundle, *words)
+    assert found > (10 if is_json else 4)
+
+
+@pytest.mark.slow
+def test_a_strangers_files_are_refused_before_anything_is_computed(command, run, tmp_path):
+    bundle = shutil.copytree(BUNDLE, tmp_path / "bundle")
+    (run / "spec.json").write_text('{"format": 1, "model": "\\u001b[2J"}')
+    (bundle / "model.json").write_text("[" * 100_000)
+    for script, words, file in (
+        ("train/evaluate.py", ("--run", run), run / "spec.json"),
+        ("export/to_tflite.py", ("--run", run), run / "spec.json"),
+        ("export/run.py", ("--bundle", bundle, "--verify"), bundle / "model.json"),
+    ):
+        result = command(script, *words, cwd=tmp_path, check=2)
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"{Path(script).name}: {file}")
+        assert line.isprintable()
