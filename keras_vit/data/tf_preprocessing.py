@@ -23,6 +23,7 @@ from keras_vit.specs import Preprocessing
 
 _BITS = 22
 _BAND = 2**20  # pixels that are computed at once, so that their memory does not depend on the size
+_SUMMED = 2**20  # values that are added in one step
 # Markers of a JPEG, the start of its EXIF block, and the tag for the camera's orientation.
 _APP1, _START_OF_SCAN, _FILLING = 0xFFE1, 0xFFDA, 0xFFFF
 _EXIF, _LITTLE_ENDIAN, _ORIENTATION = 0x45786966, 0x4949, 0x0112
@@ -409,12 +410,16 @@ def _cubic(x):
 
 def _resample(lines, index, weights):
     """Sums of uint8 lines (n, values), rounded: (places, values)."""
+    values = tf.shape(lines)[1]
+    # A step of the loop takes time, and a picture that is made much smaller has thousands of taps.
+    at_once = tf.maximum(_SUMMED // tf.maximum(index.shape[1] * values, 1), 1)
 
     def add(tap, total):
-        taken = tf.cast(tf.gather(lines, index[tap]), tf.int32)
-        return tap + 1, total + taken * weights[tap][:, None]
+        taps = slice(tap, tap + at_once)
+        taken = tf.cast(tf.gather(lines, index[taps]), tf.int32)  # (taps, places, values)
+        return tap + at_once, total + tf.reduce_sum(taken * weights[taps][..., None], axis=0)
 
-    half = tf.fill((index.shape[1], tf.shape(lines)[1]), 1 << (_BITS - 1))
+    half = tf.fill((index.shape[1], values), 1 << (_BITS - 1))
     _, total = tf.while_loop(lambda tap, _: tap < tf.shape(index)[0], add, (0, half))
     return tf.cast(tf.clip_by_value(tf.bitwise.right_shift(total, _BITS), 0, 255), tf.uint8)
 

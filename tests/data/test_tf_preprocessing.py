@@ -233,6 +233,19 @@ def test_bands_give_the_pixels_of_the_whole_picture(photographs, tmp_path, monke
             np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_a_picture_that_becomes_much_smaller_is_summed_in_few_steps(
+    rng, monkeypatch, interpolation
+):
+    steps, gather = [], tf.gather
+    monkeypatch.setattr(tf, "gather", lambda *given: steps.append(given) or gather(*given))
+    wide = rng.integers(0, 256, (64, 20_000, 3), np.uint8)
+    settings = Preprocessing(2, 2, interpolation=interpolation)
+    resized = tf_preprocessing.resize(tf.constant(wide[None]), settings)
+    assert len(steps) < 100  # of 20,000 and more taps, for two bands of rows
+    np.testing.assert_array_equal(resized[0], preprocessing.resize(wide, settings))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 3])
 def test_reading_needs_the_memory_that_is_stated(tmp_path, number):

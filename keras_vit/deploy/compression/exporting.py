@@ -45,7 +45,7 @@ def made_file(
     converter = Converter(resolved, ["none"])
     content = converter.float_file("none")
     ranges = _ranges(content, precision, compressed, calibration)
-    content = quantized(content, precision, ranges=ranges)
+    content = quantized(content, precision, ranges=ranges, metadata=converter.metadata)
     measured = calibration if precision.calibrated else None
     note = converter.graphs.note
     return MadeFile(precision, content, resolved.options, note, calibration=measured)

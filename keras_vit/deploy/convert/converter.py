@@ -14,6 +14,7 @@ import numpy as np
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.graphs import Graphs, write_graphs
+from keras_vit.deploy.convert.metadata import Metadata
 from keras_vit.deploy.convert.quantize import (
     for_runtime,
     measured_ranges,
@@ -41,6 +42,9 @@ class Converter:
             another form for older runtimes.
         reference: see `write_graphs`.
 
+    Attributes:
+        metadata: what the files say of themselves.
+
     Raises:
         RefusedError: no file of a precision runs on `min_runtime`.
         UsageError: a precision needs images and there are none.
@@ -58,6 +62,7 @@ class Converter:
         for precision in resolved_precisions:
             check_calibration(precision, calibration)
         self.graphs: Graphs = write_graphs(resolved, resolved_precisions, calibration, reference)
+        self.metadata = Metadata.of(resolved)
         self._min_runtime = min_runtime
         self._float_files: dict[Path, TFLiteFile] = {}
         self._ranges: dict[Rules, dict] = {}
@@ -76,7 +81,8 @@ class Converter:
         content, rules = self.float_file(quantize), precision.rules
         if precision.calibrated and rules not in self._ranges:
             self._ranges[rules] = measured_ranges(content, precision, self.calibration)
-        return quantized(content, precision, None, float_layers, self._ranges.get(rules))
+        ranges = self._ranges.get(rules)
+        return quantized(content, precision, None, float_layers, ranges, self.metadata)
 
     def made(
         self, quantize: str | None = None, float_layers: Iterable[str] = (), recipe: Any = None

@@ -15,6 +15,7 @@ import numpy as np
 from keras_vit._errors import MissingPackageError, RefusedError, UsageError, did_you_mean
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import embed_weights
+from keras_vit.deploy.convert.metadata import Metadata
 from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, TFLiteFile, read_graph
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
 from keras_vit.deploy.precisions import (
@@ -64,6 +65,7 @@ def quantized(
     calibration: np.ndarray | None = None,
     float_layers: Iterable[str] = (),
     ranges: dict[str, Any] | None = None,
+    metadata: Metadata | None = None,
 ) -> TFLiteFile:
     """Quantises a float32 `.tflite` file, embeds its weights and states the versions it needs.
 
@@ -73,6 +75,7 @@ def quantized(
         calibration: inputs of the file (n, height, width, 3), for precisions that need ranges.
         float_layers: names in `quantizable_layers` that stay in float.
         ranges: the result of `measured_ranges`, instead of `calibration`.
+        metadata: what the file says of itself; None for nothing.
 
     Raises:
         UsageError: ranges are needed and there are no images, or a layer is unknown.
@@ -90,8 +93,12 @@ def quantized(
                 ranges, enable_progress_bar=False, enable_progress_report=False
             ).quantized_model
         del quantizer
-    content = embed_weights(content)  # the quantizer's result is freed before the next copy
-    return TFLiteFile.with_graph(content, state_versions(content))
+    described = metadata.flatbuffer(read_graph(content)) if metadata else b""
+    content = embed_weights(content, described)  # frees the quantizer's result before the next copy
+    graph = state_versions(content)
+    if metadata:
+        content.extend(metadata.archive(graph, len(content)))
+    return TFLiteFile.with_graph(content, graph)
 
 
 def _modified_without_bar(model: Any) -> Callable[..., Any]:
