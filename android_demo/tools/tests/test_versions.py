@@ -43,6 +43,16 @@ class VersionsTest(unittest.TestCase):
         major, minor, _ = versions()["litert"].split(".")
         self.assertGreaterEqual((int(major), int(minor)), (1, 4))
 
+    def test_gradle_itself_is_checked_before_it_runs(self) -> None:
+        lines = (ROOT / "gradle/wrapper/gradle-wrapper.properties").read_text().splitlines()
+        settings = dict(line.split("=", 1) for line in lines)
+        self.assertRegex(settings["distributionSha256Sum"], "^[0-9a-f]{64}$")
+        # The sum belongs to this file: whoever changes one changes both.
+        self.assertEqual(
+            ("gradle-9.5.1-bin.zip", "bafc141b"),
+            (settings["distributionUrl"].split("/")[-1], settings["distributionSha256Sum"][:8]),
+        )
+
     def test_every_version_is_used_and_defined(self) -> None:
         referred = set(re.findall(r'version\.ref = "(\w+)"', CATALOGUE))
         read = set(re.findall(r"libs\.versions\.(\w+)\.get", "".join(SCRIPTS)))

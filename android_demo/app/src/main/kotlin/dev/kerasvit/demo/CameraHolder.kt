@@ -37,7 +37,12 @@ internal class CameraHolder(
         val facing: Facing,
         val surface: SurfaceTexture,
         val degrees: Int,
-    )
+        val leastSide: Int,
+    ) {
+        fun fits(facing: Facing, surface: SurfaceTexture, degrees: Int, leastSide: Int): Boolean =
+            this.facing == facing && this.surface === surface && this.degrees == degrees &&
+                this.leastSide == leastSide
+    }
 
     fun findCameras() = store.send(Event.CamerasFound(cameras.facings()))
 
@@ -70,15 +75,15 @@ internal class CameraHolder(
         val facing = state.wantedCamera
         val surface = surface
         if (!isInFront || facing == null || surface == null) return close()
-        val old = opened
         val degrees = displayDegrees()
-        if (old?.facing == facing && old.surface === surface && old.degrees == degrees) return
+        val side = state.wantedFrameSide
+        if (opened?.fits(facing, surface, degrees, side) == true) return
         close()
         val opening = ++openings
-        val camera = cameras.open(facing, surface, degrees, worker, store.frames) { problem ->
+        val camera = cameras.open(facing, surface, degrees, side, worker, store.frames) { problem ->
             activity.runOnUiThread { if (opening == openings) fail(facing, problem) }
         }
-        opened = camera?.let { Opened(it, facing, surface, degrees) }
+        opened = camera?.let { Opened(it, facing, surface, degrees, side) }
         transform()
         if (camera != null) store.send(Event.CameraOpened(camera.lens.uprightSize))
     }

@@ -18,6 +18,7 @@ import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.work.Frames
 import dev.kerasvit.jvm.SMALLEST_OBJECT
 import dev.kerasvit.jvm.allocatedBy
+import java.io.File
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
@@ -25,7 +26,9 @@ import kotlin.test.assertNotNull
 import kotlin.test.assertNull
 import kotlin.test.assertTrue
 import org.junit.After
+import org.junit.Rule
 import org.junit.Test
+import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
 import org.mockito.Mockito.verify
 import org.robolectric.RobolectricTestRunner
@@ -36,6 +39,8 @@ import org.robolectric.annotation.Config
 @RunWith(RobolectricTestRunner::class)
 @Config(shadows = [FakeImageReader::class, TroubledCameraManager::class])
 class CameraTest {
+    @get:Rule
+    val folder = TemporaryFolder()
     private val phone = Phone()
     private val manager = phone.app.getSystemService(CameraManager::class.java)
     private val classified = mutableListOf<RgbImage>()
@@ -70,6 +75,53 @@ class CameraTest {
     }
 
     private class Corner(val width: Int, val height: Int, val x: Int, val y: Int)
+
+    @Test
+    fun `frames are at least as large as a model wants them, where the camera has such`() {
+        addCameras()
+        val expected = mapOf(200 to 240, 480 to 480, 512 to 1080, 1080 to 1080, 2000 to 1080)
+        for ((leastSide, side) in expected) {
+            val camera = assertNotNull(open(Facing.BACK, leastSide = leastSide))
+            assertEquals(side, camera.lens.frameSize.height, "$leastSide")
+            camera.close()
+            settle()
+        }
+    }
+
+    @Test
+    fun `the camera is opened again for a model with a larger input`() {
+        val models = folder.newFolder()
+        copyOfBundle(models, "digits-int8")
+        val json = File(copyOfBundle(models, "digits-float16"), "model.json")
+        json.writeText(enlarged(json.readText(), side = 512))
+        phone.app.testBundles = FolderBundles(models)
+        addCameras()
+        startCameraOfApp()
+        assertEquals(FrameSize(1080, 1920), phone.state.frame)
+        val large = FakeImageReader.newest
+        phone.tap("digits-float16")
+        phone.tap("digits-int8")
+        surface()
+        assertTrue(large.isClosed)
+        assertEquals(FrameSize(480, 640), phone.state.frame)
+        val small = FakeImageReader.newest
+        // The other one of the comparison has the large input.
+        phone.app.store(null).send(Event.PickModel(rival = true))
+        phone.app.store(null).send(Event.ChooseModel("digits-float16"))
+        phone.tap(R.string.screen_compare)
+        surface()
+        assertTrue(small.isClosed)
+        assertEquals(FrameSize(1080, 1920), phone.state.frame)
+    }
+
+    private fun enlarged(json: String, side: Int): String {
+        val changed = json
+            .replace("\"height\": 32", "\"height\": $side")
+            .replace("\"width\": 32", "\"width\": $side")
+            .replace(Regex("1,(\\s*)32,(\\s*)32,(\\s*)3\\b"), "1,$1$side,$2$side,$33")
+        check(changed != json) { "there is no input of 32 x 32 in $json" }
+        return changed
+    }
 
     @Test
     fun `of the frames that came meanwhile only the newest is classified, and all are closed`() {
@@ -226,6 +278,11 @@ class CameraTest {
         shadowOf(phone.app).grantPermissions(Manifest.permission.CAMERA)
         phone.start()
         phone.tap(R.string.source_camera)
+        surface()
+    }
+
+    // Robolectric's views make none.
+    private fun surface() {
         val view = phone.activity.findViewById<TextureView>(R.id.camera)
         phone.activity.onCameraSurface(view, SurfaceTexture(0))
         phone.settle()
@@ -239,6 +296,7 @@ class CameraTest {
     private fun open(
         facing: Facing,
         displayDegrees: Int = 0,
+        leastSide: Int = 480,
         classify: (RgbImage) -> Unit = {
             classified += RgbImage(it.width, it.height, it.bytes.clone())
         },
@@ -247,8 +305,9 @@ class CameraTest {
             override fun onFrame(image: RgbImage) = classify(image)
         }
         val texture = SurfaceTexture(0)
+        val worker = phone.app.worker
         val camera =
-            Cameras(phone.app).open(facing, texture, displayDegrees, phone.app.worker, frames) {
+            Cameras(phone.app).open(facing, texture, displayDegrees, leastSide, worker, frames) {
                 problems += it
             }
         settle()

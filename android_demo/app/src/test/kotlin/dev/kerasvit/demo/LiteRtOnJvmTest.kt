@@ -17,8 +17,10 @@ import dev.kerasvit.delegate.privateLibrary
 import dev.kerasvit.demo.engine.LiteRtEngines
 import dev.kerasvit.jvm.FolderFiles
 import dev.kerasvit.jvm.HeldOutDigits
+import dev.kerasvit.jvm.allocatedBy
 import java.io.File
 import java.nio.ByteBuffer
+import java.nio.ByteOrder
 import kotlin.math.abs
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
@@ -123,6 +125,24 @@ class LiteRtOnJvmTest {
         }
     }
 
+    /** `Interpreter.run` makes an array and a map for each call, too. */
+    @Test
+    fun `a run allocates only what the runtime's own binding does`() {
+        for (name in NAMES) create(name, Backend.CPU).use { engine ->
+            val description = readBundle(files(name)).description
+            val input = directBuffer(description.input.bytes)
+            val output = directBuffer(description.output.bytes)
+            repeat(200) { engine.run(input, output) }
+            val bytes = LongArray(100) { allocatedBy { engine.run(input, output) } }
+            println("$name: ${bytes.sorted()[50]} bytes in each run")
+            // A view of the output's memory, and an iterator over the map of outputs.
+            assertTrue(bytes.sorted()[50] <= BYTES_OF_BINDING, "$name: ${bytes.toList()}")
+        }
+    }
+
+    private fun directBuffer(bytes: Int) =
+        ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder())
+
     @Test
     fun `engines can be made and closed again and again`() {
         repeat(20) { for (name in NAMES) create(name, Backend.CPU).close() }
@@ -141,6 +161,7 @@ class LiteRtOnJvmTest {
 
     companion object {
         private val NAMES = listOf("digits-float16", "digits-int8")
+        private const val BYTES_OF_BINDING = 112L
 
         // Gradle's build has no such libraries: tools/android_libraries.py makes them for Maven's.
         @JvmStatic

@@ -3,6 +3,8 @@ package dev.kerasvit.demo
 import android.graphics.Bitmap
 import android.graphics.Canvas
 import android.graphics.Insets
+import android.graphics.Rect
+import android.os.Build
 import android.os.Bundle
 import android.os.Looper
 import android.view.View
@@ -16,6 +18,8 @@ import org.robolectric.Robolectric
 import org.robolectric.RuntimeEnvironment
 import org.robolectric.Shadows.shadowOf
 import org.robolectric.android.controller.ActivityController
+import org.robolectric.util.ReflectionHelpers
+import org.robolectric.util.ReflectionHelpers.ClassParameter
 
 /** The app as a user holds it: starts it, touches what is on the screen, reads it, looks at it. */
 class Phone {
@@ -51,9 +55,9 @@ class Phone {
         }
         // The status bar and the navigation bar of a phone, which Robolectric does not have.
         val density = activity.resources.displayMetrics.density
-        val bars = Insets.of(0, (28 * density).toInt(), 0, (20 * density).toInt())
+        val bars = Rect(0, (28 * density).toInt(), 0, (20 * density).toInt())
         root.dispatchApplyWindowInsets(
-            WindowInsets.Builder().setInsets(WindowInsets.Type.systemBars(), bars).build(),
+            if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) insets(bars) else oldInsets(bars),
         )
         shadowOf(Looper.getMainLooper()).idle()
     }
@@ -101,3 +105,13 @@ class Phone {
         return listOf(view) + (0 until view.childCount).flatMap { shown(view.getChildAt(it)) }
     }
 }
+
+private fun insets(bars: Rect): WindowInsets =
+    WindowInsets.Builder().setInsets(WindowInsets.Type.systemBars(), Insets.of(bars)).build()
+
+// Before Android 10 only the system makes insets, with a constructor that apps do not see.
+private fun oldInsets(bars: Rect): WindowInsets =
+    ReflectionHelpers.callConstructor(
+        WindowInsets::class.java,
+        ClassParameter.from(Rect::class.java, bars),
+    )

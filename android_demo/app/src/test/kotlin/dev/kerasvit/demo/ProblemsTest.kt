@@ -6,11 +6,13 @@ import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Permission
+import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Source
 import java.io.File
 import java.nio.ByteBuffer
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
+import kotlin.test.assertIs
 import kotlin.test.assertNotNull
 import kotlin.test.assertTrue
 import org.junit.Rule
@@ -92,6 +94,37 @@ class ProblemsTest {
         phone.tap("digits-int8")
         assertFalse(phone.shows(R.string.problem_corrupt))
         assertTrue(phone.shows(R.string.run_title))
+    }
+
+    @Test
+    fun `beside a damaged model, the other one of a comparison shows its result`() {
+        for (damaged in listOf("digits-float16", "digits-int8")) {
+            val models = folder.newFolder()
+            copyOfBundle(models, "digits-int8")
+            copyOfBundle(models, "digits-float16")
+            File(models, "$damaged/model.json").writeText("{")
+            phone.app.endProcess()
+            phone.app.testBundles = FolderBundles(models)
+            phone.start()
+            phone.tap(R.string.screen_compare)
+            val isFirst = damaged == "digits-float16"
+            val sound = if (isFirst) phone.state.shownRivalResult else phone.state.shownResult
+            assertEquals("4", assertIs<Result.Answer>(sound, damaged).rows[0].label)
+            assertTrue(phone.shows(R.string.problem_corrupt), damaged)
+            if (isFirst) phone.screenshot("problem_compare")
+        }
+    }
+
+    @Test
+    fun `two damaged models of a comparison both say so`() {
+        for (name in listOf("digits-int8", "digits-float16")) {
+            File(copyOfBundle(folder.root, name), "model.json").writeText("{")
+        }
+        phone.app.testBundles = FolderBundles(folder.root)
+        phone.start()
+        phone.tap(R.string.screen_compare)
+        val corrupt = phone.activity.getString(R.string.problem_corrupt)
+        assertEquals(2, phone.texts().count { it == corrupt })
     }
 
     @Test

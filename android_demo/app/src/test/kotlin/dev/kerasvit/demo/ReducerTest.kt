@@ -1,7 +1,10 @@
 package dev.kerasvit.demo
 
 import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Job
@@ -117,6 +120,28 @@ class ReducerTest {
         val running = reduce(shown, Event.Verify)
         assertEquals(running, reduce(running, Event.ChooseBackend(running.settings.backend)))
         assertFalse(reduce(running, Event.Show(Screen.CLASSIFY)).verification.isRunning)
+    }
+
+    @Test
+    fun `a check that is stopped keeps its verdicts and takes no more`() {
+        val refused = Outcome.Refused(EngineFailure.REFUSED, "a reason")
+        val verdict = BackendVerdict(Backend.CPU, refused)
+        val running = reduce(listed(), Event.Verify)
+        val found = reduce(running, Event.BackendVerified(running.verification.run, verdict))
+        val stopped = reduce(found, Event.StopVerifying)
+        assertFalse(stopped.verification.isRunning)
+        assertEquals(listOf(verdict), stopped.verification.verdicts)
+        val late = Event.BackendVerified(running.verification.run, verdict)
+        assertEquals(stopped, reduce(stopped, late))
+    }
+
+    @Test
+    fun `beside a damaged model the other one is computed, but only where two are compared`() {
+        val broken = Model("a", problem = Problem.OutOfMemory)
+        val state = reduce(listed(), Event.ModelRead(broken))
+        assertNull(jobOf(state))
+        // The other one has not been read yet.
+        assertNull(jobOf(reduce(state, Event.Show(Screen.COMPARE))))
     }
 
     @Test

@@ -1,6 +1,7 @@
 package dev.kerasvit.demo
 
 import android.content.Intent
+import android.view.View
 import android.widget.EditText
 import android.widget.ScrollView
 import dev.kerasvit.core.Backend
@@ -21,6 +22,7 @@ import java.util.concurrent.CopyOnWriteArrayList
 import java.util.concurrent.CountDownLatch
 import java.util.concurrent.TimeUnit
 import kotlin.test.assertEquals
+import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertNotNull
 import kotlin.test.assertTrue
@@ -95,6 +97,29 @@ class ScreensTest {
         assertEquals(setOf(3), passed.map { it.measured.info.threads }.toSet())
         assertEquals(1, engines.created.count { it.threads == 2 })
         assertNotNull(phone.state.verification.report)
+    }
+
+    @Test
+    fun `a check that is stopped ends after its backend, and can be run again`() {
+        val engines = WaitingEngines(threads = 2)
+        phone.app.testEngines = engines
+        phone.start()
+        phone.tap(R.string.screen_verify)
+        assertFalse(phone.shows(R.string.verify_stop))
+        val store = phone.app.store(null)
+        store.send(Event.ChooseThreads(2))
+        store.send(Event.Verify)
+        engines.begun.await()
+        // `tap` would wait for the worker, which waits for this thread.
+        phone.activity.findViewById<View>(R.id.verify_stop).performClick()
+        assertFalse(phone.state.verification.isRunning)
+        engines.mayGoOn.countDown()
+        phone.settle()
+        assertEquals(1, engines.created.count { it.threads == 2 }, "engines of this check")
+        assertFalse(phone.shows(R.string.verify_stop))
+        store.send(Event.ChooseThreads(1)) // Faster where tests share the processor.
+        phone.tap(R.string.verify_start)
+        assertEquals(engines.backends, phone.state.verification.verdicts.map { it.backend })
     }
 
     /** Loading with so many [threads] takes until the test lets it go on. */

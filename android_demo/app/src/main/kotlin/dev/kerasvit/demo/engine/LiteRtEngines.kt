@@ -119,11 +119,17 @@ private class LiteRtEngine(
         taken = delegate?.let { it.watch.taken(it.name) },
     )
 
+    // `Interpreter.run` would make both anew for each image.
+    private val inputs = arrayOfNulls<Any>(1)
+    private val outputs = HashMap<Int, Any>(1)
+
     override fun run(input: ByteBuffer, output: ByteBuffer) {
         input.moveTo(0)
         output.moveTo(0)
+        inputs[0] = input
+        outputs[0] = output
         try {
-            interpreter.run(input, output)
+            interpreter.runForMultipleInputsOutputs(inputs, outputs)
         } catch (error: Throwable) {
             throw engineExceptionOf(error)
         }

@@ -36,6 +36,7 @@ class Cameras(context: Context) {
     /**
      * Opens a camera; the permission must have been granted.
      *
+     * @param leastSide of the frames, in pixels, where the camera has such
      * @param worker the thread of [frames], which gets upright images: always the newest frame,
      *     frames that come while one is classified are dropped
      * @param fail called on the worker's thread, at most once
@@ -45,12 +46,14 @@ class Cameras(context: Context) {
         facing: Facing,
         preview: SurfaceTexture,
         displayDegrees: Int,
+        leastSide: Int,
         worker: Handler,
         frames: Frames,
         fail: (Problem) -> Unit,
     ): OpenCamera? = try {
         val id = idOf(facing) ?: throw NoSuchElementException()
-        val lens = Lens(manager.getCameraCharacteristics(id), facing, displayDegrees)
+        val characteristics = manager.getCameraCharacteristics(id)
+        val lens = Lens(characteristics, facing, displayDegrees, leastSide)
         preview.setDefaultBufferSize(lens.previewSize.width, lens.previewSize.height)
         open(id, OpenCamera(lens, Surface(preview), worker, frames, fail), worker)
     } catch (error: CameraAccessException) {
@@ -98,15 +101,20 @@ private fun frameSizes(characteristics: CameraCharacteristics): List<Size> =
         ?.getOutputSizes(ImageFormat.YUV_420_888).orEmpty().toList()
 
 /** What is known of a camera before it is opened. */
-class Lens(characteristics: CameraCharacteristics, facing: Facing, val displayDegrees: Int) {
+class Lens(
+    characteristics: CameraCharacteristics,
+    facing: Facing,
+    val displayDegrees: Int,
+    leastSide: Int,
+) {
     val sensorDegrees: Int = characteristics[CameraCharacteristics.SENSOR_ORIENTATION] ?: 0
 
     val orientation: Orientation =
         Orientation.ofCamera(sensorDegrees, displayDegrees, facing == Facing.FRONT)
 
-    // Small enough to be converted 30 times a second, large enough for models of 384 x 384.
+    // Small enough to be converted 30 times a second, large enough for the model.
     val frameSize: Size = frameSizes(characteristics).let { sizes ->
-        sizes.filter { minOf(it.width, it.height) >= FRAME_SIDE }
+        sizes.filter { minOf(it.width, it.height) >= leastSide }
             .minByOrNull { it.width * it.height }
             ?: sizes.maxBy { it.width * it.height }
     }
@@ -246,5 +254,4 @@ private fun problemOf(error: Int): Problem = when (error) {
     else -> Problem.CameraFailed("error $error of the camera")
 }
 
-private const val FRAME_SIDE = 480
 private const val PREVIEW_SIDE = 1600

@@ -27,6 +27,8 @@ sealed class Event {
 
     object Verify : Event()
 
+    object StopVerifying : Event()
+
     data class PermissionChanged(val permission: Permission) : Event()
 
     data class CamerasFound(val cameras: List<Facing>) : Event()

@@ -16,6 +16,8 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
     is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)
     is Event.Verify ->
         state.copy(verification = state.verification.next(state.settings.model))
+    is Event.StopVerifying ->
+        state.copy(verification = state.verification.copy(isRunning = false))
     is Event.PermissionChanged -> permissionChanged(state, event.permission)
     is Event.CamerasFound -> camerasFound(state, event.cameras)
     is Event.CameraOpened -> state.copy(frame = event.frame)

@@ -49,7 +49,7 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
 
     private fun UiState.starting(next: Job): UiState = copy(
         preview = if (next.source is Source.Camera) null else preview,
-        result = Result.Working,
+        result = if (next.model == null) Result.None else Result.Working,
         rivalResult = if (next.rival == null) Result.None else Result.Working,
     )
 

@@ -54,6 +54,14 @@ data class UiState(
             permission == Permission.GRANTED && sourceProblem == null &&
                 (settings.screen == Screen.CLASSIFY || settings.screen == Screen.COMPARE)
         }
+
+    /** The least side of the camera's frames: enlarged ones would lack what a model could see. */
+    val wantedFrameSide: Int
+        get() {
+            val shown = listOfNotNull(model, rival.takeIf { settings.screen == Screen.COMPARE })
+            val inputs = shown.mapNotNull { it.bundle?.description?.input }
+            return inputs.fold(FRAME_SIDE) { side, input -> maxOf(side, input.width, input.height) }
+        }
 }
 
 /** What survives the end of the process: small, and nothing of it is computed. */
@@ -150,3 +158,5 @@ data class Verification(
     val problem: Problem? = null,
     val report: String? = null,
 )
+
+private const val FRAME_SIDE = 480

@@ -18,12 +18,12 @@ internal class AnswerPart(
     private val wording: Wording,
     private val isOneOfTwo: Boolean = false,
 ) {
-    private val announced = root.findViewById<View>(R.id.answer_announcement)
     private val headline = root.findViewById<View>(R.id.answer_headline)
     private val label = root.findViewById<TextView>(R.id.answer_label)
     private val probability = root.findViewById<TextView>(R.id.answer_probability)
     private val detail = root.findViewById<TextView>(R.id.answer_detail)
     private val rows = root.findViewById<ViewGroup>(R.id.answer_rows)
+    private var announced: Announcement? = null
 
     /** [announcement] is what TalkBack says of it, where it says anything by itself. */
     fun render(result: Result, threshold: Int, announcement: Announcement?) {
@@ -67,9 +67,11 @@ internal class AnswerPart(
         view.alpha = if (row.isNamed(threshold)) 1f else 0.7f
     }
 
+    // Not a live region: what is on the screen changes many times a second.
     private fun speak(announcement: Announcement?) {
-        val text = announcement?.let { spoken(it.label, it.probability) }
-        if (text != announced.contentDescription) announced.contentDescription = text
+        if (announcement == null || announcement == announced) return
+        announced = announcement
+        root.announceForAccessibility(spoken(announcement.label, announcement.probability))
     }
 
     /** "7, 98.2%" */

@@ -7,7 +7,8 @@ import android.graphics.Matrix
  * undistorted: the screen shows what the model sees.
  *
  * Without it, the picture is stretched to the view, and it is upright only while the display is in
- * its natural orientation.
+ * its natural orientation. The picture of a front camera is a mirror's: the system has mirrored it
+ * before it comes to the view, and a mirror's picture turns the same way.
  */
 internal fun cameraTransform(
     viewWidth: Int,

@@ -38,6 +38,7 @@ internal class ModelsView(
             item.findViewById<TextView>(R.id.item_model_summary).text = wording.summary(model)
             item.findViewById<TextView>(R.id.item_model_detail).text = details(model)
             item.setOnClickListener { host.send(Event.ChooseModel(model.name)) }
+            item.actAsButton()
         }
     }
 

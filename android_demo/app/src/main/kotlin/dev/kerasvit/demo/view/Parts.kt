@@ -3,6 +3,7 @@ package dev.kerasvit.demo.view
 import android.view.LayoutInflater
 import android.view.View
 import android.view.ViewGroup
+import android.view.accessibility.AccessibilityNodeInfo
 import android.widget.Button
 import android.widget.TextView
 import dev.kerasvit.demo.R
@@ -22,6 +23,16 @@ internal fun TextView.show(text: CharSequence) {
     if (this.text.toString() != text.toString()) this.text = text
 }
 
+/** Tells TalkBack that this view, which is drawn as something else, is a button. */
+internal fun View.actAsButton() {
+    accessibilityDelegate = object : View.AccessibilityDelegate() {
+        override fun onInitializeAccessibilityNodeInfo(host: View, info: AccessibilityNodeInfo) {
+            super.onInitializeAccessibilityNodeInfo(host, info)
+            info.className = Button::class.java.name
+        }
+    }
+}
+
 /** The chosen model; opens the list of models. */
 internal class ModelPart(
     private val root: View,
@@ -34,6 +45,7 @@ internal class ModelPart(
 
     init {
         root.setOnClickListener { host.send(Event.PickModel(isRival)) }
+        root.actAsButton()
     }
 
     fun render(model: Model?) {

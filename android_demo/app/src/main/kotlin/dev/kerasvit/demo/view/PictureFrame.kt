@@ -13,7 +13,7 @@ class PictureFrame(context: Context, attributes: AttributeSet?) :
 
     override fun onMeasure(widthMeasureSpec: Int, heightMeasureSpec: Int) {
         val width = MeasureSpec.getSize(widthMeasureSpec)
-        val tallest = resources.displayMetrics.heightPixels * 6 / 10
+        val tallest = resources.displayMetrics.heightPixels * 4 / 10
         val height = minOf(width * 5 / 8, tallest)
         super.onMeasure(
             widthMeasureSpec,

@@ -7,6 +7,8 @@ import android.view.View
 import android.view.ViewGroup
 import android.view.WindowInsets
 import android.widget.LinearLayout
+import android.widget.ListView
+import android.widget.ScrollView
 import android.widget.TextView
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Event
@@ -23,6 +25,7 @@ internal class RootView(activity: Activity, private val host: Host) {
     private val destinations = Destination.values().associateWith(::addDestination)
     private var screen: Screen? = null
     private var current: ScreenView? = null
+    private var below = 0 // Pixels of the system's bar at the bottom, which screens draw behind.
 
     init {
         view.setOnApplyWindowInsetsListener { _, insets ->
@@ -50,6 +53,7 @@ internal class RootView(activity: Activity, private val host: Host) {
             Screen.LABELS -> LabelsView(screens.inflate(R.layout.screen_labels), host, wording)
             Screen.MODELS -> ModelsView(screens.inflate(R.layout.screen_models), host, wording)
         }
+        screens.leaveRoom(below)
     }
 
     private fun addDestination(destination: Destination): TextView {
@@ -58,6 +62,7 @@ internal class RootView(activity: Activity, private val host: Host) {
         item.setCompoundDrawablesRelativeWithIntrinsicBounds(0, destination.icon, 0, 0)
         item.compoundDrawableTintList = item.context.getColorStateList(R.color.nav)
         item.setOnClickListener { host.send(Event.Show(destination.screen)) }
+        item.actAsButton()
         return item
     }
 
@@ -66,9 +71,20 @@ internal class RootView(activity: Activity, private val host: Host) {
         val edges = edgesOf(insets)
         val isBelow = (view as LinearLayout).orientation == LinearLayout.VERTICAL
         val gap = (4 * view.resources.displayMetrics.density).toInt()
-        val bottom = if (isBelow) 0 else edges.bottom
-        view.setPadding(edges.left, edges.top, edges.right, bottom)
-        if (isBelow) navigation.setPadding(gap, gap, gap, gap + edges.bottom)
+        view.setPadding(edges.left, edges.top, edges.right, 0)
+        navigation.setPadding(gap, gap, gap, gap + edges.bottom)
+        below = if (isBelow) 0 else edges.bottom
+        screens.leaveRoom(below)
+    }
+}
+
+// What scrolls is seen behind the bar, and can be scrolled above it.
+private fun View.leaveRoom(below: Int) {
+    if (this is ScrollView || this is ListView) {
+        (this as ViewGroup).clipToPadding = false
+        setPadding(paddingLeft, paddingTop, paddingRight, below)
+    } else if (this is ViewGroup) {
+        for (i in 0 until childCount) getChildAt(i).leaveRoom(below)
     }
 }
 

@@ -31,6 +31,8 @@ internal class VerifyView(
 
     init {
         start.setOnClickListener { host.send(Event.Verify) }
+        view.findViewById<View>(R.id.verify_stop)
+            .setOnClickListener { host.send(Event.StopVerifying) }
     }
 
     override fun render(state: UiState) {

@@ -39,9 +39,11 @@ internal class Benches(private val bundles: Bundles, private val engines: Engine
     /** Loads what the job needs and closes the rest; [fail] tells what cannot be loaded. */
     fun open(job: Job, fail: (isRival: Boolean, problem: Problem) -> Unit) {
         // Memory first: a phone may hold one large model and not two.
-        if (chosen?.fits(job.model, job) != true) chosen = chosen.closed()
+        if (job.model == null || chosen?.fits(job.model, job) != true) chosen = chosen.closed()
         if (job.rival == null || rival?.fits(job.rival, job) != true) rival = rival.closed()
-        if (chosen == null) chosen = load(job.model, job, isRival = false, fail)
+        if (job.model != null && chosen == null) {
+            chosen = load(job.model, job, isRival = false, fail)
+        }
         if (job.rival != null && rival == null) rival = load(job.rival, job, isRival = true, fail)
         both.clear()
         chosen?.let { both.add(it) }

@@ -129,13 +129,13 @@ class Workshop(
 
     private fun classifyPicture(job: Job, ticket: Int) {
         val image = try {
-            if (job.source is Source.Golden) benches.goldenImage(job.model)
+            if (job.source is Source.Golden) benches.goldenImage(job.pictured)
             else pictures.read(job.source)
         } catch (error: PictureException) {
             publish(Event.SourceFailed(job.source, error.problem))
             return
         } catch (error: BundleException) {
-            val problem = Problem.BadBundle(job.model, error.problem)
+            val problem = Problem.BadBundle(job.pictured, error.problem)
             publish(Event.SourceFailed(job.source, problem))
             return
         }

@@ -1,0 +1,67 @@
+package dev.kerasvit.demo
+
+import android.os.Build
+import android.view.View
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.Outcome
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Screen
+import kotlin.test.assertEquals
+import kotlin.test.assertIs
+import kotlin.test.assertTrue
+import org.junit.Test
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+import org.robolectric.annotation.Config
+
+/** The app on Android 8, the oldest that it runs on, and on Android 14. The others run on 15. */
+@RunWith(RobolectricTestRunner::class)
+@Config(sdk = [26, 34])
+class OlderAndroidTest {
+    private val phone = Phone()
+
+    @Test
+    fun `models are read from the assets, and pictures classified`() {
+        phone.start()
+        assertEquals("4", assertIs<Result.Answer>(phone.state.result).rows[0].label)
+        phone.tap(phone.activity.getString(R.string.source_sample, "digit-2"))
+        assertEquals("2", assertIs<Result.Answer>(phone.state.result).rows[0].label)
+        assertTrue(phone.shows(R.string.run_title))
+        if (Build.VERSION.SDK_INT == Build.VERSION_CODES.O) phone.screenshot("classify_android_8")
+    }
+
+    @Test
+    fun `every screen is drawn, and none lies under the system's bars`() {
+        phone.start()
+        for (screen in Screen.values()) {
+            phone.app.store(null).send(Event.Show(screen))
+            phone.settle()
+            assertTrue(phone.texts().size > 4, "$screen: ${phone.texts()}")
+        }
+        val density = phone.activity.resources.displayMetrics.density
+        val root = phone.activity.findViewById<View>(R.id.root)
+        assertEquals((28 * density).toInt(), root.paddingTop)
+    }
+
+    @Test
+    fun `the golden check passes`() {
+        phone.start()
+        phone.tap(R.string.screen_verify)
+        phone.tap(R.string.verify_start)
+        val outcomes = phone.state.verification.verdicts.associate { it.backend to it.outcome }
+        assertIs<Outcome.Passed>(outcomes[Backend.CPU])
+        assertIs<Outcome.Passed>(outcomes[Backend.CPU_PLAIN])
+        assertTrue(phone.shows(R.string.verify_share))
+    }
+
+    @Test
+    fun `back leads to the first screen`() {
+        phone.start()
+        phone.tap(R.string.screen_labels)
+        @Suppress("DEPRECATION")
+        phone.activity.onBackPressed()
+        phone.settle()
+        assertEquals(Screen.CLASSIFY, phone.state.settings.screen)
+    }
+}
