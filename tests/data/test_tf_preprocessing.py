@@ -243,7 +243,7 @@ def test_a_picture_that_becomes_much_smaller_is_summed_in_few_steps(
     settings = Preprocessing(2, 2, interpolation=interpolation)
     resized = tf_preprocessing.resize(tf.constant(wide[None]), settings)
     assert len(steps) < 100  # of 20,000 and more taps, for two bands of rows
-    np.testing.assert_array_equal(resized[0], preprocessing.resize(wide, settings))
+    np.testing.assert_array_equal(resized[0], preprocessing.resize(Image.fromarray(wide), settings))
 
 
 @pytest.mark.slow
