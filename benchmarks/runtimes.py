@@ -16,7 +16,8 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+
+from environments import FOLDER, Environment, check_python, installed
 
 from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
@@ -30,19 +31,12 @@ ROOT = Path(__file__).parents[1]
 QUANTIZE = [name for name, precision in PRECISIONS.items() if precision.base is None]
 
 
-class Runtime(NamedTuple):
-    """A runtime: its name in `runtime_floor`, and the packages that pip installs for it."""
-
-    name: str
-    packages: tuple[str, ...]
-
-
-# All of them have wheels for Python 3.9 to 3.11.
+# Their names are those of `runtime_floor`. All of them have wheels for Python 3.9 to 3.11.
 RUNTIMES = (
-    Runtime("2.13.1", ("tensorflow-cpu==2.13.1",)),
-    Runtime("2.14.0", ("tflite-runtime==2.14.0", "numpy<2")),
-    Runtime("LiteRT 1.0.1", ("ai-edge-litert==1.0.1", "numpy<2")),
-    Runtime("LiteRT 1.4.0", ("ai-edge-litert==1.4.0",)),
+    Environment("2.13.1", ("tensorflow-cpu==2.13.1",)),
+    Environment("2.14.0", ("tflite-runtime==2.14.0", "numpy<2")),
+    Environment("LiteRT 1.0.1", ("ai-edge-litert==1.0.1", "numpy<2")),
+    Environment("LiteRT 1.4.0", ("ai-edge-litert==1.4.0",)),
 )
 
 
@@ -52,7 +46,7 @@ class Arguments:
     """The run folder to export in every precision; default: the newest under runs/."""
     bundles: Path | None = None
     """Instead of a run: a folder of exported bundles."""
-    environments: Path = ROOT / ".venv-runtimes"
+    environments: Path = FOLDER
     """The folder where runtimes are installed; installed runtimes are reused."""
     python: str = sys.executable
     """The Python to install them for, 3.9 to 3.11."""
@@ -61,10 +55,10 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     if arguments.run is not None and arguments.bundles is not None:
         raise UsageError("expected --run or --bundles. Received: both.")
-    _check_python(arguments.python)
+    check_python(arguments.python)
     runners = {f"LiteRT {version('ai-edge-litert')}": sys.executable}
-    installed = {r.name: _installed(r, arguments) for r in RUNTIMES}
-    runners = {name: python for name, python in installed.items() if python} | runners
+    pythons = {r.name: installed(r, arguments.environments, arguments.python) for r in RUNTIMES}
+    runners = {name: python for name, python in pythons.items() if python} | runners
     with tempfile.TemporaryDirectory() as folder:
         if arguments.bundles is None:
             bundles = _exported(arguments.run, Path(folder))
@@ -75,7 +69,7 @@ def main(arguments: Arguments) -> None:
         rows, wrong = _compared(bundles, runners)
     header = ["precision", "floor", "tolerance", *runners]
     print(f"\n{table(header, rows)}")
-    wrong += [f"{name} could not be installed" for name, python in installed.items() if not python]
+    wrong += [f"{name} could not be installed" for name, python in pythons.items() if not python]
     if wrong:
         raise RefusedError("\n".join(wrong))
 
@@ -126,33 +120,6 @@ def _exported(run: Path | None, folder: Path) -> list[Path]:
             raise UsageError(done.stderr.strip().splitlines()[-1])
     (folder / "older" / "dynamic").rename(folder / "new" / "dynamic, 2.9")
     return sorted(file.parent for file in (folder / "new").glob("*/golden.json"))
-
-
-def _installed(runtime: Runtime, arguments: Arguments) -> str | None:
-    """The Python of the runtime's environment, created if needed; None if pip fails."""
-    folder = arguments.environments / runtime.name.replace(" ", "-").lower()
-    python, done = folder / "bin" / "python", folder / "installed"
-    if done.is_file():
-        return str(python)
-    print("installing", *runtime.packages, flush=True)
-    subprocess.run([arguments.python, "-m", "venv", "--clear", folder], check=True)
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    result = subprocess.run([*pip, *runtime.packages], capture_output=True, text=True)
-    if result.returncode:
-        print(f"  left out: {result.stderr.strip().splitlines()[-1]}", file=sys.stderr)
-        return None
-    done.touch()
-    return str(python)
-
-
-def _check_python(python: str) -> None:
-    program = "import sys; print(*sys.version_info[:2], sep='.')"
-    found = subprocess.run([python, "-c", program], capture_output=True, text=True).stdout.strip()
-    if found not in ("3.9", "3.10", "3.11"):
-        raise UsageError(
-            "the old runtimes have wheels for Python 3.9 to 3.11. "
-            f"Received: {found or python}; pass --python python3.11 or so."
-        )
 
 
 if __name__ == "__main__":
