@@ -29,6 +29,9 @@ from keras_vit.deploy.precisions import (
 from keras_vit.deploy.runner import ignore_kept_tensors
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
+# Pixels lie between two steps if their range is that of the integers: at 0.5, 1.5, 2.5 ... steps.
+# The last digit of a runtime's arithmetic would decide how each of them is rounded.
+_WIDER = np.float32(1 + 2**-10)
 
 
 def for_runtime(precision: Precision, minimum: str | None) -> Precision:
@@ -116,7 +119,7 @@ def measured_ranges(
     """The smallest and the largest value of each tensor over all images, by its name.
 
     The library's default is a moving average, which forgets the first images; the extremes are used
-    instead, because values outside the range are clipped.
+    instead, because values outside the range are clipped. They are `_WIDER` than measured.
     """
     check_calibration(precision, calibration)
     _library()
@@ -141,7 +144,7 @@ def measured_ranges(
     # The library requires ranges of the same rank as the tensors; profiling loses the rank.
     ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
     ranges = {
-        name: {key: np.reshape(value, (1,) * ranks[name]) for key, value in found.items()}
+        name: {key: _WIDER * np.reshape(value, (1,) * ranks[name]) for key, value in found.items()}
         for name, found in measured.get_model_qsvs().items()
     }
     return ranges | _kernel_ranges(graph, measured._tfl_interpreter.get_tensor, ranges)
