@@ -96,7 +96,7 @@ def quantized(
                 ranges, enable_progress_bar=False, enable_progress_report=False
             ).quantized_model
         del quantizer
-    described = metadata.flatbuffer(read_graph(content)) if metadata else b""
+    described = metadata.flatbuffer(graph) if metadata else b""  # from the float32 file
     content = embed_weights(content, described)  # frees the quantizer's result before the next copy
     graph = state_versions(content)
     if metadata:
