@@ -4,10 +4,10 @@ import android.Manifest
 import android.graphics.SurfaceTexture
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraManager
+import android.os.Bundle
 import android.util.Size
 import android.view.TextureView
 import dev.kerasvit.core.RgbImage
-import dev.kerasvit.demo.source.Cameras
 import dev.kerasvit.demo.source.OpenCamera
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
@@ -19,6 +19,7 @@ import dev.kerasvit.demo.work.Frames
 import dev.kerasvit.jvm.SMALLEST_OBJECT
 import dev.kerasvit.jvm.allocatedBy
 import java.io.File
+import java.util.concurrent.CountDownLatch
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
@@ -37,7 +38,9 @@ import org.robolectric.annotation.Config
 
 /** The way of a camera's frames, from Robolectric's camera to the screen. */
 @RunWith(RobolectricTestRunner::class)
-@Config(shadows = [FakeImageReader::class, TroubledCameraManager::class])
+@Config(
+    shadows = [FakeImageReader::class, TroubledCameraManager::class, TroubledCamera::class],
+)
 class CameraTest {
     @get:Rule
     val folder = TemporaryFolder()
@@ -198,7 +201,7 @@ class CameraTest {
     fun `cameras that give no colour pictures are not offered`() {
         addCamera("0", CameraCharacteristics.LENS_FACING_BACK, 90, sizes = emptyList())
         addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
-        assertEquals(listOf(Facing.FRONT), Cameras(phone.app).facings())
+        assertEquals(listOf(Facing.FRONT), phone.app.cameras.facings())
         assertNull(open(Facing.BACK))
         assertEquals(listOf<Problem>(Problem.NoCamera), problems)
     }
@@ -206,14 +209,14 @@ class CameraTest {
     @Test
     fun `a camera that is unplugged while cameras are looked for is none`() {
         TroubledCameraManager.unplugged = "9"
-        assertEquals(emptyList(), Cameras(phone.app).facings())
+        assertEquals(emptyList(), phone.app.cameras.facings())
     }
 
     @Test
     fun `a camera that does not open is told, and holds no memory`() {
         addCameras()
         TroubledCameraManager.isInUse = true
-        assertNull(open(Facing.BACK))
+        open(Facing.BACK)
         assertEquals(listOf<Problem>(Problem.CameraInUse), problems)
         assertTrue(FakeImageReader.newest.isClosed)
     }
@@ -231,6 +234,57 @@ class CameraTest {
         phone.settle()
         assertTrue(front.isClosed)
     }
+
+    @Test
+    fun `the other camera waits for the first one to be closed, however busy the worker is`() {
+        startWithCamera()
+        val busy = CountDownLatch(1)
+        phone.app.worker.post { busy.await() } // As in an inference.
+        choose(Facing.FRONT)
+        busy.countDown()
+        phone.settle()
+        assertNull(phone.state.sourceProblem)
+        assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
+        assertEquals(2, TroubledCameraManager.openings)
+        sendToApp()
+        assertIs<Result.Answer>(phone.state.result)
+    }
+
+    @Test
+    fun `a camera that is closed before it has opened is waited for`() {
+        startWithCamera()
+        val busy = CountDownLatch(1)
+        phone.app.worker.post { busy.await() }
+        for (facing in listOf(Facing.FRONT, Facing.BACK, Facing.FRONT)) choose(facing)
+        busy.countDown()
+        phone.settle()
+        assertNull(phone.state.sourceProblem)
+        assertEquals(1, TroubledCameraManager.open.size)
+        sendToApp()
+        assertIs<Result.Answer>(phone.state.result)
+        phone.controller.pause()
+        phone.settle()
+        assertTrue(TroubledCameraManager.open.isEmpty())
+    }
+
+    @Test
+    fun `an activity that is made anew waits for the camera of the one before it`() {
+        startWithCamera()
+        val busy = CountDownLatch(1)
+        phone.app.worker.post { busy.await() }
+        val saved = Bundle()
+        phone.controller.pause().stop().saveInstanceState(saved).destroy()
+        phone.create(saved)
+        giveSurface()
+        busy.countDown()
+        phone.settle()
+        assertNull(phone.state.sourceProblem)
+        sendToApp()
+        assertIs<Result.Answer>(phone.state.result)
+    }
+
+    private fun choose(facing: Facing) =
+        phone.app.store(null).send(Event.ChooseSource(Source.Camera(facing)))
 
     @Test
     fun `times of a picture are forgotten when the camera begins`() {
@@ -283,9 +337,13 @@ class CameraTest {
 
     // Robolectric's views make none.
     private fun surface() {
+        giveSurface()
+        phone.settle()
+    }
+
+    private fun giveSurface() {
         val view = phone.activity.findViewById<TextureView>(R.id.camera)
         phone.activity.onCameraSurface(view, SurfaceTexture(0))
-        phone.settle()
     }
 
     private fun sendToApp() {
@@ -305,9 +363,8 @@ class CameraTest {
             override fun onFrame(image: RgbImage) = classify(image)
         }
         val texture = SurfaceTexture(0)
-        val worker = phone.app.worker
         val camera =
-            Cameras(phone.app).open(facing, texture, displayDegrees, leastSide, worker, frames) {
+            phone.app.cameras.open(facing, texture, displayDegrees, leastSide, frames) {
                 problems += it
             }
         settle()
