@@ -19,6 +19,7 @@ import dev.kerasvit.demo.work.Frames
 import dev.kerasvit.jvm.SMALLEST_OBJECT
 import dev.kerasvit.jvm.allocatedBy
 import java.io.File
+import java.nio.BufferUnderflowException
 import java.util.concurrent.CountDownLatch
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
@@ -169,6 +170,37 @@ class CameraTest {
         settle()
         assertEquals(listOf<Problem>(Problem.OutOfMemory), problems)
         verify(frame).close()
+    }
+
+    @Test
+    fun `a surprise in a frame is told, and the frame closed`() {
+        addCameras()
+        val surprises = listOf(BufferUnderflowException(), IndexOutOfBoundsException("5"))
+        for (surprise in surprises) {
+            val camera = assertNotNull(open(Facing.BACK) { throw surprise })
+            val frame = cameraFrame(640, 480) { _, _ -> 0 }
+            FakeImageReader.newest.send(frame)
+            settle()
+            assertEquals(listOf<Problem>(Problem.Unexpected("$surprise")), problems)
+            assertTrue(FakeImageReader.newest.isClosed)
+            verify(frame).close()
+            problems.clear()
+            camera.close()
+        }
+    }
+
+    @Test
+    fun `a frame whose planes are too short is a message on the screen`() {
+        startWithCamera()
+        val frame = cameraFrame(640, 480) { _, _ -> 0 }
+        frame.planes[0].buffer.limit(640 * 400) // In the middle of a row.
+        FakeImageReader.newest.send(frame)
+        phone.settle()
+        assertTrue(phone.shows("BufferUnderflowException"))
+        // The app lives on.
+        phone.tap(R.string.action_retry)
+        sendToApp()
+        assertIs<Result.Answer>(phone.state.result)
     }
 
     @Test

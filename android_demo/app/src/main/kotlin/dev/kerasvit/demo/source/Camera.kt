@@ -259,6 +259,9 @@ class OpenCamera internal constructor(
             stop(device, Problem.CameraFailed(error.message.orEmpty()))
         } catch (error: IllegalArgumentException) {
             stop(device, Problem.CameraFailed(error.message.orEmpty()))
+        } catch (error: RuntimeException) {
+            // A mistake in the app, or a surprise of a phone, such as planes that are too short.
+            stop(device, Problem.Unexpected(error.toString()))
         } catch (_: OutOfMemoryError) {
             stop(device, Problem.OutOfMemory)
         }
