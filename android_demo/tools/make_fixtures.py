@@ -1,17 +1,20 @@
 """Writes the fixtures of the app's tests: what Python makes of images, scores and times.
 
-Run with the project's environment, after `make demo`:
+Run with the project's environment; no trained run is needed:
 
-    python android_demo/tools/make_fixtures.py --run runs/demo
+    python android_demo/tools/make_fixtures.py
 
-The app's tests compare with these files, so that the app and Python cannot drift apart. The pixels
-of large images are not stored: `noise` makes them, in Python here and in Kotlin in the tests.
+The app's tests compare with these files, and `tests/test_android_fixtures.py` compares the files
+with what Python makes today, so that the app and Python cannot drift apart. Scores of the bundles
+in the app's assets depend a little on the processor and are compared with the bundles' tolerances.
+The pixels of large images are not stored: `noise` makes them, in Python here and in Kotlin in the
+tests.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
+import functools
 import hashlib
 import itertools
 import json
@@ -23,16 +26,19 @@ from PIL import Image
 
 import keras_vit
 from keras_vit.data.decoding import to_rgb
+from keras_vit.data.listing import read_picture
 from keras_vit.data.preprocessing import preprocess_image, resize
+from keras_vit.data.sources import digits
+from keras_vit.data.split import split_source
 from keras_vit.deploy.bundle.opened import open_bundle
 from keras_vit.deploy.runner import as_input
-from keras_vit.runs import open_run
 from keras_vit.specs import Preprocessing
 
 _DEMO = Path(__file__).parents[1]
 _CORE = _DEMO / "core/src/test/resources/fixtures"
 _ENGINE = _DEMO / "jvm-engine/src/main/resources/fixtures"
 _APP = _DEMO / "app/src/test/resources/fixtures"
+_ASSETS = _DEMO / "app/src/main/assets"
 _BUNDLES = ("digits-int8", "digits-float16")
 
 # Widths and heights: single pixels, odd sides, portrait, landscape, a camera's frame.
@@ -44,18 +50,11 @@ _MOST_STORED = 2000  # bytes; of larger results only the sha256 is stored
 
 def main() -> None:
     """Writes all fixtures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True, help="the run folder of `make demo`")
-    run = parser.parse_args().run
-    _write(_CORE / "resizing.json", _resizing())
-    _write(_CORE / "tensors.json", _tensors())
-    _write(_CORE / "alpha.json", _alpha())
-    _write(_CORE / "orientations.json", _orientations())
-    _write(_CORE / "yuv.json", _yuv())
-    _write(_CORE / "scores.json", {"outputs": _outputs(), "predictions": _predictions()})
-    _write(_CORE / "percentiles.json", _percentiles())
-    _write(_ENGINE / "digits.json", _digits(run))
-    _write_bytes(_APP / "cumulative_sum.tflite", _cumulative_sum())
+    for path, make in MAKERS.items():
+        _write(path, make())
+    _write(DIGITS, digits_and_scores())
+    _write(SAMPLES, samples_and_probabilities())
+    _write_bytes(CUMULATIVE_SUM, _cumulative_sum())
 
 
 def noise(count: int, seed: int, extreme: bool = False) -> np.ndarray:
@@ -107,6 +106,7 @@ def _resized(
     }
 
 
+@functools.cache
 def _image(width: int, height: int, extreme: bool = False) -> np.ndarray:
     return noise(width * height * 3, 1000 * width + height, extreme).reshape(height, width, 3)
 
@@ -247,6 +247,10 @@ def _outputs() -> list[dict[str, Any]]:
     return cases
 
 
+def _scores() -> dict[str, Any]:
+    return {"outputs": _outputs(), "predictions": _predictions()}
+
+
 def _predictions() -> list[dict[str, Any]]:
     """Scores, many of them equal, and what `decode_predictions` makes of them."""
     generator = np.random.default_rng(0)
@@ -285,15 +289,14 @@ def _percentiles() -> list[dict[str, Any]]:
     return cases
 
 
-def _digits(run: Path) -> dict[str, Any]:
-    """The demo's held-out digits, and LiteRT's scores for them."""
-    opened = open_run(run)
-    source = opened.source()
-    held_out = opened.images(source)
+def digits_and_scores() -> dict[str, Any]:
+    """The digits that `make demo` holds out, and LiteRT's scores for them."""
+    source = digits()
+    held_out = split_source(source).held_out
     pixels = np.stack([source.image(i) for i in held_out])  # (n, 8, 8, 3), grey
     scores = {}
     for name in _BUNDLES:
-        bundle = open_bundle(_DEMO / "app/src/main/assets/bundles" / name)
+        bundle = open_bundle(_ASSETS / "bundles" / name)
         scores[name] = base64.b64encode(
             bundle.predict(keras_vit.preprocess(pixels, bundle)).astype("<f4").tobytes()
         ).decode()
@@ -304,6 +307,18 @@ def _digits(run: Path) -> dict[str, Any]:
         "targets": source.targets[held_out].tolist(),
         "scores": scores,
     }
+
+
+def samples_and_probabilities() -> dict[str, Any]:
+    """The most probable class of each sample picture, and its probability."""
+    name = "digits-float16"
+    bundle = open_bundle(_ASSETS / "bundles" / name)
+    samples = {}
+    for picture in sorted((_ASSETS / "samples").iterdir()):
+        scores = bundle.predict(keras_vit.preprocess(read_picture(picture), bundle))
+        [[best]] = keras_vit.decode_predictions(scores, bundle.labels, 1, bundle.from_logits)
+        samples[picture.name] = {"label": best[0], "probability": round(best[1], 6)}
+    return {"bundle": name, "samples": samples}
 
 
 def _cumulative_sum() -> bytes:
@@ -337,6 +352,21 @@ def _write_bytes(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     print(f"{path.relative_to(_DEMO)}: {path.stat().st_size:,} bytes")
+
+
+# What Python makes without a model: the same on every machine, but for the last bits of floats.
+MAKERS = {
+    _CORE / "resizing.json": _resizing,
+    _CORE / "tensors.json": _tensors,
+    _CORE / "alpha.json": _alpha,
+    _CORE / "orientations.json": _orientations,
+    _CORE / "yuv.json": _yuv,
+    _CORE / "scores.json": _scores,
+    _CORE / "percentiles.json": _percentiles,
+}
+DIGITS = _ENGINE / "digits.json"
+SAMPLES = _APP / "samples.json"
+CUMULATIVE_SUM = _APP / "cumulative_sum.tflite"
 
 
 if __name__ == "__main__":

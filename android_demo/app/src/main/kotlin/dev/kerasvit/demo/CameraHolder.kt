@@ -3,7 +3,6 @@ package dev.kerasvit.demo
 import android.app.Activity
 import android.graphics.SurfaceTexture
 import android.hardware.display.DisplayManager
-import android.os.Handler
 import android.view.Display
 import android.view.Surface
 import android.view.TextureView
@@ -21,9 +20,8 @@ import dev.kerasvit.demo.view.cameraTransform
 internal class CameraHolder(
     private val activity: Activity,
     private val store: Store,
-    private val worker: Handler,
+    private val cameras: Cameras,
 ) {
-    private val cameras = Cameras(activity)
     private val displays = activity.getSystemService(DisplayManager::class.java)
     private var view: TextureView? = null
     private var surface: SurfaceTexture? = null
@@ -80,7 +78,7 @@ internal class CameraHolder(
         if (opened?.fits(facing, surface, degrees, side) == true) return
         close()
         val opening = ++openings
-        val camera = cameras.open(facing, surface, degrees, side, worker, store.frames) { problem ->
+        val camera = cameras.open(facing, surface, degrees, side, store.frames) { problem ->
             activity.runOnUiThread { if (opening == openings) fail(facing, problem) }
         }
         opened = camera?.let { Opened(it, facing, surface, degrees, side) }

@@ -10,6 +10,7 @@ import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.demo.engine.LiteRtEngines
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
+import dev.kerasvit.demo.source.Cameras
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.Store
@@ -17,7 +18,7 @@ import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.work.Workshop
 import java.util.concurrent.Executor
 
-/** Holds what outlives the activity: the worker thread and the [Store]. */
+/** Holds what outlives the activity: the worker thread, the cameras and the [Store]. */
 open class DemoApplication : Application() {
     /** The one thread that decodes, loads and computes; the camera's frames arrive on it too. */
     val worker: Handler by lazy {
@@ -25,6 +26,9 @@ open class DemoApplication : Application() {
         thread.start()
         Handler(thread.looper)
     }
+
+    /** An activity that is made anew opens a camera which the one before it may still close. */
+    val cameras: Cameras by lazy { Cameras(this, worker) }
 
     protected var store: Store? = null
 

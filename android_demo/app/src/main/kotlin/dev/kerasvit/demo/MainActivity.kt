@@ -41,7 +41,7 @@ class MainActivity : Activity(), Host {
         super.onCreate(savedInstanceState)
         val application = application as DemoApplication
         store = application.store(savedInstanceState?.let(::savedSettings))
-        camera = CameraHolder(this, store, application.worker)
+        camera = CameraHolder(this, store, application.cameras)
         root = RootView(this, this)
         setContentView(root.view)
         drawBehindBars()

@@ -5,17 +5,17 @@ import android.hardware.camera2.CameraAccessException
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraDevice
 import android.hardware.camera2.CameraManager
-import android.os.Handler
 import android.util.Size
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.Executor
 import org.robolectric.Shadows.shadowOf
 import org.robolectric.annotation.Implementation
 import org.robolectric.annotation.Implements
 import org.robolectric.annotation.RealObject
-import org.robolectric.shadow.api.Shadow
 import org.robolectric.shadows.ShadowCameraCharacteristics
+import org.robolectric.shadows.ShadowCameraDeviceImpl
 import org.robolectric.shadows.ShadowCameraManager
 import org.robolectric.shadows.StreamConfigurationMapBuilder
-import org.robolectric.util.ReflectionHelpers.ClassParameter
 
 /** What a camera tells of itself; one without [sizes] gives no colour pictures. */
 fun cameraOf(
@@ -36,27 +36,33 @@ fun cameraOf(
     return lens
 }
 
-/** Robolectric's cameras, which a test can unplug, or give to another app. */
+/**
+ * Robolectric's cameras, which a test can unplug, or give to another app. As in many phones, a
+ * second one does not open while one is open.
+ */
 @Implements(CameraManager::class)
 class TroubledCameraManager : ShadowCameraManager() {
-    @RealObject
-    private lateinit var manager: CameraManager
-
     @Implementation
     public override fun getCameraIdList(): Array<String> =
         super.getCameraIdList() + listOfNotNull(unplugged)
 
+    // Every `openCamera` comes to this.
     @Implementation
-    fun openCamera(id: String, callback: CameraDevice.StateCallback, handler: Handler?) {
+    public override fun openCameraDeviceUserAsync(
+        id: String,
+        callback: CameraDevice.StateCallback,
+        executor: Executor,
+        user: Int,
+        importance: Int,
+    ): CameraDevice {
         if (isInUse) throw CameraAccessException(CameraAccessException.CAMERA_IN_USE)
-        Shadow.directlyOn<Any?, CameraManager>(
-            manager,
-            CameraManager::class.java,
-            "openCamera",
-            ClassParameter.from(String::class.java, id),
-            ClassParameter.from(CameraDevice.StateCallback::class.java, callback),
-            ClassParameter.from(Handler::class.java, handler),
-        )
+        if (open.isNotEmpty()) {
+            throw CameraAccessException(CameraAccessException.MAX_CAMERAS_IN_USE)
+        }
+        val camera = super.openCameraDeviceUserAsync(id, callback, executor, user, importance)
+        open += camera
+        openings++
+        return camera
     }
 
     companion object {
@@ -64,9 +70,31 @@ class TroubledCameraManager : ShadowCameraManager() {
         var unplugged: String? = null
         var isInUse = false
 
+        /** The cameras that are open, or on their way. */
+        val open: MutableSet<CameraDevice> = ConcurrentHashMap.newKeySet()
+
+        /** How often one was opened. */
+        @Volatile
+        var openings = 0
+
         fun repair() {
             unplugged = null
             isInUse = false
+            open.clear()
+            openings = 0
         }
+    }
+}
+
+/** Robolectric's camera, which [TroubledCameraManager] knows to be closed. */
+@Implements(className = "android.hardware.camera2.impl.CameraDeviceImpl", isInAndroidSdk = false)
+class TroubledCamera : ShadowCameraDeviceImpl() {
+    @RealObject
+    private lateinit var camera: CameraDevice
+
+    @Implementation
+    public override fun close() {
+        super.close()
+        TroubledCameraManager.open -= camera
     }
 }

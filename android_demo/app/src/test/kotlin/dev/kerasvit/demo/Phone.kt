@@ -32,12 +32,17 @@ class Phone {
     private val root: View get() = activity.findViewById(R.id.root)
 
     fun start(saved: Bundle? = null): Phone {
+        create(saved)
+        settle()
+        return this
+    }
+
+    /** As [start], without waiting for the worker. */
+    fun create(saved: Bundle? = null) {
         // Two threads wait for each other where several tests share the processor.
         if (saved == null) app.store(Settings(threads = 1))
         controller = Robolectric.buildActivity(MainActivity::class.java)
         if (saved == null) controller.setup() else controller.setup(saved)
-        settle()
-        return this
     }
 
     /** As after a change of the configuration: the activity is made anew, the process lives on. */

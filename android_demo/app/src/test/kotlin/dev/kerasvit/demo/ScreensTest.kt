@@ -5,6 +5,7 @@ import android.view.View
 import android.widget.EditText
 import android.widget.ScrollView
 import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Engine
 import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.core.EngineFailure
@@ -75,6 +76,22 @@ class ScreensTest {
         val sent = chooser.getParcelableExtra(Intent.EXTRA_INTENT, Intent::class.java)!!
         assertEquals(Intent.ACTION_SEND, sent.action)
         assertTrue(reason in sent.getStringExtra(Intent.EXTRA_TEXT)!!)
+    }
+
+    @Test
+    fun `verify says so where the class differs though the scores are close enough`() {
+        phone.start()
+        phone.tap(R.string.screen_verify)
+        phone.tap(R.string.verify_start)
+        assertFalse(phone.shows("another class"))
+        val passed = assertIs<Outcome.Passed>(phone.state.verification.verdicts[0].outcome).measured
+        val other = passed.copy(foundClass = (passed.expectedClass + 1) % 10)
+        val store = phone.app.store(null)
+        store.send(Event.Verify)
+        val verdict = BackendVerdict(Backend.CPU, Outcome.Passed(other))
+        store.send(Event.BackendVerified(phone.state.verification.run, verdict))
+        phone.settle()
+        assertTrue(phone.shows("Agrees, but names another class"), "${phone.texts()}")
     }
 
     @Test

@@ -23,7 +23,11 @@ fun report(
         appendLine()
         append("${verdict.backend}: ")
         when (val outcome = verdict.outcome) {
-            is Outcome.Passed -> appendMeasured("passed", outcome.measured, bundle)
+            is Outcome.Passed -> {
+                val within = "within the tolerances, but ANOTHER CLASS"
+                val word = if (outcome.measured.classAgrees) "passed" else within
+                appendMeasured(word, outcome.measured, bundle)
+            }
             is Outcome.Failed -> appendMeasured("FAILED", outcome.measured, bundle)
             is Outcome.Refused -> appendLine("not run, ${outcome.kind}: ${outcome.reason}")
         }
@@ -31,14 +35,14 @@ fun report(
 }
 
 private fun StringBuilder.appendMeasured(word: String, measured: Measured, bundle: Bundle) {
-    val (expected, found) = measured.run { expectedClass to foundClass }
     appendLine(word)
     measured.run {
         appendDifference("input", tensorDifference, tensorTolerance, tensorAgrees)
         appendDifference("scores", scoreDifference, scoreTolerance, scoresAgree)
     }
-    append("  class: ${bundle.labels[found]}")
-    appendLine(if (found == expected) "" else "; expected ${bundle.labels[expected]}")
+    append("  class: ${bundle.labels[measured.foundClass]}")
+    val expected = bundle.labels[measured.expectedClass]
+    appendLine(if (measured.classAgrees) "" else "; expected $expected")
     val millis = "%.2f".format(Locale.ROOT, measured.inferenceMillis)
     appendLine("  time: $millis ms, ${measured.info.threads} threads")
     measured.info.taken?.let {

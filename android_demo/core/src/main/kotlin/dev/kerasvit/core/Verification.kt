@@ -6,7 +6,10 @@ import kotlin.math.abs
 data class BackendVerdict(val backend: Backend, val outcome: Outcome)
 
 sealed class Outcome {
-    /** The tensor and the scores are within the bundle's tolerances. */
+    /**
+     * The tensor and the scores are within the bundle's tolerances. Where two classes are nearly
+     * equal, the class may still differ: see [Measured.classAgrees].
+     */
     data class Passed(val measured: Measured) : Outcome()
 
     /** One of them is not. */
@@ -33,6 +36,7 @@ data class Measured(
     // NaN is in no tolerance.
     val tensorAgrees: Boolean get() = tensorDifference <= tensorTolerance
     val scoresAgree: Boolean get() = scoreDifference <= scoreTolerance
+    val classAgrees: Boolean get() = foundClass == expectedClass
 }
 
 /**

@@ -78,6 +78,19 @@ class VerificationTest {
     }
 
     @Test
+    fun `another class is told although the scores are within their tolerance`() {
+        val lenient = files.edit("golden.json", "\"scores\": 0.75", "\"scores\": 50.0")
+        val factory = FakeFactory { info -> FakeEngine(info) { it.put(0, 90) } }
+        val verdicts = verify(lenient, bundle, factory, listOf(Backend.CPU))
+        val measured = assertIs<Outcome.Passed>(verdicts.single().outcome).measured
+        assertEquals(1 to 0, measured.run { expectedClass to foundClass })
+        val text = report("Test phone", factory.runtime, bundle, verdicts)
+        assertTrue("CPU: within the tolerances, but ANOTHER CLASS\n" in text, text)
+        assertTrue("  class: cat; expected dog\n" in text, text)
+        assertFalse("passed" in text, text)
+    }
+
+    @Test
     fun `a tensor that Python would not make fails`() {
         val input = bundle.description.input.copy(interpolation = Interpolation.NEAREST)
         val other = bundle.copy(description = bundle.description.copy(input = input))

@@ -20,9 +20,14 @@ import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.work.Frames
 
-/** The phone's cameras. */
-class Cameras(context: Context) {
+/**
+ * The phone's cameras, of which one is open at a time: many phones refuse a second one.
+ *
+ * @param worker on whose thread cameras are opened and closed, and give their frames
+ */
+class Cameras(context: Context, private val worker: Handler) {
     private val manager = context.getSystemService(CameraManager::class.java)
+    private val turns = Turns()
 
     /** The sides on which there is a camera; empty if there is none, or none may be used. */
     fun facings(): List<Facing> = try {
@@ -34,12 +39,14 @@ class Cameras(context: Context) {
     }
 
     /**
-     * Opens a camera; the permission must have been granted.
+     * Opens a camera when the one before it, which must have been closed, is free again. The
+     * permission must have been granted.
      *
      * @param leastSide of the frames, in pixels, where the camera has such
-     * @param worker the thread of [frames], which gets upright images: always the newest frame,
-     *     frames that come while one is classified are dropped
-     * @param fail called on the worker's thread, at most once
+     * @param frames gets upright images: always the newest frame, frames that come while one is
+     *     classified are dropped
+     * @param fail called at most once: here or, later, on the worker's thread
+     * @return null if there is no such camera
      */
     @SuppressLint("MissingPermission")
     fun open(
@@ -47,7 +54,6 @@ class Cameras(context: Context) {
         preview: SurfaceTexture,
         displayDegrees: Int,
         leastSide: Int,
-        worker: Handler,
         frames: Frames,
         fail: (Problem) -> Unit,
     ): OpenCamera? = try {
@@ -55,12 +61,17 @@ class Cameras(context: Context) {
         val characteristics = manager.getCameraCharacteristics(id)
         val lens = Lens(characteristics, facing, displayDegrees, leastSide)
         preview.setDefaultBufferSize(lens.previewSize.width, lens.previewSize.height)
-        open(id, OpenCamera(lens, Surface(preview), worker, frames, fail), worker)
+        val ask = { callback: CameraDevice.StateCallback ->
+            manager.openCamera(id, callback, worker)
+        }
+        val camera = OpenCamera(lens, Surface(preview), worker, frames, ask, turns::end, fail)
+        // Behind the closing of the camera before it, which is a task of the worker, too.
+        worker.post { turns.queue(camera) }
+        camera
     } catch (error: CameraAccessException) {
         fail(problemOf(error))
         null
     } catch (_: SecurityException) {
-        // With the permission granted, this is an administrator's rule: asking again changes nothing.
         fail(Problem.CameraDisabled)
         null
     } catch (_: NoSuchElementException) {
@@ -69,15 +80,6 @@ class Cameras(context: Context) {
     } catch (error: IllegalArgumentException) {
         fail(Problem.CameraFailed(error.message.orEmpty()))
         null
-    }
-
-    @SuppressLint("MissingPermission")
-    private fun open(id: String, camera: OpenCamera, worker: Handler): OpenCamera = try {
-        manager.openCamera(id, camera.deviceCallback, worker)
-        camera
-    } catch (error: Exception) {
-        camera.close()
-        throw error
     }
 
     private fun idOf(facing: Facing): String? = manager.cameraIdList.firstOrNull { id ->
@@ -135,12 +137,40 @@ class Lens(
         ?: frameSize
 }
 
-/** A camera from its opening to [close]. */
+/** Lets one camera after the other be open. For the worker's thread. */
+private class Turns {
+    private var holder: OpenCamera? = null
+    private var next: OpenCamera? = null
+
+    /** Opens [camera] when no other one is open, unless it ends before or another one waits. */
+    fun queue(camera: OpenCamera) {
+        next = camera
+        if (holder == null) advance()
+    }
+
+    fun end(camera: OpenCamera) {
+        if (next === camera) next = null
+        if (holder !== camera) return
+        holder = null
+        advance()
+    }
+
+    private fun advance() {
+        val camera = next ?: return
+        next = null
+        holder = camera
+        camera.open()
+    }
+}
+
+/** A camera from before its opening to [close]. */
 class OpenCamera internal constructor(
     val lens: Lens,
     private val preview: Surface,
     private val worker: Handler,
     frames: Frames,
+    private val ask: (CameraDevice.StateCallback) -> Unit,
+    private val whenFree: (OpenCamera) -> Unit,
     private val fail: (Problem) -> Unit,
 ) : AutoCloseable {
     // Two images: one is being classified, the other is the newest.
@@ -152,6 +182,7 @@ class OpenCamera internal constructor(
     )
     private val converter = FrameConverter(lens.orientation)
     private var device: CameraDevice? = null
+    private var isOpening = false
     private var isClosed = false
 
     init {
@@ -162,8 +193,9 @@ class OpenCamera internal constructor(
         }, worker)
     }
 
-    internal val deviceCallback = object : CameraDevice.StateCallback() {
+    private val deviceCallback = object : CameraDevice.StateCallback() {
         override fun onOpened(camera: CameraDevice) {
+            isOpening = false
             device = camera
             if (isClosed) release() else attempt { start(camera) }
         }
@@ -171,6 +203,12 @@ class OpenCamera internal constructor(
         override fun onDisconnected(camera: CameraDevice) = stop(camera, Problem.CameraDisconnected)
 
         override fun onError(camera: CameraDevice, error: Int) = stop(camera, problemOf(error))
+    }
+
+    /** On the worker's thread. */
+    internal fun open() = attempt {
+        ask(deviceCallback)
+        isOpening = true // Until the callback, which is a later task of the worker.
     }
 
     /** From any thread; the camera is free a moment later. */
@@ -212,17 +250,25 @@ class OpenCamera internal constructor(
             action()
         } catch (error: CameraAccessException) {
             stop(device, problemOf(error))
+        } catch (_: SecurityException) {
+            // With the permission granted, this is an administrator's rule: asking again changes
+            // nothing.
+            stop(device, Problem.CameraDisabled)
         } catch (error: IllegalStateException) {
             // The camera was closed by the system in between.
             stop(device, Problem.CameraFailed(error.message.orEmpty()))
         } catch (error: IllegalArgumentException) {
             stop(device, Problem.CameraFailed(error.message.orEmpty()))
+        } catch (error: RuntimeException) {
+            // A mistake in the app, or a surprise of a phone, such as planes that are too short.
+            stop(device, Problem.Unexpected(error.toString()))
         } catch (_: OutOfMemoryError) {
             stop(device, Problem.OutOfMemory)
         }
     }
 
     private fun stop(camera: CameraDevice?, problem: Problem) {
+        isOpening = false
         device = camera
         val isNews = !isClosed
         isClosed = true
@@ -235,6 +281,8 @@ class OpenCamera internal constructor(
         device = null
         reader.close()
         preview.release()
+        // One that is on its way is closed when it comes, and free only then.
+        if (!isOpening) whenFree(this)
     }
 }
 

@@ -77,7 +77,11 @@ internal class VerifyView(
         val facts = card.findViewById<ViewGroup>(R.id.verdict_facts)
         when (val outcome = verdict.outcome) {
             is Outcome.Passed -> {
-                word.mark(R.string.verify_passed, R.drawable.ic_check, R.color.good)
+                if (outcome.measured.classAgrees) {
+                    word.mark(R.string.verify_passed, R.drawable.ic_check, R.color.good)
+                } else {
+                    word.mark(R.string.verify_other_class, R.drawable.ic_warning, R.color.bad)
+                }
                 build(facts, outcome.measured, bundle)
             }
             is Outcome.Failed -> {
@@ -129,7 +133,7 @@ internal class VerifyView(
     private fun classes(measured: Measured, bundle: Bundle?): String {
         fun name(index: Int) = bundle?.labels?.getOrNull(index) ?: index.toString()
         val found = name(measured.foundClass)
-        if (measured.foundClass == measured.expectedClass) {
+        if (measured.classAgrees) {
             return wording.text(R.string.verify_class_same, found)
         }
         return wording.text(R.string.verify_class_other, found, name(measured.expectedClass))

@@ -1,0 +1,96 @@
+"""What the app's tests compare with is what Python makes today, and what `keras-vit run` prints."""
+
+from __future__ import annotations
+
+import base64
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.once
+
+DEMO = Path(__file__).parents[1] / "android_demo"
+ASSETS = DEMO / "app/src/main/assets"
+FIXTURES = ("resizing", "tensors", "alpha", "orientations", "yuv", "scores", "percentiles")
+
+
+@pytest.fixture(scope="module")
+def tool():
+    """The names in `tools/make_fixtures.py`."""
+    return runpy.run_path(str(DEMO / "tools/make_fixtures.py"))
+
+
+def same(committed, made):
+    """Whether two JSON values are equal; floats may differ in their last bits."""
+    if isinstance(committed, dict) and isinstance(made, dict):
+        return committed.keys() == made.keys() and all(same(committed[k], made[k]) for k in made)
+    if isinstance(committed, list) and isinstance(made, list):
+        return len(committed) == len(made) and all(map(same, committed, made))
+    if isinstance(committed, float) and isinstance(made, float):
+        return committed == pytest.approx(made, rel=1e-6, abs=1e-12)
+    return type(committed) is type(made) and committed == made
+
+
+def test_every_fixture_is_compared(tool):
+    assert {path.stem for path in tool["MAKERS"]} == set(FIXTURES)
+    folders = {path.parent for path in (*tool["MAKERS"], tool["DIGITS"], tool["SAMPLES"])}
+    others = {tool["DIGITS"], tool["SAMPLES"], tool["CUMULATIVE_SUM"]}
+    found = {path for folder in folders for path in folder.iterdir()}
+    assert found == {*tool["MAKERS"], *others}
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_python_makes_the_fixture_that_the_app_is_tested_with(tool, name):
+    [(path, make)] = [item for item in tool["MAKERS"].items() if item[0].stem == name]
+    committed, made = json.loads(path.read_text()), json.loads(json.dumps(make()))
+    if isinstance(made, list):  # name the first case that differs
+        for expected, actual in zip(committed, made, strict=True):
+            assert same(expected, actual), (expected, actual)
+    assert same(committed, made)
+
+
+def test_the_digits_are_those_that_the_demo_holds_out_with_the_scores_of_python(tool):
+    committed = json.loads(tool["DIGITS"].read_text())
+    made = tool["digits_and_scores"]()
+    expected, actual = committed.pop("scores"), made.pop("scores")
+    assert committed == made
+    assert expected.keys() == actual.keys()
+    for bundle in expected:
+        golden = json.loads((ASSETS / "bundles" / bundle / "golden.json").read_text())
+        before, now = (decoded(scores[bundle]) for scores in (expected, actual))
+        assert np.abs(before - now).max() <= golden["tolerance"]["scores"]
+        assert (before.argmax(-1) == now.argmax(-1)).all()
+
+
+def decoded(scores):
+    return np.frombuffer(base64.b64decode(scores), "<f4").reshape(-1, 10)  # (images, classes)
+
+
+def test_the_cumulative_sum_is_one(tool):
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=str(tool["CUMULATIVE_SUM"]))
+    interpreter.allocate_tensors()
+    numbers = np.arange(10, dtype=np.float32)
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], numbers)
+    interpreter.invoke()
+    actual = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_array_equal(actual, np.cumsum(numbers))
+
+
+def test_run_prints_the_probabilities_that_the_app_shows(tool, invoke, tmp_path):
+    """`ClassifyTest` reads the same file, and has the same tolerance."""
+    committed = json.loads(tool["SAMPLES"].read_text())
+    bundle = ASSETS / "bundles" / committed["bundle"]
+    command = ("export/run.py", "--bundle", bundle, "--json", ASSETS / "samples")
+    code, printed, error = invoke(*command, cwd=tmp_path)
+    assert code == 0, error
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert [Path(line["picture"]).name for line in lines] == list(committed["samples"])
+    for line, sample in zip(lines, committed["samples"].values(), strict=True):
+        best = line["predictions"][0]
+        assert best["label"] == sample["label"]
+        assert best["probability"] == pytest.approx(sample["probability"], abs=1e-4)
