@@ -1,18 +1,27 @@
-"""The checks of `make check`: python tests/check.py [name ...]
+"""The checks of `make check`: python tests/check.py [name ...] [--minutes N]
 
-The slow tests of both flavours of Keras come first; each other check runs programs as a user does.
-If one fails, the others still run, and the exit code is 1. The last lines name the checks that were
+Most checks run programs as a user does; the slow tests of both flavours of Keras come last. If one
+fails, the others still run, and the exit code is 1. The last lines name the checks that were
 skipped and those that failed, with the end of what the failed ones printed.
+
+With --minutes, the check that runs when the time is over is interrupted, and no other one starts:
+these count as skipped, unless a test had failed before.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import functools
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 from keras_vit.deploy.precisions import PRECISIONS
@@ -40,19 +49,24 @@ class FailedError(Exception):
 
 
 def main() -> None:
-    names = sys.argv[1:] or list(CHECKS)
-    unknown = set(names) - CHECKS.keys()
-    if unknown:
-        sys.exit(f"expected names out of {', '.join(CHECKS)}. Received: {', '.join(unknown)}")
+    parser = argparse.ArgumentParser(description="The checks of `make check`.")
+    parser.add_argument("names", nargs="*", help=f"out of {', '.join(CHECKS)} (default: all)")
+    parser.add_argument("--minutes", type=float, help="for all of them (default: no limit)")
+    options = parser.parse_args()
+    if unknown := set(options.names) - CHECKS.keys():
+        parser.error(f"expected names out of {', '.join(CHECKS)}. Received: {', '.join(unknown)}")
+    if options.minutes is not None:
+        _end.append(time.monotonic() + 60 * options.minutes)
     failed, skipped = {}, []
-    for name in names:
+    for name in options.names or CHECKS:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
         try:
+            _check_time()
             CHECKS[name]()
         except SkippedError as reason:
             print(f"== {name} skipped: {reason}", flush=True)
-            skipped.append(name)
+            skipped.append(f"{name} ({reason})")
         except Exception as error:  # a failed demo leaves no table, for example
             print(f"== {name} FAILED: {error!r}", flush=True)
             failed[name] = "\n".join([*getattr(error, "end", ()), repr(error)])
@@ -64,16 +78,6 @@ def main() -> None:
         print(f"\n== the end of {name}\n{end}", flush=True)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
-
-
-def slow() -> None:
-    """The slow tests with Keras 3."""
-    _pytest("slow", legacy=False)
-
-
-def slow_tf_keras() -> None:
-    """The slow tests with tf_keras."""
-    _pytest("slow and not once", legacy=True)
 
 
 def demo() -> None:
@@ -137,12 +141,23 @@ def runtimes() -> None:
     _python("benchmarks/runtimes.py", "--run", RUN)
 
 
+def slow() -> None:
+    """The slow tests with Keras 3."""
+    _pytest("slow", legacy=False)
+
+
+def slow_tf_keras() -> None:
+    """The slow tests with tf_keras."""
+    _pytest("slow and not once", legacy=True)
+
+
 # The demo trains the run that those after it use.
 _ALL = (
-    slow, slow_tf_keras, demo, exports, compression, kills, resumes, interrupts, fuzz, wheel,
-    runtimes,
+    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, compression, slow,
+    slow_tf_keras,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}
+_end: list[float] = []  # the monotonic time when no check may run any more, if there is one
 
 
 def _pytest(marks: str, legacy: bool) -> None:
@@ -156,17 +171,51 @@ def _python(program: str, *arguments: str) -> None:
 
 
 def _run(*command: str, env: dict[str, str] | None = None) -> None:
-    """Runs a command and prints what it prints."""
-    end: deque[str] = deque(maxlen=12)
+    """Runs a command and prints what it prints. It is interrupted when the time is over."""
+    end, failures = deque(maxlen=12), []
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace",
-    ) as process:  # fmt: skip
+        errors="replace", start_new_session=True,
+    ) as process, _ended(process):  # fmt: skip
         for line in process.stdout:
             print(line, end="", flush=True)
             end.append(line.rstrip("\n"))
+            failures += [line] if line.startswith("FAILED ") else []
+        process.wait()
     if process.returncode:
+        if not failures:
+            _check_time()
         raise FailedError(f"{' '.join(command)} ended with {process.returncode}", list(end))
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen) -> Iterator[None]:
+    """Interrupts the process and its children when the time is over; leaves none of them behind."""
+    send = functools.partial(_signal, process.pid)
+    seconds = _end[0] - time.monotonic() if _end else 0.0
+    timers = [
+        threading.Timer(seconds + grace, send, (number,))
+        for number, grace in ((signal.SIGINT, 0), (signal.SIGKILL, 60))
+        if _end
+    ]
+    for timer in timers:
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+        send(signal.SIGTERM)
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # all have ended
+        os.killpg(group, number)
+
+
+def _check_time() -> None:
+    if _end and time.monotonic() >= _end[0]:
+        raise SkippedError("the time was over")
 
 
 def _table(folder: str) -> dict:
