@@ -192,8 +192,8 @@ def read_lines(path: str | os.PathLike, errors: str = "strict") -> tuple[str, ..
         text = str(read_bounded(path, _MOST_TEXT), "utf-8", errors)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8: {error}; save it as UTF-8.") from None
-    text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
-    return tuple(text.split("\n")) if text else ()
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return tuple(text.removesuffix("\n").split("\n")) if text else ()
 
 
 @contextlib.contextmanager

@@ -18,6 +18,9 @@ from keras_vit._errors import UsageError, shown
 
 MOST_BYTES = 16 << 20
 _MOST_DEPTH, _MOST_DIGITS = 64, 20
+# Lists and objects: an empty one has 3 bytes in a file and 64 in memory. There may be more in a
+# file that is long for another reason, such as the index of a folder with millions of pictures.
+_MOST_CONTAINERS, _LEAST_LENGTH = 1_000_000, 16
 _WORDS = {"int": "an integer", "float": "a number", "str": "text", "bool": "true or false",
           "array": "a list", "object": "an object", "null": "null"}  # fmt: skip
 
@@ -36,11 +39,12 @@ def parse(
 
     Raises:
         UsageError: the text is not JSON, states a field twice, is nested too deeply, has a number
-            that is too large, or does not fit the schema.
+            that is too large or too many lists and objects, or does not fit the schema.
     """
     constant = float if nan else _refuse_constant
     try:
         text = content if isinstance(content, str) else str(content, "utf-8")
+        _check_containers(text)
         value = json.loads(
             text,
             object_pairs_hook=_object,
@@ -101,6 +105,13 @@ def _float(digits: str) -> float:
     if math.isinf(number):
         raise ValueError(f"the number {shown(digits)} is too large")
     return number
+
+
+def _check_containers(text: str) -> None:
+    count = text.count("[") + text.count("{")  # also those in strings, which are few
+    most = max(_MOST_CONTAINERS, len(text) // _LEAST_LENGTH)
+    if count > most:
+        raise ValueError(f"it has {count:,} lists and objects, at most {most:,} are read")
 
 
 def _check_depth(value: Any, place: str) -> None:

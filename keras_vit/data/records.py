@@ -15,7 +15,6 @@ import json
 import os
 import re
 import struct
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit import _files, _json
+from keras_vit import _files, _json, _zips
 from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
 from keras_vit.data.class_sets import ClassSets
@@ -348,9 +347,7 @@ def _scan(file: Path, keys: Keys) -> _Scan:
 def _stored(cached: Path, about: list[Any]) -> _Scan | None:
     """What the cache folder has of a file; None if it is absent, of another file or damaged."""
     with contextlib.suppress(*ERRORS, AttributeError):
-        with zipfile.ZipFile(cached) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                return None  # it would need more memory than its size
+        _zips.check_stored(cached)
         with np.load(cached, allow_pickle=False) as stored:
             if _json.parse(stored["about"].tobytes(), str(cached)) != about:
                 return None

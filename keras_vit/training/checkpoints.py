@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _contracts, _files, _json
+from keras_vit import _contracts, _files, _json, _zips
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY
@@ -164,9 +164,7 @@ def _name(step: int) -> str:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    with zipfile.ZipFile(path) as archive:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-            raise ValueError("compressed, so it would need more memory than its size")
+    _zips.check_stored(path)
     with np.load(path, allow_pickle=False) as file:
         about = _json.parse(file["about"].tobytes(), str(path))
         actual = about.get("format") if isinstance(about, dict) else None

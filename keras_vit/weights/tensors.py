@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from keras_vit import _files, _json
+from keras_vit import _files, _json, _zips
 from keras_vit._errors import UsageError
 from keras_vit._quiet import ignore_warning
 from keras_vit.weights.safetensors_index import MOST_AXES, read_index
@@ -49,7 +49,7 @@ _PICKLE = (
 )
 # The directory of an archive has at least 46 bytes for each member. An array's own header has at
 # most 10,000 bytes (numpy's limit).
-_MOST_DIRECTORY, _MOST_ARRAY_HEADER = 2 << 20, 10_240
+_MOST_ARRAY_HEADER = 10_240
 _MOST_JSON = 4 << 20
 _CHUNK = 1 << 20
 
@@ -170,25 +170,13 @@ def _array(stream: BinaryIO, header: _Header) -> np.ndarray:
     return array.reshape(header.shape[::-1]).T if header.is_fortran else array.reshape(header.shape)
 
 
-class _ShortReads(io.BufferedReader):
-    """A file that refuses long reads. zipfile takes the whole directory of an archive in one."""
-
-    def read(self, size: int = -1) -> bytes:
-        if size > _MOST_DIRECTORY:
-            raise UsageError(
-                f"{self.name} is not a file of weights: the directory of its archive has "
-                f"{size:,} bytes. At most {_MOST_DIRECTORY:,} are read."
-            )
-        return super().read(size)
-
-
 @contextlib.contextmanager
 def _open_npz(path: Path) -> Iterator[Tensors]:
-    with _ShortReads(io.FileIO(path)) as file:
+    with _zips.ShortReads(path) as file:
         try:
             archive = zipfile.ZipFile(file)
-        except UsageError:
-            raise
+        except _zips.LongDirectoryError as error:
+            raise UsageError(f"{path} is not a file of weights: {error}.") from None
         except ERRORS:
             raise UsageError(
                 f"{path} is not a complete .npz file; copy or download it again."
@@ -229,9 +217,9 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]
                 f"{info.file_size:,}; refused."
             )
         members[key] = info
-    size = os.fstat(archive.fp.fileno()).st_size
-    if sum(info.compress_size for info in infos) > size:
+    if _zips.members_overlap(archive):
         raise UsageError(f"{path} is not a complete .npz file: its arrays overlap; refused.")
+    size = os.fstat(archive.fp.fileno()).st_size
     unpacked = sum(info.file_size for info in infos)
     if unpacked > _MOST_UNPACKING * size + _UNPACKING_ALLOWANCE:
         raise UsageError(f"{path} of {size:,} bytes claims to unpack to {unpacked:,}; refused.")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import warnings
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -209,6 +210,53 @@ def test_a_png_of_many_compressed_texts_is_refused(tmp_path):
         texts.add_text(f"text {i}", "a" * 1000, zip=True)
     Image.new("L", (9, 9)).save(path, pnginfo=texts)
     assert check_image(path) == "PNG of more than 16 compressed texts, save it without"
+
+
+def test_a_header_of_many_parts_is_refused(tmp_path):
+    path = tmp_path / "parts"
+    for kind, at, parts in (
+        (
+            "JPEG",
+            2,
+            (b"\xff\xfe\0\2", b"\xff", b"\xff\0\0", b"\xff\xd0", b"\xff\xe1\0\x08Exif\0\0"),
+        ),
+        ("PNG", 33, (b"\0\0\0\0teSt" + zlib.crc32(b"teSt").to_bytes(4, "big"),)),
+    ):
+        Image.new("L", (9, 9)).save(path, kind)
+        whole = path.read_bytes()
+        for part in parts:
+            path.write_bytes(whole[:at] + part * 30_000 + whole[at:])
+            assert check_image(path) == ""
+            path.write_bytes(whole[:at] + part * 100_000 + whole[at:])
+            fault = f"{kind} of more than 100,000 segments or chunks, save it again"
+            assert check_image(path) == fault
+
+
+@pytest.mark.parametrize(("compression", "bits"), [(1, 8), (2, 4)])
+def test_a_bmp_of_few_bytes_cannot_ask_for_many_pixels_in_runs(tmp_path, compression, bits):
+    path, runs = tmp_path / "runs.bmp", b"\1\0\0\0" * 200  # rows of one pixel, the rest is filled
+    for size, fault in (
+        ((300, 200), ""),
+        ((65_535, 200), "compressed BMP of more than 10,000,000 pixels, save it as PNG"),
+    ):
+        header = struct.pack("<IiiHHIIiiII", 40, *size, 1, bits, compression, len(runs), 0, 0, 0, 0)
+        at = 14 + len(header) + 4 * 2**bits
+        start = b"BM" + struct.pack("<IHHI", at + len(runs), 0, 0, at)
+        path.write_bytes(start + header + bytes(4 * 2**bits) + runs)
+        assert check_image(path) == fault
+
+
+def test_the_strips_of_a_tiff_cannot_paint_the_same_pixels_many_times(tmp_path):
+    path = tmp_path / "strips.tif"
+    for strips, fault in ((2, ""), (20, "TIFF of too many strips or tiles, save it again")):
+        tags = {256: 8, 257: 8, 258: 8, 259: 1, 262: 1, 277: 1, 278: 4}  # 8 x 8 grey, 4 rows each
+        entries = [struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items()]
+        end = 8 + 32 + 4 * strips
+        entries.insert(5, struct.pack("<HHII", 273, 4, strips, 40))
+        directory = struct.pack("<H", len(entries)) + b"".join(entries) + bytes(4)
+        start = b"II*\0" + struct.pack("<I", end) + bytes(32)  # the pixels of all strips
+        path.write_bytes(start + struct.pack("<I", 8) * strips + directory)
+        assert check_image(path) == fault
 
 
 def test_threads_decode_at_once_only_what_fits_together():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -306,10 +308,20 @@ def test_a_damaged_checkpoint_leaves_the_one_before(source, whole, tmp_path, tin
     run = train(tiny_model, source, RECIPE, tmp_path / "run", checkpoint_every="8 steps")
     newest = sorted((run.path / "checkpoints").iterdir())[-1]
     content = newest.read_bytes()
-    for length in (1000, 0):
-        newest.write_bytes(content[:length])
+    for spoiled in (content[:1000], b"", with_overlaps(content)):
+        newest.write_bytes(spoiled)
         resumed = train(tiny_model, source, RECIPE, run.path, resume=True)
         assert weights(resumed) == weights(whole)
+        newest.with_suffix(".damaged").unlink()
+
+
+def with_overlaps(content):
+    """An archive whose members are each listed six times."""
+    file = io.BytesIO(content)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.filelist.extend(5 * archive.filelist)
+        archive._didModify = True
+    return file.getvalue()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ _MODES = {
 
 
 def seeds(home: Path) -> list[Files]:
-    return [{"picture": made(mode, form)} for form, modes in _MODES.items() for mode in modes]
+    pictures = [made(mode, form) for form, modes in _MODES.items() for mode in modes]
+    return [{"picture": picture} for picture in (*pictures, run_length_encoded())]
 
 
 def made(mode: str, form: str) -> bytes:
@@ -39,6 +41,15 @@ def made(mode: str, form: str) -> bytes:
     stream = io.BytesIO()
     (image if mode == "I;16" else image.convert(mode)).save(stream, form, **options)
     return stream.getvalue()
+
+
+def run_length_encoded() -> bytes:
+    """A BMP of 7 x 9 pixels that Pillow decodes in Python; its own encoder does not write them."""
+    rows = b"\x07\x05\x00\x00" * 9 + b"\x00\x01"  # seven pixels of colour 5, and the row's end
+    start = 14 + 40 + 4 * 256
+    sizes = struct.pack("<IiiHHIIiiII", 40, 7, 9, 1, 8, 1, len(rows), 0, 0, 256, 0)
+    head = b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start)
+    return head + sizes + bytes(range(256)) * 4 + rows
 
 
 def mutate(rng: random.Random, files: Files) -> Files:

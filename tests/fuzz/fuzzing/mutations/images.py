@@ -13,6 +13,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 _LARGEST = 4 << 20  # of a picture whose parts are multiplied
 _SIDES = (0, 1, 2, 255, 3000, 8000, 13_300, 65_535, 2**31 - 1)
 _MARKERS = (0xC0, 0xC2, 0xC4, 0xD8, 0xD9, 0xDA, 0xDB, 0xDD, 0xE0, 0xE1, 0xED, 0xEE, 0xFE, 0xFF, 0)
+_STRIP_OFFSETS, _STRIP_SIZES, _LONG = 273, 279, 4  # tags and a type of TIFF
 _SIZE_AT = {b"BM": (18, "<I"), b"GIF8": (6, "<H"), b"RIFF": (26, "<H")}
 
 
@@ -24,6 +25,8 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
         return _png(rng, content)
     if content.startswith(b"\xff\xd8"):
         return _jpeg(rng, content)
+    if content.startswith(b"II*\0"):
+        return _tiff(rng, content)
     for start, (at, form) in _SIZE_AT.items():
         if content.startswith(start) and rng.random() < 0.3:
             side = struct.pack(form, rng.choice(_SIDES) % 256 ** struct.calcsize(form))
@@ -42,6 +45,7 @@ def _png(rng: random.Random, content: bytes) -> bytes:
         del chunks[at]
     elif action == 1:
         chunks[at:at] = [chunks[at]] * rng.choice((1, 100, 10_000))
+        chunks[at:at] = [(b"tEXt", b"")] * rng.choice((0, 0, 0, 300_000))
     elif action == 2:
         chunks[at] = name, raw.mutated(rng, data)
     elif action == 3:
@@ -123,7 +127,7 @@ def _jpeg(rng: random.Random, content: bytes) -> bytes:
     elif action == 5:
         rest = raw.mutated(rng, rest)
     elif action == 6:
-        return content[:2] + b"\xff" * rng.choice((1, 3, 1000, 100_000, 400_000)) + content[2:]
+        return content[:2] + b"\xff" * rng.choice((1, 3, 1000, 400_000, 4_000_000)) + content[2:]
     else:
         sides = struct.pack(">HH", rng.choice(_SIDES) % 2**16, rng.choice(_SIDES) % 2**16)
         segments = [
@@ -152,3 +156,30 @@ def _payload(rng: random.Random) -> bytes:
     orientation = rng.choice((b"\x01\0\x12\x01\x03\0\x01\0\0\0", b"\0\x01\x01\x12\0\x03\0\0\0\x01"))
     exif += orientation + raw.number(rng).ljust(4, b"\0") + bytes(4)
     return rng.choice((b"", b"", exif, exif + b"\xff" * 60_000, rng.randbytes(100), b"Adobe\0d"))
+
+
+def _tiff(rng: random.Random, content: bytes) -> bytes:
+    """Changes an entry of the first directory, or paints the same strip again and again."""
+    at = int.from_bytes(content[4:8], "little")
+    entries = [
+        list(struct.unpack_from("<HHII", content, at + 2 + 12 * i))
+        for i in range(int.from_bytes(content[at : at + 2], "little"))
+        if at + 14 + 12 * i <= len(content)
+    ]
+    if not entries:
+        return raw.mutated(rng, content)
+    if rng.random() < 0.3:
+        count, added = rng.choice((2, 100, 2000, 50_000)), b""
+        for entry in entries:
+            if entry[0] in (_STRIP_OFFSETS, _STRIP_SIZES):
+                value = struct.pack("<I", entry[3] % 2 ** (8 * min(entry[1], 4)))
+                entry[1:] = _LONG, count, len(content) + len(added)
+                added += value * count
+        content += added
+    else:
+        entry = rng.choice(entries)
+        entry[rng.randrange(4)] = rng.choice((0, 1, 2, 3, 4, 8, 16, 255, 65_535, *_SIDES)) % 2**16
+        if rng.random() < 0.3:
+            rng.shuffle(entries)
+    packed = b"".join(struct.pack("<HHII", *entry) for entry in entries)
+    return content[: at + 2] + packed + content[at + 2 + len(packed) :]
