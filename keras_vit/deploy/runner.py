@@ -34,12 +34,11 @@ class Runner:
         name = "the model" if in_memory else str(model)
         if not in_memory and not Path(model).is_file():
             raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
-        source = {"model_content": model} if in_memory else {"model_path": os.fspath(model)}
         interpreter = interpreter_class()
         kernels = {} if xnnpack else {"experimental_op_resolver_type": _own_kernels()}
         try:
             with quiet():
-                self.interpreter = interpreter(**source, **kernels, num_threads=threads)
+                self.interpreter = interpreter(**as_source(model), **kernels, num_threads=threads)
                 self.interpreter.allocate_tensors()
         except ValueError as error:
             raise UsageError(f"{name} is not a TFLite model: {_line(error)}.") from None
@@ -71,6 +70,13 @@ def as_input(tensor: np.ndarray, details: dict[str, Any]) -> np.ndarray:
         limits = np.iinfo(details["dtype"])
         tensor = np.clip(np.rint(tensor / scale + zero), limits.min, limits.max)
     return tensor.astype(details["dtype"])
+
+
+def as_source(model: str | os.PathLike | bytes) -> dict[str, Any]:
+    """The argument of LiteRT's interpreter for a file or its content."""
+    if isinstance(model, bytes):
+        return {"model_content": model}
+    return {"model_path": os.fspath(model)}
 
 
 def interpreter_class() -> Any:

@@ -15,7 +15,7 @@ from keras_vit import UsageError, _files, deploy
 from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.deploy import subject
-from keras_vit.deploy.convert import converter
+from keras_vit.deploy.convert.graphs import Graphs
 from keras_vit.weights.hashing import weights_sha256
 
 pytestmark = pytest.mark.once
@@ -315,13 +315,13 @@ def test_a_subject_keeps_its_model_if_a_mistake_stops_the_export(digits_of, tmp_
 def test_the_model_is_freed_before_the_conversion(digits_of, tmp_path, monkeypatch):
     digits, seen = digits_of(), []
     model = weakref.ref(digits.model)
-    whole = converter.float_file
+    whole = Graphs.convert
 
-    def watched(graph):
+    def watched(graphs, balanced):
         gc.collect()
         seen.append(model())
-        return whole(graph)
+        return whole(graphs, balanced)
 
-    monkeypatch.setattr(converter, "float_file", watched)
+    monkeypatch.setattr(Graphs, "convert", watched)
     deploy.export_bundles(digits, tmp_path, ["none", "dynamic"], **QUICK)
     assert seen == [None, None]

@@ -282,12 +282,12 @@ def test_pixels_probabilities_and_float_layers_are_options(model, inputs, tmp_pa
 def test_a_file_over_its_budget_is_not_written(model, trained_like, inputs, tmp_path, monkeypatch):
     # The converter may fail silently, for example if variables are missing. Here it gets the graph
     # of another model.
-    from keras_vit.deploy.convert import converter
+    from keras_vit.deploy.convert.graphs import Graphs
 
     other = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
     other.get_layer("encoderblock_0").mlp.dense_1.kernel.assign(np.zeros((64, 48)))
     wrong = deploy.Converter(resolve(other), ["none"]).float_file()
-    monkeypatch.setattr(converter, "float_file", lambda graph: wrong)
+    monkeypatch.setattr(Graphs, "convert", lambda graphs, balanced: wrong)
     (tmp_path / "m.tflite").write_text("the old one")
     with pytest.raises(ParityError, match=r"the float32 file.*Received"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=inputs)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.flatbuffer import Model, mapped, read_graph
 
 _NUMBERS = {"float32": "<f4", "float16": "<f2", "int8": "i1"}
 
@@ -43,7 +43,7 @@ class StoredKernel:
         return len(np.unique(self.numbers))
 
 
-def stored_kernels(content: bytes) -> list[StoredKernel]:
+def stored_kernels(content: Model) -> list[StoredKernel]:
     """The constant operands of a file's matrix products, in the order of execution."""
     file = _File(content)
     return [
@@ -75,12 +75,12 @@ def summary(content: bytes) -> dict[str, Any]:
 
 
 class _File:
-    def __init__(self, content: bytes):
+    def __init__(self, content: Model):
         from ai_edge_litert import schema_py_generated as schema
 
-        self.content = content
         self.graph = read_graph(content)
-        self.file = schema.Model.GetRootAs(content, 0)
+        self.content = mapped(content)
+        self.file = schema.Model.GetRootAs(self.content, 0)
 
     def source(self, index: int) -> int:
         """The stored tensor of an operand: half-precision kernels have a DEQUANTIZE after them."""

@@ -7,6 +7,7 @@ standard metadata writers do not support these offsets: they refuse the file or 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ LARGEST = 2**31 - 1
 _ALIGNMENT = 16
 
 
-def embed_weights(content: bytes | bytearray, metadata: bytes = b"") -> bytearray:
+def embed_weights(content: bytes | bytearray | memoryview, metadata: bytes = b"") -> bytearray:
     """A file with its weights inside the flatbuffer, unless it is larger than 2 GB.
 
     Args:
@@ -42,13 +43,25 @@ def embed_weights(content: bytes | bytearray, metadata: bytes = b"") -> bytearra
         entry = schema.MetadataT()
         entry.name, entry.buffer = NAME, len(model.buffers) - 1
         model.metadata = [*(model.metadata or []), entry]
+    weights = weights_behind(model, content)
     if behind:
-        return _moved(model, content)
+        written = bytearray()
+        write_weights_behind(model, weights, written.extend)
+        return written
+    for i, weight in weights.items():
+        model.buffers[i].data = weight
     for buffer in model.buffers:
-        if buffer.size:
-            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
         buffer.offset = buffer.size = 0
     return _packed(model, size + len(metadata))
+
+
+def weights_behind(model: Any, content: Any) -> dict[int, np.ndarray]:
+    """The bytes of each buffer of a `ModelT` that are after the flatbuffer, by its number."""
+    return {
+        i: np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+        for i, buffer in enumerate(model.buffers)
+        if buffer.size
+    }
 
 
 def _buffer(data: bytes) -> Any:
@@ -59,19 +72,30 @@ def _buffer(data: bytes) -> Any:
     return buffer
 
 
-def _moved(model: Any, content: bytes | bytearray) -> bytearray:
-    """A flatbuffer that has changed, followed by the weights that are after the old one."""
-    weights = [buffer for buffer in model.buffers if buffer.size]
-    start = min(buffer.offset for buffer in weights)
-    # The offsets have the same size whatever they are, so the new flatbuffer's size is known.
-    end = len(_packed(model, start))
-    padding = -end % _ALIGNMENT
-    for buffer in weights:
-        buffer.offset += end + padding - start
-    moved = _packed(model, start)
-    moved.extend(bytes(padding))
-    moved.extend(memoryview(content)[start:])
-    return moved
+def write_weights_behind(
+    model: Any, weights: Mapping[int, np.ndarray], write: Callable[[Any], Any]
+) -> None:
+    """Writes a flatbuffer, and then the weights of some of its buffers.
+
+    Args:
+        model: the `ModelT`; these buffers' offsets and sizes are replaced.
+        weights: the contents by the numbers of the buffers; each is copied only when it is written.
+        write: called with one part after the other.
+    """
+    for i, weight in weights.items():
+        buffer = model.buffers[i]
+        buffer.data, buffer.offset, buffer.size = None, 1, weight.nbytes
+    # The offsets have the same size whatever they are, so the flatbuffer's size is known.
+    size = len(_packed(model, 2**20))
+    end = size + -size % _ALIGNMENT
+    for i, weight in weights.items():
+        model.buffers[i].offset = end
+        end += weight.nbytes + -weight.nbytes % _ALIGNMENT
+    write(_packed(model, 2**20))
+    write(bytes(-size % _ALIGNMENT))
+    for weight in weights.values():
+        write(np.ascontiguousarray(weight).data)
+        write(bytes(-weight.nbytes % _ALIGNMENT))
 
 
 def _packed(model: Any, size: int) -> bytearray:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_vit._interrupts import deferred_interrupts
-from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.graphs import Graphs, write_graphs
 from keras_vit.deploy.convert.metadata import Metadata
 from keras_vit.deploy.convert.quantize import (
@@ -20,7 +14,7 @@ from keras_vit.deploy.convert.quantize import (
     measured_ranges,
     quantized,
 )
-from keras_vit.deploy.inspect.flatbuffer import TFLiteFile
+from keras_vit.deploy.inspect.flatbuffer import MappedFile, TFLiteFile
 from keras_vit.deploy.judge.files import MadeFile
 from keras_vit.deploy.judge.reference import Reference
 from keras_vit.deploy.precisions import Rules, check_calibration, precision_of
@@ -64,7 +58,7 @@ class Converter:
         self.graphs: Graphs = write_graphs(resolved, resolved_precisions, calibration, reference)
         self.metadata = Metadata.of(resolved)
         self._min_runtime = min_runtime
-        self._float_files: dict[Path, TFLiteFile] = {}
+        self._float_files: dict[bool, MappedFile] = {}
         self._ranges: dict[Rules, dict] = {}
 
     def __call__(self, quantize: str | None = None, float_layers: Iterable[str] = ()) -> TFLiteFile:
@@ -95,12 +89,12 @@ class Converter:
             precision, content, self.options, self.graphs.note, layers, calibration, recipe
         )
 
-    def float_file(self, quantize: str | None = None) -> TFLiteFile:
+    def float_file(self, quantize: str | None = None) -> MappedFile:
         """The float32 file that a precision is made from; weights are after its flatbuffer."""
-        graph = self.graphs.path(precision_of(quantize))
-        if graph not in self._float_files:
-            self._float_files[graph] = float_file(graph)
-        return self._float_files[graph]
+        balanced = self.graphs.balanced(precision_of(quantize))
+        if balanced not in self._float_files:
+            self._float_files[balanced] = self.graphs.convert(balanced)
+        return self._float_files[balanced]
 
     @property
     def options(self) -> Any:
@@ -123,27 +117,3 @@ def to_tflite(
     """One file of one precision of a Keras model: see `resolve` and `Converter`."""
     converter = Converter(resolve(model, options), [quantize], calibration)
     return converter(quantize, float_layers)
-
-
-def float_file(graph: Path) -> TFLiteFile:
-    """Converts a graph with its weights, a SavedModel, to a float32 file."""
-    import tensorflow as tf
-
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(graph))
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    # Writes weights after the flatbuffer: files may exceed 2 GB, and use less memory.
-    converter._experimental_use_buffer_offset = True
-    release_memory()
-    with quiet(), deferred_interrupts() as check_interrupts:  # the converter would ignore them
-        content = converter.convert()
-        check_interrupts()
-    del converter
-    release_memory()
-    return TFLiteFile(content)
-
-
-def release_memory() -> None:
-    """Returns unused memory to the system, before work that needs a lot of it."""
-    gc.collect()
-    with contextlib.suppress(AttributeError, OSError):  # only glibc has this function
-        ctypes.CDLL(None).malloc_trim(0)

@@ -6,6 +6,7 @@ All precisions of a model are made from one float32 file, so they differ in noth
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +17,14 @@ from keras_vit._errors import MissingPackageError, RefusedError, UsageError, did
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.convert.metadata import Metadata
-from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, TFLiteFile, read_graph
+from keras_vit.deploy.inspect.flatbuffer import (
+    Graph,
+    Model,
+    Operator,
+    TFLiteFile,
+    mapped,
+    read_graph,
+)
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
 from keras_vit.deploy.precisions import (
     BLOCK,
@@ -63,7 +71,7 @@ def for_runtime(precision: Precision, minimum: str | None) -> Precision:
 
 
 def quantized(
-    content: bytes,
+    content: Model,
     precision: Precision,
     calibration: np.ndarray | None = None,
     float_layers: Iterable[str] = (),
@@ -73,7 +81,7 @@ def quantized(
     """Quantises a float32 `.tflite` file, embeds its weights and states the versions it needs.
 
     Args:
-        content: the file, with a signature.
+        content: the file, or its content; it has a signature.
         precision: one of `PRECISIONS`.
         calibration: inputs of the file (n, height, width, 3), for precisions that need ranges.
         float_layers: names in `quantizable_layers` that stay in float.
@@ -88,6 +96,7 @@ def quantized(
         check_layers(content, kept)
     if precision.calibrated and ranges is None:
         ranges = measured_ranges(content, precision, calibration)
+    content = mapped(content)
     if precision.rules:
         with quiet():
             quantizer = _library().Quantizer(content, _recipe(graph, precision, kept))
@@ -114,7 +123,7 @@ def _modified_without_bar(model: Any) -> Callable[..., Any]:
 
 
 def measured_ranges(
-    content: bytes, precision: Precision, calibration: np.ndarray | None
+    content: Model, precision: Precision, calibration: np.ndarray | None
 ) -> dict[str, Any]:
     """The smallest and the largest value of each tensor over all images, by its name.
 
@@ -131,7 +140,7 @@ def measured_ranges(
     manager.load_quantization_recipe(_recipe(graph, precision, frozenset()))
     with quiet():
         measured = calibrator.Calibrator(
-            content,
+            os.fspath(content) if isinstance(content, os.PathLike) else content,
             num_threads=2,
             mode=calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED,
             qsv_update_func=min_max_update,
@@ -159,7 +168,7 @@ def check_layers(content: Model, names: Iterable[str]) -> None:
         )
 
 
-def quantizable_layers(content: bytes) -> list[str]:
+def quantizable_layers(content: Model) -> list[str]:
     """The layers of a file with a kernel, in the order of execution."""
     return list(_layers(read_graph(content)))
 

@@ -87,20 +87,20 @@ def inference_module(
             outlier channels are balanced (see `balance`) if `balances` allows it.
         tail: a Keras model from the features to the output, which replaces keras_vit's head.
     """
-    if tail is None and options.output != "features" and "head/kernel" not in parameters:
-        raise UsageError(
-            f"a model without a head only has output='features'. Received: {options.output!r}."
-        )
-    grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
-    resolve_parameters(spec, parameters, grid)
-    if options.output == "features" or tail is not None:
-        for part in ("kernel", "bias"):
-            parameters.pop(f"head/{part}", None)
-    rewrite(spec, parameters, preprocessing, options.rewrites, options.input == "uint8")
-    if calibration is not None and balances(spec, options.rewrites):
-        balance(
-            spec, parameters, channel_ranges(spec, parameters, calibration, preprocessing, options)
-        )
+    has_tail = tail is not None
+    prepare(spec, parameters, image_size, preprocessing, options, calibration, has_tail)
+    return prepared_module(spec, parameters, image_size, preprocessing, options, tail)
+
+
+def prepared_module(
+    spec: Spec,
+    parameters: Parameters,
+    image_size: tuple[int, int],
+    preprocessing: Preprocessing,
+    options: GraphOptions,
+    tail: Any = None,
+) -> tf.Module:
+    """`inference_module` of parameters that `prepare` has changed."""
     module = tf.Module()
     weights = {}
     while parameters:
@@ -119,6 +119,35 @@ def inference_module(
 
     module.serve = serve
     return module
+
+
+def prepare(
+    spec: Spec,
+    parameters: Parameters,
+    image_size: tuple[int, int],
+    preprocessing: Preprocessing,
+    options: GraphOptions,
+    calibration: np.ndarray | None = None,
+    has_tail: bool = False,
+) -> None:
+    """Turns the weights of a model into those that `forward` takes, in place.
+
+    The arguments are those of `inference_module`.
+    """
+    if not has_tail and options.output != "features" and "head/kernel" not in parameters:
+        raise UsageError(
+            f"a model without a head only has output='features'. Received: {options.output!r}."
+        )
+    grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
+    resolve_parameters(spec, parameters, grid)
+    if options.output == "features" or has_tail:
+        for part in ("kernel", "bias"):
+            parameters.pop(f"head/{part}", None)
+    rewrite(spec, parameters, preprocessing, options.rewrites, options.input == "uint8")
+    if calibration is not None and balances(spec, options.rewrites):
+        balance(
+            spec, parameters, channel_ranges(spec, parameters, calibration, preprocessing, options)
+        )
 
 
 def _variables(tail: Any) -> list[tf.Variable]:

@@ -162,6 +162,35 @@ class TFLiteFile(bytes):
         return file
 
 
+class MappedFile(os.PathLike):
+    """A `.tflite` file on disk, with its graph, which is read only once.
+
+    Args:
+        path: the file.
+        folder: an object that removes the file's folder; it is kept as long as this one.
+    """
+
+    def __init__(self, path: Path, folder: Any = None):
+        self.path = path
+        self._folder = folder
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __len__(self) -> int:
+        return self.path.stat().st_size
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The graph; raises the errors of `read_graph`."""
+        return _read_graph(self)
+
+
+def mapped(model: Model) -> Any:
+    """A file's content, or a memory map of it."""
+    return _content(model)[0]
+
+
 def read_graph(model: Model) -> Graph:
     """The graph of a `.tflite` file.
 
@@ -172,7 +201,7 @@ def read_graph(model: Model) -> Graph:
         UsageError: it is not a TFLite model, has several graphs, or has operators that TFLite
             does not have.
     """
-    return model.graph if isinstance(model, TFLiteFile) else _read_graph(model)
+    return model.graph if isinstance(model, (TFLiteFile, MappedFile)) else _read_graph(model)
 
 
 def _read_graph(model: Model) -> Graph:

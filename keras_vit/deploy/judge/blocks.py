@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit._quiet import quiet
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.runner import as_input, ignore_kept_tensors, interpreter_class
+from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
+from keras_vit.deploy.runner import as_input, as_source, ignore_kept_tensors, interpreter_class
 
 # Names of the tensors at the end of blocks and units in the graph.
 _BLOCK_END = re.compile(r"(encoderblock_\d+|block\d+_unit\d+)/output")
@@ -17,7 +17,7 @@ _PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
 
 
 def layer_differences(
-    reference: bytes, content: bytes, inputs: np.ndarray
+    reference: Model, content: Model, inputs: np.ndarray
 ) -> tuple[dict[str, float], dict[str, float]]:
     """How much the outputs of blocks and of layers with a kernel differ from the float32 file's.
 
@@ -53,7 +53,7 @@ def first_difference(differences: dict[str, float], fraction: float = 0.1) -> st
 class _Intermediates:
     """Runs a file and returns the intermediate outputs of its blocks and layers."""
 
-    def __init__(self, content: bytes):
+    def __init__(self, content: Model):
         graph = read_graph(content)
         self.places: dict[str, int] = {}
         self.blocks = set()
@@ -67,7 +67,7 @@ class _Intermediates:
         ignore_kept_tensors()
         with quiet():
             self.interpreter = interpreter_class()(
-                model_content=content, num_threads=2, experimental_preserve_all_tensors=True
+                **as_source(content), num_threads=2, experimental_preserve_all_tensors=True
             )
             self.interpreter.allocate_tensors()
         self.details = {d["index"]: d for d in self.interpreter.get_tensor_details()}

@@ -25,7 +25,7 @@ def test_every_precision_has_its_weights_inside_the_flatbuffer(sample, name):
 
 
 def test_embedded_weights_are_equal_and_aligned(sample):
-    behind = sample.converter.float_file("none")
+    behind = sample.converter.float_file("none").path.read_bytes()
     assert has_weights_behind(behind)
     inside = embed_weights(behind)
     np.testing.assert_array_equal(

@@ -328,10 +328,10 @@ def test_the_converter_does_not_keep_the_model(trained_like, rng):
 def test_ctrl_c_during_conversion_is_not_lost(sample, monkeypatch):
     import tensorflow as tf
 
-    opened = tf.lite.TFLiteConverter.from_saved_model
+    opened = tf.lite.TFLiteConverter.from_concrete_functions
 
-    def from_saved_model(folder):
-        converter = opened(folder)
+    def from_concrete_functions(*arguments):
+        converter = opened(*arguments)
         convert_all = converter.convert
 
         def interrupted():
@@ -342,7 +342,7 @@ def test_ctrl_c_during_conversion_is_not_lost(sample, monkeypatch):
         converter.convert = interrupted
         return converter
 
-    monkeypatch.setattr(tf.lite.TFLiteConverter, "from_saved_model", from_saved_model)
+    monkeypatch.setattr(tf.lite.TFLiteConverter, "from_concrete_functions", from_concrete_functions)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,197 @@
+"""Converts a rebuilt graph without its weights, then writes the weights into the file.
+
+The operators of a graph do not depend on its weights, but TFLite's converter needs several times
+their memory. So each kernel is a tensor with one value, its mark, when the graph is converted. The
+kernels of a layer in all blocks have the same mark, and the converter stores equal tensors once.
+Then each operator that reads a mark gets the kernel of its own block.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit.deploy.convert.buffers import weights_behind, write_weights_behind
+from keras_vit.deploy.convert.tflite import convert
+from keras_vit.deploy.graph.inference import GraphOptions, forward, prepared_module
+from keras_vit.deploy.graph.rewrites import Parameters
+from keras_vit.specs import Preprocessing, Spec
+
+_SMALLEST = 1 << 14  # elements; smaller kernels are converted as they are, as all other weights
+_BLOCK = re.compile(r"^encoderblock_(\d+)/")
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredGraph:
+    """A rebuilt graph, with its weights on disk.
+
+    Attributes:
+        spec, image_size, preprocessing, options: the arguments of `inference.forward`.
+        files: the file of each weight, by its name.
+    """
+
+    spec: Spec
+    image_size: tuple[int, int]
+    preprocessing: Preprocessing
+    options: GraphOptions
+    files: dict[str, Path]
+
+    @property
+    def weights(self) -> Parameters:
+        """The weights, mapped into memory."""
+        return {
+            name: np.load(path, mmap_mode="r", allow_pickle=False)
+            for name, path in self.files.items()
+        }
+
+    def module(self) -> Any:
+        """A `tf.Module` whose `serve(images)` gives {output: tensor}, with weights as variables."""
+        return prepared_module(
+            self.spec, self.weights, self.image_size, self.preprocessing, self.options
+        )
+
+
+def store(parameters: Parameters, folder: Path) -> dict[str, Path]:
+    """Writes each weight to a file of the folder; the dict is emptied."""
+    folder.mkdir()
+    files = {}
+    while parameters:
+        name, array = parameters.popitem()
+        files[name] = folder / f"{len(files)}.npy"
+        np.save(files[name], array, allow_pickle=False)
+    return files
+
+
+def write_float_file(graph: StoredGraph, path: Path) -> bool:
+    """Converts a graph to a float32 file with its weights behind the flatbuffer.
+
+    Returns:
+        False, without a file, if the converter computes with a kernel: for example, it multiplies
+        one with a constant that follows the product. Such a graph is converted with its weights.
+    """
+    weights = graph.weights
+    marks = _marks(weights)
+    poured = _poured(_converted(graph, weights, marks), weights, marks)
+    if poured is not None:
+        with path.open("wb") as file:
+            write_weights_behind(*poured, file.write)
+    return poured is not None
+
+
+def _marks(weights: Parameters) -> dict[float, list[str]]:
+    """The kernels that have a mark, in the order of blocks, by their marks."""
+    kinds: dict[tuple, list[str]] = {}
+    for name, array in weights.items():
+        if name.endswith("/kernel") and array.size >= _SMALLEST:
+            kinds.setdefault((_BLOCK.sub("", name), array.shape), []).append(name)
+    # Exact in float32, and neither 0 nor 1, with which the converter would simplify the graph.
+    return {
+        1 + 2**-16 * (i + 1): sorted(kinds[kind], key=_block_of)
+        for i, kind in enumerate(sorted(kinds))
+    }
+
+
+def _block_of(name: str) -> int:
+    found = _BLOCK.match(name)
+    return int(found[1]) if found else 0
+
+
+def _converted(graph: StoredGraph, weights: Parameters, marks: dict[float, list[str]]) -> bytes:
+    """The converted graph, with marks instead of the weights that they stand for."""
+    import tensorflow as tf
+
+    values = {name: mark for mark, names in marks.items() for name in names}
+    options = graph.options
+    shape = (options.batch, *graph.image_size, 3)
+    signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
+
+    @tf.function(input_signature=signature, autograph=False)
+    def serve(images):
+        tensors = {
+            name: tf.fill(array.shape, np.float32(values[name]))
+            if name in values
+            else tf.constant(array)
+            for name, array in weights.items()
+        }
+        scores = forward(graph.spec, tensors, images, graph.preprocessing, options)
+        return {options.output: scores}
+
+    module = tf.Module()
+    module.serve = serve
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [serve.get_concrete_function()], module
+    )
+    return convert(converter)
+
+
+def _poured(
+    content: bytes, weights: Parameters, marks: dict[float, list[str]]
+) -> tuple[Any, dict[int, np.ndarray]] | None:
+    """The graph where each operator that reads a mark has a buffer of its own.
+
+    Returns:
+        The `ModelT`, and the contents of its buffers behind the flatbuffer, by their numbers; None
+        if the marks that are read are not those that were written.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(content)
+    [graph] = model.subgraphs
+    behind = weights_behind(model, content)
+    found = {i: _mark(array, marks) for i, array in behind.items()}
+    read = {i: found.get(tensor.buffer) for i, tensor in enumerate(graph.tensors)}
+    names = {mark: iter(names) for mark, names in marks.items()}
+    poured: dict[int, np.ndarray] = {}
+    seen = set()
+    for operator in graph.operators:
+        operator.inputs = np.array(operator.inputs)
+        for place, i in enumerate(operator.inputs):
+            mark = read.get(i)  # i is -1 if an optional input is left out
+            if mark is None:
+                continue
+            name = next(names[mark], None)
+            tensor = graph.tensors[i]
+            weight = None if name is None else _arranged(weights[name], model, operator, place)
+            if weight is None or weight.size != np.prod(tensor.shape):
+                return None
+            if i in seen:
+                tensor = copy.copy(tensor)
+                graph.tensors.append(tensor)
+                operator.inputs[place] = len(graph.tensors) - 1
+            seen.add(i)
+            if tensor.buffer in poured:
+                model.buffers.append(schema.BufferT())
+                tensor.buffer = len(model.buffers) - 1
+            tensor.name = name.encode()
+            poured[tensor.buffer] = weight
+    if any(next(left, None) is not None for left in names.values()):
+        return None
+    return model, behind | poured
+
+
+def _mark(array: np.ndarray, marks: dict[float, list[str]]) -> float | None:
+    """The mark that fills a buffer, if there is one."""
+    if array.nbytes < 4 * _SMALLEST:
+        return None
+    values = array.view("<f4")
+    mark = float(values[0])
+    return mark if mark in marks and (values == values[0]).all() else None
+
+
+def _arranged(weight: np.ndarray, model: Any, operator: Any, place: int) -> np.ndarray:
+    """A weight as an operator reads it, without a copy."""
+    from ai_edge_litert.schema_py_generated import BuiltinOperator
+
+    kind, options = model.operatorCodes[operator.opcodeIndex].builtinCode, operator.builtinOptions
+    if place == 1 and kind == BuiltinOperator.FULLY_CONNECTED:
+        return weight.T  # (outputs, inputs)
+    if place == 1 and kind == BuiltinOperator.CONV_2D:
+        return weight.transpose(3, 0, 1, 2)  # (outputs, height, width, inputs)
+    if kind == BuiltinOperator.BATCH_MATMUL and (options.adjX, options.adjY)[place]:
+        return np.swapaxes(weight, -1, -2)
+    return weight

@@ -1,0 +1,111 @@
+"""Graphs are converted without their kernels, which are written into the file afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit.deploy.convert import graphs, skeleton
+from keras_vit.deploy.graph.inference import REWRITES, GraphOptions
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.precisions import precision_of
+from keras_vit.deploy.resolve import resolve
+
+pytestmark = pytest.mark.once
+
+# Square kernels, which a wrong order of axes does not show in their shapes.
+SPEC = keras_vit.ViTSpec(patch_size=4, hidden_dim=48, depth=3, num_heads=3, mlp_dim=48)
+KINDS = {
+    "token": SPEC,
+    "map": dataclasses.replace(SPEC, pooling="map", position_embedding="learned2d"),
+    "distilled": dataclasses.replace(SPEC, pooling="distilled"),
+    "relative": dataclasses.replace(SPEC, pooling="none", position_embedding="relative"),
+    "hybrid": dataclasses.replace(
+        SPEC, patch_size=2, stem=keras_vit.ResNetStem((1, 1), width=0.5), pooling="gap",
+        representation_dim=48,
+    ),
+    "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
+}  # fmt: skip
+SLOW = {"distilled", "relative", "hybrid", "bit"}
+
+
+@pytest.fixture(autouse=True)
+def all_kernels_are_large(monkeypatch):
+    monkeypatch.setattr(skeleton, "_SMALLEST", 64)
+
+
+@pytest.fixture
+def written(trained_like):
+    """The graphs of a model that resembles a trained one."""
+
+    def write(spec, calibration=None, **options):
+        build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
+        model = trained_like(build(spec, 10, (32, 64)))
+        resolved = resolve(model, GraphOptions(**options))
+        name = "none" if calibration is None else "int8"
+        return graphs.write_graphs(resolved, [precision_of(name)], calibration)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in KINDS]
+)
+def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, pictures, tmp_path):
+    made = written(KINDS[kind])
+    assert skeleton.write_float_file(made.written[False], tmp_path / "model.tflite")
+    found = tmp_path / "model.tflite"
+    expected = graphs._converted(graphs._saved(made.written[False].module(), tmp_path / "saved"))
+    graph, other = read_graph(found), read_graph(expected)
+    assert described(graph) == described(other)
+    images = pictures(2, (32, 64))
+    np.testing.assert_array_equal(
+        deploy.Runner(found).predict(images), deploy.Runner(expected).predict(images)
+    )
+
+
+def described(graph):
+    """Each operator with the shapes of what it reads and writes; their order may differ."""
+    return sorted(
+        (o.name, graph.layer(o), *(t.shape for t in (*graph.read(o), *graph.written(o))))
+        for o in graph.operators
+    )
+
+
+def test_balanced_graphs_too(written, pictures, tmp_path):
+    images = pictures(4, (32, 64))
+    made = written(SPEC, images)
+    assert skeleton.write_float_file(made.written[True], tmp_path / "model.tflite")
+    expected = graphs._converted(graphs._saved(made.written[True].module(), tmp_path / "saved"))
+    np.testing.assert_array_equal(
+        deploy.Runner(tmp_path / "model.tflite").predict(images),
+        deploy.Runner(expected).predict(images),
+    )
+
+
+def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weights(
+    written, pictures, tmp_path
+):
+    rewrites = frozenset(REWRITES) - {"attention_biases"}  # the converter scales the queries
+    made = written(SPEC, rewrites=rewrites)
+    assert not skeleton.write_float_file(made.written[False], tmp_path / "model.tflite")
+    assert not (tmp_path / "model.tflite").exists()
+    images = pictures(2, (32, 64))
+    found = deploy.Runner(made.convert(False)).predict(images)
+    expected = deploy.Runner(written(SPEC).convert(False)).predict(images)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_the_converter_sees_the_kernels_of_one_block(written):
+    sizes = []
+    for depth in (2, 8):
+        made = written(dataclasses.replace(SPEC, depth=depth))
+        graph = made.written[False]
+        marks = skeleton._marks(graph.weights)
+        sizes.append(len(skeleton._converted(graph, graph.weights, marks)))
+    blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks
+    assert sizes[1] - sizes[0] < 0.7 * blocks
