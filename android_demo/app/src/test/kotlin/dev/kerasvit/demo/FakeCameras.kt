@@ -22,7 +22,6 @@ fun cameraOf(
     facing: Int,
     sensorDegrees: Int = 90,
     sizes: List<Size> = listOf(Size(640, 480)),
-    focusModes: IntArray? = null,
 ): CameraCharacteristics {
     val streams = StreamConfigurationMapBuilder.newBuilder()
     for (size in sizes) {
@@ -34,9 +33,6 @@ fun cameraOf(
     shadowOf(lens).set(CameraCharacteristics.SENSOR_ORIENTATION, sensorDegrees)
     val key = CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP
     shadowOf(lens).set(key, streams.build())
-    if (focusModes != null) {
-        shadowOf(lens).set(CameraCharacteristics.CONTROL_AF_AVAILABLE_MODES, focusModes)
-    }
     return lens
 }
 
