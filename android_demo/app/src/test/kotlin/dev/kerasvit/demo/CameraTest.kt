@@ -103,7 +103,9 @@ class CameraTest {
             null to null,
         )
         for ((modes, expected) in cases) {
-            val camera = cameraOf(CameraCharacteristics.LENS_FACING_BACK, focusModes = modes)
+            val camera = cameraOf(CameraCharacteristics.LENS_FACING_BACK)
+            val key = CameraCharacteristics.CONTROL_AF_AVAILABLE_MODES
+            if (modes != null) shadowOf(camera).set(key, modes)
             assertEquals(expected, Lens(camera, Facing.BACK, 0, 480).focusMode)
         }
     }

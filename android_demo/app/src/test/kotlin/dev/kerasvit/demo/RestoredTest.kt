@@ -105,6 +105,23 @@ class RestoredTest {
         assertEquals(place, place(), "recreated")
         phone.returnAfterEnd()
         assertEquals(place, place(), "ended")
+        leaveBeforeClassesAreThere()
+        assertEquals(place, place(), "left before the classes were there")
+    }
+
+    private fun leaveBeforeClassesAreThere() {
+        val first = Bundle()
+        phone.controller.pause().stop().saveInstanceState(first).destroy()
+        phone.app.endProcess()
+        val mayGoOn = CountDownLatch(1)
+        phone.app.worker.post { mayGoOn.await() }
+        phone.create(first)
+        phone.draw()
+        assertEquals(0, labels().count)
+        val second = Bundle()
+        phone.controller.pause().stop().saveInstanceState(second).destroy()
+        mayGoOn.countDown()
+        phone.start(second)
     }
 
     private fun pick(digit: String): Uri {

@@ -9,7 +9,10 @@ import android.widget.ListView
 class KeptListView(context: Context, attributes: AttributeSet?) : ListView(context, attributes) {
     private var wanted: Parcelable? = null
 
-    override fun onSaveInstanceState(): Parcelable? = wanted ?: super.onSaveInstanceState()
+    override fun onSaveInstanceState(): Parcelable? {
+        val current = super.onSaveInstanceState() // Views insist on this call.
+        return wanted ?: current
+    }
 
     override fun onRestoreInstanceState(state: Parcelable) {
         super.onRestoreInstanceState(state)
