@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from keras_vit import deploy
+
 pytestmark = pytest.mark.once
 
 DEMO = Path(__file__).parents[1] / "android_demo"
@@ -37,7 +39,7 @@ def same(committed, made):
 def test_every_fixture_is_compared(tool):
     assert {path.stem for path in tool["MAKERS"]} == set(FIXTURES)
     folders = {path.parent for path in (*tool["MAKERS"], tool["DIGITS"], tool["SAMPLES"])}
-    others = {tool["DIGITS"], tool["SAMPLES"], tool["CUMULATIVE_SUM"]}
+    others = {tool["DIGITS"], tool["SAMPLES"], tool["CUMULATIVE_SUM"], tool["TOO_NEW"].parent}
     found = {path for folder in folders for path in folder.iterdir()}
     assert found == {*tool["MAKERS"], *others}
 
@@ -79,6 +81,16 @@ def test_the_cumulative_sum_is_one(tool):
     interpreter.invoke()
     actual = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
     np.testing.assert_array_equal(actual, np.cumsum(numbers))
+
+
+def test_the_bundle_that_is_too_new_for_the_apks_runtime_is_one(tool):
+    """`ApkRuntimeTest` sees that runtime refuse it; today's runs it."""
+    folder = tool["TOO_NEW"]
+    description = json.loads((folder / "model.json").read_text())
+    floor = deploy.runtime_floor((folder / "model.tflite").read_bytes())
+    assert floor == description["runtime_floor"]
+    assert f"needs TFLite {floor}" in deploy.too_new_for_app(folder, DEMO)
+    assert deploy.check_golden(folder).passed
 
 
 def test_run_prints_the_probabilities_that_the_app_shows(tool, invoke, tmp_path):

@@ -12,11 +12,13 @@ from pathlib import Path
 import fetch
 from archive import LIBRARY_ALIGNMENT, alignment_of, data_offset
 from commands import require, run
-from dex_file import METHOD_LIMIT, read_dex
+from dex_file import read_dex
 from native_library import MACHINES, jni_name, read_library
 from project import ABIS, properties
 
 _ACTIVITY = "dev.kerasvit.demo.MainActivity"
+# A library whose segments begin at other places cannot be loaded on any phone.
+_SMALLEST_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -131,37 +133,38 @@ def libraries(apk: Apk) -> Iterator[Finding]:
         yield Finding("libraries", False, f"expected the same ones for each ABI, received {names}")
     for abi, found in names.items():
         for name in found:
-            yield from _library(apk, abi, name)
+            yield _library(apk, abi, name)
 
 
-def _library(apk: Apk, abi: str, name: str) -> Iterator[Finding]:
+def _library(apk: Apk, abi: str, name: str) -> Finding:
     entry = f"lib/{abi}/{name}"
     library = read_library(apk.files / entry)
     stored = apk.archive.getinfo(entry).compress_type == zipfile.ZIP_STORED
-    if not stored or library.machine != MACHINES[abi]:
-        words = f"expected stored and for {MACHINES[abi]}, received for {library.machine}"
-        yield Finding("libraries", False, f"{entry}: {words}, {'' if stored else 'not '}stored")
+    aligned = library.load_alignment >= _SMALLEST_PAGE
+    if not stored or library.machine != MACHINES[abi] or not aligned:
+        expected = f"stored, for {MACHINES[abi]}, LOAD alignment {_SMALLEST_PAGE:,} or more"
+        state = f"{'' if stored else 'not '}stored, for {library.machine}"
+        received = f"{state}, LOAD alignment {library.load_alignment:,}"
+        text = f"{entry}: expected {expected}; received {received}"
+        return Finding("libraries", False, text)
     large = library.load_alignment >= LIBRARY_ALIGNMENT
     pages = "16 KB" if large else "4 KB only, not of 16 KB"
     text = f"{entry}: LOAD alignment {library.load_alignment:,}: for pages of {pages}"
-    yield Finding("libraries", True, text, note=not large)
+    return Finding("libraries", True, text, note=not large)
 
 
 def dex(apk: Apk) -> Iterator[Finding]:
     """The dex files can be read, hold the activity, and no method lacks its native code."""
-    files = {path.name: read_dex(path) for path in sorted(apk.files.glob("classes*.dex"))}
-    for name, file in files.items():
-        count = f"{file.method_references:,} method references of at most {METHOD_LIMIT:,}"
-        yield Finding(
-            "dex", True, f"{name}: {file.bytes:,} bytes, {len(file.classes)} classes, {count}"
-        )
-    classes = {owner for file in files.values() for owner in file.classes}
-    if _ACTIVITY.replace(".", "/") not in classes:
-        yield Finding("dex", False, f"expected {_ACTIVITY}, received none")
+    files = [read_dex(path) for path in sorted(apk.files.glob("classes*.dex"))]
+    classes = {owner for file in files for owner in file.classes}
+    methods = sum(file.method_references for file in files)
+    good = _ACTIVITY.replace(".", "/") in classes
+    size = f"{len(classes)} classes, {methods:,} method references"
+    yield Finding("dex", good, f"{size}, {'with' if good else 'expected'} {_ACTIVITY}")
     # R8 adds stand-ins, which throw, for classes of newer Android. The platform's own come first.
     methods = {
         (owner, name)
-        for file in files.values()
+        for file in files
         for owner, name in file.native_methods
         if not owner.startswith("android/")
     }

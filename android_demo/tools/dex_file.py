@@ -6,9 +6,6 @@ from pathlib import Path
 
 from commands import run
 
-# An entry of a dex file refers to a method by 16 bits.
-METHOD_LIMIT = 65_536
-
 _CLASS = re.compile(r"^  Class descriptor  : 'L(?P<name>[^;]+);'$", re.MULTILINE)
 _NATIVE = re.compile(
     r"\(in L(?P<owner>[^;]+);\)\n +name +: '(?P<name>[^']+)'\n +type .*\n +access .*NATIVE"
@@ -22,7 +19,6 @@ _REFERENCES = re.compile(r"^method_ids_size +: (\d+)$", re.MULTILINE)
 class DexFile:
     """Names of classes have slashes: dev/kerasvit/demo/MainActivity."""
 
-    bytes: int
     method_references: int
     classes: frozenset[str]
     native_methods: frozenset[tuple[str, str]]
@@ -32,7 +28,6 @@ def read_dex(path: Path) -> DexFile:
     """Reads a dex file; a damaged one ends the program with dexdump's words."""
     text = run("dexdump", "-f", path)
     return DexFile(
-        bytes=path.stat().st_size,
         method_references=int(_REFERENCES.search(text).group(1)),
         classes=frozenset(_CLASS.findall(text)),
         native_methods=frozenset(_NATIVE.findall(text)),

@@ -18,6 +18,8 @@ import functools
 import hashlib
 import itertools
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ import numpy as np
 from PIL import Image
 
 import keras_vit
+from keras_vit import deploy
 from keras_vit.data.decoding import to_rgb
 from keras_vit.data.listing import read_picture
 from keras_vit.data.preprocessing import preprocess_image, resize
@@ -55,6 +58,7 @@ def main() -> None:
     _write(DIGITS, digits_and_scores())
     _write(SAMPLES, samples_and_probabilities())
     _write_bytes(CUMULATIVE_SUM, _cumulative_sum())
+    _write_bundle(TOO_NEW)
 
 
 def noise(count: int, seed: int, extreme: bool = False) -> np.ndarray:
@@ -331,6 +335,19 @@ def _cumulative_sum() -> bytes:
     ).convert()
 
 
+def _write_bundle(folder: Path) -> None:
+    """A small, untrained bundle that needs a newer runtime than the APK's."""
+    spec = keras_vit.ViTSpec(patch_size=16, hidden_dim=32, depth=1, num_heads=2, mlp_dim=64)
+    model, generator = keras_vit.ViT(spec, 10, 32), np.random.default_rng(0)
+    model.set_weights([generator.normal(0, 0.2, w.shape) for w in model.get_weights()])
+    labels = [str(digit) for digit in range(10)]
+    with tempfile.TemporaryDirectory() as parent:
+        deploy.export_bundles(model, parent, folder.name, threads=(), labels=labels)
+        shutil.copytree(Path(parent) / folder.name, folder, dirs_exist_ok=True)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(f"{folder.relative_to(_DEMO)}: {size:,} bytes")
+
+
 def _bytes(array: np.ndarray) -> dict[str, Any]:
     """The bytes of an array, little endian and row-major, or only their hash."""
     raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
@@ -367,6 +384,8 @@ MAKERS = {
 DIGITS = _ENGINE / "digits.json"
 SAMPLES = _APP / "samples.json"
 CUMULATIVE_SUM = _APP / "cumulative_sum.tflite"
+# Named after its precision.
+TOO_NEW = _APP / "bundles/dynamic"
 
 
 if __name__ == "__main__":

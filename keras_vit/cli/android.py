@@ -54,7 +54,11 @@ def run(arguments: Arguments) -> None:
         raise UsageError(
             f"each bundle needs a name of its own. Received: {' '.join(names)}; pass --name."
         )
-    for bundle, name in zip(arguments.bundle, names, strict=True):
+    named = list(zip(arguments.bundle, names, strict=True))
+    # All before the first copy: a mistake in one of them leaves the app as it was.
+    for bundle, name in named:
+        deploy.check_for_app(bundle, app, name)
+    for bundle, name in named:
         deploy.add_to_app(bundle, app, name)
         warn(deploy.too_new_for_app(bundle, app))
     for other in _bundles(folder):

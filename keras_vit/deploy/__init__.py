@@ -5,7 +5,13 @@ from keras_vit._lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "bundle.android": ["add_to_app", "bundles_of_app", "name_in_app", "too_new_for_app"],
+        "bundle.android": [
+            "add_to_app",
+            "bundles_of_app",
+            "check_for_app",
+            "name_in_app",
+            "too_new_for_app",
+        ],
         "bundle.bundle": ["About", "read_bundle", "write_bundle"],
         "bundle.card": ["notes"],
         "bundle.golden": ["GoldenCheck", "KernelCheck", "check_golden"],

@@ -1,5 +1,7 @@
 """The checks of an APK find what is broken: each case breaks a copy of the APK in one way."""
 
+import re
+import struct
 import sys
 import tempfile
 import unittest
@@ -10,8 +12,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import checks
+import fetch
 from archive import Entry, write_archive
-from project import APK
+from commands import run
+from project import APK, FRAMEWORK
 
 MODEL = "assets/bundles/digits-int8/model.tflite"
 LIBRARY = "lib/arm64-v8a/libtensorflowlite_jni.so"
@@ -46,13 +50,11 @@ class ChecksTest(unittest.TestCase):
         self.assertEqual(2, len(self.bad(checks.signature, path, unpack=False)))
 
     def test_a_compressed_model_is_found(self) -> None:
-        path = self.broken(change={MODEL: lambda entry: Entry(entry.name, entry.content, False)})
+        path = self.broken(change={MODEL: compressed})
         self.assertIn("compressed", self.bad(checks.models, path)[0])
 
     def test_another_model_than_that_of_model_json_is_found(self) -> None:
-        path = self.broken(
-            change={MODEL: lambda entry: Entry(entry.name, entry.content[:-1], True)}
-        )
+        path = self.broken(change={MODEL: shortened})
         self.assertIn("sha256", self.bad(checks.models, path)[0])
 
     def test_an_incomplete_bundle_is_found(self) -> None:
@@ -73,19 +75,75 @@ class ChecksTest(unittest.TestCase):
         self.assertIn("AArch64", self.bad(checks.libraries, path)[0])
 
     def test_a_compressed_library_is_found(self) -> None:
-        path = self.broken(change={LIBRARY: lambda entry: Entry(LIBRARY, entry.content, False)})
+        path = self.broken(change={LIBRARY: compressed})
         self.assertIn("not stored", self.bad(checks.libraries, path)[0])
 
     def test_a_misaligned_library_is_found(self) -> None:
-        path = self.folder / "misaligned.apk"
-        with zipfile.ZipFile(path, "w") as archive:
-            for entry in self.entries:
-                archive.writestr(entry.name, entry.content)
-        self.assertIn(LIBRARY, self.bad(checks.alignment, path)[0])
+        self.assertIn(LIBRARY, self.bad(checks.alignment, self.misaligned())[0])
+
+    def test_a_library_that_no_phone_can_map_is_found(self) -> None:
+        path = self.broken(change={LIBRARY: with_small_segments})
+        self.assertIn("LOAD alignment 16", self.bad(checks.libraries, path)[0])
 
     def test_an_apk_without_code_is_found(self) -> None:
         path = self.broken(without="classes.dex")
         self.assertIn("MainActivity", self.bad(checks.dex, path)[0])
+
+    def test_every_check_fails_on_an_apk_that_breaks_it(self) -> None:
+        findings = [
+            (check, finding) for check in checks.CHECKS for finding in self.found(check, APK)
+        ]
+        breaking = {
+            checks.signature: [self.broken],
+            checks.badging: [self.with_another_manifest],
+            checks.models: [self.with_changed_models],
+            checks.alignment: [self.misaligned],
+            checks.libraries: [self.with_libraries(change) for change in LIBRARY_CHANGES],
+            checks.dex: [lambda: self.broken(without="classes.dex"), self.without_libraries],
+        }
+        for check in checks.CHECKS:
+            labels = {label(finding) for each, finding in findings if each is check}
+            failed: set[str] = set()
+            for make in breaking[check]:
+                received = self.found(check, make())
+                failed |= {label(finding) for finding in received if not finding.good}
+            self.assertEqual(labels, failed & labels, check.__name__)
+
+    def with_another_manifest(self) -> Path:
+        """An APK whose manifest says nothing that pom.xml says."""
+        manifest = self.folder / "AndroidManifest.xml"
+        manifest.write_text(
+            '<manifest xmlns:android="http://schemas.android.com/apk/res/android"'
+            ' package="org.example"><application><activity android:name=".Other"'
+            ' android:exported="true"><intent-filter>'
+            '<action android:name="android.intent.action.MAIN"/>'
+            '<category android:name="android.intent.category.LAUNCHER"/>'
+            "</intent-filter></activity></application></manifest>"
+        )
+        path = self.folder / "manifest.apk"
+        versions = ("--min-sdk-version", "21", "--target-sdk-version", "30")
+        names = ("--version-code", "77", "--version-name", "0.0.77")
+        inputs = ("-I", FRAMEWORK.resolve(), "--manifest", manifest)
+        run(fetch.aapt2(), "link", "-o", path, *inputs, *versions, *names)
+        return path
+
+    def with_changed_models(self) -> Path:
+        models = [entry.name for entry in self.entries if entry.name.endswith("model.tflite")]
+        return self.broken(change=dict.fromkeys(models, shortened))
+
+    def misaligned(self) -> Path:
+        path = self.folder / "misaligned.apk"
+        with zipfile.ZipFile(path, "w") as archive:
+            for entry in self.entries:
+                archive.writestr(entry.name, entry.content)
+        return path
+
+    def with_libraries(self, change: Callable[[Entry], Entry]) -> Callable[[], Path]:
+        names = [entry.name for entry in self.entries if entry.name.endswith(".so")]
+        return lambda: self.broken(change=dict.fromkeys(names, change))
+
+    def without_libraries(self) -> Path:
+        return self.broken(without="lib/")
 
     def broken(
         self, without: str = "-", change: dict[str, Callable[[Entry], Entry]] | None = None
@@ -97,11 +155,45 @@ class ChecksTest(unittest.TestCase):
         return path
 
     def bad(self, check: Check, path: Path, unpack: bool = True) -> list[str]:
+        return [finding.text for finding in self.found(check, path, unpack) if not finding.good]
+
+    def found(self, check: Check, path: Path, unpack: bool = True) -> list[checks.Finding]:
         with tempfile.TemporaryDirectory() as files, zipfile.ZipFile(path) as archive:
             if unpack:
                 archive.extractall(files)
-            found = list(check(checks.Apk(path, archive, Path(files))))
-        return [finding.text for finding in found if not finding.good]
+            return list(check(checks.Apk(path, archive, Path(files))))
+
+
+def label(finding: checks.Finding) -> str:
+    """Which of the checks a finding is of: "manifest package", "libraries lib/x86_64/libx.so"."""
+    detail = re.match(r"(v[23]|[\w./-]+(?=:))", finding.text)
+    abi = re.search(r"(arm64-v8a|x86_64)$", finding.text)
+    return " ".join([finding.subject, *(match.group(1) for match in (detail, abi) if match)])
+
+
+def with_small_segments(entry: Entry) -> Entry:
+    """A library whose segments are aligned to 16 bytes."""
+    content = bytearray(entry.content)
+    [offset] = struct.unpack_from("<Q", content, 32)
+    size, count = struct.unpack_from("<HH", content, 54)
+    for header in range(offset, offset + size * count, size):
+        if struct.unpack_from("<I", content, header) == (_PT_LOAD,):
+            struct.pack_into("<Q", content, header + 48, 16)
+    return Entry(entry.name, bytes(content), entry.stored)
+
+
+def shortened(entry: Entry) -> Entry:
+    """The same file without its last byte."""
+    return Entry(entry.name, entry.content[:-1], entry.stored)
+
+
+def compressed(entry: Entry) -> Entry:
+    """The same file, not stored."""
+    return Entry(entry.name, entry.content, False)
+
+
+_PT_LOAD = 1
+LIBRARY_CHANGES = (with_small_segments, compressed)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,27 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
             or the name is not allowed in assets.
         RefusedError: LiteRT refuses the bundle's file.
     """
+    folder = check_for_app(bundle, app, name)
+    with _files.replacing_folder(folder) as temporary:
+        for file in _FILES:
+            shutil.copyfile(bundle_folder(bundle) / file, temporary / file)
+    return folder
+
+
+def check_for_app(
+    bundle: str | os.PathLike, app: str | os.PathLike, name: str | None = None
+) -> Path:
+    """Checks a bundle and its name as `add_to_app` does, and copies nothing.
+
+    Args:
+        bundle, app, name: as for `add_to_app`.
+
+    Returns:
+        The folder that the copy would have.
+
+    Raises:
+        UsageError, RefusedError: as for `add_to_app`.
+    """
     bundle = bundle_folder(bundle)
     name = name_in_app(bundle) if name is None else name
     if not _NAME.fullmatch(name):
@@ -45,9 +66,6 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
     folder = bundles_of_app(app) / name
     check_replaceable(folder)
     open_bundle(bundle)
-    with _files.replacing_folder(folder) as temporary:
-        for file in _FILES:
-            shutil.copyfile(bundle / file, temporary / file)
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,18 @@ def test_a_damaged_bundle_leaves_the_app_as_it_was(bundle, app):
     with pytest.raises(UsageError, match="is not the file that model.json describes"):
         deploy.add_to_app(bundle, app)
     assert hashes(folder) == before
+
+
+def test_the_command_copies_nothing_if_one_of_the_bundles_is_damaged(invoke, bundle, app, tmp_path):
+    old = deploy.add_to_app(bundle, app, "old")
+    damaged = bundle.with_name("damaged")
+    shutil.copytree(bundle, damaged)
+    (damaged / "labels.txt").unlink()
+    arguments = (COMMAND, "--app", app, "--only", "--bundle", bundle, damaged)
+    code, _, error = invoke(*arguments, cwd=tmp_path)
+    assert code == 2
+    assert "labels.txt" in error
+    assert list(old.parent.iterdir()) == [old]
 
 
 def test_names_come_from_the_run_and_the_folder(tmp_path):

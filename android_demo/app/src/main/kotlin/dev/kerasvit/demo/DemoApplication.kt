@@ -6,6 +6,7 @@ import android.os.Handler
 import android.os.HandlerThread
 import android.os.Looper
 import android.os.Process
+import dev.kerasvit.core.Clock
 import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.demo.engine.LiteRtEngines
 import dev.kerasvit.demo.source.AssetBundles
@@ -38,6 +39,8 @@ open class DemoApplication : Application() {
     /** Tests run a real interpreter of the JVM instead. */
     protected open fun engines(): EngineFactory = LiteRtEngines()
 
+    protected open fun clock(): Clock = Clock(System::nanoTime)
+
     protected open fun bundles(): Bundles = AssetBundles(assets)
 
     private fun newStore(settings: Settings?): Store {
@@ -51,6 +54,7 @@ open class DemoApplication : Application() {
                 engines,
                 device(),
                 Executor { worker.post(it) },
+                clock(),
             ) { event -> main.post { publish(event) } }
         }
     }

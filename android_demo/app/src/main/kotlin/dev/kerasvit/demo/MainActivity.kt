@@ -107,11 +107,7 @@ class MainActivity : Activity(), Host {
     override fun onActivityResult(request: Int, result: Int, data: Intent?) {
         val uri = data?.data ?: return
         if (request != PHOTO_REQUEST || result != RESULT_OK) return
-        try {
-            contentResolver.takePersistableUriPermission(uri, Intent.FLAG_GRANT_READ_URI_PERMISSION)
-        } catch (_: SecurityException) {
-            // It can then be read as long as this process lives; afterwards there is a message.
-        }
+        keepReadable(uri)
         store.send(Event.ChooseSource(Source.Picture(uri.toString())))
     }
 
@@ -141,6 +137,19 @@ class MainActivity : Activity(), Host {
     @Suppress("OVERRIDE_DEPRECATION", "DEPRECATION")
     override fun onBackPressed() {
         if (back.isTaken) store.send(Event.Back) else super.onBackPressed()
+    }
+
+    private fun keepReadable(uri: Uri) {
+        val read = Intent.FLAG_GRANT_READ_URI_PERMISSION
+        try {
+            contentResolver.takePersistableUriPermission(uri, read)
+        } catch (_: SecurityException) {
+            // It can then be read as long as this process lives; afterwards there is a message.
+        }
+        // Android keeps only so many for an app, and this one shows no picture but the newest.
+        for (older in contentResolver.persistedUriPermissions.map { it.uri } - uri) {
+            contentResolver.releasePersistableUriPermission(older, read)
+        }
     }
 
     private fun say(text: Int) = Toast.makeText(this, text, Toast.LENGTH_LONG).show()

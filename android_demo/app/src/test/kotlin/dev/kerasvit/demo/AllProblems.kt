@@ -26,5 +26,5 @@ val allProblems: List<Problem> = listOf(
     BundleProblem.NewerFormat("model.json", 2, 1),
     BundleProblem.NotClasses("features"),
 ).map { Problem.BadBundle("digits-int8", it) } + EngineFailure.values().map {
-    Problem.EngineFailed(Backend.CPU_HALF, it, "its words", "2.9.0", "TensorFlow Lite 2.16.1")
+    Problem.EngineFailed(Backend.CPU_HALF, it, "its words", "2.17.0", "TensorFlow Lite 2.16.1")
 }

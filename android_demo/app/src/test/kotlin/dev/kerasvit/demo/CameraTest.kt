@@ -4,10 +4,12 @@ import android.Manifest
 import android.graphics.SurfaceTexture
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraManager
+import android.hardware.camera2.CameraMetadata
 import android.os.Bundle
 import android.util.Size
 import android.view.TextureView
 import dev.kerasvit.core.RgbImage
+import dev.kerasvit.demo.source.Lens
 import dev.kerasvit.demo.source.OpenCamera
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
@@ -89,6 +91,22 @@ class CameraTest {
             assertEquals(side, camera.lens.frameSize.height, "$leastSide")
             camera.close()
             settle()
+        }
+    }
+
+    @Test
+    fun `a lens that can focus by itself does, and another one is not asked to`() {
+        val picture = CameraMetadata.CONTROL_AF_MODE_CONTINUOUS_PICTURE
+        val cases = mapOf(
+            intArrayOf(CameraMetadata.CONTROL_AF_MODE_OFF, picture) to picture,
+            intArrayOf(CameraMetadata.CONTROL_AF_MODE_OFF) to null,
+            null to null,
+        )
+        for ((modes, expected) in cases) {
+            val camera = cameraOf(CameraCharacteristics.LENS_FACING_BACK)
+            val key = CameraCharacteristics.CONTROL_AF_AVAILABLE_MODES
+            if (modes != null) shadowOf(camera).set(key, modes)
+            assertEquals(expected, Lens(camera, Facing.BACK, 0, 480).focusMode)
         }
     }
 

@@ -27,7 +27,6 @@ import kotlin.test.assertFailsWith
 import kotlin.test.assertIs
 import kotlin.test.assertNull
 import kotlin.test.assertTrue
-import org.junit.Assume.assumeNotNull
 import org.junit.BeforeClass
 import org.junit.Test
 
@@ -163,16 +162,8 @@ class LiteRtOnJvmTest {
         private val NAMES = listOf("digits-float16", "digits-int8")
         private const val BYTES_OF_BINDING = 112L
 
-        // Gradle's build has no such libraries: tools/android_libraries.py makes them for Maven's.
         @JvmStatic
         @BeforeClass
-        fun loadLibraries() {
-            val folder = System.getProperty("android.libraries")
-            assumeNotNull(folder)
-            System.setProperty("jna.library.path", folder)
-            for (name in listOf("libc", "libm", "libdl", "liblog", "libtensorflowlite_jni")) {
-                System.load(File(folder, "$name.so").path)
-            }
-        }
+        fun loadLibraries() = loadRuntimeOfApk()
     }
 }

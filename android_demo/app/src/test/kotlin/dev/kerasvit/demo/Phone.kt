@@ -58,6 +58,11 @@ class Phone {
             shadowOf(app.worker.looper).idle()
             shadowOf(Looper.getMainLooper()).idle()
         }
+        draw()
+    }
+
+    /** As [settle], while the worker is busy. */
+    fun draw() {
         // The status bar and the navigation bar of a phone, which Robolectric does not have.
         val density = activity.resources.displayMetrics.density
         val bars = Rect(0, (28 * density).toInt(), 0, (20 * density).toInt())
@@ -91,12 +96,26 @@ class Phone {
 
     fun tap(id: Int) = tap(activity.getString(id))
 
-    fun screenshot(name: String) {
+    /** Leaves the app; the system ends its process, and later starts it as the user left it. */
+    fun returnAfterEnd() {
+        val saved = Bundle()
+        controller.pause().stop().saveInstanceState(saved).destroy()
+        app.endProcess()
+        start(saved)
+    }
+
+    fun screenshot(name: String) = write(name, picture())
+
+    fun picture(): Bitmap {
         // On a phone they fade away after a moment.
         views().forEach { it.isVerticalScrollBarEnabled = false }
         val decor = activity.window.decorView
         val bitmap = Bitmap.createBitmap(decor.width, decor.height, Bitmap.Config.ARGB_8888)
         decor.draw(Canvas(bitmap))
+        return bitmap
+    }
+
+    fun write(name: String, bitmap: Bitmap) {
         val folder = File(System.getProperty("screenshots") ?: "target/screenshots")
         folder.mkdirs()
         File(folder, "$name.png").outputStream().use {

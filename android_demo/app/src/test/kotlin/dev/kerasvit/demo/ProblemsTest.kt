@@ -143,16 +143,6 @@ class ProblemsTest {
     }
 
     @Test
-    fun `a runtime that is too old names the one that is needed`() {
-        val reason = "Didn't find op for builtin opcode 'FULLY_CONNECTED' version '12'"
-        refuse(Backend.CPU, EngineFailure.TOO_OLD, reason)
-        phone.start()
-        assertTrue(phone.shows(R.string.problem_too_old))
-        assertTrue(phone.shows("2.9.0"))
-        phone.screenshot("problem_too_old")
-    }
-
-    @Test
     fun `too little memory for a model is a message`() {
         refuse(Backend.CPU, EngineFailure.OUT_OF_MEMORY, "java.lang.OutOfMemoryError")
         phone.start()

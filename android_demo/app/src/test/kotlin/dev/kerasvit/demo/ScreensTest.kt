@@ -174,6 +174,26 @@ class ScreensTest {
     }
 
     @Test
+    fun `of 21,843 classes only those on the screen have rows, and each letter searches in all`() {
+        phone.start()
+        send(Event.Show(Screen.LABELS))
+        val model = phone.state.model!!
+        val labels = List(21_843) { "class $it, Genus_species-${it % 97}" }
+        send(Event.ModelRead(model.copy(bundle = model.bundle!!.copy(labels = labels))))
+        val list = phone.activity.findViewById<android.widget.ListView>(R.id.labels)
+        assertEquals(labels.size, list.count)
+        assertTrue(phone.shows("21,843 classes"), "${phone.texts()}")
+        val query = phone.activity.findViewById<EditText>(R.id.labels_query)
+        for (end in 1..5) {
+            query.setText("21842".take(end))
+            phone.settle()
+            assertTrue(list.childCount <= 30, "${list.childCount} rows for ${list.count} classes")
+        }
+        assertEquals(1, list.count)
+        assertTrue(phone.shows(labels[21_842]))
+    }
+
+    @Test
     fun `the list of models shows precision and size, and changes the model`() {
         phone.start()
         phone.tap("digits-float16")

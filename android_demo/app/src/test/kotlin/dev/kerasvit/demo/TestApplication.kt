@@ -1,18 +1,22 @@
 package dev.kerasvit.demo
 
+import dev.kerasvit.core.Clock
 import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.jvm.JvmEngines
 
-/** The app with the JVM's TensorFlow Lite, and with other bundles where a test sets some. */
+/** The app with the JVM's TensorFlow Lite, and with what else a test sets. */
 class TestApplication : DemoApplication() {
-    var testEngines: EngineFactory = JvmEngines()
+    var testEngines: EngineFactory? = null
     var testBundles: Bundles? = null
+    var testClock: Clock? = null
 
-    override fun engines(): EngineFactory = testEngines
+    override fun engines(): EngineFactory = testEngines ?: JvmEngines()
 
     override fun bundles(): Bundles = testBundles ?: AssetBundles(assets)
+
+    override fun clock(): Clock = testClock ?: super.clock()
 
     /** The system ends the process: the next activity finds nothing in memory. */
     fun endProcess() {

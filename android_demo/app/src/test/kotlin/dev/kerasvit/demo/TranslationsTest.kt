@@ -22,6 +22,7 @@ class TranslationsTest {
     fun `every Chinese text has Chinese characters, but for names`() {
         val names = setOf(
             "app_name",
+            "language",
             "model_summary",
             "result_spoken",
             "result_spoken_of",

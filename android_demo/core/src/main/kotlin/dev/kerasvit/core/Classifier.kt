@@ -5,12 +5,18 @@ import java.nio.ByteBuffer
 /**
  * Classifies images with one engine, and times each step.
  *
- * No memory is allocated for an image of the same size as the last one. For one thread.
+ * No memory is allocated for an image of the same size as the last one. For one thread. The times
+ * leave out the warm-up, whose runs include what is done once: three, or fewer if they take a second.
  *
  * @param engine a loaded `model.tflite` of the bundle; closed by [close]
  * @param k how many classes to find
  */
-class Classifier(val bundle: Bundle, val engine: Engine, k: Int = 5) : AutoCloseable {
+class Classifier(
+    val bundle: Bundle,
+    val engine: Engine,
+    k: Int = 5,
+    private val clock: Clock = Clock(System::nanoTime),
+) : AutoCloseable {
     /** From the image to the input tensor. */
     val preprocessing = Timings()
 
@@ -19,6 +25,11 @@ class Classifier(val bundle: Bundle, val engine: Engine, k: Int = 5) : AutoClose
 
     /** From the output tensor to the most probable classes. */
     val reading = Timings()
+
+    /** Whether the warm-up is over: the next image is timed. */
+    val isWarm: Boolean get() = warmUpRuns >= WARM_UP_RUNS || warmUpNanos >= WARM_UP_NANOS
+    private var warmUpRuns = 0
+    private var warmUpNanos = 0L
 
     /** The input tensor of the last image. */
     internal val tensor: ByteBuffer get() = preprocessor.tensor
@@ -36,23 +47,41 @@ class Classifier(val bundle: Bundle, val engine: Engine, k: Int = 5) : AutoClose
      * @throws EngineException if the runtime fails or the scores are not finite
      */
     fun classify(image: RgbImage): Classification {
-        val start = System.nanoTime()
+        val start = clock.nanos()
         val tensor = preprocessor.run(image)
-        val preprocessed = System.nanoTime()
+        val preprocessed = clock.nanos()
         engine.run(tensor, outputTensor)
-        val computed = System.nanoTime()
+        val computed = clock.nanos()
         read(classification)
-        val end = System.nanoTime()
+        val end = clock.nanos()
         classification.preprocessingNanos = preprocessed - start
         classification.inferenceNanos = computed - preprocessed
         classification.readingNanos = end - computed
-        preprocessing.add(classification.preprocessingNanos)
-        inference.add(classification.inferenceNanos)
-        reading.add(classification.readingNanos)
+        record(classification)
         return classification
     }
 
+    /** Begins with another warm-up, as when another image size begins. */
+    fun forgetTimes() {
+        preprocessing.clear()
+        inference.clear()
+        reading.clear()
+        warmUpRuns = 0
+        warmUpNanos = 0
+    }
+
     override fun close() = engine.close()
+
+    private fun record(times: Classification) {
+        if (isWarm) {
+            preprocessing.add(times.preprocessingNanos)
+            inference.add(times.inferenceNanos)
+            reading.add(times.readingNanos)
+        } else {
+            warmUpRuns++
+            warmUpNanos += times.preprocessingNanos + times.inferenceNanos + times.readingNanos
+        }
+    }
 
     private fun read(into: Classification) {
         readScores(outputTensor, output, into.scores)
@@ -91,3 +120,6 @@ class Classification internal constructor(classes: Int, private val top: TopK) {
 
 /** A class and how probable it is. */
 data class Prediction(val classIndex: Int, val probability: Double)
+
+private const val WARM_UP_RUNS = 3
+private const val WARM_UP_NANOS = 1_000_000_000L

@@ -1,24 +1,20 @@
 package dev.kerasvit.core
 
-/**
- * The newest durations of a repeated step. The first [warmUp] are left out: they include what is
- * done once. For one thread.
- */
-class Timings(capacity: Int = 100, private val warmUp: Int = 3) {
+/** The newest durations of a repeated step. For one thread. */
+class Timings(capacity: Int = 100) {
     private val newest = LongArray(capacity)
     private val sorted = LongArray(capacity)
     private var added = 0L
 
     /** How many durations the median is of. */
-    val count: Int get() = (added - warmUp).coerceIn(0, newest.size.toLong()).toInt()
+    val count: Int get() = added.coerceAtMost(newest.size.toLong()).toInt()
 
     /** Adds a duration in nanoseconds; allocates nothing. */
     fun add(nanos: Long) {
-        val place = added++ - warmUp
-        if (place >= 0) newest[(place % newest.size).toInt()] = nanos
+        newest[(added++ % newest.size).toInt()] = nanos
     }
 
-    /** Forgets all durations, as when another image size begins. */
+    /** Forgets all durations. */
     fun clear() {
         added = 0
     }

@@ -5,6 +5,7 @@ import kotlin.math.exp
 import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
+import kotlin.test.assertFalse
 import kotlin.test.assertTrue
 
 class ClassifierTest {
@@ -28,12 +29,39 @@ class ClassifierTest {
 
     @Test
     fun `each step is timed apart`() {
-        val engine = FakeEngine(info) { Thread.sleep(5) }
-        val classifier = Classifier(bundle, engine)
+        val classifier = classifierThatTakes(millis = 5)
         repeat(5) { classifier.classify(noiseImage(5, 4)) }
         assertEquals(2, classifier.inference.count) // after a warm-up of three
-        assertTrue(classifier.inference.median() >= 5, "${classifier.inference.median()}")
-        assertTrue(classifier.preprocessing.median() < 5 && classifier.reading.median() < 5)
+        assertEquals(5.0, classifier.inference.median())
+        assertEquals(0.0, classifier.preprocessing.median())
+        assertEquals(0.0, classifier.reading.median())
+    }
+
+    @Test
+    fun `a second is enough of a warm-up, and one run of a slow model`() {
+        // Milliseconds of a run, and how many runs are left out.
+        val cases = mapOf(1L to 3, 400L to 3, 500L to 2, 999L to 2, 1000L to 1, 20_000L to 1)
+        for ((millis, left) in cases) {
+            val classifier = classifierThatTakes(millis)
+            repeat(2) {
+                repeat(left) {
+                    assertFalse(classifier.isWarm, "$millis ms")
+                    classifier.classify(noiseImage(5, 4))
+                }
+                assertTrue(classifier.isWarm, "$millis ms")
+                assertEquals(0, classifier.inference.count)
+                classifier.classify(noiseImage(5, 4))
+                assertEquals(1, classifier.inference.count)
+                assertEquals(millis.toDouble(), classifier.inference.median())
+                classifier.forgetTimes()
+            }
+        }
+    }
+
+    private fun classifierThatTakes(millis: Long): Classifier {
+        var now = 0L
+        val engine = FakeEngine(info) { now += millis * 1_000_000 }
+        return Classifier(bundle, engine, clock = { now })
     }
 
     @Test

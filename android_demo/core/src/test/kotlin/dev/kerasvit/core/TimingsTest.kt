@@ -10,7 +10,7 @@ class TimingsTest {
     fun `median and p90 are those of NumPy`() {
         for (case in cases("percentiles.json")) {
             val nanos = case.doubles("nanos").map { it.toLong() }
-            val timings = Timings(capacity = 100, warmUp = 0)
+            val timings = Timings(capacity = 100)
             nanos.forEach(timings::add)
             assertEquals(nanos.size, timings.count)
             assertClose(case.double("median"), timings.median())
@@ -19,10 +19,8 @@ class TimingsTest {
     }
 
     @Test
-    fun `there are none before the warm-up is over`() {
-        val timings = Timings(capacity = 4, warmUp = 2)
-        timings.add(9_000_000)
-        timings.add(9_000_000)
+    fun `there are none before the first`() {
+        val timings = Timings(capacity = 4)
         assertEquals(0, timings.count)
         assertTrue(timings.median().isNaN() && timings.p90().isNaN())
         timings.add(1_000_000)
@@ -33,7 +31,7 @@ class TimingsTest {
 
     @Test
     fun `the oldest are forgotten`() {
-        val timings = Timings(capacity = 3, warmUp = 1)
+        val timings = Timings(capacity = 3)
         for (millis in listOf(50L, 40, 30, 1, 2, 3)) timings.add(millis * 1_000_000)
         assertEquals(3, timings.count)
         assertEquals(2.0, timings.median())

@@ -121,6 +121,11 @@ class Lens(
             ?: sizes.maxBy { it.width * it.height }
     }
 
+    /** What focuses by itself while pictures are taken; null where the lens cannot be moved. */
+    val focusMode: Int? = CaptureRequest.CONTROL_AF_MODE_CONTINUOUS_PICTURE.takeIf {
+        it in (characteristics[CameraCharacteristics.CONTROL_AF_AVAILABLE_MODES] ?: IntArray(0))
+    }
+
     /** [frameSize] after [orientation]. */
     val uprightSize: FrameSize = when (orientation) {
         Orientation.ROTATED_90, Orientation.ROTATED_270 ->
@@ -239,8 +244,7 @@ class OpenCamera internal constructor(
         val request = camera.createCaptureRequest(CameraDevice.TEMPLATE_PREVIEW)
         request.addTarget(preview)
         request.addTarget(reader.surface)
-        request[CaptureRequest.CONTROL_AF_MODE] =
-            CaptureRequest.CONTROL_AF_MODE_CONTINUOUS_PICTURE
+        lens.focusMode?.let { request[CaptureRequest.CONTROL_AF_MODE] = it }
         session.setRepeatingRequest(request.build(), null, worker)
     }
 

@@ -13,9 +13,11 @@ import dev.kerasvit.demo.state.Model
 import java.text.NumberFormat
 import java.util.Locale
 
-/** Numbers and names in the user's language. */
+/** Words, and numbers in the same language. */
 internal class Wording(val resources: Resources) {
-    private val locale: Locale = resources.configuration.locales[0]
+    // Of the translation that is shown, which may be English on a phone in Arabic: its digits beside
+    // Latin ones would be two ways to write numbers on one screen.
+    private val locale: Locale = Locale.forLanguageTag(resources.getString(R.string.language))
     private val percent = NumberFormat.getPercentInstance(locale)
     private val whole = NumberFormat.getIntegerInstance(locale)
 
@@ -23,10 +25,14 @@ internal class Wording(val resources: Resources) {
     private val rounded =
         CompactDecimalFormat.getInstance(locale, CompactDecimalFormat.CompactStyle.SHORT)
 
-    fun text(id: Int, vararg values: Any): String = resources.getString(id, *values)
+    fun text(id: Int, vararg values: Any): String =
+        if (values.isEmpty()) resources.getString(id) else format(resources.getText(id), values)
 
     fun plural(id: Int, count: Int, vararg values: Any): String =
-        resources.getQuantityString(id, count, *values)
+        format(resources.getQuantityText(id, count), values)
+
+    private fun format(pattern: CharSequence, values: Array<out Any>): String =
+        String.format(locale, pattern.toString(), *values)
 
     /** "98.7%" */
     fun probability(value: Double): String = percent(value, digits = 1)

@@ -6,6 +6,7 @@ import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.BundleProblem
 import dev.kerasvit.core.Classification
 import dev.kerasvit.core.Classifier
+import dev.kerasvit.core.Clock
 import dev.kerasvit.core.EngineException
 import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.core.EngineOptions
@@ -24,7 +25,11 @@ import dev.kerasvit.demo.state.Times
 import java.io.IOException
 
 /** The one or two loaded models. For the worker's thread. */
-internal class Benches(private val bundles: Bundles, private val engines: EngineFactory) {
+internal class Benches(
+    private val bundles: Bundles,
+    private val engines: EngineFactory,
+    private val clock: Clock,
+) {
     private val read = HashMap<String, Bundle>()
     private var chosen: Bench? = null
     private var rival: Bench? = null
@@ -74,7 +79,8 @@ internal class Benches(private val bundles: Bundles, private val engines: Engine
         return try {
             val model = bundles.files(name).map("model.tflite")
             val engine = engines.create(model, EngineOptions(job.backend, job.threads))
-            Bench(Classifier(bundle, engine, SHOWN_CLASSES), job.backend, job.threads, isRival)
+            val classifier = Classifier(bundle, engine, SHOWN_CLASSES, clock)
+            Bench(classifier, job.backend, job.threads, isRival)
         } catch (error: EngineException) {
             fail(isRival, engineProblem(error, bundle, job.backend, engines.runtime))
             null
@@ -125,11 +131,9 @@ internal class Bench(
     )
 
     /** Times of one picture say nothing about another one's size. */
-    fun forgetTimes() {
-        classifier.preprocessing.clear()
-        classifier.inference.clear()
-        classifier.reading.clear()
-    }
+    fun forgetTimes() = classifier.forgetTimes()
+
+    val isWarm: Boolean get() = classifier.isWarm
 
     fun problem(error: EngineException): Problem =
         engineProblem(error, bundle, backend, classifier.engine.info.runtime)

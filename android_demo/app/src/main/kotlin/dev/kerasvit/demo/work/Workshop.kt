@@ -2,6 +2,7 @@ package dev.kerasvit.demo.work
 
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleException
+import dev.kerasvit.core.Clock
 import dev.kerasvit.core.EngineException
 import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.core.RgbImage
@@ -36,9 +37,10 @@ class Workshop(
     private val engines: EngineFactory,
     private val device: String,
     private val worker: Executor,
+    private val clock: Clock,
     private val publish: (Event) -> Unit,
 ) : Frames {
-    private val benches = Benches(bundles, engines)
+    private val benches = Benches(bundles, engines, clock)
     private val newest = AtomicInteger()
     private val wantedCheck = AtomicInteger(NO_CHECK)
     private var current: Job? = null // On the worker's thread; null while frames are not wanted.
@@ -146,11 +148,14 @@ class Workshop(
         repeat(image, open, job) { ticket == newest.get() }
     }
 
-    // One run tells nothing about speed. Models take turns, so that a warm phone slows both.
+    // One run tells nothing about speed, and a slow model must not be repeated for minutes. Models
+    // take turns, so that a warm phone slows both.
     private fun repeat(image: RgbImage, open: List<Bench>, job: Job, isWanted: () -> Boolean) {
         val end = nowMillis() + REPEAT_MILLIS
         var runs = 1
-        while (runs < MOST_RUNS && (runs < FEWEST_RUNS || nowMillis() < end) && isWanted()) {
+        while (isWanted() && runs < MOST_RUNS) {
+            val isWarmingUp = runs < LONGEST_WARM_UP && open.any { !it.isWarm }
+            if (runs >= FEWEST_RUNS && !isWarmingUp && nowMillis() >= end) break
             for (bench in open) bench.classify(image, job, isShown = false)
             runs++
         }
@@ -165,6 +170,8 @@ class Workshop(
             fail(job, isRival, problem(error))
         }
     }
+
+    private fun nowMillis(): Long = clock.nanos() / 1_000_000
 
     private fun fail(job: Job, isRival: Boolean, problem: Problem) =
         publish(Event.Classified(job, isRival, Result.Failed(problem), nowMillis()))
@@ -188,11 +195,11 @@ class Workshop(
 class PictureException(val problem: Problem, cause: Throwable? = null) :
     IOException(problem.toString(), cause)
 
-private fun nowMillis(): Long = System.nanoTime() / 1_000_000
-
 private const val NO_CHECK = 0
 private const val SHOWN_EVERY_MILLIS = 200L
 private const val REPEAT_MILLIS = 700L
-// One and twenty, and the three of the warm-up of `Timings`, without the last, which is shown.
-private const val FEWEST_RUNS = 3
+// All without the last run, which is shown: a slow model runs three times, the first of which is its
+// warm-up; a fast one has a warm-up of three runs and twenty that count.
+private const val FEWEST_RUNS = 2
+private const val LONGEST_WARM_UP = 3
 private const val MOST_RUNS = 22

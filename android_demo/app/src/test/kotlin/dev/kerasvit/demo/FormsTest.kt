@@ -1,0 +1,129 @@
+package dev.kerasvit.demo
+
+import android.graphics.Bitmap
+import android.graphics.Canvas
+import android.graphics.Color
+import android.graphics.Paint
+import android.os.Looper
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Model
+import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.demo.state.Source
+import java.util.concurrent.CountDownLatch
+import kotlin.test.assertEquals
+import org.junit.Test
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+import org.robolectric.RuntimeEnvironment
+import org.robolectric.Shadows.shadowOf
+
+/** Each look of the app in each form of the phone is as it must be, and has its place in a sheet. */
+@RunWith(RobolectricTestRunner::class)
+class FormsTest {
+    private val phone = Phone()
+    private val layout = Layout(phone)
+    private lateinit var healthy: List<Model>
+
+    @Test
+    fun `in the light`() = onEveryLook("light", "+notnight")
+
+    @Test
+    fun `in the dark`() = onEveryLook("dark", "+night")
+
+    @Test
+    fun `in Chinese`() = onEveryLook("chinese", "+zh-rCN")
+
+    @Test
+    fun `from right to left`() = onEveryLook("rtl", "+ar-ldrtl")
+
+    @Test
+    fun `in letters of twice the size`() = onEveryLook("large_font", "+port", fontScale = 2f)
+
+    private fun onEveryLook(form: String, qualifiers: String, fontScale: Float = 1f) {
+        RuntimeEnvironment.setQualifiers(qualifiers)
+        RuntimeEnvironment.setFontScale(fontScale)
+        val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
+        phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
+        phone.start()
+        healthy = checkNotNull(phone.state.models)
+        val sheet = mutableListOf<Pair<String, Bitmap>>()
+        for (look in looks) show(look) {
+            val place = "$form, ${look.name}"
+            layout.checkTexts(place)
+            layout.checkPlaces(place)
+            layout.checkTargets(place)
+            checkDigits(place)
+            if (look.isPictured) sheet += look.name to small(phone.picture())
+        }
+        phone.write("all_$form", drawn(sheet))
+    }
+
+    private fun show(look: Look, whileShown: () -> Unit) {
+        for (event in reset()) send(event)
+        phone.settle()
+        val mayGoOn = CountDownLatch(1)
+        if (look.isBusy) phone.app.worker.post { mayGoOn.await() }
+        try {
+            for (event in look.events(phone.state)) send(event)
+            if (!look.isBusy) phone.settle()
+            shadowOf(Looper.getMainLooper()).idle()
+            phone.draw()
+            whileShown()
+        } finally {
+            mayGoOn.countDown()
+            phone.settle()
+        }
+    }
+
+    private fun reset(): List<Event> = healthy.map { Event.ModelRead(it) } + listOf(
+        Event.StopVerifying,
+        Event.Show(Screen.CLASSIFY),
+        Event.ChooseSource(Source.Golden),
+        Event.ChooseThreshold(50),
+        Event.Search(""),
+    )
+
+    private fun send(event: Event) = phone.app.store(null).send(event)
+
+    // The words are English on a phone in Arabic; numbers must not be in two kinds of digits.
+    private fun checkDigits(place: String) {
+        val spoken = phone.views().mapNotNull { it.contentDescription?.toString() }
+        val others = (phone.texts() + spoken).filter { text ->
+            text.any { it.isDigit() && it !in '0'..'9' }
+        }
+        assertEquals(emptyList(), others, place)
+    }
+}
+
+// A half first: the platform's scaling leaves out pixels of what it makes smaller than that.
+private fun small(picture: Bitmap): Bitmap {
+    val half = Bitmap.createScaledBitmap(picture, picture.width / 2, picture.height / 2, true)
+    return Bitmap.createScaledBitmap(half, half.width * 3 / 4, half.height * 3 / 4, true)
+}
+
+private fun drawn(looks: List<Pair<String, Bitmap>>): Bitmap {
+    val width = looks[0].second.width + GAP
+    val height = looks[0].second.height + GAP + NAME
+    val rows = (looks.size + COLUMNS - 1) / COLUMNS
+    val sheet =
+        Bitmap.createBitmap(COLUMNS * width + GAP, rows * height + GAP, Bitmap.Config.ARGB_8888)
+    val canvas = Canvas(sheet)
+    canvas.drawColor(Color.GRAY)
+    val paint = Paint(Paint.ANTI_ALIAS_FLAG).apply {
+        color = Color.WHITE
+        textSize = NAME * 0.7f
+    }
+    for ((i, look) in looks.withIndex()) {
+        val left = (GAP + i % COLUMNS * width).toFloat()
+        val top = (GAP + i / COLUMNS * height).toFloat()
+        canvas.drawText(look.first, left, top + NAME * 0.7f, paint)
+        canvas.drawBitmap(look.second, left, top + NAME, null)
+    }
+    return sheet
+}
+
+private const val COLUMNS = 8
+private const val GAP = 12
+private const val NAME = 22

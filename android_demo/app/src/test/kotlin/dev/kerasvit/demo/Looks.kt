@@ -1,0 +1,111 @@
+package dev.kerasvit.demo
+
+import dev.kerasvit.core.Backend
+import dev.kerasvit.core.BackendVerdict
+import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.core.EngineInfo
+import dev.kerasvit.core.Measured
+import dev.kerasvit.core.Outcome
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.FrameSize
+import dev.kerasvit.demo.state.Model
+import dev.kerasvit.demo.state.Permission
+import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.demo.state.Source
+import dev.kerasvit.demo.state.UiState
+
+/**
+ * One of the things that the app can look like.
+ *
+ * @property isBusy whether it lasts only while the worker has something to do
+ * @property isPictured problems look much the same: only some of them are in the sheets
+ * @property events what happens after the app's start with the model's own picture
+ */
+class Look(
+    val name: String,
+    val isBusy: Boolean = false,
+    val isPictured: Boolean = true,
+    val events: (UiState) -> List<Event>,
+)
+
+private val PICTURED = setOf(
+    "no camera", "picture unreadable", "out of memory", "missing", "wrong hash", "newer format",
+    "engine: too old",
+)
+
+val looks: List<Look> = listOf(
+    Look("answer") { emptyList() },
+    Look("not sure") { listOf(Event.ChooseThreshold(100)) },
+    Look("working", isBusy = true) { listOf(Event.ChooseSource(Source.Sample("digit-3.png"))) },
+    Look("camera") { camera(Permission.GRANTED) + Event.CameraOpened(FrameSize(480, 640)) },
+    Look("permission refused") { camera(Permission.REFUSED) },
+    Look("permission refused for ever") { camera(Permission.REFUSED_FOR_EVER) },
+    Look("compare") { listOf(Event.Show(Screen.COMPARE)) },
+    Look("compare with a damaged model") { listOf(damaged, Event.Show(Screen.COMPARE)) },
+    Look("verify") { listOf(Event.Show(Screen.VERIFY)) },
+    Look("verify, running", isBusy = true) { listOf(Event.Show(Screen.VERIFY), Event.Verify) },
+    Look("verify, done") { listOf(Event.Show(Screen.VERIFY), Event.Verify) },
+    Look("verify, bad", isBusy = true) { state ->
+        val run = state.verification.run + 1
+        listOf(Event.Show(Screen.VERIFY), Event.Verify) +
+            badVerdicts.map { Event.BackendVerified(run, it) }
+    },
+    Look("labels") { listOf(Event.Show(Screen.LABELS)) },
+    Look("labels, none found") { listOf(Event.Show(Screen.LABELS), Event.Search("zebra")) },
+    Look("models") { listOf(Event.PickModel(rival = false)) },
+    Look("models, one damaged") { listOf(damaged, Event.PickModel(rival = false)) },
+    Look("models, one being read") {
+        listOf(Event.ModelRead(Model("digits-int8")), Event.PickModel(rival = false))
+    },
+) + allProblems.filterNot { it is Problem.PermissionRefused }.map { problem ->
+    Look(nameOf(problem), isPictured = nameOf(problem) in PICTURED) {
+        listOf(Event.SourceFailed(Source.Golden, problem))
+    }
+}
+
+private val damaged = Event.ModelRead(
+    Model(
+        "digits-int8",
+        problem = Problem.BadBundle("digits-int8", BundleProblem.Missing("labels.txt")),
+    ),
+)
+
+// One whose numbers differ too much, one with another class, one that has no numbers.
+private val badVerdicts = listOf(
+    BackendVerdict(Backend.CPU, Outcome.Failed(measured(scoreDifference = 12.5, foundClass = 9))),
+    BackendVerdict(Backend.CPU_HALF, Outcome.Passed(measured(scoreDifference = 0.01, 9))),
+    BackendVerdict(
+        Backend.CPU_PLAIN,
+        Outcome.Refused(EngineFailure.NOT_FINITE, "the scores are NaN"),
+    ),
+)
+
+private fun measured(scoreDifference: Double, foundClass: Int) = Measured(
+    tensorDifference = 0.0,
+    tensorTolerance = 1e-6,
+    scoreDifference = scoreDifference,
+    scoreTolerance = 0.0625,
+    expectedClass = 4,
+    foundClass = foundClass,
+    inferenceMillis = 1234.5,
+    info = EngineInfo(Backend.CPU, 2, "TensorFlow Lite 2.16.1", 127),
+)
+
+private fun camera(permission: Permission): List<Event> = listOf(
+    Event.CamerasFound(listOf(Facing.BACK, Facing.FRONT)),
+    Event.ChooseSource(Source.Camera(Facing.BACK)),
+    Event.PermissionChanged(permission),
+)
+
+/** "out of memory", "wrong hash", "engine: too old". */
+private fun nameOf(problem: Problem): String = when (problem) {
+    is Problem.BadBundle -> words(problem.problem.javaClass.simpleName)
+    is Problem.EngineFailed -> "engine: " + problem.kind.name.lowercase().replace('_', ' ')
+    else -> words(problem.javaClass.simpleName)
+}
+
+private fun words(name: String): String =
+    name.replace(Regex("(?<=.)[A-Z]")) { " " + it.value }.lowercase()

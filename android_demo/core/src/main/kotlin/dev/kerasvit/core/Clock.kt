@@ -1,0 +1,6 @@
+package dev.kerasvit.core
+
+/** Tells nanoseconds, as [System.nanoTime] does; tests have clocks of their own. */
+fun interface Clock {
+    fun nanos(): Long
+}
