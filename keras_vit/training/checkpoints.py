@@ -175,8 +175,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             )
         _json.check(about, str(path), _contracts.State, "start again with overwrite=True")
         arrays = {name: file[str(i)] for i, name in enumerate(about["names"])}
-    if any(array.dtype.kind not in "biuf" for array in arrays.values()):
-        raise ValueError("an array is not of numbers")
+    for array in arrays.values():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            raise ValueError("a member is not an array of numbers")
     return about, arrays
 
 

@@ -230,7 +230,14 @@ def _read_graph(model: Model) -> Graph:
         )
     except UsageError:
         raise
-    except (struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (
+        struct.error,
+        ArithmeticError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise UsageError(f"{name} is not a TFLite model: {error}.") from None
     foreign = [
         operator for operator in found.operators if operator.name not in _builtins().values()
