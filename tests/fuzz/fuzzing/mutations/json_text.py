@@ -69,8 +69,10 @@ def _alike(rng: random.Random, value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return rng.choice((True, False, None))
     if isinstance(value, (int, float)):
+        if not abs(value) < 1e300:  # an integer that is no float, NaN
+            return rng.choice(NUMBERS)
         near = (value + 1, value - 1, -value, 2 * value, 1000 * value, float(value))
-        return rng.choice((*NUMBERS, *near)) if abs(value) < 1e300 else rng.choice(NUMBERS)
+        return rng.choice((*NUMBERS, *near))
     if isinstance(value, str):
         at = rng.randrange(len(value) + 1)
         inside = value[:at] + rng.choice(TEXTS) + value[at:]
