@@ -445,7 +445,7 @@ def test_each_file_is_parsed_once(model, inputs, tmp_path, monkeypatch):
     whole = flatbuffer._read_graph
 
     def counted(content):
-        parsed.append(bytes(content))
+        parsed.append(bytes(flatbuffer.mapped(content)))
         return whole(content)
 
     monkeypatch.setattr(flatbuffer, "_read_graph", counted)
