@@ -91,7 +91,9 @@ def _held(run: Path, must_have_table: bool = False) -> dict[str, str]:
 
 
 def _hidden(run: Path) -> list[str]:
-    return sorted(str(path.relative_to(run)) for path in run.rglob(".*"))
+    """What unfinished exports left; the empty files of locks stay on purpose."""
+    hidden = (path for path in run.rglob(".*") if path.suffix != ".lock")
+    return sorted(str(path.relative_to(run)) for path in hidden)
 
 
 if __name__ == "__main__":
