@@ -32,21 +32,21 @@ class StoredGraph:
 
     Attributes:
         spec, image_size, preprocessing, options: the arguments of `inference.forward`.
-        files: the file of each weight, by its name.
+        files: the file of each weight, float32, and its shape, by its name.
     """
 
     spec: Spec
     image_size: tuple[int, int]
     preprocessing: Preprocessing
     options: GraphOptions
-    files: dict[str, Path]
+    files: dict[str, tuple[Path, tuple[int, ...]]]
 
     @property
     def weights(self) -> Parameters:
         """The weights, mapped into memory."""
         return {
-            name: np.load(path, mmap_mode="r", allow_pickle=False)
-            for name, path in self.files.items()
+            name: np.memmap(path, np.float32, "r", shape=shape)
+            for name, (path, shape) in self.files.items()
         }
 
     def module(self) -> Any:
@@ -56,14 +56,20 @@ class StoredGraph:
         )
 
 
-def store(parameters: Parameters, folder: Path) -> dict[str, Path]:
-    """Writes each weight to a file of the folder; the dict is emptied."""
+def store(parameters: Parameters, folder: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
+    """Writes each weight to a file of the folder; the dict is emptied.
+
+    Returns:
+        `StoredGraph.files`.
+    """
     folder.mkdir()
     files = {}
     while parameters:
         name, array = parameters.popitem()
-        files[name] = folder / f"{len(files)}.npy"
-        np.save(files[name], array, allow_pickle=False)
+        path = folder / str(len(files))
+        # Not numpy.save, whose error on a full disk does not say what it is.
+        path.write_bytes(np.ascontiguousarray(array, np.float32).data)
+        files[name] = path, array.shape
     return files
 
 
