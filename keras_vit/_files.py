@@ -183,13 +183,14 @@ def read_bounded(path: str | os.PathLike, most_bytes: int) -> bytes:
 def read_lines(path: str | os.PathLike, errors: str = "strict") -> tuple[str, ...]:
     """The lines of a text file in UTF-8, such as names of classes; () if it is empty.
 
-    Only line breaks of Unix and Windows end a line, not all at which `str.splitlines` breaks.
+    Only line breaks of Unix and Windows end a line, not all at which `str.splitlines` breaks. The
+    byte order mark with which some editors begin a file is skipped.
 
     Raises:
         UsageError: the file is absent, too large or not UTF-8.
     """
     try:
-        text = str(read_bounded(path, _MOST_TEXT), "utf-8", errors)
+        text = str(read_bounded(path, _MOST_TEXT), "utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8: {error}; save it as UTF-8.") from None
     text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -388,6 +388,7 @@ def test_absent_json_is_named(tmp_path):
 def test_only_line_breaks_end_a_line(tmp_path):
     for text, expected in (
         ("a\u2028b\nc\x0bd\r\n", ("a\u2028b", "c\x0bd")), ("a\n\n", ("a", "")), ("", ()),
+        ("\ufeffa\r\nb\r\n", ("a", "b")), ("\ufeff", ()),
     ):  # fmt: skip
         (tmp_path / "labels.txt").write_bytes(text.encode())
         assert _files.read_lines(tmp_path / "labels.txt") == expected
