@@ -1,4 +1,4 @@
-"""Pictures: chunks of PNG, segments of JPEG, blocks of GIF, tags; their lengths and sums are right."""
+"""Pictures: chunks of PNG, segments of JPEG, blocks of GIF and tags, with lengths that are right."""
 
 from __future__ import annotations
 
