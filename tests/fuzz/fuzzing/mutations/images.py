@@ -1,4 +1,4 @@
-"""Pictures: chunks of PNG, segments of JPEG, blocks of GIF and tags, with lengths that are right."""
+"""Pictures: chunks of PNG, segments of JPEG, blocks of GIF and tags, with the right lengths."""
 
 from __future__ import annotations
 
