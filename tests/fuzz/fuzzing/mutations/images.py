@@ -55,7 +55,8 @@ def _png(rng: random.Random, content: bytes) -> bytes:
     if action == 0:
         del chunks[at]
     elif action == 1:
-        chunks[at:at] = [chunks[at]] * rng.choice((1, 100, 10_000))
+        most = 8 * _LARGEST // (len(data) + 1)
+        chunks[at:at] = [chunks[at]] * min(rng.choice((1, 100, 10_000)), most)
         chunks[at:at] = [(b"tEXt", b"")] * rng.choice((0, 0, 0, 300_000))
     elif action == 2:
         chunks[at] = name, raw.mutated(rng, data)
