@@ -38,7 +38,7 @@ class Runner:
         name: str = "the model",
     ):
         in_memory = isinstance(model, bytes)
-        name = name if in_memory else str(model)
+        name = self._name = name if in_memory else str(model)
         if not in_memory and not Path(model).is_file():
             raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
         interpreter = interpreter_class()
@@ -58,9 +58,16 @@ class Runner:
         self.output = self.interpreter.get_output_details()[0]
 
     def __call__(self, tensor: np.ndarray) -> np.ndarray:
-        """Scores (1, ...) of one preprocessed image (1, height, width, channels)."""
+        """Scores (1, ...) of one preprocessed image (1, height, width, channels).
+
+        Raises:
+            RefusedError: LiteRT cannot run the file.
+        """
         self.interpreter.set_tensor(self.input["index"], as_input(tensor, self.input))
-        self.interpreter.invoke()
+        try:
+            self.interpreter.invoke()
+        except RuntimeError as error:
+            raise RefusedError(f"LiteRT cannot run {self._name}: {_line(error)}.") from None
         scores = self.interpreter.get_tensor(self.output["index"])
         scale, zero = self.output["quantization"]
         return (scores.astype(np.float32) - zero) * np.float32(scale) if scale else scores
