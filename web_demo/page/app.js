@@ -34,8 +34,8 @@ function update(change) {
 /** Runs work after all that was asked for before. What the page cannot do becomes its problem. */
 function enqueue(work) {
   queue = queue.then(work).catch((error) => {
-    update({ problem: error instanceof UserError ? error.message : `Unexpected: ${reasonOf(error)}` });
     if (!(error instanceof UserError)) console.error(error);
+    update({ problem: reasonOf(error) });
   });
   return queue;
 }
@@ -92,7 +92,8 @@ async function answerOf(picture, { bundle, engine }) {
   const { width, height } = bitmap;
   const image = picture.image ?? readPixels(bitmap, width, height);
   const found = await classify(image, bundle, engine);
-  return { ...found, bitmap: await smaller(bitmap), width, height, time: await medianTime(found.tensor, engine) };
+  const time = await medianTime(found.tensor, engine);
+  return { ...found, bitmap: await smaller(bitmap), width, height, time };
 }
 
 /** A bitmap for the screen, so that large pictures do not stay in memory. */
@@ -139,6 +140,7 @@ async function toggleCamera() {
     update({ camera: { video, answer: null } });
     watch(video);
   } catch (error) {
+    if (!(error instanceof UserError)) console.error(error);
     update({ problem: reasonOf(error) });
   }
 }
@@ -188,6 +190,10 @@ function listen() {
   });
   element("camera").addEventListener("click", toggleCamera);
   element("own").addEventListener("click", addOwnPicture);
+  element("clear").addEventListener("click", () => {
+    update({ pictures: [], problem: null });
+    element("files").focus(); // the button has gone
+  });
   element("verify").addEventListener("click", verify);
   listenToDrops();
 }

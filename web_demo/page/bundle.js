@@ -100,7 +100,11 @@ function quantization(json, name) {
   if (json.quantization === undefined) return null;
   const { scale, zero_point: zeroPoint } = json.quantization ?? {};
   check(json.dtype === "uint8" && scale > 0, `${name}.quantization`, json.quantization);
-  check(Number.isInteger(zeroPoint) && zeroPoint >= 0 && zeroPoint < 256, `${name}.quantization`, zeroPoint);
+  check(
+    Number.isInteger(zeroPoint) && zeroPoint >= 0 && zeroPoint < 256,
+    `${name}.quantization`,
+    zeroPoint,
+  );
   return { scale, zeroPoint };
 }
 

@@ -40,7 +40,9 @@ export async function compile(model, shape, backend) {
   try {
     compiled = await loadAndCompile(model, backend.options);
   } catch (error) {
-    throw new UserError(`LiteRT.js refuses this model on the ${backend.label} (${reasonOf(error)}).`);
+    throw new UserError(
+      `LiteRT.js refuses this model on the ${backend.label} (${reasonOf(error)}).`,
+    );
   }
   return {
     isWhole: compiled.isFullyAccelerated,

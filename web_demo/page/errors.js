@@ -3,6 +3,8 @@ export class UserError extends Error {}
 
 /** One short line of any error, for a message. */
 export function reasonOf(error) {
-  const [line] = String(error?.message ?? error).trim().split("\n");
+  const [line] = String(error?.message ?? error)
+    .trim()
+    .split("\n");
   return line.length > 200 ? `${line.slice(0, 200)}...` : line;
 }

@@ -21,9 +21,10 @@ export function readGolden(json, description) {
       tensor: positive(json, "tensor"),
       scores: positive(json, "scores"),
       // For backends that compute in half precision; absent if the exporter did not measure it.
-      half: json.tolerance.scores_half_precision === undefined
-        ? null
-        : positive(json, "scores_half_precision"),
+      half:
+        json.tolerance.scores_half_precision === undefined
+          ? null
+          : positive(json, "scores_half_precision"),
     },
   };
 }
@@ -37,7 +38,9 @@ export function readGolden(json, description) {
  * @param {boolean} isHalf whether the backend computes in half precision
  */
 export function compare(golden, tensor, scores, isHalf) {
-  const tolerance = isHalf ? (golden.tolerance.half ?? golden.tolerance.scores) : golden.tolerance.scores;
+  const tolerance = isHalf
+    ? (golden.tolerance.half ?? golden.tolerance.scores)
+    : golden.tolerance.scores;
   const tensorDifference = largestDifference(golden.tensor, tensor);
   const scoreDifference = largestDifference(golden.scores, scores);
   return {

@@ -1,6 +1,7 @@
 /** Pixels of picture files and of the camera. */
 
 import { UserError } from "./errors.js";
+import { browserTurnsWebp, turn, webpOrientation } from "./exif.js";
 
 const MOST_PIXELS = 110_000_000; // as in Python
 const BAND = 2 ** 20; // pixels that are read at once: browsers limit the size of a canvas
@@ -24,9 +25,18 @@ export async function decode(file) {
   } catch {
     throw new UserError("this is not a picture that the browser can read.");
   }
-  if (bitmap.width * bitmap.height <= MOST_PIXELS) return bitmap;
+  if (bitmap.width * bitmap.height <= MOST_PIXELS) return upright(bitmap, file);
   bitmap.close();
   throw new UserError(`this picture has more than ${MOST_PIXELS.toLocaleString("en")} pixels.`);
+}
+
+/** The bitmap of a WebP file that the browser did not turn, turned; any other as it is. */
+async function upright(bitmap, file) {
+  const orientation = webpOrientation(new Uint8Array(await file.arrayBuffer()));
+  if (orientation === 1 || (await browserTurnsWebp())) return bitmap;
+  const stored = readPixels(bitmap, bitmap.width, bitmap.height);
+  bitmap.close();
+  return bitmapOf(turn(stored, orientation));
 }
 
 /**

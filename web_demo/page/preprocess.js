@@ -45,7 +45,12 @@ export function resize(image, input) {
   const rows = taps(image.height, box.top, box.bottom, input.height, input.interpolation);
   const last = input.height - 1;
   // Only rows that the second pass reads.
-  const narrowed = narrow(image, columns, rows[0].first, rows[last].first + rows[last].weights.length);
+  const narrowed = narrow(
+    image,
+    columns,
+    rows[0].first,
+    rows[last].first + rows[last].weights.length,
+  );
   return shorten(narrowed, rows, rows[0].first, input.width * 3);
 }
 
@@ -104,7 +109,10 @@ function taps(size, start, end, places, interpolation) {
       filter(Math.abs((first + i - centre + 0.5) * (1 / widened))),
     );
     const sum = exact.reduce((total, weight) => total + weight, 0);
-    return { first, weights: Int32Array.from(exact, (weight) => fixed(sum ? weight / sum : weight)) };
+    return {
+      first,
+      weights: Int32Array.from(exact, (weight) => fixed(sum ? weight / sum : weight)),
+    };
   });
 }
 

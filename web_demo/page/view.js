@@ -32,7 +32,12 @@ function drawBundles({ bundles, bundle }) {
 
 function drawBackends(chosen) {
   const choices = BACKENDS.map(({ id, label }) => {
-    const radio = made("input", { type: "radio", name: "backend", value: id, checked: id === chosen });
+    const radio = made("input", {
+      type: "radio",
+      name: "backend",
+      value: id,
+      checked: id === chosen,
+    });
     return made("label", {}, radio, label);
   });
   if (element("backends").querySelector("input")) return; // the browser moves the mark itself
@@ -43,7 +48,9 @@ function drawModel({ model, bundle, pictures, version }) {
   element("status").textContent = statusOf(model, bundle, pictures);
   document.body.dataset.model = model.kind;
   for (const id of ["own", "verify"]) element(id).disabled = model.kind !== "ready";
-  element("facts").replaceChildren(...(model.kind === "ready" ? factsOf(model.bundle, version) : []));
+  element("facts").replaceChildren(
+    ...(model.kind === "ready" ? factsOf(model.bundle, version) : []),
+  );
 }
 
 function statusOf(model, bundle, pictures) {
@@ -53,8 +60,8 @@ function statusOf(model, bundle, pictures) {
   if (waiting) return `${waiting} of ${pictures.length} pictures to go.`;
   const { label } = model.backend;
   return model.engine.isWhole
-    ? `Ready: all operators run on the ${label}.`
-    : `Ready: some operators could not be taken over by the ${label} and run on slower kernels.`;
+    ? `Ready on: ${label}. All operators are accelerated.`
+    : `Ready on: ${label}. Some operators are not accelerated and run on slower kernels.`;
 }
 
 function factsOf({ description, labels }, version) {
@@ -75,6 +82,7 @@ function factsOf({ description, labels }, version) {
 const cards = new Map(); // of each picture's id: {picture, card}
 
 function drawAnswers({ pictures, camera, model }) {
+  element("clear").hidden = pictures.length === 0;
   element("camera").textContent = camera ? "Stop the camera" : "Use the camera";
   for (const id of cards.keys()) {
     if (!pictures.some((picture) => picture.id === id)) cards.delete(id);
@@ -87,7 +95,8 @@ function drawAnswers({ pictures, camera, model }) {
   });
   if (camera) items.unshift(cameraCard(camera));
   const list = element("answers");
-  const isSame = items.length === list.children.length && items.every((item, i) => item === list.children[i]);
+  const isSame =
+    items.length === list.children.length && items.every((item, i) => item === list.children[i]);
   if (!isSame) list.replaceChildren(...items); // a video that is moved stops for a moment
 }
 
@@ -95,7 +104,12 @@ function cardOf({ name, answer }, model) {
   const title = made("h3", { textContent: name });
   if (!answer) return made("li", {}, title, made("p", { textContent: "Waiting." }));
   if (answer.problem) {
-    return made("li", {}, title, made("p", { className: "wrong", textContent: `${name}: ${answer.problem}` }));
+    return made(
+      "li",
+      {},
+      title,
+      made("p", { className: "wrong", textContent: `${name}: ${answer.problem}` }),
+    );
   }
   const picture = pictureOf(answer, model.bundle.description.input, name);
   return made("li", {}, picture, made("div", {}, title, ...predictionsOf(answer), timesOf(answer)));
@@ -117,6 +131,7 @@ function cameraCard({ video, answer }) {
 /** The picture; what the model does not see of it is dimmed. */
 function pictureOf({ bitmap, width, height }, input, name) {
   const canvas = made("canvas", { width: bitmap.width, height: bitmap.height });
+  canvas.classList.toggle("tiny", Math.max(width, height) <= 64);
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", name);
   const context = canvas.getContext("2d");
@@ -145,10 +160,10 @@ function predictionsOf({ predictions }) {
 }
 
 function timesOf({ preprocessingMs, time }) {
-  const inference = `${milliseconds(time.milliseconds)} (median of ${time.runs})`;
+  const inference = `${milliseconds(time.milliseconds)} (median of ${time.runs} runs)`;
   return made("p", {
     className: "times",
-    textContent: `Pixels ${milliseconds(preprocessingMs)}, model ${inference}`,
+    textContent: `Preprocessing ${milliseconds(preprocessingMs)}, inference ${inference}`,
   });
 }
 
@@ -169,7 +184,11 @@ function drawCheck({ check }) {
     ["tensor", shortest(check.tensorDifference), shortest(check.tensorTolerance)],
     ["scores", shortest(check.scoreDifference), shortest(check.scoreTolerance)],
   ].map((cells, row) =>
-    made("tr", {}, ...cells.map((textContent, column) => made(row && column ? "td" : "th", { textContent }))),
+    made(
+      "tr",
+      {},
+      ...cells.map((textContent, column) => made(row && column ? "td" : "th", { textContent })),
+    ),
   );
   element("verdict").replaceChildren(
     made("p", { className: check.passed ? "right" : "wrong", textContent: verdict }),

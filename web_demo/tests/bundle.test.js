@@ -39,8 +39,15 @@ test("integer inputs are compared as the file takes them", () => {
   const [json, goldenJson] = digits("float16");
   Object.assign(json.input, { dtype: "uint8", mean: 0, scale: 1 });
   const description = readDescription(json);
-  const pixels = preprocess(readGolden(digits("float16")[1], readDescription(digits("float16")[0])).image, description.input);
-  goldenJson.tensor = { dtype: "uint8", shape: [32, 32, 3], base64: Buffer.from(pixels).toString("base64") };
+  const pixels = preprocess(
+    readGolden(digits("float16")[1], readDescription(digits("float16")[0])).image,
+    description.input,
+  );
+  goldenJson.tensor = {
+    dtype: "uint8",
+    shape: [32, 32, 3],
+    base64: Buffer.from(pixels).toString("base64"),
+  };
   const golden = readGolden(goldenJson, description);
   assert.ok(compare(golden, pixels, golden.scores, false).passed);
 });
@@ -48,7 +55,8 @@ test("integer inputs are compared as the file takes them", () => {
 const DAMAGES = {
   "a newer format": (json) => (json.format = 2),
   "no input": (json) => delete json.input,
-  "a side of a billion": (json) => Object.assign(json.input, { height: 1e9, shape: [1, 1e9, 32, 3] }),
+  "a side of a billion": (json) =>
+    Object.assign(json.input, { height: 1e9, shape: [1, 1e9, 32, 3] }),
   "a fraction of a pixel": (json) => (json.input.width = 31.5),
   "another shape": (json) => (json.input.shape = [1, 32, 32, 1]),
   "a crop of 0": (json) => (json.input.crop = 0),
@@ -56,7 +64,7 @@ const DAMAGES = {
   "a type that LiteRT.js lacks": (json) => (json.input.dtype = "int8"),
   "a scale of 0": (json) => (json.input.scale = [127.5, 0, 127.5]),
   "text for a mean": (json) => (json.input.mean = "<b>"),
-  "features": (json) => (json.output.kind = "features"),
+  features: (json) => (json.output.kind = "features"),
   "no classes": (json) => (json.output.classes = 0),
   "a float that is quantised": (json) => (json.output.quantization = { scale: 1, zero_point: 0 }),
 };
