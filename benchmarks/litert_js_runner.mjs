@@ -5,42 +5,22 @@
  *     npm ci --prefix web_demo
  *     node benchmarks/litert_js_runner.mjs SITE int8 BACKEND TENSORS
  *
- * BACKEND is wasm, webgpu or webgpu-half. WebGPU is that of Chromium's SwiftShader unless WEBGPU_FLAGS
- * has other flags. TENSORS is a file of input tensors one after the other, as raw little-endian
- * values of the bundle's type (`array.astype("<f4").tofile(path)`). CHROMIUM names the browser.
+ * BACKEND is wasm, webgpu or webgpu-half. WebGPU is that of SwiftShader, unless the variable
+ * WEBGPU_FLAGS has other flags for Chromium; CHROMIUM names its program. TENSORS is a file of input
+ * tensors one after the other, as raw little-endian values of the bundle's type
+ * (`array.astype("<f4").tofile(path)`).
  *
- * The last line of the output is {"scores": [[...], ...], "milliseconds": median of a run,
- * "accelerated": whether all operators are}, or {"refused": reason}.
+ * The output is {"scores": [[...], ...], "milliseconds": the median of a run, "accelerated":
+ * whether all operators are}, or {"refused": reason}.
  */
 
-import { createRequire } from "node:module";
 import { join } from "node:path";
 
-// It is installed beside the page.
-const { chromium } = createRequire(new URL("../web_demo/package.json", import.meta.url))(
-  "playwright-core",
-);
-const ORIGIN = "http://localhost"; // every request is answered from the folder of the site
-const FLAGS = ["--no-sandbox", "--disable-background-networking", "--no-first-run"];
-const WEBGPU = process.env.WEBGPU_FLAGS ?? "--enable-unsafe-webgpu --use-webgpu-adapter=swiftshader";
+import { inChromium } from "./chromium.mjs";
 
-async function main(site, bundle, backend, tensors) {
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    args: [...FLAGS, ...WEBGPU.split(" ")],
-  });
-  try {
-    const page = await browser.newPage();
-    await page.route("**", (route) => {
-      const { pathname } = new URL(route.request().url());
-      const file = pathname === "/" ? "index.html" : decodeURIComponent(pathname.slice(1));
-      return route.fulfill({ path: file === "tensors" ? tensors : join(site, file) });
-    });
-    await page.goto(ORIGIN);
-    return await page.evaluate(scores, { bundle, backend });
-  } finally {
-    await browser.close();
-  }
+function main(site, bundle, backend, tensors) {
+  const fileOf = (path) => (path === "tensors" ? tensors : join(site, path || "index.html"));
+  return inChromium(fileOf, scores, { bundle, backend });
 }
 
 /** Runs in the page, with its modules. */
