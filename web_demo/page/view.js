@@ -147,15 +147,18 @@ function pictureOf({ bitmap, width, height }, input, name) {
 }
 
 function predictionsOf({ predictions }) {
-  const rows = predictions.map(({ label, probability }) =>
-    made(
+  const rows = predictions.map(({ label, probability }) => {
+    const percent = `${(100 * probability).toFixed(1)}%`;
+    const bar = made("div");
+    bar.style.width = percent;
+    return made(
       "li",
       {},
       made("bdi", { textContent: label }),
-      made("span", { textContent: `${(100 * probability).toFixed(1)}%` }),
-      made("meter", { value: probability, min: 0, max: 1, ariaHidden: "true" }),
-    ),
-  );
+      made("span", { textContent: percent }),
+      made("div", { className: "bar" }, bar),
+    );
+  });
   return [made("ol", {}, ...rows)];
 }
 
