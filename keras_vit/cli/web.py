@@ -1,8 +1,8 @@
-"""Makes a web site that runs exported bundles in the browser, with LiteRT.js.
+"""Makes a web page that runs bundles in the browser.
 
-The page is in the folder web_demo of a clone of keras_vit. LiteRT.js is fetched once by npm, which
-must be installed. Each bundle is checked first. The site works from any static server, and its page
-calls no other one.
+The page is in the folder web_demo of a clone of keras_vit. It runs the bundles with LiteRT.js, which
+npm fetches the first time. Each bundle is checked first. The result works from any static server,
+and the page calls no other one.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def run(arguments: Arguments) -> None:
     bundles = dict(zip(names, arguments.bundle, strict=True))
     # Before the site and LiteRT.js: a mistake in one of them leaves everything as it was.
     deploy.check_for_site(bundles, page, arguments.out)
-    print("LiteRT.js is looked for, and fetched by npm if it is missing", flush=True)
-    deploy.npm_packages(page)
+    if not deploy.has_litert_js(page):
+        print(f"fetching LiteRT.js into {page / 'node_modules'} by npm ci", flush=True)
+        deploy.fetch_litert_js(page)
     site = deploy.make_site(bundles, page, arguments.out)
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) / 2**20
     print(f"{site}: {', '.join(names)}; {size:,.1f} MiB")

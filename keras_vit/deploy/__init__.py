@@ -17,7 +17,7 @@ __getattr__, __all__ = lazy_names(
         "bundle.names": ["bundle_name"],
         "bundle.opened": ["OpenedBundle", "open_bundle"],
         "bundle.report": ["table", "write_report"],
-        "bundle.web": ["check_for_site", "check_page", "make_site", "npm_packages"],
+        "bundle.web": ["check_for_site", "fetch_litert_js", "has_litert_js", "make_site"],
         "convert.auto": ["choose_float_layers"],
         "convert.converter": ["Converter", "to_tflite"],
         "convert.quantize": ["quantizable_layers"],

@@ -28,7 +28,6 @@ PRECISIONS = ("float32", "float16", "dynamic", "int8")
 def main(run: Path, folder: Path) -> None:
     """Writes the site, the pictures and the expected tensors, classes and probabilities."""
     bundles = {name: run / "export" / name for name in PRECISIONS}
-    deploy.npm_packages(PAGE)
     deploy.make_site(bundles, PAGE, folder / "site")
     pictures = folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def make_site(
 
     Args:
         bundles: for each name on the page, the folder of an exported bundle.
-        page: the folder web_demo of a clone, with LiteRT.js (`npm_packages`).
+        page: the folder web_demo of a clone, with LiteRT.js (`fetch_litert_js`).
         site: the folder to write; a site that was made earlier is replaced.
 
     Returns:
@@ -47,9 +47,9 @@ def make_site(
         RefusedError: LiteRT refuses a bundle's file.
     """
     check_for_site(bundles, page, site)
+    if not has_litert_js(page):
+        raise UsageError(f"{page}: expected LiteRT.js {_wanted(page)} in it; run npm ci there.")
     packages = Path(page) / "node_modules" / "@litertjs"
-    if _version(packages / "core" / "package.json") != _wanted(page):
-        raise UsageError(f"{packages}: expected LiteRT.js {_wanted(page)}; run npm ci in {page}.")
     with _files.replacing_folder(site) as temporary:
         shutil.copytree(Path(page) / "page", temporary, dirs_exist_ok=True)
         for target, source in _LITERT_JS.items():
@@ -72,7 +72,7 @@ def check_for_site(
     Raises:
         UsageError, RefusedError: as for `make_site`.
     """
-    check_page(page)
+    _check_page(page)
     site = Path(site)
     _files.check_writable(site)
     if site.is_file() or (site.is_dir() and any(site.iterdir()) and not _is_site(site)):
@@ -82,28 +82,19 @@ def check_for_site(
         open_bundle(bundle)
 
 
-def check_page(page: str | os.PathLike) -> None:
-    """Raises a `UsageError` if this is not the folder web_demo of a clone."""
-    if not (Path(page) / "page" / "index.html").is_file():
-        raise UsageError(
-            f"{page}: expected the folder web_demo of a clone of keras_vit, or a copy of it (the "
-            "wheel does not have it); there is no page/index.html in it."
-        )
+def has_litert_js(page: str | os.PathLike) -> bool:
+    """Whether web_demo/node_modules holds the LiteRT.js that the page is tested with."""
+    package = Path(page) / "node_modules" / "@litertjs" / "core" / "package.json"
+    return package.is_file() and json.loads(package.read_bytes())["version"] == _wanted(page)
 
 
-def npm_packages(page: str | os.PathLike) -> bool:
-    """Installs LiteRT.js into web_demo/node_modules by `npm ci`, unless it is there.
-
-    Returns:
-        Whether it had to be installed.
+def fetch_litert_js(page: str | os.PathLike) -> None:
+    """Installs LiteRT.js into web_demo/node_modules by `npm ci`.
 
     Raises:
-        UsageError: npm is absent or fails.
+        UsageError: `page` is not the folder web_demo, or npm is absent or fails.
     """
-    page = Path(page)
-    check_page(page)
-    if _version(page / "node_modules" / "@litertjs" / "core" / "package.json") == _wanted(page):
-        return False
+    _check_page(page)
     npm = shutil.which("npm")
     if npm is None:
         raise UsageError(
@@ -116,19 +107,20 @@ def npm_packages(page: str | os.PathLike) -> bool:
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[:1]
         raise UsageError(f"npm ci in {page} fails: {shown(' '.join(reason))}.")
-    return True
+
+
+def _check_page(page: str | os.PathLike) -> None:
+    """Raises a `UsageError` if this is not the folder web_demo of a clone."""
+    if not (Path(page) / "page" / "index.html").is_file():
+        raise UsageError(
+            f"{page}: expected the folder web_demo of a clone of keras_vit, or a copy of it (the "
+            "wheel does not have it); there is no page/index.html in it."
+        )
 
 
 def _wanted(page: str | os.PathLike) -> str:
-    """The version of LiteRT.js that the page is tested with."""
-    return json.loads((Path(page) / "package.json").read_text("utf-8"))["dependencies"][
-        "@litertjs/core"
-    ]
-
-
-def _version(package: Path) -> str | None:
-    """The version in a package.json; None if it is absent."""
-    return json.loads(package.read_text("utf-8"))["version"] if package.is_file() else None
+    package = json.loads((Path(page) / "package.json").read_bytes())
+    return package["dependencies"]["@litertjs/core"]
 
 
 def _is_site(folder: Path) -> bool:

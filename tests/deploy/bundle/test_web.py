@@ -122,13 +122,16 @@ def npm(tmp_path, monkeypatch):
     return put
 
 
-def test_npm_is_called_if_litert_js_is_missing_or_another_version(page, npm, tmp_path):
-    assert not deploy.npm_packages(page)
+def test_another_version_of_litert_js_is_replaced_by_npm(page, npm, tmp_path):
+    assert deploy.has_litert_js(page)
     package = page / "node_modules" / "@litertjs" / "core" / "package.json"
     package.write_text('{"version": "2.0.0"}')
     called = tmp_path / "called"
     npm(f'echo "$@" > {called}')
-    assert deploy.npm_packages(page)
+    assert not deploy.has_litert_js(page)
+    with pytest.raises(UsageError, match=r"expected LiteRT\.js 2\.5\.3 in it; run npm ci there"):
+        deploy.make_site({}, page, tmp_path / "site")
+    deploy.fetch_litert_js(page)
     assert called.read_text().split()[:2] == ["ci", "--omit=dev"]
 
 
@@ -136,7 +139,7 @@ def test_what_npm_says_is_one_line(page, npm):
     shutil.rmtree(page / "node_modules")
     npm("echo 'npm error no network' >&2; echo more >&2; exit 1")
     with pytest.raises(UsageError, match="npm ci in .* fails: .*no network") as caught:
-        deploy.npm_packages(page)
+        deploy.fetch_litert_js(page)
     assert "\n" not in str(caught.value)
 
 
@@ -144,7 +147,7 @@ def test_a_computer_without_npm_is_told_what_to_install(page, monkeypatch):
     shutil.rmtree(page / "node_modules")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UsageError, match=r"which is not installed; install Node\.js 20 or newer"):
-        deploy.npm_packages(page)
+        deploy.fetch_litert_js(page)
 
 
 @pytest.mark.parametrize(
