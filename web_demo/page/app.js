@@ -7,6 +7,7 @@ import { BACKENDS, compile } from "./engine.js";
 import { UserError, reasonOf } from "./errors.js";
 import { compare } from "./golden.js";
 import { bitmapOf, decode, readPixels } from "./pixels.js";
+import { cropBox } from "./preprocess.js";
 import { draw, element } from "./view.js";
 
 const MOST_PICTURES = 60; // the oldest are dropped
@@ -17,12 +18,13 @@ let state = {
   version: null, // of LiteRT.js
   bundle: null, // the name of the chosen one
   backend: BACKENDS[0].id,
-  model: { kind: "loading" }, // or {kind: "ready", bundle, engine}, {kind: "failed"}
+  model: { kind: "loading" }, // or {kind: "ready", bundle, backend, isWhole}, {kind: "failed"}
   pictures: [], // {id, name, file | image, answer: null | {...} | {problem}}
   camera: null, // {video, answer}
   check: null, // {kind: "running"}, {kind: "done", ...}
   problem: null, // one line
 };
+let engine = null; // the compiled model; there is one at a time
 let queue = Promise.resolve(); // the model runs for one at a time
 let lastId = 0;
 
@@ -42,23 +44,26 @@ function enqueue(work) {
 
 /** Loads the chosen bundle on the chosen backend, and classifies again what is shown. */
 function load() {
-  update({ check: null, problem: null });
+  const { bundle: name, backend, pictures } = state;
+  const loading = { model: { kind: "loading" }, pictures: pictures.map(unanswered) };
+  update({ ...loading, check: null, problem: null });
   enqueue(async () => {
-    const { bundle: name, backend } = state;
-    if (state.model.kind === "ready") state.model.engine.close();
-    update({ model: { kind: "loading" }, pictures: state.pictures.map(unanswered) });
+    if (name !== state.bundle || backend !== state.backend) return; // chosen again meanwhile
+    engine?.close();
+    engine = null;
     try {
       const bundle = await fetchBundle(name);
       const { input } = bundle.description;
       const chosen = BACKENDS.find(({ id }) => id === backend);
-      const engine = await compile(bundle.model, [1, input.height, input.width, 3], chosen);
-      update({ model: { kind: "ready", bundle, engine, backend: chosen } });
+      engine = await compile(bundle.model, [1, input.height, input.width, 3], chosen);
+      if (name !== state.bundle || backend !== state.backend) return;
+      update({ model: { kind: "ready", bundle, backend: chosen, isWhole: engine.isWhole } });
     } catch (error) {
       update({ model: { kind: "failed" } });
       throw error;
     }
   });
-  state.pictures.forEach(({ id }) => enqueue(() => answer(id)));
+  pictures.forEach(({ id }) => enqueue(() => answer(id)));
 }
 
 function unanswered(picture) {
@@ -74,26 +79,29 @@ function addPictures(added) {
 
 async function answer(id) {
   const picture = state.pictures.find((each) => each.id === id);
-  if (!picture || state.model.kind !== "ready") return;
+  const { model } = state;
+  if (picture?.answer !== null || model.kind !== "ready") return;
   let found;
   try {
-    found = await answerOf(picture, state.model);
+    found = await answerOf(picture, model);
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     found = { problem: error.message };
   }
+  if (state.model !== model) return; // another one was chosen, which answers soon
   update({
     pictures: state.pictures.map((each) => (each.id === id ? { ...each, answer: found } : each)),
   });
 }
 
-async function answerOf(picture, { bundle, engine }) {
+async function answerOf(picture, { bundle }) {
   const bitmap = picture.image ? await bitmapOf(picture.image) : await decode(picture.file);
   const { width, height } = bitmap;
   const image = picture.image ?? readPixels(bitmap, width, height);
   const found = await classify(image, bundle, engine);
   const time = await medianTime(found.tensor, engine);
-  return { ...found, bitmap: await smaller(bitmap), width, height, time };
+  const seen = cropBox(width, height, bundle.description.input);
+  return { ...found, time, bitmap: await smaller(bitmap), width, height, seen };
 }
 
 /** A bitmap for the screen, so that large pictures do not stay in memory. */
@@ -118,11 +126,13 @@ function addOwnPicture() {
 function verify() {
   update({ problem: null });
   enqueue(async () => {
-    if (state.model.kind !== "ready") return;
-    const { bundle, engine, backend } = state.model;
+    const { model } = state;
+    if (model.kind !== "ready") return;
+    const { bundle, backend } = model;
     update({ check: { kind: "running" } });
     try {
       const { tensor, scores } = await classify(bundle.golden.image, bundle, engine);
+      if (state.model !== model) return;
       const compared = compare(bundle.golden, tensor, scores, backend.isHalf);
       update({ check: { kind: "done", labels: bundle.labels, ...compared } });
     } catch (error) {
@@ -152,19 +162,19 @@ function stopCamera() {
 
 /** Classifies frames until the camera is stopped. */
 async function watch(video) {
-  const times = [];
+  let timed = null; // the model that the times are of
+  let times = [];
   while (state.camera?.video === video) {
     await enqueue(async () => {
       const { model } = state;
       if (model.kind !== "ready" || state.camera?.video !== video) return;
       const { videoWidth: width, videoHeight: height } = video;
-      const found = await classify(readPixels(video, width, height), model.bundle, model.engine);
-      times.push(found.inferenceMs);
-      const newest = times.slice(-NEWEST);
-      const time = { milliseconds: median(newest), runs: newest.length };
-      if (state.camera?.video === video) {
-        update({ camera: { video, answer: { ...found, width, height, time } } });
-      }
+      const found = await classify(readPixels(video, width, height), model.bundle, engine);
+      if (state.model !== model || state.camera?.video !== video) return;
+      times = [...(timed === model ? times : []), found.inferenceMs].slice(-NEWEST);
+      timed = model;
+      const time = { milliseconds: median(times), runs: times.length };
+      update({ camera: { video, answer: { ...found, time } } });
     });
     if (state.problem) return stopCamera();
     await new Promise(requestAnimationFrame); // the page stays usable; hidden pages pause

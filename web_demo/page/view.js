@@ -1,7 +1,6 @@
 /** Draws a state. Texts from outside are set as text, never as HTML. */
 
 import { BACKENDS } from "./engine.js";
-import { cropBox } from "./preprocess.js";
 
 export const element = (id) => document.getElementById(id);
 
@@ -14,8 +13,8 @@ export function draw(state) {
   if (changed("bundles", "bundle")) drawBundles(state);
   if (changed("backend")) drawBackends(state.backend);
   if (changed("model", "pictures", "bundle")) drawModel(state);
-  if (changed("pictures", "camera", "model")) drawAnswers(state);
-  if (changed("check", "model")) drawCheck(state);
+  if (changed("pictures", "camera")) drawAnswers(state);
+  if (changed("check")) drawCheck(state);
   drawn = state;
 }
 
@@ -31,17 +30,13 @@ function drawBundles({ bundles, bundle }) {
 }
 
 function drawBackends(chosen) {
-  const choices = BACKENDS.map(({ id, label }) => {
-    const radio = made("input", {
-      type: "radio",
-      name: "backend",
-      value: id,
-      checked: id === chosen,
-    });
-    return made("label", {}, radio, label);
-  });
-  if (element("backends").querySelector("input")) return; // the browser moves the mark itself
-  element("backends").append(...choices);
+  const fieldset = element("backends");
+  if (!fieldset.querySelector("input")) fieldset.append(...BACKENDS.map(choiceOf));
+  fieldset.querySelector(`[value=${chosen}]`).checked = true;
+}
+
+function choiceOf({ id, label }) {
+  return made("label", {}, made("input", { type: "radio", name: "backend", value: id }), label);
 }
 
 function drawModel({ model, bundle, pictures, version }) {
@@ -59,7 +54,7 @@ function statusOf(model, bundle, pictures) {
   const waiting = pictures.filter(({ answer }) => answer === null).length;
   if (waiting) return `${waiting} of ${pictures.length} pictures to go.`;
   const { label } = model.backend;
-  return model.engine.isWhole
+  return model.isWhole
     ? `Ready on: ${label}. All operators are accelerated.`
     : `Ready on: ${label}. Some operators are not accelerated and run on slower kernels.`;
 }
@@ -81,7 +76,7 @@ function factsOf({ description, labels }, version) {
 
 const cards = new Map(); // of each picture's id: {picture, card}
 
-function drawAnswers({ pictures, camera, model }) {
+function drawAnswers({ pictures, camera }) {
   element("clear").hidden = pictures.length === 0;
   element("camera").textContent = camera ? "Stop the camera" : "Use the camera";
   for (const id of cards.keys()) {
@@ -89,7 +84,7 @@ function drawAnswers({ pictures, camera, model }) {
   }
   const items = pictures.map((picture) => {
     if (cards.get(picture.id)?.picture !== picture) {
-      cards.set(picture.id, { picture, card: cardOf(picture, model) });
+      cards.set(picture.id, { picture, card: cardOf(picture) });
     }
     return cards.get(picture.id).card;
   });
@@ -100,7 +95,7 @@ function drawAnswers({ pictures, camera, model }) {
   if (!isSame) list.replaceChildren(...items); // a video that is moved stops for a moment
 }
 
-function cardOf({ name, answer }, model) {
+function cardOf({ name, answer }) {
   const title = made("h3", { textContent: name });
   if (!answer) return made("li", {}, title, made("p", { textContent: "Waiting." }));
   if (answer.problem) {
@@ -111,7 +106,7 @@ function cardOf({ name, answer }, model) {
       made("p", { className: "wrong", textContent: `${name}: ${answer.problem}` }),
     );
   }
-  const picture = pictureOf(answer, model.bundle.description.input, name);
+  const picture = pictureOf(answer, name);
   return made("li", {}, picture, made("div", {}, title, ...predictionsOf(answer), timesOf(answer)));
 }
 
@@ -129,14 +124,14 @@ function cameraCard({ video, answer }) {
 }
 
 /** The picture; what the model does not see of it is dimmed. */
-function pictureOf({ bitmap, width, height }, input, name) {
+function pictureOf({ bitmap, width, height, seen }, name) {
   const canvas = made("canvas", { width: bitmap.width, height: bitmap.height });
   canvas.classList.toggle("tiny", Math.max(width, height) <= 64);
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", name);
   const context = canvas.getContext("2d");
   context.drawImage(bitmap, 0, 0);
-  const { left, top, right, bottom } = cropBox(width, height, input);
+  const { left, top, right, bottom } = seen;
   const [x, y] = [bitmap.width / width, bitmap.height / height];
   const dimmed = new Path2D();
   dimmed.rect(0, 0, bitmap.width, bitmap.height);

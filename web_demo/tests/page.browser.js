@@ -122,6 +122,25 @@ test("pictures are classified again by another bundle", async () => {
   await page.context().close();
 });
 
+test("what is chosen last is what runs", async () => {
+  const { page, faults } = await open(browser, server.url);
+  await drop(page, DIGITS.map(picture));
+  for (const bundle of ["float16", "int8", "dynamic"]) await page.selectOption("#bundle", bundle);
+  await page.check("input[value=webgpu]");
+  await page.check("input[value=wasm]");
+  await loaded(page);
+  await answered(page, DIGITS.length);
+  assert.match(await page.textContent("#facts"), /dynamic/);
+  assert.match(await page.textContent("#status"), /^Ready on: CPU/);
+  const found = await answers(page);
+  assert.deepEqual(
+    found.map(({ label }) => label),
+    DIGITS.map((name) => EXPECTED[name].best.dynamic.label),
+  );
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
 test("the camera's picture is classified until it is stopped", async () => {
   const { page, faults } = await open(browser, server.url, { permissions: ["camera"] });
   await loaded(page);
@@ -281,7 +300,7 @@ test("the page asks for nothing outside its policy", async () => {
       document.addEventListener("securitypolicyviolation", (event) => resolve(event.blockedURI)),
     );
     fetch("https://example.com/").catch(() => {});
-    return violation;
+    return Promise.race([violation, new Promise((done) => setTimeout(done, 5000, "nothing"))]);
   });
   assert.match(blocked, /example\.com/);
   await page.context().close();

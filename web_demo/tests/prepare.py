@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 import keras_vit
 from keras_vit import deploy
@@ -65,6 +67,12 @@ def _write_pictures(folder: Path) -> None:
     scene.resize((1, 1)).save(folder / "pixel.png")
     Image.fromarray(_scene(4000, 3000)).save(folder / "large.png", compress_level=1)
     scene.save(folder / "scene.jpg", quality=90)
+    scene.convert("L").save(folder / "grey.jpg", quality=90)
+    linear = PngInfo()
+    linear.add(b"gAMA", struct.pack(">I", 100_000))  # Python does not convert colours
+    scene.save(folder / "linear.png", pnginfo=linear)
+    scene.convert("CMYK").save(folder / "cmyk.jpg", quality=90)
+    Image.fromarray(np.asarray(scene)[..., 0].astype(np.uint16) * 257 - 40).save(folder / "deep.png")
     scene.save(folder / "progressive.jpg", quality=90, progressive=True, subsampling=0)
     scene.save(folder / "lossy.webp", quality=90)
     clear = scene.convert("RGBA")
