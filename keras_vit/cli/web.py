@@ -1,8 +1,8 @@
 """Makes a web page that runs bundles in the browser.
 
-The page is in the folder web_demo of a clone of keras_vit. It runs the bundles with LiteRT.js, which
-npm fetches the first time. Each bundle is checked first. The result works from any static server,
-and the page calls no other one.
+The page is in the folder web_demo of a clone of keras_vit. It runs the bundles with LiteRT.js,
+which npm fetches the first time. Each bundle is checked first. The result works from any static
+server, and the page calls no other one.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ def _write_pictures(folder: Path) -> None:
     linear.add(b"gAMA", struct.pack(">I", 100_000))  # Python does not convert colours
     scene.save(folder / "linear.png", pnginfo=linear)
     scene.convert("CMYK").save(folder / "cmyk.jpg", quality=90)
-    Image.fromarray(np.asarray(scene)[..., 0].astype(np.uint16) * 257 - 40).save(folder / "deep.png")
+    deep = np.asarray(scene)[..., 0].astype(np.uint16) * 250 + 40
+    Image.fromarray(deep).save(folder / "deep.png")
     scene.save(folder / "progressive.jpg", quality=90, progressive=True, subsampling=0)
     scene.save(folder / "lossy.webp", quality=90)
     clear = scene.convert("RGBA")
