@@ -4,8 +4,9 @@ VENV ?= .venv
 JOBS ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DIGITS := web_demo/build/digits
 
-.PHONY: help demo test check fuzz apk android-test android-setup lint format lock clean
+.PHONY: help demo test check fuzz apk android-test android-setup web-test web-setup lint format lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -45,6 +46,21 @@ android-test: ## all tests of the Android app, and its APK
 android-setup: ## install the Debian packages that these two need (as root)
 	apt-get update
 	apt-get install --yes --no-install-recommends $$($(PYTHON) android_demo/tools/packages.py)
+
+web-test: $(DIGITS)/export/table.json ## all tests of the web page, in Chromium
+	cd web_demo && npm ci --ignore-scripts --no-audit --no-fund
+	cd web_demo && node --test tests/*.test.js
+	$(BIN)/python web_demo/tests/prepare.py $(DIGITS) web_demo/build/test
+	cd web_demo && node --test --test-reporter=spec tests/page.browser.js
+
+web-setup: ## install the Debian packages that it needs (as root)
+	apt-get update
+	command -v chromium || apt-get install --yes --no-install-recommends chromium
+	command -v node && command -v npm || apt-get install --yes --no-install-recommends nodejs npm
+
+$(DIGITS)/export/table.json: $(INSTALLED)
+	$(BIN)/python train/fit.py --data digits --out $(DIGITS) --overwrite
+	$(BIN)/python export/to_tflite.py --run $(DIGITS) --quantize none float16 dynamic int8
 
 lint: $(INSTALLED) ## check the code and its format with ruff
 	$(BIN)/ruff check --quiet .

@@ -49,7 +49,7 @@ def run(arguments: Arguments) -> None:
 
     app = arguments.app or (_CLONE if _CLONE.is_dir() else Path("android_demo"))
     folder = deploy.bundles_of_app(app)
-    names = arguments.name or tuple(map(deploy.name_in_app, arguments.bundle))
+    names = arguments.name or tuple(map(deploy.bundle_name, arguments.bundle))
     if len(set(names)) < len(names):
         raise UsageError(
             f"each bundle needs a name of its own. Received: {' '.join(names)}; pass --name."

@@ -10,13 +10,13 @@ from pathlib import Path
 from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.bundle import check_replaceable, read_bundle
+from keras_vit.deploy.bundle.names import bundle_name, check_name
 from keras_vit.deploy.bundle.opened import bundle_folder, open_bundle
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs
 
 # What the app reads; a bundle may also hold a recipe.json.
-_FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
+FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
 _RUNTIME = re.compile(r"<tflite\.version>([\d.]+)</tflite\.version>")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | None = None) -> Path:
@@ -25,7 +25,7 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
     Args:
         bundle: the folder of an exported bundle, or the model.tflite in it.
         app: the folder of the Android project.
-        name: the bundle's name in the app; default: `name_in_app`.
+        name: the bundle's name in the app; default: `bundle_name`.
 
     Returns:
         The folder of the copy.
@@ -37,7 +37,7 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
     """
     folder = check_for_app(bundle, app, name)
     with _files.replacing_folder(folder) as temporary:
-        for file in _FILES:
+        for file in FILES:
             shutil.copyfile(bundle_folder(bundle) / file, temporary / file)
     return folder
 
@@ -57,12 +57,8 @@ def check_for_app(
         UsageError, RefusedError: as for `add_to_app`.
     """
     bundle = bundle_folder(bundle)
-    name = name_in_app(bundle) if name is None else name
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            "a bundle's name in the app has up to 64 letters, digits, '.', '-' and '_'. "
-            f"Received: {name!r}."
-        )
+    name = bundle_name(bundle) if name is None else name
+    check_name(name)
     folder = bundles_of_app(app) / name
     check_replaceable(folder)
     open_bundle(bundle, trusted=False)
@@ -101,10 +97,3 @@ def bundles_of_app(app: str | os.PathLike) -> Path:
             "there is no app/src/main/AndroidManifest.xml in it."
         )
     return main / "assets" / "bundles"
-
-
-def name_in_app(bundle: str | os.PathLike) -> str:
-    """The default name of a bundle: "flowers-int8" for runs/flowers/export/int8."""
-    bundle = bundle_folder(bundle).resolve()
-    parts = [bundle.parents[1].name] if bundle.parent.name == "export" else []
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*parts, bundle.name])).strip("-._")[:64]

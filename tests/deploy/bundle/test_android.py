@@ -81,10 +81,10 @@ def test_the_command_copies_nothing_if_one_of_the_bundles_is_damaged(invoke, bun
 
 
 def test_names_come_from_the_run_and_the_folder(tmp_path):
-    assert deploy.name_in_app(tmp_path / "runs" / "my flowers" / "export" / "int8") == (
+    assert deploy.bundle_name(tmp_path / "runs" / "my flowers" / "export" / "int8") == (
         "my-flowers-int8"
     )
-    assert deploy.name_in_app(tmp_path / "int8") == "int8"
+    assert deploy.bundle_name(tmp_path / "int8") == "int8"
 
 
 def test_the_command_lists_what_the_app_has(invoke, bundle, app, tmp_path):

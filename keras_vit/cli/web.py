@@ -1,0 +1,64 @@
+"""Makes a web page that runs bundles in the browser.
+
+The page is in the folder web_demo of a clone of keras_vit. It runs the bundles with LiteRT.js,
+which npm fetches the first time. Each bundle is checked first. The result works from any static
+server, and the page calls no other one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from keras_vit._errors import UsageError
+from keras_vit.cli._program import load, spelled
+
+_CLONE = Path(__file__).parents[2] / "web_demo"
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Options of the command."""
+
+    bundle: tuple[Path, ...] = ()
+    """Exported folders, such as runs/flowers/export/int8."""
+    name: tuple[str, ...] = ()
+    """A name on the page for each bundle; default: the names of its run and its folder."""
+    out: Path = Path("site")
+    """The folder to write; a site that was made earlier is replaced."""
+    page: Path | None = None
+    """The page's sources; default: web_demo of the clone, or of the current folder."""
+
+    def __post_init__(self):
+        if not self.bundle:
+            raise UsageError(
+                f"expected bundles, as in: {spelled('web')} --bundle runs/flowers/export/int8"
+            )
+        if self.name and len(self.name) != len(self.bundle):
+            raise UsageError(
+                f"--name takes a name for each of the {len(self.bundle)} bundles. "
+                f"Received: {len(self.name)}."
+            )
+
+
+def run(arguments: Arguments) -> None:
+    """Makes the site, and says how to look at it."""
+    load("ai_edge_litert.interpreter")
+    from keras_vit import deploy
+
+    page = arguments.page or (_CLONE if _CLONE.is_dir() else Path("web_demo"))
+    names = arguments.name or tuple(map(deploy.bundle_name, arguments.bundle))
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"each bundle needs a name of its own. Received: {' '.join(names)}; pass --name."
+        )
+    bundles = dict(zip(names, arguments.bundle, strict=True))
+    # Before the site and LiteRT.js: a mistake in one of them leaves everything as it was.
+    deploy.check_for_site(bundles, page, arguments.out)
+    if not deploy.has_litert_js(page):
+        print(f"fetching LiteRT.js into {page / 'node_modules'} by npm ci", flush=True)
+        deploy.fetch_litert_js(page)
+    site = deploy.make_site(bundles, page, arguments.out)
+    size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) / 2**20
+    print(f"{site}: {', '.join(names)}; {size:,.1f} MiB")
+    print(f"\nTo look at it: python -m http.server --directory {site}")

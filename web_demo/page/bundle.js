@@ -1,0 +1,176 @@
+/** Reads and checks a bundle: model.json, labels.txt, model.tflite, golden.json. */
+
+import { UserError, reasonOf } from "./errors.js";
+import { readGolden } from "./golden.js";
+
+const MOST_SIDE = 4096;
+const MOST_CLASSES = 1_000_000;
+
+/**
+ * Fetches a bundle of this site.
+ *
+ * @param {string} name its folder in bundles/
+ * @returns {Promise<{name, description, labels: string[], model: Uint8Array, golden}>}
+ * @throws {UserError}
+ */
+export async function fetchBundle(name) {
+  const [json, labels, golden, model] = await Promise.all([
+    fetched(name, "model.json").then(parsed("model.json")),
+    fetched(name, "labels.txt").then((response) => response.text()),
+    fetched(name, "golden.json").then(parsed("golden.json")),
+    fetched(name, "model.tflite").then(bytes),
+  ]);
+  const description = readDescription(json);
+  await checkModel(model, description);
+  return {
+    name,
+    description,
+    labels: readLabels(labels, description.output.classes),
+    model,
+    golden: readGolden(golden, description),
+  };
+}
+
+/** What the page needs of model.json, checked. */
+export function readDescription(json) {
+  if (json?.format !== 1) {
+    throw new UserError(`model.json: expected format 1. Received: ${shown(json?.format)}.`);
+  }
+  const input = readInput(json.input ?? {});
+  return {
+    model: text(json.model, "model"),
+    precision: text(json.precision, "precision"),
+    bytes: integer(json.bytes, "bytes", 2 ** 31),
+    sha256: text(json.sha256, "sha256"),
+    input,
+    output: readOutput(json.output ?? {}),
+  };
+}
+
+/** The lines of labels.txt, divided as Python divides them. */
+export function readLabels(content, classes) {
+  const lines = content.replace(/\r\n?/g, "\n").replace(/\n$/, "").split("\n");
+  if (lines.length === classes) return lines;
+  throw new UserError(`labels.txt: expected ${classes} lines. Received: ${lines.length}.`);
+}
+
+function readInput(json) {
+  const height = integer(json.height, "input.height", MOST_SIDE);
+  const width = integer(json.width, "input.width", MOST_SIDE);
+  check(String(json.shape) === `1,${height},${width},3`, "input.shape", json.shape);
+  const isFraction = json.crop > 0 && json.crop <= 1;
+  check(json.crop === null || isFraction, "input.crop", json.crop);
+  const known = ["nearest", "bilinear", "bicubic"].includes(json.interpolation);
+  check(known, "input.interpolation", json.interpolation);
+  return {
+    height,
+    width,
+    dtype: dtype(json.dtype, "input.dtype"),
+    quantization: quantization(json, "input"),
+    crop: json.crop,
+    interpolation: json.interpolation,
+    mean: channels(json.mean, "input.mean", Number.isFinite),
+    scale: channels(json.scale, "input.scale", (value) => value > 0 && Number.isFinite(value)),
+  };
+}
+
+function readOutput(json) {
+  if (!["logits", "probabilities"].includes(json.kind)) {
+    throw new UserError(
+      `the model gives ${shown(json.kind)} and no classes; export it with output logits or probabilities.`,
+    );
+  }
+  const classes = integer(json.classes, "output.classes", MOST_CLASSES);
+  check(String(json.shape) === `1,${classes}`, "output.shape", json.shape);
+  return {
+    kind: json.kind,
+    classes,
+    dtype: dtype(json.dtype, "output.dtype"),
+    quantization: quantization(json, "output"),
+  };
+}
+
+/** LiteRT.js has no other types of images and scores. */
+function dtype(value, name) {
+  check(value === "float32" || value === "uint8", name, value);
+  return value;
+}
+
+function quantization(json, name) {
+  if (json.quantization === undefined) return null;
+  const { scale, zero_point: zeroPoint } = json.quantization ?? {};
+  check(json.dtype === "uint8" && scale > 0, `${name}.quantization`, json.quantization);
+  check(
+    Number.isInteger(zeroPoint) && zeroPoint >= 0 && zeroPoint < 256,
+    `${name}.quantization`,
+    zeroPoint,
+  );
+  return { scale, zeroPoint };
+}
+
+/** Numbers for R, G and B; one number stands for all three. */
+function channels(value, name, isValid) {
+  const values = Array.isArray(value) ? value : [value, value, value];
+  check(values.length === 3 && values.every(isValid), name, value);
+  return values;
+}
+
+function text(value, name) {
+  check(typeof value === "string", name, value);
+  return value;
+}
+
+function integer(value, name, most) {
+  check(Number.isInteger(value) && value > 0 && value <= most, name, value);
+  return value;
+}
+
+function check(isRight, name, value) {
+  if (!isRight) {
+    throw new UserError(`model.json: ${name} cannot be ${shown(value)}; export it again.`);
+  }
+}
+
+function shown(value) {
+  return (JSON.stringify(value) ?? "absent").slice(0, 80);
+}
+
+async function fetched(name, file) {
+  let response;
+  try {
+    // Files of an older export must not be mixed with new ones.
+    response = await fetch(`bundles/${encodeURIComponent(name)}/${file}`, { cache: "no-cache" });
+  } catch (error) {
+    throw new UserError(`${name}/${file} cannot be fetched (${reasonOf(error)}).`);
+  }
+  if (response.ok) return response;
+  throw new UserError(`${name}/${file} cannot be fetched (status ${response.status}).`);
+}
+
+async function bytes(response) {
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+function parsed(file) {
+  return async (response) => {
+    try {
+      return await response.json();
+    } catch {
+      throw new UserError(`${file}: expected JSON; export it again.`);
+    }
+  };
+}
+
+async function checkModel(model, description) {
+  if (model.length !== description.bytes) {
+    throw new UserError(
+      `model.tflite: expected ${description.bytes} bytes. Received: ${model.length}; export it again.`,
+    );
+  }
+  if (!globalThis.crypto?.subtle) return; // a page that is neither https nor localhost
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", model));
+  const received = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (received !== description.sha256) {
+    throw new UserError("model.tflite is not the file that model.json describes; export it again.");
+  }
+}

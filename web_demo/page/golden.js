@@ -1,0 +1,97 @@
+/** The golden check: does this browser compute what the exporter's computer computed? */
+
+import { UserError } from "./errors.js";
+import { quantize } from "./preprocess.js";
+
+/**
+ * The content of golden.json: a picture, and the tensor and the scores that it must give.
+ *
+ * @param {object} json
+ * @param {object} description of the same bundle (bundle.js)
+ */
+export function readGolden(json, description) {
+  const { input, output } = description;
+  const [height, width] = json?.image?.shape ?? [];
+  const size = [input.height, input.width, 3];
+  return {
+    image: { width, height, data: decoded(json, "image", [height, width, 3], ["uint8"]) },
+    tensor: expectedTensor(decoded(json, "tensor", size, ["uint8", "float32"]), input),
+    scores: decoded(json, "scores", [output.classes], ["float32"]),
+    tolerance: {
+      tensor: positive(json, "tensor"),
+      scores: positive(json, "scores"),
+      // For backends that compute in half precision; absent if the exporter did not measure it.
+      half:
+        json.tolerance.scores_half_precision === undefined
+          ? null
+          : positive(json, "scores_half_precision"),
+    },
+  };
+}
+
+/**
+ * Compares what a browser computed with what golden.json says.
+ *
+ * @param {object} golden the result of `readGolden`
+ * @param {ArrayLike<number>} tensor what the picture became
+ * @param {Float32Array} scores what the model made of it
+ * @param {boolean} isHalf whether the backend computes in half precision
+ */
+export function compare(golden, tensor, scores, isHalf) {
+  const tolerance = isHalf
+    ? (golden.tolerance.half ?? golden.tolerance.scores)
+    : golden.tolerance.scores;
+  const tensorDifference = largestDifference(golden.tensor, tensor);
+  const scoreDifference = largestDifference(golden.scores, scores);
+  return {
+    tensorDifference,
+    tensorTolerance: golden.tolerance.tensor,
+    scoreDifference,
+    scoreTolerance: tolerance,
+    expectedClass: largest(golden.scores),
+    foundClass: largest(scores),
+    // NaN is in no tolerance.
+    passed: tensorDifference <= golden.tolerance.tensor && scoreDifference <= tolerance,
+  };
+}
+
+function largestDifference(expected, actual) {
+  if (expected.length !== actual.length) return NaN;
+  // Math.max is NaN if one of the differences is.
+  return expected.reduce((most, value, i) => Math.max(most, Math.abs(value - actual[i])), 0);
+}
+
+function largest(values) {
+  return values.reduce((best, value, i) => (value > values[best] ? i : best), 0);
+}
+
+/** The tensor as the file takes it: Python stores what is then quantised. */
+function expectedTensor(values, input) {
+  return input.dtype === "float32" ? values : quantize(values, input);
+}
+
+function decoded(json, name, shape, dtypes) {
+  const entry = json?.[name];
+  const fits = dtypes.includes(entry?.dtype) && String(entry.shape) === String(shape);
+  const size = shape.reduce((product, side) => product * side, 1);
+  const type = entry?.dtype === "uint8" ? Uint8Array : Float32Array;
+  const bytes = fits ? fromBase64(entry.base64) : null;
+  if (bytes?.length !== size * type.BYTES_PER_ELEMENT) {
+    throw new UserError(`golden.json: ${name} does not fit the model; export it again.`);
+  }
+  return new type(bytes.buffer); // browsers run on little-endian processors
+}
+
+function fromBase64(text) {
+  try {
+    return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  } catch {
+    return null;
+  }
+}
+
+function positive(json, name) {
+  const value = json?.tolerance?.[name];
+  if (typeof value === "number" && value > 0) return value;
+  throw new UserError(`golden.json: expected a positive tolerance.${name}; export it again.`);
+}

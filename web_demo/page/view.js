@@ -1,0 +1,212 @@
+/** Draws a state. Texts from outside are set as text, never as HTML. */
+
+import { BACKENDS } from "./engine.js";
+
+export const element = (id) => document.getElementById(id);
+
+let drawn = {}; // the state that is on the page
+
+/** Draws what has changed. */
+export function draw(state) {
+  const changed = (...names) => names.some((name) => state[name] !== drawn[name]);
+  if (changed("problem")) drawProblem(state.problem);
+  if (changed("bundles", "bundle")) drawBundles(state);
+  if (changed("backend")) drawBackends(state.backend);
+  if (changed("model", "pictures", "bundle")) drawModel(state);
+  if (changed("pictures", "camera")) drawAnswers(state);
+  if (changed("check")) drawCheck(state);
+  drawn = state;
+}
+
+function drawProblem(problem) {
+  element("problem").hidden = problem === null;
+  element("problem").textContent = problem ?? "";
+}
+
+function drawBundles({ bundles, bundle }) {
+  const options = bundles.map((name) => made("option", { textContent: name, value: name }));
+  element("bundle").replaceChildren(...options);
+  if (bundle) element("bundle").value = bundle;
+}
+
+function drawBackends(chosen) {
+  const fieldset = element("backends");
+  if (!fieldset.querySelector("input")) fieldset.append(...BACKENDS.map(choiceOf));
+  fieldset.querySelector(`[value=${chosen}]`).checked = true;
+}
+
+function choiceOf({ id, label }) {
+  return made("label", {}, made("input", { type: "radio", name: "backend", value: id }), label);
+}
+
+function drawModel({ model, bundle, pictures, version }) {
+  element("status").textContent = statusOf(model, bundle, pictures);
+  document.body.dataset.model = model.kind;
+  for (const id of ["own", "verify"]) element(id).disabled = model.kind !== "ready";
+  element("facts").replaceChildren(
+    ...(model.kind === "ready" ? factsOf(model.bundle, version) : []),
+  );
+}
+
+function statusOf(model, bundle, pictures) {
+  if (model.kind === "loading") return bundle ? `Loading ${bundle}.` : "Loading.";
+  if (model.kind === "failed") return "No model is loaded.";
+  const waiting = pictures.filter(({ answer }) => answer === null).length;
+  if (waiting) return `${waiting} of ${pictures.length} pictures to go.`;
+  const { label } = model.backend;
+  return model.isWhole
+    ? `Ready on: ${label}. All operators are accelerated.`
+    : `Ready on: ${label}. Some operators are not accelerated and run on slower kernels.`;
+}
+
+function factsOf({ description, labels }, version) {
+  const { model, precision, input, bytes } = description;
+  const facts = {
+    Model: model,
+    Precision: precision,
+    Size: `${(bytes / 2 ** 20).toFixed(2)} MiB`,
+    Input: `${input.width} × ${input.height} pixels`,
+    Classes: labels.length.toLocaleString("en"),
+    "LiteRT.js": version,
+  };
+  return Object.entries(facts).map(([name, value]) =>
+    made("div", {}, made("dt", { textContent: name }), made("dd", { textContent: value })),
+  );
+}
+
+const cards = new Map(); // of each picture's id: {picture, card}
+
+function drawAnswers({ pictures, camera }) {
+  element("clear").hidden = pictures.length === 0;
+  element("camera").textContent = camera ? "Stop the camera" : "Use the camera";
+  for (const id of cards.keys()) {
+    if (!pictures.some((picture) => picture.id === id)) cards.delete(id);
+  }
+  const items = pictures.map((picture) => {
+    if (cards.get(picture.id)?.picture !== picture) {
+      cards.set(picture.id, { picture, card: cardOf(picture) });
+    }
+    return cards.get(picture.id).card;
+  });
+  if (camera) items.unshift(cameraCard(camera));
+  const list = element("answers");
+  const isSame =
+    items.length === list.children.length && items.every((item, i) => item === list.children[i]);
+  if (!isSame) list.replaceChildren(...items); // a video that is moved stops for a moment
+}
+
+function cardOf({ name, answer }) {
+  const title = made("h3", { textContent: name });
+  if (!answer) return made("li", {}, title, made("p", { textContent: "Waiting." }));
+  if (answer.problem) {
+    return made(
+      "li",
+      {},
+      title,
+      made("p", { className: "wrong", textContent: `${name}: ${answer.problem}` }),
+    );
+  }
+  const picture = pictureOf(answer, name);
+  return made("li", {}, picture, made("div", {}, title, ...predictionsOf(answer), timesOf(answer)));
+}
+
+let watched = null; // {video, card, text}
+
+function cameraCard({ video, answer }) {
+  if (watched?.video !== video) {
+    const text = made("div");
+    watched = { video, text, card: made("li", { className: "camera" }, video, text) };
+    video.setAttribute("aria-label", "The camera's picture");
+  }
+  const found = answer ? [...predictionsOf(answer), timesOf(answer)] : [];
+  watched.text.replaceChildren(made("h3", { textContent: "Camera" }), ...found);
+  return watched.card;
+}
+
+/** The picture; what the model does not see of it is dimmed. */
+function pictureOf({ bitmap, width, height, seen }, name) {
+  const canvas = made("canvas", { width: bitmap.width, height: bitmap.height });
+  canvas.classList.toggle("tiny", Math.max(width, height) <= 64);
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", name);
+  const context = canvas.getContext("2d");
+  context.drawImage(bitmap, 0, 0);
+  const { left, top, right, bottom } = seen;
+  const [x, y] = [bitmap.width / width, bitmap.height / height];
+  const dimmed = new Path2D();
+  dimmed.rect(0, 0, bitmap.width, bitmap.height);
+  dimmed.rect(left * x, top * y, (right - left) * x, (bottom - top) * y);
+  context.fillStyle = "rgb(0 0 0 / 50%)";
+  context.fill(dimmed, "evenodd");
+  return canvas;
+}
+
+function predictionsOf({ predictions }) {
+  const rows = predictions.map(({ label, probability }) => {
+    const percent = `${(100 * probability).toFixed(1)}%`;
+    const bar = made("div");
+    bar.style.width = percent;
+    return made(
+      "li",
+      {},
+      made("bdi", { textContent: label }),
+      made("span", { textContent: percent }),
+      made("div", { className: "bar" }, bar),
+    );
+  });
+  return [made("ol", {}, ...rows)];
+}
+
+function timesOf({ preprocessingMs, time }) {
+  const inference = `${milliseconds(time.milliseconds)} (median of ${time.runs} runs)`;
+  return made("p", {
+    className: "times",
+    textContent: `Preprocessing ${milliseconds(preprocessingMs)}, inference ${inference}`,
+  });
+}
+
+function milliseconds(value) {
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+}
+
+function drawCheck({ check }) {
+  if (check === null) return element("verdict").replaceChildren();
+  if (check.kind === "running") {
+    return element("verdict").replaceChildren(made("p", { textContent: "Running." }));
+  }
+  const verdict = check.passed
+    ? "Yes: the tensor and the scores are within the bundle’s tolerances."
+    : "No: the differences are over the bundle’s tolerances.";
+  const rows = [
+    ["", "largest difference", "tolerance"],
+    ["tensor", shortest(check.tensorDifference), shortest(check.tensorTolerance)],
+    ["scores", shortest(check.scoreDifference), shortest(check.scoreTolerance)],
+  ].map((cells, row) =>
+    made(
+      "tr",
+      {},
+      ...cells.map((textContent, column) => made(row && column ? "td" : "th", { textContent })),
+    ),
+  );
+  element("verdict").replaceChildren(
+    made("p", { className: check.passed ? "right" : "wrong", textContent: verdict }),
+    made("table", {}, ...rows),
+    made("p", { textContent: classesOf(check) }),
+  );
+}
+
+function classesOf({ labels, expectedClass, foundClass }) {
+  const expected = labels[expectedClass];
+  if (expectedClass === foundClass) return `Both say: ${expected}`;
+  return `Python says ${expected}, this browser says ${labels[foundClass]}`;
+}
+
+function shortest(value) {
+  return value === 0 ? "0" : value.toExponential(1);
+}
+
+function made(tag, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+}

@@ -1,0 +1,102 @@
+"""Makes what the tests in the browser need: a site, pictures, and what Python makes of them.
+
+    python web_demo/tests/prepare.py RUN FOLDER
+
+RUN is a run on the digits with its bundles; `make web-test` makes one. FOLDER receives site/,
+pictures/ and expected.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit.data.listing import read_picture
+
+PAGE = Path(__file__).parents[1]
+PRECISIONS = ("float32", "float16", "dynamic", "int8")
+
+
+def main(run: Path, folder: Path) -> None:
+    """Writes the site, the pictures and the expected tensors, classes and probabilities."""
+    bundles = {name: run / "export" / name for name in PRECISIONS}
+    deploy.make_site(bundles, PAGE, folder / "site")
+    pictures = folder / "pictures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    _write_pictures(pictures)
+    opened = {name: deploy.open_bundle(bundle) for name, bundle in bundles.items()}
+    expected = {path.name: _expected(path, opened) for path in sorted(pictures.iterdir())}
+    (folder / "expected.json").write_text(json.dumps(expected))
+
+
+def _expected(path: Path, opened: dict[str, deploy.OpenedBundle]) -> dict[str, Any]:
+    pixels = read_picture(path)
+    # A crop, and a size that is odd: the digits have neither.
+    preprocessing = keras_vit.Preprocessing(37, 53, 0.875, "bicubic", 127.5, 127.5)
+    tensor = keras_vit.preprocess(pixels, preprocessing)
+    best = {}
+    for name, bundle in opened.items():
+        scores = bundle.predict(keras_vit.preprocess(pixels, bundle))
+        [[found]] = keras_vit.decode_predictions(scores, bundle, 1, bundle.from_logits)
+        best[name] = {"label": found[0], "probability": float(found[1])}
+    return {
+        "pixels": hashlib.sha256(pixels.tobytes()).hexdigest(),
+        "tensor": hashlib.sha256(tensor.astype("<f4").tobytes()).hexdigest(),
+        "best": best,
+    }
+
+
+def _write_pictures(folder: Path) -> None:
+    """A scene in several formats, sizes and modes, each orientation, and some digits."""
+    scene = Image.fromarray(_scene(301, 200))
+    scene.save(folder / "scene.png")
+    scene.save(folder / "scene.bmp")
+    scene.save(folder / "lossless.webp", lossless=True)
+    scene.convert("P", palette=Image.Palette.ADAPTIVE).save(folder / "palette.gif")
+    scene.convert("L").save(folder / "grey.png")
+    scene.resize((1, 1)).save(folder / "pixel.png")
+    Image.fromarray(_scene(4000, 3000)).save(folder / "large.png", compress_level=1)
+    scene.save(folder / "scene.jpg", quality=90)
+    scene.convert("L").save(folder / "grey.jpg", quality=90)
+    linear = PngInfo()
+    linear.add(b"gAMA", struct.pack(">I", 100_000))  # Python does not convert colours
+    scene.save(folder / "linear.png", pnginfo=linear)
+    scene.convert("CMYK").save(folder / "cmyk.jpg", quality=90)
+    deep = np.asarray(scene)[..., 0].astype(np.uint16) * 250 + 40
+    Image.fromarray(deep).save(folder / "deep.png")
+    scene.save(folder / "progressive.jpg", quality=90, progressive=True, subsampling=0)
+    scene.save(folder / "lossy.webp", quality=90)
+    clear = scene.convert("RGBA")
+    clear.putalpha(Image.linear_gradient("L").resize(scene.size))
+    clear.save(folder / "transparent.png")
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        scene.save(folder / f"turned-{orientation}.jpg", quality=90, exif=exif)
+        scene.save(folder / f"turned-{orientation}.png", exif=exif)
+        scene.save(folder / f"turned-{orientation}.webp", lossless=True, exif=exif)
+    samples = PAGE.parent / "android_demo/app/src/main/assets/samples"
+    for sample in sorted(samples.iterdir()):
+        (folder / sample.name).write_bytes(sample.read_bytes())
+
+
+def _scene(width: int, height: int) -> np.ndarray:
+    """Smooth colours with a few sharp edges, and nothing symmetric."""
+    y, x = np.mgrid[:height, :width]
+    red, green = 255 * x // width, 255 * y // height
+    blue = np.where((x // 24 + y // 40) % 2, 200, 40)
+    return np.stack([red, green, blue], -1).astype(np.uint8)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { median } from "../page/classify.js";
+import { probabilities, readScores, topK } from "../page/scores.js";
+import { fixture, stored } from "./fixtures.js";
+
+test("integer scores are dequantised as in Python", () => {
+  const cases = fixture("scores").outputs.filter(({ dtype }) => dtype === "uint8");
+  assert.ok(cases.length > 0);
+  for (const { raw, quantization, scores } of cases) {
+    const [scale, zeroPoint] = quantization;
+    const actual = readScores(Buffer.from(raw, "base64"), { quantization: { scale, zeroPoint } });
+    assert.deepEqual(stored(actual, scores), scores);
+  }
+});
+
+test("the best classes and their probabilities are those of decode_predictions", () => {
+  for (const { kind, scores, classes, probabilities: expected } of fixture("scores").predictions) {
+    const all = probabilities(Float32Array.from(scores), kind);
+    const best = topK(all, 5);
+    assert.deepEqual(best, classes);
+    best.forEach((index, i) => assert.ok(Math.abs(all[index] - expected[i]) < 1e-12));
+  }
+});
+
+test("the median is NumPy's", () => {
+  for (const { nanos, median: expected } of fixture("percentiles")) {
+    assert.ok(Math.abs(median(nanos.map((each) => each / 1e6)) - expected) < 1e-9);
+  }
+});
