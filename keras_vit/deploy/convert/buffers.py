@@ -52,7 +52,7 @@ def embed_weights(content: bytes | bytearray | memoryview, metadata: bytes = b""
         model.buffers[i].data = weight
     for buffer in model.buffers:
         buffer.offset = buffer.size = 0
-    return _packed(model, size + len(metadata))
+    return packed(model, size + len(metadata))
 
 
 def weights_behind(model: Any, content: Any) -> dict[int, np.ndarray]:
@@ -86,19 +86,20 @@ def write_weights_behind(
         buffer = model.buffers[i]
         buffer.data, buffer.offset, buffer.size = None, 1, weight.nbytes
     # The offsets have the same size whatever they are, so the flatbuffer's size is known.
-    size = len(_packed(model, 2**20))
+    size = len(packed(model, 2**20))
     end = size + -size % _ALIGNMENT
     for i, weight in weights.items():
         model.buffers[i].offset = end
         end += weight.nbytes + -weight.nbytes % _ALIGNMENT
-    write(_packed(model, 2**20))
+    write(packed(model, 2**20))
     write(bytes(-size % _ALIGNMENT))
     for weight in weights.values():
         write(np.ascontiguousarray(weight).data)
         write(bytes(-weight.nbytes % _ALIGNMENT))
 
 
-def _packed(model: Any, size: int) -> bytearray:
+def packed(model: Any, size: int) -> bytearray:
+    """A `ModelT` as a flatbuffer; `size` is an upper limit for its bytes, or a first guess."""
     builder = _builder(size)
     builder.Finish(model.Pack(builder), b"TFL3")
     return builder.Output()
