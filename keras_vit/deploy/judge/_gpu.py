@@ -1,7 +1,7 @@
 """Runs a `.tflite` file on LiteRT's GPU accelerator: a separate program, started by `gpu.py`.
 
-Its arguments are a folder with model.tflite and inputs.npy (n, ...), and the Vulkan loader to
-use ("" for the system's own). It writes outputs.npz: outputs "0", "1" ... of all inputs, and the
+Its arguments are a folder with model.tflite and inputs.npy (n, batch, ...), and the Vulkan loader
+to use ("" for the system's own). It writes outputs.npz: outputs "0", "1" ... of all inputs, and the
 milliseconds of each run, "milliseconds". The name of the device is in LiteRT's log. It is a
 separate process because a driver may hang or end the process.
 """
@@ -28,7 +28,7 @@ def main(folder: Path, loader: str) -> None:
     milliseconds = []
     for tensor in np.load(folder / "inputs.npy", mmap_mode="r"):
         start = time.perf_counter()
-        inputs[0].write(np.ascontiguousarray(tensor[None]))
+        inputs[0].write(np.ascontiguousarray(tensor))
         model.run_by_index(0, inputs, outputs)
         for buffer, found in zip(outputs, results, strict=True):
             details = buffer.get_tensor_details()

@@ -198,9 +198,9 @@ def _softmax(emulator, operator, x):
 def _gelu(emulator, operator, x):
     if operator.options["approximate"]:
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    from scipy.special import erf
+    import tensorflow as tf
 
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+    return 0.5 * x * (1 + tf.math.erf(x / math.sqrt(2)).numpy())
 
 
 def _space_to_depth(emulator, operator, x):

@@ -223,7 +223,8 @@ def _products(content: bytes) -> float:
 
 
 def _as_inputs(runner: Runner, inputs: np.ndarray) -> np.ndarray:
-    return np.stack([as_input(tensor, runner.input) for tensor in inputs])
+    # (n, 1, height, width, 3)
+    return np.stack([as_input(tensor[None], runner.input) for tensor in inputs])
 
 
 def _as_scores(runner: Runner, outputs: np.ndarray) -> np.ndarray:

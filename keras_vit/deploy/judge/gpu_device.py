@@ -20,6 +20,7 @@ _DEVICE = re.compile(r"Selected adapter: (.+?), arch=")
 _NO_DEVICE = ("No adapters found", "Couldn't load Vulkan")
 # What the accelerator logs before it names the operators that it does not take, a line for each.
 _NOT_TAKEN = "not supported by GPU delegate:"
+_STATUS = re.compile(r"(?:INVALID_ARGUMENT|UNIMPLEMENTED|UNAVAILABLE|INTERNAL): (.+)")
 
 
 class NoDeviceError(RefusedError):
@@ -31,7 +32,7 @@ class GpuOutputs(NamedTuple):
 
     Attributes:
         device: the name of the device, "SwiftShader Device (Subzero)".
-        outputs: each output of the file (n, ...), in the file's types.
+        outputs: each output of the file (n * batch, ...), in the file's types.
         milliseconds: of each run, with the transfer of input and outputs.
     """
 
@@ -44,8 +45,8 @@ def run_on_gpu(content: bytes, inputs: np.ndarray, limit_s: float) -> GpuOutputs
     """Runs a file on a GPU.
 
     Args:
-        content: the file, of one input with a batch of 1.
-        inputs: its inputs (n, ...), in the file's type.
+        content: the file, of one input.
+        inputs: n of its inputs (n, batch, height, width, 3), in the file's type.
         limit_s: the most seconds that it may take.
 
     Raises:
@@ -103,5 +104,7 @@ def _reason(log: str) -> str:
         if line.endswith(_NOT_TAKEN):
             named = [line for line in lines[i + 1 :] if re.match(r"[A-Z0-9_]+: ", line)]
             return f"the accelerator does not take {'; '.join(dict.fromkeys(named[:3]))}"
+    if status := _STATUS.search(log):
+        return status[1].rstrip(".")
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors[-1:] or lines[-1:] or ["the process ended without a message"])[0].rstrip(".")
