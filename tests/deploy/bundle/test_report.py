@@ -262,7 +262,7 @@ def card_of(descriptions, found, **details):
 
 def test_the_card_says_what_was_not_measured():
     whole = card_of({"a": description()}, {"a": measured()})
-    assert "- Not measured: phones and other processors; GPUs and NPUs; energy;" in whole
+    assert "- Not measured: phones and other processors; phones' GPUs and NPUs; energy;" in whole
     noise = {"accuracy": None, "keras_accuracy": None, "images_from": "random images"}
     text = card_of({"a": description(**noise), "b": description(**noise)}, {"b": measured()})
     assert (
