@@ -267,26 +267,27 @@ def _gpu_run(description: dict[str, Any]) -> str:
     if not found["device"]:
         return f"not run: {code(found['problem'])}"
     device = f"{code(found['device'])} with LiteRT's accelerator"
-    if found["problem"]:
+    difference = found.get("max_difference")
+    if found["problem"] or difference is None:
         block = f", from {code(found['block'])} on" if found.get("block") else ""
-        return f"{device}: {code(found['problem'])}{block}"
+        return f"{device}: {code(found['problem'] or 'no scores')}{block}"
     return (
-        f"{device} takes the whole file; on {found['images']} images scores differ from the CPU's "
-        f"by at most {found['max_difference'] / found['scale']:.1e} of their scale"
+        f"{device} takes the whole file; on {found.get('images', 0)} images scores differ from the "
+        f"CPU's by at most {difference / found.get('scale', 1):.1e} of their scale"
     )
 
 
 def _gpu_half(description: dict[str, Any]) -> str:
-    found = (description.get("gpu_run") or {}).get("half_precision") or []
+    found = description.get("gpu_run") or {}
     texts = []
-    for entry in found:
-        text = f"with {code(entry['sums'])} sums "
-        if entry["problem"]:
-            text += code(entry["problem"])
+    for entry in found.get("half_precision", ()):
+        difference = entry.get("max_difference")
+        if entry["problem"] or difference is None:
+            result = code(entry["problem"] or "no scores")
         else:
-            difference = entry["max_difference"] / description["gpu_run"]["scale"]
-            text += f"scores change by at most {difference:.2%} of their scale"
-        texts.append(text)
+            fraction = difference / found.get("scale", 1)
+            result = f"scores change by at most {fraction:.2%} of their scale"
+        texts.append(f"with {code(entry['sums'])} sums {result}")
     return "; ".join(texts)
 
 
