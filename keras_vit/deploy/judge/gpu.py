@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.convert.prefix import ending_at
 from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.packing import ending_at
 from keras_vit.deploy.judge.blocks import block_ends
 from keras_vit.deploy.judge.emulation import Sums, emulate
 from keras_vit.deploy.judge.gpu_device import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
@@ -162,14 +162,16 @@ def judge_on_gpu(
 def first_wrong_block(content: bytes, inputs: np.ndarray, run: Run = run_on_gpu) -> str:
     """The first block whose output on a GPU differs from the CPU's; "" if there is none.
 
-    It is found by halving: files that end at a block are run on both.
+    It is found by halving: files that end at a block are run on both. Files of more than 2 GB are
+    not cut.
 
     Args:
         content: the file.
         inputs: one input of the file (1, height, width, 3).
         run: runs a file on a GPU.
     """
-    ends = block_ends(read_graph(content))
+    graph = read_graph(content)
+    ends = {} if graph.weights_behind else block_ends(graph)
 
     def is_wrong(name: str) -> bool:
         part = ending_at(content, ends[name])
