@@ -17,9 +17,13 @@ from keras_vit._errors import UsageError, shown
 # Files may claim any size; larger ones than these are refused before anything is built.
 LONGEST_SIDE, MOST_PIXELS = 1 << 16, 1 << 26
 MOST_CLASSES, LONGEST_LABEL = 1_000_000, 1_000
-# Text of one line: no control characters, line separators, marks that reverse the direction of
-# text, or halves of surrogate pairs.
-ONE_LINE = r"\A[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]*\Z"
+# Text of one line: no control characters, line separators, halves of surrogate pairs, or marks that
+# are invisible (soft hyphens, byte order marks) or reverse the direction of text. Languages and
+# emoji need zero-width spaces, joiners and non-joiners: these are allowed.
+ONE_LINE = (
+    r"\A[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
+    r"\ufeff\ufff9-\ufffb\U000e0001]*\Z"
+)
 _ONE_LINE = re.compile(ONE_LINE)
 
 

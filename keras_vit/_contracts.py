@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from keras_vit import _json
 from keras_vit._checks import LONGEST_LABEL, LONGEST_SIDE, MOST_CLASSES, ONE_LINE
@@ -88,45 +88,45 @@ class Settings(Struct):
     A run that was trained before there was a setting does not have it.
     """
 
-    image_size: Side | Sides | None = None
-    duration: Line | None = None
-    batch_size: Count | None = None
-    accumulate: Count | None = None
-    optimizer: Line | None = None
-    learning_rate: Number | None = None
-    schedule: Line | None = None
-    end_learning_rate: Number | None = None
-    warmup: Line | None = None
+    image_size: Side | Sides = UNSET
+    duration: Line = UNSET
+    batch_size: Count = UNSET
+    accumulate: Count = UNSET
+    optimizer: Line = UNSET
+    learning_rate: Number = UNSET
+    schedule: Line = UNSET
+    end_learning_rate: Number = UNSET
+    warmup: Line = UNSET
     weight_decay: Number | None = None
-    momentum: Number | None = None
-    layer_decay: Number | None = None
-    clip_norm: Number | None = None
-    ema: Number | None = None
-    loss: Line | None = None
-    label_smoothing: Number | None = None
-    class_weights: Line | None = None
-    augment: Line | None = None
-    mixup: Number | None = None
-    cutmix: Number | None = None
-    erase: Number | None = None
+    momentum: Number = UNSET
+    layer_decay: Number = UNSET
+    clip_norm: Number = UNSET
+    ema: Number = UNSET
+    loss: Line = UNSET
+    label_smoothing: Number = UNSET
+    class_weights: Line = UNSET
+    augment: Line = UNSET
+    mixup: Number = UNSET
+    cutmix: Number = UNSET
+    erase: Number = UNSET
     dropout: Number | None = None
-    drop_path: Number | None = None
+    drop_path: Number = UNSET
     position_embedding: Line | None = None
-    representation: bool | None = None
-    head_bias: Number | None = None
-    held_out: Number | None = None
-    sampling: Line | None = None
-    freeze: Line | None = None
-    lora: Count | None = None
-    distillation: Line | None = None
-    distillation_token: bool | None = None
+    representation: bool = UNSET
+    head_bias: Number = UNSET
+    held_out: Number = UNSET
+    sampling: Line = UNSET
+    freeze: Line = UNSET
+    lora: Count = UNSET
+    distillation: Line = UNSET
+    distillation_token: bool = UNSET
     distillation_weight: Number | None = None
-    temperature: Number | None = None
-    precision: Line | None = None
-    remat: bool | None = None
-    steps_per_execution: Count | None = None
-    jit: bool | None = None
-    seed: Count | None = None
+    temperature: Number = UNSET
+    precision: Line = UNSET
+    remat: bool = UNSET
+    steps_per_execution: Count = UNSET
+    jit: bool = UNSET
+    seed: Count = UNSET
 
 
 class Teacher(Struct):

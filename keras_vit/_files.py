@@ -55,9 +55,11 @@ def replacing_folder(path: str | os.PathLike) -> Iterator[Path]:
     owners are kept: those of an old folder, and of each of its files that the new one has too.
 
     Raises:
-        UsageError: `path` is a link that leads nowhere.
+        UsageError: `path` is a file, a device or a pipe, or a link that leads nowhere.
     """
     target = followed(path)
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{path} is not a folder; choose another path.")
     with naming_a_full_disk(Path(path)), _temporary_folder(target) as folder:
         temporary = folder / Path(path).name
         temporary.mkdir()
@@ -180,19 +182,31 @@ def read_bounded(path: str | os.PathLike, most_bytes: int) -> bytes:
         return stream.read(size)
 
 
-def read_lines(path: str | os.PathLike, errors: str = "strict") -> tuple[str, ...]:
+def read_lines(
+    path: str | os.PathLike, errors: str = "strict", most: int | None = None
+) -> tuple[str, ...]:
     """The lines of a text file in UTF-8, such as names of classes; () if it is empty.
 
-    Only line breaks of Unix and Windows end a line, not all at which `str.splitlines` breaks.
+    Only line breaks of Unix and Windows end a line, not all at which `str.splitlines` breaks. The
+    byte order mark with which some editors begin a file is skipped.
+
+    Args:
+        path: the file.
+        errors: what becomes of bytes that are not UTF-8, see `bytes.decode`.
+        most: the largest number of lines; None for any.
 
     Raises:
-        UsageError: the file is absent, too large or not UTF-8.
+        UsageError: the file is absent, too large or not UTF-8, or has too many lines.
     """
     try:
-        text = str(read_bounded(path, _MOST_TEXT), "utf-8", errors)
+        text = str(read_bounded(path, _MOST_TEXT), "utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8: {error}; save it as UTF-8.") from None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if most is not None and text.count("\n") > most:
+        raise UsageError(
+            f"{path}: expected at most {most:,} lines. Received: {text.count(chr(10)):,}."
+        )
     return tuple(text.removesuffix("\n").split("\n")) if text else ()
 
 
@@ -276,8 +290,7 @@ def locked(path: str | os.PathLike) -> Iterator[None]:
     """
     lock = _lock_of(path)
     lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.touch()
-    with _lock(lock, wait=False) as is_mine:
+    with _lock(lock, wait=False, create=True) as is_mine:
         if is_mine is False:
             raise _is_written(path)
         yield
@@ -305,13 +318,15 @@ def _lock_of(path: str | os.PathLike) -> Path:
 
 
 @contextlib.contextmanager
-def _lock(folder: Path, wait: bool) -> Iterator[bool | None]:
-    """Locks a folder; yields False if another process has the lock, None if there are no locks."""
+def _lock(path: Path, wait: bool, create: bool = False) -> Iterator[bool | None]:
+    """Locks a file or folder; yields False if another process has the lock, None without locks."""
     with contextlib.ExitStack() as stack:
         try:
             import fcntl
 
-            descriptor = os.open(folder, os.O_RDONLY)
+            # Links are not followed, and pipes are not waited for.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+            descriptor = os.open(path, flags, 0o666)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             locked = True

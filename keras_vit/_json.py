@@ -18,9 +18,9 @@ from keras_vit._errors import UsageError, shown
 
 MOST_BYTES = 16 << 20
 _MOST_DEPTH, _MOST_DIGITS = 64, 20
-# Lists and objects: an empty one has 3 bytes in a file and 64 in memory. There may be more in a
-# file that is long for another reason, such as the index of a folder with millions of pictures.
-_MOST_CONTAINERS, _LEAST_LENGTH = 1_000_000, 16
+# An empty list has 3 bytes in a file and 64 in memory, a number 4 and 32. There may be more of them
+# in a file that is long for another reason, such as the index of a folder with many pictures.
+_MOST_CONTAINERS, _MOST_VALUES, _LEAST_LENGTH = 1_000_000, 1 << 24, 16
 _WORDS = {"int": "an integer", "float": "a number", "str": "text", "bool": "true or false",
           "array": "a list", "object": "an object", "null": "null"}  # fmt: skip
 
@@ -39,12 +39,12 @@ def parse(
 
     Raises:
         UsageError: the text is not JSON, states a field twice, is nested too deeply, has a number
-            that is too large or too many lists and objects, or does not fit the schema.
+            that is too large or too many values, or does not fit the schema.
     """
     constant = float if nan else _refuse_constant
     try:
         text = content if isinstance(content, str) else str(content, "utf-8")
-        _check_containers(text)
+        _check_counts(text)
         value = json.loads(
             text,
             object_pairs_hook=_object,
@@ -107,11 +107,16 @@ def _float(digits: str) -> float:
     return number
 
 
-def _check_containers(text: str) -> None:
-    count = text.count("[") + text.count("{")  # also those in strings, which are few
-    most = max(_MOST_CONTAINERS, len(text) // _LEAST_LENGTH)
-    if count > most:
-        raise ValueError(f"it has {count:,} lists and objects, at most {most:,} are read")
+def _check_counts(text: str) -> None:
+    """Refuses too many values before they are built. Signs in strings, which are few, count too."""
+    for what, signs, limit in (
+        ("lists and objects", "[{", _MOST_CONTAINERS),
+        ("values", ",", _MOST_VALUES),
+    ):
+        count = sum(map(text.count, signs))
+        most = max(limit, len(text) // _LEAST_LENGTH)
+        if count > most:
+            raise ValueError(f"it has {count:,} {what}, at most {most:,} are read")
 
 
 def _check_depth(value: Any, place: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _files
-from keras_vit._checks import keras_vit_model, label_names, positive_integer
+from keras_vit._checks import MOST_CLASSES, keras_vit_model, label_names, positive_integer
 from keras_vit._errors import UsageError
 
 _IMAGENET2012 = "imagenet2012.txt"
@@ -35,9 +35,10 @@ def read_labels(path: str | os.PathLike) -> tuple[str, ...]:
     """The class names in a labels.txt, one in each line.
 
     Raises:
-        UsageError: the file is absent, too large or not UTF-8, or a name has control characters.
+        UsageError: the file is absent, too large or not UTF-8, has more than a million lines, or a
+            name has control characters.
     """
-    labels = _files.read_lines(path)
+    labels = _files.read_lines(path, most=MOST_CLASSES)
     try:
         return label_names(labels)
     except UsageError as error:

@@ -14,6 +14,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, _contracts, runs, specs
 from keras_vit.data import open_source
+from keras_vit.labels import read_labels, write_labels
 from keras_vit.training import Recipe
 from keras_vit.weights.checkpoint import open_checkpoint
 
@@ -187,9 +188,21 @@ LABELS = {
     "C1 controls": "a\x85",
     "line separators": "a\u2028b",
     "marks of direction": "\u202ea",
+    "byte order marks": "a\ufeff",
+    "soft hyphens": "a\xad",
+    "invisible operators": "a\u2063",
+    "tags of languages": "a\U000e0001",
     "half surrogates": "a\ud800",
     "a million characters": "a" * 10**6,
 }
+
+
+@pytest.mark.parametrize(
+    "label", ["زنبق\u200cها", "👩\u200d🌾", "ផ្កា\u200bកូឡាប", "daisy (white), 5\xa0cm"]
+)
+def test_labels_of_any_language_are_kept(tmp_path, label):
+    write_labels(tmp_path / "labels.txt", [label])
+    assert read_labels(tmp_path / "labels.txt") == (label,)
 
 
 @pytest.mark.parametrize("label", LABELS.values(), ids=LABELS.keys())

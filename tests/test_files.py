@@ -225,6 +225,34 @@ def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_only_a_folder_is_replaced_by_a_folder(tmp_path, kind):
+    path = tmp_path / kind
+    os.mkfifo(path) if kind == "pipe" else path.write_text("x")
+    with (
+        pytest.raises(UsageError, match=f"{kind} is not a folder; choose another path"),
+        _files.replacing_folder(path),
+    ):
+        raise AssertionError("nothing may be written")
+    assert names(tmp_path) == [kind]
+    assert not path.is_dir()
+
+
+def test_a_lock_that_is_a_pipe_or_a_link_does_no_harm(tmp_path):
+    os.mkfifo(tmp_path / ".pipe.lock")
+    assert not _files.is_locked(tmp_path / "pipe")
+    (tmp_path / ".run.lock").symlink_to(tmp_path / "elsewhere")
+    with _files.locked(tmp_path / "run"):
+        assert not (tmp_path / "elsewhere").exists()
+
+
+def test_lines_are_counted_before_they_are_split(tmp_path):
+    (tmp_path / "labels.txt").write_text("a\r\n" * 5)
+    assert _files.read_lines(tmp_path / "labels.txt", most=5) == ("a",) * 5
+    with pytest.raises(UsageError, match="labels.txt: expected at most 4 lines. Received: 5"):
+        _files.read_lines(tmp_path / "labels.txt", most=4)
+
+
 def test_a_pipe_with_the_name_of_a_temporary_folder_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / f".a.txt.12345678{_files.UNFINISHED}")
     _files.write_text(tmp_path / "a.txt", "x")
@@ -388,6 +416,7 @@ def test_absent_json_is_named(tmp_path):
 def test_only_line_breaks_end_a_line(tmp_path):
     for text, expected in (
         ("a\u2028b\nc\x0bd\r\n", ("a\u2028b", "c\x0bd")), ("a\n\n", ("a", "")), ("", ()),
+        ("\ufeffa\r\nb\r\n", ("a", "b")), ("\ufeff", ()),
     ):  # fmt: skip
         (tmp_path / "labels.txt").write_bytes(text.encode())
         assert _files.read_lines(tmp_path / "labels.txt") == expected

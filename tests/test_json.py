@@ -44,6 +44,17 @@ def test_lists_and_objects_are_counted_before_they_are_built(monkeypatch):
     assert _json.parse(f"[{many}]", "f.json") == []
 
 
+def test_values_are_counted_before_they_are_built(monkeypatch):
+    monkeypatch.setattr(_json, "_MOST_VALUES", 1_000)
+    few, many = (b"[0" + b",0" * count + b"]" for count in (1_000, 1_001))
+    assert len(_json.parse(few, "f.json")) == 1_001
+    monkeypatch.setattr(_json.json, "loads", lambda *_, **__: [])
+    with pytest.raises(UsageError, match="it has 1,001 values, at most 1,000 are read"):
+        _json.parse(many, "f.json")
+    ids = ",".join(f'"pictures/{i:06}.png"' for i in range(2_000))
+    assert _json.parse(f"[{ids}]", "f.json") == []  # long for another reason
+
+
 def test_ordinary_json_is_read():
     content = {"a": [1, -2.5, None, True, "é\n"], "b": {"c": 10**19}}
     assert _json.parse(json.dumps(content), "f.json") == content

@@ -7,7 +7,12 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError
-from keras_vit.labels import decode_predictions, imagenet2012_ids, imagenet2012_labels
+from keras_vit.labels import (
+    decode_predictions,
+    imagenet2012_ids,
+    imagenet2012_labels,
+    read_labels,
+)
 
 
 def test_imagenet_has_its_1000_classes_in_the_order_of_the_logits():
@@ -96,3 +101,9 @@ def test_logits_passed_as_probabilities_are_refused():
         decode_predictions([[0.5, 1.5]], ["a", "b"], from_logits=False)
     with pytest.raises(UsageError, match="top must be a positive integer"):
         decode_predictions([[0.0, 1.0]], ["a", "b"], top=0)
+
+
+def test_a_file_of_more_lines_than_there_may_be_classes_is_refused(tmp_path):
+    (tmp_path / "labels.txt").write_bytes(b"\n" * 1_000_001)
+    with pytest.raises(UsageError, match="expected at most 1,000,000 lines. Received: 1,000,001"):
+        read_labels(tmp_path / "labels.txt")

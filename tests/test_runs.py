@@ -211,3 +211,35 @@ def test_a_setting_that_a_run_does_not_have_is_named(run):
     assert opened.setting("jit", True) is True
     with pytest.raises(UsageError, match="recipe.json has no setting 'batch_size'; train again"):
         opened.setting("batch_size")
+
+
+@pytest.mark.once
+def test_the_log_is_read_at_once_and_names_the_line_that_is_wrong(run):
+    log = run / "metrics.jsonl"
+    log.write_text('{"step": 1, "loss": NaN}\n{"step": 2}\n{"step": 3, "lo')
+    assert [record["step"] for record in runs.open_run(run).log()] == [1, 2]
+    for line, message in (
+        ('{"step": 2,}', r"metrics.jsonl is not valid JSON: .* line 2 column 12"),
+        ('{"step": "2"}', r"metrics.jsonl: \$\[1\].step must be an integer.* Received: '2'"),
+    ):
+        log.write_text(f'{{"step": 1}}\n{line}\n{{"step": 3}}\n')
+        with pytest.raises(UsageError, match=message):
+            runs.open_run(run).log()
+
+
+@pytest.mark.once
+def test_a_split_that_could_not_be_read_again_is_refused(trained_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "_MOST_SPLIT", 1_000)
+    source, model = digits(), runs.load_run(trained_run.path)
+    with pytest.raises(UsageError, match=r"digits: expected images whose names fit into 1,000 by"):
+        runs.create_run(tmp_path / "run", model, source, split_source(source), {}, "fresh")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.once
+def test_a_device_is_not_replaced_by_a_run(trained_run, tmp_path):
+    source, model = digits(), runs.load_run(trained_run.path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="pipe is not a folder; choose another"):
+        runs.create_run(tmp_path / "pipe", model, source, split_source(source), {}, "fresh")
+    assert (tmp_path / "pipe").is_fifo()

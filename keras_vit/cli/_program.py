@@ -28,7 +28,7 @@ from keras_vit._errors import (
 from keras_vit._files import full_disk
 from keras_vit._interrupts import TERMINATED, Terminated
 from keras_vit._optional import PACKAGES, check_installed
-from keras_vit._quiet import own_process, quiet
+from keras_vit._quiet import ignore_warning, own_process, quiet
 from keras_vit.cli import COMMANDS, _arguments, _interrupts, is_command
 from keras_vit.cli._fields import options_of
 from keras_vit.cli._flags import with_flags
@@ -97,6 +97,8 @@ def load(*modules: str) -> None:
     check_installed(package for package in packages if package in PACKAGES)
     if is_command():
         own_process()
+        # Pillow warns of each damaged tag of EXIF, of which there may be thousands.
+        ignore_warning("", r"PIL\.TiffImagePlugin")
     with _progress("starting ..."), quiet() as terminal, _interrupts.writing_to(terminal):
         for module in ("keras_vit._public", *modules):
             import_module(module)

@@ -96,7 +96,7 @@ def run(arguments: Arguments) -> None:
     if "keras_vit._keras" not in sys.modules:  # tensorflow-model-optimization needs tf_keras
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     load("tensorflow", "tf_keras", "ai_edge_litert.interpreter", "ai_edge_quantizer")
-    from keras_vit import _files, runs
+    from keras_vit import runs
     from keras_vit.deploy import subject
 
     load("tensorflow_model_optimization")
@@ -108,16 +108,14 @@ def run(arguments: Arguments) -> None:
     print(
         f"compressing {trained.folder} ({trained.name}, {len(trained.labels)} classes)", flush=True
     )
-    with _files.locked(out):
-        record = _compress(trained, arguments, out)
-        _files.write_json(out / "table.json", record)
+    record = _compress(trained, arguments, out)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
     if record["refused"]:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))
 
 
 def _compress(trained: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
-    """The content of table.json."""
+    """Writes the bundles; returns the content of their table.json."""
     from keras_vit.deploy import compression
 
     return compression.compress_bundles(

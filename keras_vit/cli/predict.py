@@ -73,7 +73,7 @@ def _predictor(arguments: Arguments) -> Predictor:
     if arguments.bundle is not None:
         from keras_vit import deploy
 
-        return of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle))
+        return of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle, trusted=False))
     if arguments.weights is not None:
         model = _model_of_weights(arguments.weights, arguments.model)
         description = f"weights {arguments.weights}: {size(model)}"

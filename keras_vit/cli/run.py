@@ -58,14 +58,14 @@ def run(arguments: Arguments) -> None:
     from keras_vit.data.listing import find_pictures
 
     pictures = find_pictures(arguments.pictures)
-    predictor = of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle))
+    predictor = of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle, trusted=False))
     print_predictions(predictor, pictures, arguments.top_k, arguments.json)
 
 
 def _verify(arguments: Arguments) -> None:
     from keras_vit import deploy
 
-    check = deploy.check_golden(arguments.bundle, arguments.threads)
+    check = deploy.check_golden(arguments.bundle, arguments.threads, trusted=False)
     print(f"class   {check.labels[check.expected]}, as exported")
     print(f"tensor  differs by {check.tensor:.1e}, at most {check.tensor_tolerance:.1e}\n")
     print(table(("kernels", "scores differ by", "at most", "class", "ms"), _rows(check)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from pathlib import Path
@@ -9,22 +10,19 @@ from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
-from PIL.JpegImagePlugin import MARKER
 
 from keras_vit._errors import UsageError
 from keras_vit.data.formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
 from keras_vit.data.limits import (
-    MOST_PARTS,
     MOST_PIXELS,
     MOST_RUN_PIXELS,
     MOST_SCANNED,
     MOST_SIDE,
     MOST_STRIPS,
-    MOST_TEXTS,
     SCAN,
-    TEXTS,
     Room,
 )
+from keras_vit.data.structure import check_exif, check_structure
 
 # Pillow's modes with a known colour space, and the usual compressions of TIFF.
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
@@ -60,7 +58,7 @@ def decode_image(path: Path) -> np.ndarray:
         OSError: the file is absent or cannot be opened.
         UsageError: it is not a complete picture in one of these formats, or has too many pixels.
     """
-    with path.open("rb") as file:
+    with _opened(path) as file:
         try:
             return _decoded(file)
         except Exception as error:  # a damaged file makes Pillow raise errors of any type
@@ -90,7 +88,7 @@ def examine_image(path: Path) -> tuple[str, str]:
     fault = check_format(path)
     if fault:
         return fault, ""
-    with path.open("rb") as file:
+    with _opened(path) as file:
         return examine_stream(file)
 
 
@@ -99,12 +97,12 @@ def examine_stream(file: BinaryIO) -> tuple[str, str]:
     try:
         with _open(file) as image:
             _check_mode(image)
-            plain = plain_format(image)
             whole = _area(image)
             image.draft("RGB", (1, 1))  # reads all of a JPEG, but skips most of the decoding
             # A progressive one is in memory as a whole all the same.
             with _room.taken(whole if "progressive" in image.info else _area(image)):
                 image.load()
+                plain = plain_format(image)
     except Exception as error:  # as in decode_image
         return _reason(error, file), ""
     return "", plain
@@ -114,7 +112,7 @@ def plain_format(image: Image.Image) -> str:
     """The format of an opened picture if it is in `formats.PLAIN`, else ""."""
     modes = {"JPEG": ("L", "RGB"), "PNG": ("1", "L", "P", "RGB")}
     is_plain = image.mode in modes.get(image.format, ()) and not image.has_transparency_data
-    is_upright = image.getexif().get(_ORIENTATION, 1) == 1
+    is_upright = _orientation(image) in (None, 1)
     return image.format if is_plain and is_upright else ""
 
 
@@ -143,7 +141,7 @@ def to_rgb(image: Image.Image) -> np.ndarray:
     image.load()
     tags = getattr(image, "tag_v2", {})
     bits, white_is_zero = tags.get(_BITS_PER_SAMPLE, (16,))[0], tags.get(_PHOTOMETRIC) == 0
-    turn = image.getexif().get(_ORIENTATION)
+    turn = _orientation(image)
     is_turned, from_end = turn in (5, 6, 7, 8), turn in (3, 4, 6, 7)
     width, height = image.size
     pixels = np.empty((width, height, 3) if is_turned else (height, width, 3), np.uint8)
@@ -173,11 +171,7 @@ def _open(file: BinaryIO) -> Image.Image:
     if name not in READ:
         raise UsageError("not a picture that can be read")
     scans = _scans(file) if name == "JPEG" else 0
-    parts, texts = _PARTS[name](file) if name in _PARTS else (0, 0)
-    if parts > MOST_PARTS:
-        raise UsageError(f"{name} of more than {MOST_PARTS:,} segments or chunks, save it again")
-    if texts > MOST_TEXTS:
-        raise UsageError(f"PNG of more than {MOST_TEXTS} compressed texts, save it without")
+    check_structure(file, name)
     file.seek(0)
     Image.preinit()
     if name.upper() not in Image.OPEN:
@@ -202,37 +196,6 @@ def _scans(file: BinaryIO) -> int:
     """The number of scans of a JPEG, or a little more: a thumbnail has one too."""
     file.seek(0)
     return file.read().count(SCAN)
-
-
-def _segments(file: BinaryIO) -> tuple[int, int]:
-    """How often Pillow goes on in a JPEG until its first scan; counts to just above the limit."""
-    steps, last = 0, b""
-    file.seek(2)
-    while steps <= MOST_PARTS and (byte := file.read(1)):
-        steps += 1
-        if last != b"\xff" or byte in b"\0\xff":  # junk, or a fill byte
-            last = byte
-            continue
-        if byte == b"\xda" or 0xFF00 + byte[0] not in MARKER:
-            break
-        if MARKER[0xFF00 + byte[0]][2]:  # it is read, so it has a length
-            file.seek(max(int.from_bytes(file.read(2), "big") - 2, 0), os.SEEK_CUR)
-        last = b""
-    return steps, 0
-
-
-def _chunks(file: BinaryIO) -> tuple[int, int]:
-    """The number of chunks of a PNG, and of compressed ones besides its pixels; as `_segments`."""
-    count = texts = 0
-    file.seek(8)
-    while count <= MOST_PARTS and len(header := file.read(8)) == 8:
-        count += 1
-        texts += header[4:] in TEXTS
-        file.seek(int.from_bytes(header[:4], "big") + 4, os.SEEK_CUR)  # what follows, and its sum
-    return count, texts
-
-
-_PARTS = {"JPEG": _segments, "PNG": _chunks}
 
 
 def _painted(image: Image.Image) -> int:
@@ -265,6 +228,16 @@ def _check_mode(image: Image.Image) -> None:
         raise UsageError(f"{kind} of Pillow's mode {image.mode}, convert to 8 bits a colour")
 
 
+def _orientation(image: Image.Image) -> int | None:
+    """The rotation in the EXIF block of a loaded image; None if it has none."""
+    block, profile = (image.info.get(name) for name in ("exif", "Raw profile type exif"))
+    if block is None and isinstance(profile, str):
+        block = bytes.fromhex("".join(profile.split("\n")[3:]))  # as Pillow reads it
+    if isinstance(block, bytes):
+        check_exif(block, image.format or "image")
+    return image.getexif().get(_ORIENTATION)
+
+
 def _reason(error: Exception, file: BinaryIO) -> str:
     if isinstance(error, UsageError):
         return str(error)
@@ -275,7 +248,14 @@ def _reason(error: Exception, file: BinaryIO) -> str:
     return f"truncated {name}" if "truncated" in str(error).lower() else f"broken {name}"
 
 
+def _opened(path: Path) -> BinaryIO:
+    """The opened file; a pipe is refused, because opening one waits for a writer."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return path.open("rb")
+
+
 def _format(path: Path) -> str:
-    with path.open("rb") as file:
+    with _opened(path) as file:
         header = file.read(HEADER_BYTES)
     return true_format(header) if header else _EMPTY

@@ -24,10 +24,15 @@ SCAN = b"\xff\xda\0"  # the first bytes of a scan
 MOST_TEXTS = 16
 TEXTS = (b"zTXt", b"iTXt", b"iCCP")
 # What Pillow does in Python, microseconds for each: the chunks of a PNG, the segments, fill bytes
-# and junk before a JPEG's first scan, the strips of a TIFF, the pixels of a BMP stored as runs.
+# and junk before a JPEG's first scan, the blocks and junk before a GIF's first image, the tags and
+# strips of a TIFF, the pixels of a BMP stored as runs.
 MOST_PARTS = 100_000
 MOST_STRIPS = 4 * MOST_SIDE  # a row each, and each colour apart
 MOST_RUN_PIXELS = 10_000_000
+# Numbers of a tag of a TIFF or of EXIF; the longest lists are those of the strips.
+MOST_TAG_NUMBERS = MOST_STRIPS
+# Bytes of a GIF's comments, which Pillow before 13 joins one by one.
+MOST_COMMENTED = 1 << 20
 
 
 class Room:

@@ -43,8 +43,12 @@ def naming_unreadable(source: Source, before: str = "") -> Iterator[None]:
         yield
     except tf.errors.ResourceExhaustedError:
         raise
-    except tf.errors.OpError as error:
-        reason = _reason(source, error.message)
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        # TensorFlow's message may quote the bytes of a file, which need not be text.
+        is_text = not isinstance(error, UnicodeDecodeError)
+        reason = _reason(
+            source, error.message if is_text else error.object.decode(errors="replace")
+        )
         if not reason:
             raise
         raise UsageError(f"{before}{reason}") from error

@@ -22,6 +22,7 @@ class Runner:
         threads: number of threads of the interpreter.
         xnnpack: whether XNNPACK runs the operators that it supports, the default on phones;
             otherwise LiteRT's own kernels run all of them.
+        name: what errors call bytes.
 
     Raises:
         UsageError: the file is missing or not a TFLite model.
@@ -29,9 +30,15 @@ class Runner:
             its operators.
     """
 
-    def __init__(self, model: str | os.PathLike | bytes, threads: int = 2, xnnpack: bool = True):
+    def __init__(
+        self,
+        model: str | os.PathLike | bytes,
+        threads: int = 2,
+        xnnpack: bool = True,
+        name: str = "the model",
+    ):
         in_memory = isinstance(model, bytes)
-        name = "the model" if in_memory else str(model)
+        name = name if in_memory else str(model)
         if not in_memory and not Path(model).is_file():
             raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
         interpreter = interpreter_class()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import shutil
 from pathlib import Path
 
+import flatbuffers
+import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 from PIL import Image
 
 from keras_vit import deploy
@@ -78,6 +83,8 @@ def test_run_refuses_a_strangers_bundle_in_one_line(
     refusals, variants, tmp_path, name, monkeypatch
 ):
     monkeypatch.setattr("keras_vit.deploy.bundle.golden._TIMED", 1)
+    if name != "model.tflite":  # the file is intact, and a process for each input takes long
+        monkeypatch.setattr("keras_vit.deploy.bundle.opened.try_file", lambda model: None)
     bundle, picture = shutil.copytree(BUNDLE, tmp_path / "bundle"), tmp_path / "a.png"
     Image.new("RGB", (9, 7), "red").save(picture)
     is_json = name.endswith(".json")
@@ -85,6 +92,28 @@ def test_run_refuses_a_strangers_bundle_in_one_line(
     words = ["--verify"] if name == "golden.json" else [picture]
     found = refusals(bundle / name, contents, "export/run.py", "--bundle", bundle, *words)
     assert found > (10 if is_json else 4)
+
+
+def test_a_file_that_would_end_the_process_is_refused_in_one_line(invoke, tmp_path):
+    bundle, picture = shutil.copytree(BUNDLE, tmp_path / "bundle"), tmp_path / "a.png"
+    Image.new("RGB", (9, 7), "red").save(picture)
+    model = schema.ModelT.InitFromPackedBuf((bundle / "model.tflite").read_bytes())
+    [graph] = model.subgraphs
+    kernel = next(each for each in graph.tensors if each.name.endswith(b"value/MatMul"))
+    kernel.quantization.scale = np.append(1.3e7, kernel.quantization.scale[1:])
+    builder = flatbuffers.Builder()
+    builder.Finish(model.Pack(builder), b"TFL3")
+    content = bytes(builder.Output())
+    (bundle / "model.tflite").write_bytes(content)
+    about = json.loads((bundle / "model.json").read_text())
+    about["sha256"] = hashlib.sha256(content).hexdigest()
+    (bundle / "model.json").write_text(json.dumps(about))
+    for words in ([picture], ["--verify"]):
+        code, _, error = invoke("export/run.py", "--bundle", bundle, *words, cwd=tmp_path)
+        assert code == 3
+        (line,) = error.splitlines()
+        # Its memory decides whether LiteRT can still say what is wrong.
+        assert "model.tflite is damaged: a process that runs" in line or "LiteRT refuses" in line
 
 
 @pytest.mark.slow

@@ -212,6 +212,14 @@ def test_a_png_of_many_compressed_texts_is_refused(tmp_path):
     assert check_image(path) == "PNG of more than 16 compressed texts, save it without"
 
 
+def test_a_pipe_is_no_picture(tmp_path):
+    path = tmp_path / "a.png"
+    os.mkfifo(path)  # opening it would wait for a writer
+    assert check_image(path) == "cannot be opened (not a regular file)"
+    with pytest.raises(OSError, match="not a regular file"):
+        decode_image(path)
+
+
 def test_a_header_of_many_parts_is_refused(tmp_path):
     path = tmp_path / "parts"
     for kind, at, parts in (

@@ -65,7 +65,7 @@ def check_for_app(
         )
     folder = bundles_of_app(app) / name
     check_replaceable(folder)
-    open_bundle(bundle)
+    open_bundle(bundle, trusted=False)
     return folder
 
 

@@ -76,17 +76,22 @@ class GoldenCheck:
         return same and all(check.passed for check in self.kernels)
 
 
-def check_golden(folder: str | os.PathLike, threads: int = 2) -> GoldenCheck:
+def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = True) -> GoldenCheck:
     """Preprocesses and classifies a bundle's golden image, and compares with its golden.json.
 
     The kernels are XNNPACK's, the default of phones; LiteRT's own; and, for float files that the
     exporter found good in half precision, XNNPACK in half precision.
 
+    Args:
+        folder: as for `open_bundle`.
+        threads: number of threads of the interpreter.
+        trusted: as for `open_bundle`.
+
     Raises:
         UsageError: the bundle is incomplete, or its file returns features instead of classes.
         RefusedError: LiteRT refuses the file on XNNPACK.
     """
-    bundle = open_bundle(folder)
+    bundle = open_bundle(folder, trusted)
     folder = Path(folder).parent if Path(folder).name == "model.tflite" else Path(folder)
     content = read_golden(folder)
     golden, tolerance = golden_arrays(content, folder), content["tolerance"]

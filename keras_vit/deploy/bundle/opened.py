@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.bundle import read_bundle
+from keras_vit.deploy.bundle.trial import try_file
 from keras_vit.deploy.runner import Runner
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
@@ -43,12 +44,18 @@ class OpenedBundle:
         return self.runner.predict(inputs)
 
 
-def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
+def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle:
     """Opens a bundle, given its folder or the model.tflite in it.
+
+    Args:
+        folder: the folder, or the file.
+        trusted: whether the file is loaded at once. LiteRT does not defend itself against a damaged
+            one, which can end the process; False runs it in another process first. The commands do
+            so, and it takes a second or two.
 
     Raises:
         UsageError: the bundle is incomplete, or its file returns features instead of classes.
-        RefusedError: LiteRT refuses the file.
+        RefusedError: LiteRT refuses the file, or the file ended the process that ran it first.
     """
     folder = bundle_folder(folder)
     if not (folder / "model.json").is_file():
@@ -62,7 +69,11 @@ def open_bundle(folder: str | os.PathLike) -> OpenedBundle:
     labels = read_labels(folder / "labels.txt")
     fields = [field.name for field in dataclasses.fields(Preprocessing)]
     preprocessing = Preprocessing.from_dict({name: description["input"][name] for name in fields})
-    runner = Runner(folder / "model.tflite")
+    # Its bytes, because a mapped file that is truncated ends the process.
+    model = folder / "model.tflite"
+    if not trusted:
+        try_file(model)
+    runner = Runner(model.read_bytes(), name=str(model))
     _check_tensors(folder, runner, preprocessing, labels)
     return OpenedBundle(
         description["model"],

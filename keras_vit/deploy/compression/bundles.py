@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import table_record, table_row, withdraw_report
@@ -48,7 +49,7 @@ def compress_bundles(
 ) -> dict[str, Any]:
     """Writes a bundle for each compression, in a folder of its name ("prune+qat-int4").
 
-    Mistakes in the arguments are refused before anything is trained.
+    Mistakes in the arguments are refused before anything is trained. table.json is written last.
 
     Args:
         subject: the run's model and images.
@@ -67,48 +68,44 @@ def compress_bundles(
 
     Raises:
         UsageError: `compress` does not support the model, its accuracy is unknown, a folder holds
-            something other than a bundle, or two compressions have the same name.
+            something other than a bundle, two compressions have the same name, or another process
+            is writing `out`.
         ImportError: as for `compress`.
         ParityError: a comparison with Keras' scores would prove nothing, or Keras is no better than
             always predicting the most frequent class.
     """
+    out = Path(out)
     check_compressible(subject.model)
-    _check_folders(Path(out), [each.name for each in compressions])
-    bench = _bench(subject, images, calibrate)
-    precisions = dict.fromkeys(["none", *(each.quantize for each in compressions)])
-    say(f"without compression ({', '.join(precisions)}): converting, then comparing")
-    files = bench.uncompressed(precisions)
-    weights = dict.fromkeys(files, hash_of(bench.resolved.weights))
-    refused = {}
-    for each in compressions:
-        say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
-        try:
-            compressed = compress(subject.model, each, train, train.steps)
-            say(f"{each.name}: converting, then comparing")
-            resolved = resolved_model(compressed)
-            judged = bench.judged(compressed, resolved)
-            check(judged, max_drop)
-            bench.check_cost(judged, max_drop)
-        except RefusedError as error:
-            refused[each.name] = str(error)
-            continue
-        files[each.name], weights[each.name] = judged, hash_of(resolved.weights)
-        about = About(
-            subject.name,
-            subject.labels,
-            subject.images.preprocessing,
-            weights_sha256=weights[each.name],
-        )
-        withdraw_report(out)
-        write_bundle(Path(out) / each.name, judged, about, bench.samples.picture, max_drop)
-    say(f"measuring latency: batch 1, {threads} threads")
-    medians = latencies({name: file.content for name, file in files.items()}, threads)
-    settings = {each.name: dataclasses.asdict(each) for each in compressions}
-    rows = [
-        _row(name, file, files[_PLAIN], medians, weights[name], max_drop, settings.get(name))
-        for name, file in files.items()
-    ]
-    return table_record(rows, refused, threads)
+    _check_folders(out, [each.name for each in compressions])
+    with _files.locked(out):
+        bench = _bench(subject, images, calibrate)
+        precisions = dict.fromkeys(["none", *(each.quantize for each in compressions)])
+        say(f"without compression ({', '.join(precisions)}): converting, then comparing")
+        plain = bench.uncompressed(precisions)
+        files = {name: (file, hash_of(bench.resolved.weights)) for name, file in plain.items()}
+        refused = {}
+        for each in compressions:
+            say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
+            try:
+                compressed = compress(subject.model, each, train, train.steps)
+                say(f"{each.name}: converting, then comparing")
+                files[each.name] = bench.checked(compressed, max_drop)
+            except RefusedError as error:
+                refused[each.name] = str(error)
+                continue
+            withdraw_report(out)
+            about = _about(subject, weights=files[each.name][1])
+            write_bundle(
+                out / each.name, files[each.name][0], about, bench.samples.picture, max_drop
+            )
+        say(f"measuring latency: batch 1, {threads} threads")
+        record = table_record(_rows(files, compressions, max_drop, threads), refused, threads)
+        _files.write_json(out / "table.json", record)
+    return record
+
+
+def _about(subject: Subject, weights: str) -> About:
+    return About(subject.name, subject.labels, subject.images.preprocessing, weights_sha256=weights)
 
 
 def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
@@ -151,6 +148,18 @@ class _Bench:
             for name in names
         }
 
+    def checked(self, compressed: Compressed, max_drop: float) -> tuple[JudgedFile, str]:
+        """The file of a compressed model, and the hash of the weights.
+
+        Raises:
+            RefusedError: it does not compute what that model does, or it loses too much accuracy.
+        """
+        resolved = resolved_model(compressed)
+        judged = self.judged(compressed, resolved)
+        check(judged, max_drop)
+        self.check_cost(judged, max_drop)
+        return judged, hash_of(resolved.weights)
+
     def judged(self, compressed: Compressed, resolved: Resolved) -> JudgedFile:
         """The file of a compressed model, compared with that model."""
         expected = expected_scores(resolved, self.reference.inputs)
@@ -177,6 +186,22 @@ def _check_folders(out: Path, names: list[str]) -> None:
         raise UsageError(f"{out} is a file; choose another folder.")
     for name in names:
         check_replaceable(out / name)
+
+
+def _rows(
+    files: dict[str, tuple[JudgedFile, str]],
+    compressions: Sequence[Compression],
+    max_drop: float,
+    threads: int,
+) -> list[dict[str, Any]]:
+    """The rows of table.json: the files by their names, each with the hash of its weights."""
+    medians = latencies({name: file.content for name, (file, _) in files.items()}, threads)
+    settings = {each.name: dataclasses.asdict(each) for each in compressions}
+    plain, _ = files[_PLAIN]
+    return [
+        _row(name, file, plain, medians, weights, max_drop, settings.get(name))
+        for name, (file, weights) in files.items()
+    ]
 
 
 def _row(

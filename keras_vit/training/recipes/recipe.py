@@ -157,13 +157,13 @@ class Recipe:
             )
         if self.lora and self.freeze != "none":
             raise UsageError("lora freezes all but the head itself; leave freeze out.")
-        if not self.temperature > 0:
+        if not number("temperature", self.temperature) > 0:
             raise UsageError(
                 f"temperature must be positive. Received: temperature={self.temperature}."
             )
         if self.distillation != "none" and self.loss != "softmax":
             raise UsageError(f"distillation needs loss='softmax'. Received: loss={self.loss!r}.")
-        if not 0 < self.layer_decay <= 1:
+        if not 0 < number("layer_decay", self.layer_decay) <= 1:
             raise UsageError(
                 f"layer_decay must lie in (0, 1]. Received: layer_decay={self.layer_decay}."
             )

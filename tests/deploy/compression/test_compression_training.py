@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import UsageError, deploy
+from keras_vit import UsageError, _files, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import digits, load
@@ -255,7 +256,19 @@ def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run,
     assert record["refused"]["prune-float32"] == "the fine-tuning diverged."
     assert "may lose 5 points of accuracy. Received: " in record["refused"]["cluster-float32"]
     assert [row["name"] for row in record["rows"]] == ["none-float32"]
-    assert not [*tmp_path.iterdir()]
+    assert [path.name for path in tmp_path.iterdir()] == ["table.json"]
+    assert json.loads((tmp_path / "table.json").read_text()) == record
+
+
+def test_a_folder_that_another_process_writes_is_refused(trained_run, tmp_path):
+    given = subject.of_run(trained_run.path)
+    with (
+        _files.locked(tmp_path / "small"),
+        pytest.raises(UsageError, match="another process is writing .*small; choose another"),
+    ):
+        compression.compress_bundles(
+            given, [Compression("prune")], Training(never), tmp_path / "small"
+        )
 
 
 def test_folders_that_cannot_be_written_are_refused_before_training(trained_run, tmp_path):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fuzzing.worker import LIMIT, used_time, where
+from fuzzing.worker import LIMIT, Clock, where
 
 _PREPARE = 300.0  # seconds: imports, and what the seeds need
 _MORE = 2.0  # seconds after the limit, in which the worker itself may answer
@@ -91,8 +91,8 @@ class Worker:
             process.stdin.flush()
         except OSError:
             return None
-        ready, start = [], used_time(process.pid)
-        while not ready and used_time(process.pid) < start + seconds:
+        ready, clock = [], Clock(process.pid)
+        while not ready and clock.seconds() < seconds:
             ready, _, _ = select.select([process.stdout], [], [], 0.5)
         line = process.stdout.readline() if ready else b""
         return json.loads(line) if line.endswith(b"\n") else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import fcntl
 import gc
@@ -70,9 +71,9 @@ class Reader:
             faulthandler.enable(trace)
             faulthandler.dump_traceback_later(LIMIT, file=trace)
             signal.alarm(int(30 * LIMIT))  # ends it even if nobody is left to do so
-            start, before = used_time(), _limit_memory(allowed)
+            clock, before = Clock(), _limit_memory(allowed)
             fault, outcome = _attempt(loaded, self.own / "files", home)
-            seconds, grown = used_time() - start, _status("VmHWM") - before
+            seconds, grown = clock.seconds(), _status("VmHWM") - before
             signal.alarm(0)
             faulthandler.cancel_dump_traceback_later()
         if not fault and seconds > LIMIT:
@@ -95,18 +96,34 @@ class Reader:
             path.write_bytes(content)
 
 
-def used_time(process: int | str = "self") -> float:
-    """The time in seconds, without that in which the process waited because others computed.
+class Clock:
+    """The time of a process, without that in which it waited because others computed.
 
     Others are processes of this machine, and of its host if it is a virtual one.
     """
-    try:
-        waited = Path(f"/proc/{process}/schedstat").read_text().split()[1]
-    except OSError:  # not every kernel counts it, and the process may have ended
-        waited = 0
-    stolen = int(Path("/proc/stat").read_text().split()[8])  # of all processors
-    stolen /= os.sysconf("SC_CLK_TCK") * os.cpu_count()
-    return time.monotonic() - int(waited) / 1e9 - stolen
+
+    def __init__(self, process: int | str = "self"):
+        self._tasks = Path(f"/proc/{process}/task")
+        self._start, self._waits = self._time(), self._waited()
+
+    def seconds(self) -> float:
+        """The time since the clock was made."""
+        # The wait of one thread, because several may wait at the same time.
+        waits = [wait - self._waits.get(name, 0) for name, wait in self._waited().items()]
+        return self._time() - self._start - max(waits, default=0) / 1e9
+
+    def _time(self) -> float:
+        stolen = int(Path("/proc/stat").read_text().split()[8])  # of all processors
+        return time.monotonic() - stolen / (os.sysconf("SC_CLK_TCK") * os.cpu_count())
+
+    def _waited(self) -> dict[str, int]:
+        """The nanoseconds that each thread has waited for a processor."""
+        waits = {}
+        with contextlib.suppress(OSError):  # not every kernel counts it, and threads end
+            for task in self._tasks.iterdir():
+                with contextlib.suppress(OSError):
+                    waits[task.name] = int((task / "schedstat").read_text().split()[1])
+        return waits
 
 
 def where(trace: str) -> str:

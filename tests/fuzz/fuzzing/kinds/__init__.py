@@ -4,6 +4,6 @@ KINDS = {
     name: f"fuzzing.kinds.{name}"
     for name in (
         "npz", "safetensors", "hub", "foreign", "run", "checkpoint", "bundle", "tflite", "records",
-        "index", "cifar", "picture", "served", "download",
+        "index", "cifar", "picture", "served", "download", "executed",
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pictures: chunks of PNG and segments of JPEG, with lengths and checksums that are right."""
+"""Pictures: chunks of PNG, segments of JPEG, blocks of GIF and tags, with the right lengths."""
 
 from __future__ import annotations
 
@@ -27,12 +27,23 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
         return _jpeg(rng, content)
     if content.startswith(b"II*\0"):
         return _tiff(rng, content)
+    if content.startswith(b"GIF8") and rng.random() < 0.3:
+        return _gif(rng, content)
     for start, (at, form) in _SIZE_AT.items():
         if content.startswith(start) and rng.random() < 0.3:
             side = struct.pack(form, rng.choice(_SIDES) % 256 ** struct.calcsize(form))
             at += rng.choice((0, len(side)))
             return content[:at] + side + content[at + len(side) :]
     return raw.mutated(rng, content)
+
+
+def _gif(rng: random.Random, content: bytes) -> bytes:
+    """Blocks, comments or junk before the first image."""
+    at = 13 + (3 << (content[10] & 7) + 1 if content[10] & 128 else 0)
+    part = rng.choice((b"\x21\xfe\x01a\0", b"\x21\xff\x01a\0", b"\0", b"\x21\xf9\x04" + bytes(5)))
+    long = b"\x21\xfe" + (b"\xff" + b"a" * 255) * rng.choice((1, 4_000, 15_000)) + b"\0"
+    added = rng.choice((long, part * rng.choice((1, 1_000, 90_000, 800_000))))
+    return content[:at] + added + content[at:]
 
 
 def _png(rng: random.Random, content: bytes) -> bytes:
@@ -44,7 +55,8 @@ def _png(rng: random.Random, content: bytes) -> bytes:
     if action == 0:
         del chunks[at]
     elif action == 1:
-        chunks[at:at] = [chunks[at]] * rng.choice((1, 100, 10_000))
+        most = 8 * _LARGEST // (len(data) + 1)
+        chunks[at:at] = [chunks[at]] * min(rng.choice((1, 100, 10_000)), most)
         chunks[at:at] = [(b"tEXt", b"")] * rng.choice((0, 0, 0, 300_000))
     elif action == 2:
         chunks[at] = name, raw.mutated(rng, data)
@@ -81,6 +93,8 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 
 def _filling(rng: random.Random, name: bytes) -> bytes:
+    if name == b"eXIf":
+        return _overlapping(rng)[6:]
     if name in (b"iCCP", b"zTXt"):  # compressed: many zeros in a small chunk
         return b"a\0\0" + _zeros(rng.choice((100, 10_000_000)))
     return rng.randbytes(rng.choice((0, 1, 3, 256, 768)))
@@ -155,7 +169,26 @@ def _payload(rng: random.Random) -> bytes:
     exif = b"Exif\0\0" + rng.choice((b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"))
     orientation = rng.choice((b"\x01\0\x12\x01\x03\0\x01\0\0\0", b"\0\x01\x01\x12\0\x03\0\0\0\x01"))
     exif += orientation + raw.number(rng).ljust(4, b"\0") + bytes(4)
-    return rng.choice((b"", b"", exif, exif + b"\xff" * 60_000, rng.randbytes(100), b"Adobe\0d"))
+    return rng.choice(
+        (
+            b"",
+            b"",
+            exif,
+            exif + b"\xff" * 60_000,
+            _overlapping(rng),
+            rng.randbytes(100),
+            b"Adobe\0d",
+        )
+    )
+
+
+def _overlapping(rng: random.Random) -> bytes:
+    """An EXIF block of many tags, each of which claims nearly all of the block."""
+    count, size = rng.choice((1, 100, 4_000)), rng.choice((100, 60_000))
+    kind, start = rng.choice((2, 5, 7)), rng.choice((0, 8, size // 2))
+    tags = [struct.pack("<HHII", rng.randrange(2**16), kind, size - 1, start)] * count
+    block = b"II*\0\x08\0\0\0" + struct.pack("<H", count) + b"".join(tags)
+    return b"Exif\0\0" + block.ljust(size, b"\0")[:65_000]
 
 
 def _tiff(rng: random.Random, content: bytes) -> bytes:

@@ -1,0 +1,150 @@
+"""Counts what a picture file is made of, before Pillow reads it.
+
+Pillow walks through the parts of a file in Python and keeps some of them, so a small file of many
+parts could take minutes and gigabytes. Newer versions of Pillow have limits of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from typing import BinaryIO
+
+from PIL.JpegImagePlugin import MARKER
+
+from keras_vit._errors import UsageError
+from keras_vit.data.limits import (
+    MOST_COMMENTED,
+    MOST_PARTS,
+    MOST_TAG_NUMBERS,
+    MOST_TEXTS,
+    TEXTS,
+)
+
+# The bytes of a value of each type of TIFF that Pillow knows; those of `_BYTES` stay bytes.
+_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
+_BYTES = {1, 2, 7}
+_SHARED = 1 << 16  # bytes of small values that tags of a TIFF may share
+_MOST_READ = 16  # how often a file may be read for the tags of a damaged directory
+_APP1, _EXIF = b"\xe1", b"Exif\0\0"  # of a JPEG
+_COMMENT, _EXTENSION, _IMAGE = b"\xfe", b"!", b","  # of a GIF
+
+
+def check_structure(file: BinaryIO, name: str) -> None:
+    """Refuses a file of too many parts.
+
+    Args:
+        file: an opened picture file; its position changes.
+        name: its format, see `formats.true_format`.
+
+    Raises:
+        UsageError: it has more parts than `limits` allows.
+    """
+    if name == "JPEG":
+        _check_jpeg(file)
+    elif name == "PNG":
+        _check_png(file)
+    elif name == "GIF":
+        _check_gif(file)
+    elif name == "TIFF":
+        check_tags(file, name)
+
+
+def check_tags(file: BinaryIO, name: str) -> None:
+    """Refuses a TIFF, or an EXIF block, whose first directory claims more than the file has.
+
+    Args:
+        file: opened, or its content; its position changes.
+        name: for the error.
+
+    Raises:
+        UsageError: the values of the tags overlap, or one has too many numbers.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    head = file.read(16)
+    order = ">" if head[:2] == b"MM" else "<"
+    is_big = b"\x2b" in head[2:4]
+    entry, count, place = ("HHQQ", "Q", slice(8, 16)) if is_big else ("HHLL", "H", slice(4, 8))
+    entry, count = (struct.Struct(order + each) for each in (entry, count))
+    file.seek(int.from_bytes(head[place], "little" if order == "<" else "big"))
+    found = file.read(count.size)
+    entries = min(count.unpack(found)[0], MOST_PARTS + 1) if len(found) == count.size else 0
+    _check_count(name, entries)
+    tags = file.read(entries * entry.size)
+    kept = read = 0
+    for _, kind, values, start in entry.iter_unpack(tags[: len(tags) // entry.size * entry.size]):
+        length, left = values * _SIZES.get(kind, 0), max(size - start, 0)
+        read += min(length, left)
+        if length > left:  # it ends after the file; Pillow ignores it
+            continue
+        kept += length
+        if kind not in _BYTES and values > MOST_TAG_NUMBERS:
+            raise UsageError(f"{name} with a tag of {values:,} numbers, save it again")
+    if kept > size + _SHARED or read > _MOST_READ * size + _SHARED:
+        raise UsageError(f"{name} whose tags overlap, save it again")
+
+
+def check_exif(block: bytes, name: str) -> None:
+    """`check_tags` for the EXIF block of a picture of another format."""
+    check_tags(io.BytesIO(block.removeprefix(_EXIF)), f"{name} with an EXIF block")
+
+
+def _check_count(name: str, parts: int) -> None:
+    if parts > MOST_PARTS:
+        raise UsageError(f"{name} of more than {MOST_PARTS:,} segments or chunks, save it again")
+
+
+def _check_jpeg(file: BinaryIO) -> None:
+    """Counts how often Pillow goes on until the first scan, and checks the EXIF blocks there."""
+    steps, last, exif = 0, b"", []
+    file.seek(2)
+    while steps <= MOST_PARTS and (byte := file.read(1)):
+        steps += 1
+        if last != b"\xff" or byte in b"\0\xff":  # junk, or a fill byte
+            last = byte
+            continue
+        if byte == b"\xda" or 0xFF00 + byte[0] not in MARKER:
+            break
+        if MARKER[0xFF00 + byte[0]][2]:  # it is read, so it has a length
+            length = max(int.from_bytes(file.read(2), "big") - 2, 0)
+            content = file.read(length) if byte == _APP1 else b""
+            exif += [content] if content.startswith(_EXIF) else []
+            file.seek(length - len(content), os.SEEK_CUR)
+        last = b""
+    _check_count("JPEG", steps)
+    if exif:  # Pillow joins all of them
+        check_exif(b"".join(each.removeprefix(_EXIF) for each in exif), "JPEG")
+
+
+def _check_png(file: BinaryIO) -> None:
+    count = texts = 0
+    file.seek(8)
+    while count <= MOST_PARTS and len(header := file.read(8)) == 8:
+        count += 1
+        texts += header[4:] in TEXTS
+        file.seek(int.from_bytes(header[:4], "big") + 4, os.SEEK_CUR)  # what follows, and its sum
+    _check_count("PNG", count)
+    if texts > MOST_TEXTS:
+        raise UsageError(f"PNG of more than {MOST_TEXTS} compressed texts, save it without")
+
+
+def _check_gif(file: BinaryIO) -> None:
+    """Checks the blocks before the first image, and the junk between them."""
+    file.seek(10)
+    flags = (file.read(1) or b"\0")[0]
+    file.seek(13 + (3 << (flags & 7) + 1 if flags & 128 else 0))  # after the colours
+    count = commented = 0
+    while count <= MOST_PARTS and (byte := file.read(1)) not in (b"", _IMAGE):
+        count += 1
+        if byte != _EXTENSION:
+            continue
+        kind = file.read(1)
+        while count <= MOST_PARTS and (length := file.read(1)) not in (b"", b"\0"):
+            count += 1
+            commented += length[0] if kind == _COMMENT else 0
+            file.seek(length[0], os.SEEK_CUR)
+    _check_count("GIF", count)
+    if commented > MOST_COMMENTED:
+        raise UsageError(f"GIF with comments of {commented:,} bytes, save it without")

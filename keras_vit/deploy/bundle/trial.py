@@ -1,0 +1,39 @@
+"""Runs a stranger's file in a process of its own, before it is loaded into this one.
+
+LiteRT trusts a file: one that is damaged, or made to do harm, can end the process that runs it.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from keras_vit._errors import RefusedError
+
+_SECONDS = 120  # ViT-H/14 takes a few
+
+
+def try_file(model: Path) -> None:
+    """Runs a `.tflite` file in another process, on zeros.
+
+    An error of LiteRT is no reason to refuse it here: `Runner` has words for it.
+
+    Raises:
+        RefusedError: the file ended the process, or it did not finish within two minutes.
+    """
+    program = Path(__file__).with_name("_trial.py").read_text(encoding="utf-8")
+    try:
+        # Run as text: the folder of a script would come first on its sys.path.
+        done = subprocess.run(
+            [sys.executable, "-c", program, model], capture_output=True, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise _refused(model, f"does not finish within {_SECONDS} seconds") from None
+    if done.returncode < 0:
+        raise _refused(model, f"is ended by {signal.Signals(-done.returncode).name}")
+
+
+def _refused(model: Path, what: str) -> RefusedError:
+    return RefusedError(f"{model} is damaged: a process that runs it {what}; export it again.")

@@ -1,0 +1,62 @@
+"""A file that ends the process that runs it, or never finishes, does so in another process."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from keras_vit import deploy
+from keras_vit._errors import RefusedError
+from keras_vit.deploy.bundle import trial
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def python(tmp_path, monkeypatch):
+    """Replaces the interpreter of the other process by a shell script."""
+
+    def replace(line):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{line}\n")
+        path.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(path))
+
+    return replace
+
+
+@pytest.mark.parametrize("number", ["ABRT", "SEGV", "KILL"])
+def test_the_signal_that_ended_the_process_is_named(python, tmp_path, number):
+    python(f"kill -{number} $$")
+    with pytest.raises(RefusedError, match=f"m.tflite is damaged: .* is ended by SIG{number}; exp"):
+        trial.try_file(tmp_path / "m.tflite")
+
+
+def test_a_file_that_does_not_finish_is_refused(python, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "_SECONDS", 0.2)
+    python("exec sleep 60")
+    with pytest.raises(RefusedError, match="a process that runs it does not finish within 0.2 s"):
+        trial.try_file(tmp_path / "m.tflite")
+
+
+def test_a_good_file_passes_and_errors_are_left_to_the_runner(sample, tmp_path, capfd):
+    good = tmp_path / "good.tflite"
+    good.write_bytes(bytes(sample.exported("int8").made.content))
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(b"no model")
+    for file in (good, broken, tmp_path / "absent.tflite"):
+        trial.try_file(file)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_only_untrusted_bundles_are_tried(sample, tmp_path, monkeypatch, rng):
+    tried = []
+    monkeypatch.setattr("keras_vit.deploy.bundle.opened.try_file", tried.append)
+    about = deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing)
+    picture = rng.integers(0, 255, (50, 40, 3)).astype("uint8")
+    deploy.write_bundle(tmp_path / "float32", sample.exported("none"), about, picture)
+    deploy.open_bundle(tmp_path / "float32")
+    assert not tried
+    deploy.open_bundle(tmp_path / "float32", trusted=False)
+    assert tried == [tmp_path / "float32" / "model.tflite"]
