@@ -106,5 +106,7 @@ def _reason(log: str) -> str:
             return f"the accelerator does not take {'; '.join(dict.fromkeys(named[:3]))}"
     if status := _STATUS.search(log):
         return status[1].rstrip(".")
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors[-1:] or lines[-1:] or ["the process ended without a message"])[0].rstrip(".")
+    errors = [line for line in lines if re.match(r"(?:ERROR|\w*Error): ", line)]
+    others = [line for line in lines if not line.startswith(("INFO: ", "WARNING: "))]
+    found = (errors[-1:] or others[-1:] or ["the process ended without a message"])[0]
+    return found.removeprefix("ERROR: ").rstrip(".")
