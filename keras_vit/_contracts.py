@@ -318,6 +318,28 @@ class HalfPrecision(Struct):
     accuracy: Number | None = None
 
 
+class HalfSums(Struct):
+    """A file in emulated half precision."""
+
+    sums: Line
+    problem: Text
+    images: Count
+    max_difference: Number | None = None
+
+
+class GpuRun(Struct):
+    """A file on a GPU."""
+
+    device: Line
+    problem: Text
+    images: Count = 0
+    scale: Annotated[float, Meta(gt=0)] = 1
+    allowed: Number = 0
+    max_difference: Number | None = None
+    block: Line = ""
+    half_precision: list[HalfSums] = []
+
+
 class Calibration(Struct):
     """The images that ranges were measured on."""
 
@@ -335,6 +357,7 @@ class Described(Bundle, kw_only=True):
     runtime_floor: Line = ""
     delegation: Delegation | None = None
     gpu: list[Finding] | None = None
+    gpu_run: GpuRun | None = None
     float_layers: Lines = []
     chosen_on: Line | None = None
     blocks: Figures | None = None

@@ -56,6 +56,10 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
     rewrite: bool = True
     """the rewrites that make the graph faster with the same results: Keras' graph is exported as
     it is."""
+    gpu: Literal["no", "auto", "yes"] = "no"
+    """Run the files on a GPU too, or on SwiftShader (brought by Chromium), and emulate a GPU's half
+    precision: auto where there is a Vulkan device, only reporting; yes refuses a file that is not
+    right on both. On SwiftShader from 10 seconds to minutes for each file."""
     max_drop: float | None = option(None, check=_checks.not_negative)
     """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
     int4 1.5."""
@@ -114,6 +118,7 @@ def _export(subject: Any, arguments: Arguments, out: Path) -> Any:
         min_runtime=arguments.min_runtime,
         recipe=arguments.recipe,
         rewrite=arguments.rewrite,
+        gpu=arguments.gpu,
         calibrate=arguments.calibrate,
         threads=sorted(set(arguments.threads)),
         say=lambda line: print(f"  {line}", flush=True),

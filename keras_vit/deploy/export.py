@@ -21,6 +21,7 @@ from keras_vit.deploy.inspect.runtimes import check_version
 from keras_vit.deploy.judge.blocks import first_difference, layer_differences
 from keras_vit.deploy.judge.choosing import spread
 from keras_vit.deploy.judge.files import JudgedFile, MadeFile, check, compared, judge_file
+from keras_vit.deploy.judge.gpu import GpuChoice, check_gpu_choice
 from keras_vit.deploy.judge.measure import Measured, measure
 from keras_vit.deploy.judge.parity import ParityError, Verdict
 from keras_vit.deploy.judge.reference import Reference, reference_of
@@ -49,6 +50,7 @@ def export_tflite(
     min_runtime: str | None = None,
     recipe: str | os.PathLike | None = None,
     rewrite: bool = True,
+    gpu: GpuChoice = "no",
 ) -> Verdict:
     """Converts a model, compares the result with Keras, and then writes it to `path`.
 
@@ -77,6 +79,9 @@ def export_tflite(
             None for any.
         recipe: a recipe.json that "auto" wrote into a bundle, used instead of a search.
         rewrite: False exports Keras' own graph, without rewrites.
+        gpu: "auto" also runs the file on a GPU, or on SwiftShader, if this machine has a Vulkan
+            device, and emulates half precision; "yes" demands that it is right on both. It is not
+            the default because SwiftShader takes from 10 seconds to minutes for each file.
 
     Returns:
         The comparison with Keras; its `notes()` say which loss of accuracy the images exclude, and
@@ -84,7 +89,7 @@ def export_tflite(
 
     Raises:
         ParityError: the file differs by more than its precision explains; nothing is written.
-        RefusedError: the file has dynamic sizes, or `min_runtime` does not run it.
+        RefusedError: the file has dynamic sizes, or `min_runtime` or a GPU does not run it.
         UsageError: the precision is unknown; data is missing or has another shape; `path` is a
             folder; or the backend is not TensorFlow and this is not a `keras_vit` model.
     """
@@ -96,7 +101,7 @@ def export_tflite(
             "use deploy.export_bundles for several."
         )
     precision = precision_of(quantize)
-    demands = Demands(max_drop, min_runtime, max_images)
+    demands = Demands(max_drop, min_runtime, max_images, gpu=gpu)
     float_layers = tuple(float_layers)
     if float_layers and not precision.rules:
         raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
@@ -151,6 +156,7 @@ def export_bundles(
     min_runtime: str | None = None,
     recipe: str | os.PathLike | None = None,
     rewrite: bool = True,
+    gpu: GpuChoice = "no",
     calibrate: int = CALIBRATED,
     threads: Sequence[int] = (1, 2),
     labels: Sequence[str] | None = None,
@@ -173,7 +179,7 @@ def export_bundles(
         quantize: one or several names in `deploy.PRECISIONS`.
         representative_data: as for `export_tflite`; only for a Keras model.
         max_images: the largest number of images to compare; "auto" chooses layers on as many more.
-        input, output, max_drop, min_runtime, recipe, rewrite: as for `export_tflite`.
+        input, output, max_drop, min_runtime, recipe, rewrite, gpu: as for `export_tflite`.
         calibrate: the largest number of images to measure ranges on.
         threads: the numbers of threads to measure latency with; if empty, nothing is measured and
             no card is written.
@@ -191,7 +197,7 @@ def export_bundles(
     from keras_vit.deploy.graph.inference import GraphOptions
 
     folder, options = Path(folder), GraphOptions(input, output)
-    demands = Demands(max_drop, min_runtime, max_images, calibrate)
+    demands = Demands(max_drop, min_runtime, max_images, calibrate, gpu)
     quantize = [quantize] if isinstance(quantize, str) else quantize
     precisions = list(dict.fromkeys(precision_of(name) for name in quantize))
     for precision in precisions:
@@ -252,17 +258,21 @@ class Demands:
         min_runtime: the oldest runtime that must run the files; None for any.
         images: the largest number of images to compare; auto chooses layers on as many more.
         calibrate: the largest number of images to measure ranges on.
+        gpu: whether files are run on a GPU, and must run right there.
 
     Raises:
-        UsageError: one of them is out of range, or `min_runtime` is no version.
+        UsageError: one of them is out of range, `min_runtime` is no version, or there is no Vulkan
+            device for gpu="yes".
     """
 
     max_drop: float | None = None
     min_runtime: str | None = None
     images: int = 500
     calibrate: int = CALIBRATED
+    gpu: GpuChoice = "no"
 
     def __post_init__(self):
+        check_gpu_choice(self.gpu)
         _checks.positive_integer("max_images", self.images)
         _checks.positive_integer("calibrate", self.calibrate)
         if self.max_drop is not None:
@@ -339,11 +349,14 @@ class _Export:
             recipe = self.request.recipe_of(precision) or self.search(precision)
         layers = tuple(recipe["float_layers"]) if recipe else float_layers
         judged = judge_file(
-            self.converter.made(precision.quantize, layers, recipe), self.compared_on
+            self.converter.made(precision.quantize, layers, recipe),
+            self.compared_on,
+            self.request.demands.gpu,
         )
         differences = self.differences(judged.made) if self.watched else None
         try:
-            check(judged, self.request.demands.max_drop, self.request.demands.min_runtime)
+            demands = self.request.demands
+            check(judged, demands.max_drop, demands.min_runtime, demands.gpu)
         except ParityError as error:
             _, layers = differences or self.differences(judged.made)
             raise ParityError(

@@ -134,3 +134,14 @@ def sensitive(sample, spoiled):
     converter = deploy.Converter(resolve(model), ["int8"], sample.converter.calibration)
     expected = np.asarray(model(sample.images, training=False))
     return Sample(model, sample.images, expected, converter)
+
+
+@pytest.fixture(scope="session")
+def on_gpu():
+    """Runs a file on LiteRT's GPU accelerator: its outputs for one input."""
+    from keras_vit.deploy.judge.gpu_device import run_on_gpu
+    from keras_vit.deploy.judge.vulkan import vulkan_devices
+
+    if not vulkan_devices():
+        pytest.skip("no Vulkan device: neither a GPU's driver nor Chromium's SwiftShader")
+    return lambda content, tensor: run_on_gpu(bytes(content), tensor[None], 300).outputs

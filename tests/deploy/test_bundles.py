@@ -158,6 +158,20 @@ def test_gpu_delegates_run_a_whole_float_file_correctly(digits_of, tmp_path):
         assert not {found["effect"] for found in written[name]["gpu"]} & {"refused", "wrong"}
 
 
+def test_without_a_device_gpu_auto_says_so_and_gpu_yes_writes_nothing(
+    digits_of, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("VK_ICD_FILENAMES", "/nowhere.json")
+    found = deploy.export_bundles(digits_of(), tmp_path, ["none"], gpu="auto", **QUICK)
+    run = found.written["float32"]["gpu_run"]
+    assert (run["device"], run["images"]) == ("", 0)
+    assert run["problem"].startswith("no Vulkan device")
+    assert [half["problem"] for half in run["half_precision"]] == ["", ""]
+    found = deploy.export_bundles(digits_of(), tmp_path / "yes", ["none"], gpu="yes", **QUICK)
+    assert found.written == {}
+    assert "was not run on a GPU: no Vulkan device" in found.refused["float32"]
+
+
 @pytest.mark.parametrize(
     ("names", "recipe", "message"),
     [

@@ -126,6 +126,7 @@ def _description(
         "blocks": judged.differences,
         "calibration": _calibration(made.calibration),
         "parity": {"images_from": judged.images_from, **judged.verdict.to_dict(max_drop)},
+        "gpu_run": judged.gpu.to_dict(),
         "half_precision": judged.half and judged.half.to_dict(),
         "made_with": _versions(),
     }

@@ -226,6 +226,8 @@ def _limits(descriptions: Descriptions, measured: dict[str, Measured]) -> list[s
         *_each(
             "Half precision on CPUs (`setAllowFp16PrecisionForFp32`)", descriptions, _half_precision
         ),
+        *_each("On a GPU", descriptions, _gpu_run),
+        *_each("A GPU's half precision, emulated", descriptions, _gpu_half),
         *_gpu(descriptions),
         f"- Not measured: {'; '.join(_unmeasured(descriptions, measured))}.",
     ]
@@ -258,6 +260,37 @@ def _half_precision(description: dict[str, Any]) -> str:
     return f"may be allowed: scores change by at most {difference:.2%} of their scale{accuracy}"
 
 
+def _gpu_run(description: dict[str, Any]) -> str:
+    found = description.get("gpu_run")
+    if not found:
+        return ""
+    if not found["device"]:
+        return f"not run: {code(found['problem'])}"
+    device = f"{code(found['device'])} with LiteRT's accelerator"
+    difference = found.get("max_difference")
+    if found["problem"] or difference is None:
+        block = f", from {code(found['block'])} on" if found.get("block") else ""
+        return f"{device}: {code(found['problem'] or 'no scores')}{block}"
+    return (
+        f"{device} takes the whole file; on {found.get('images', 0)} images scores differ from the "
+        f"CPU's by at most {difference / found.get('scale', 1):.1e} of their scale"
+    )
+
+
+def _gpu_half(description: dict[str, Any]) -> str:
+    found = description.get("gpu_run") or {}
+    texts = []
+    for entry in found.get("half_precision", ()):
+        difference = entry.get("max_difference")
+        if entry["problem"] or difference is None:
+            result = code(entry["problem"] or "no scores")
+        else:
+            fraction = difference / found.get("scale", 1)
+            result = f"scores change by at most {fraction:.2%} of their scale"
+        texts.append(f"with {code(entry['sums'])} sums {result}")
+    return "; ".join(texts)
+
+
 def _gpu(descriptions: Descriptions) -> list[str]:
     """Problems on GPU delegates: each is listed once, with the files that have it."""
     linted = {name: d["gpu"] for name, d in descriptions.items() if d.get("gpu") is not None}
@@ -272,16 +305,14 @@ def _gpu(descriptions: Descriptions) -> list[str]:
     if not linted:
         return []
     if not names:
-        return ["- On GPUs, judging by the file only (not run): no known problem"]
+        return ["- On GPUs, judging by the file only: no known problem"]
     lines = [
         f"  - {effect} ({delegates}), {_files(names[kind], descriptions)}: "
         f"{_finding(operator, reason, layers[kind])}"
         for kind in sorted(names, key=lambda kind: _EFFECTS.index(kind[0]))
         for effect, delegates, operator, reason in [kind]
     ]
-    title = (
-        "- On GPUs, judging by the file only (not run), with TFLite's delegate (also LiteRT 1.x)"
-    )
+    title = "- On GPUs, judging by the file only, with TFLite's delegate (also LiteRT 1.x)"
     return [f"{title} and LiteRT's (2.x):", *lines]
 
 
@@ -310,7 +341,7 @@ def _unmeasured(descriptions: Descriptions, measured: dict[str, Measured]) -> li
     return [
         *(text for text, applies in conditions.items() if applies),
         "phones and other processors",
-        "GPUs and NPUs",
+        "phones' GPUs and NPUs",
         "energy",
         "the time to decode and resize a picture",
         "images that differ from those above",

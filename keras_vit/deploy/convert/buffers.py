@@ -14,11 +14,10 @@ import numpy as np
 
 from keras_vit.deploy.convert.metadata import NAME
 from keras_vit.deploy.inspect.flatbuffer import has_weights_behind
+from keras_vit.deploy.inspect.packing import ALIGNMENT, packed
 
 # The largest flatbuffer: offsets have 31 bits.
 LARGEST = 2**31 - 1
-# The alignment of constants that the schema requires (`force_align` of Buffer.data).
-_ALIGNMENT = 16
 
 
 def embed_weights(content: bytes | bytearray | memoryview, metadata: bytes = b"") -> bytearray:
@@ -52,7 +51,7 @@ def embed_weights(content: bytes | bytearray | memoryview, metadata: bytes = b""
         model.buffers[i].data = weight
     for buffer in model.buffers:
         buffer.offset = buffer.size = 0
-    return _packed(model, size + len(metadata))
+    return packed(model, size + len(metadata))
 
 
 def weights_behind(model: Any, content: Any) -> dict[int, np.ndarray]:
@@ -86,41 +85,18 @@ def write_weights_behind(
         buffer = model.buffers[i]
         buffer.data, buffer.offset, buffer.size = None, 1, weight.nbytes
     # The offsets have the same size whatever they are, so the flatbuffer's size is known.
-    size = len(_packed(model, 2**20))
-    end = size + -size % _ALIGNMENT
+    size = len(packed(model, 2**20))
+    end = size + -size % ALIGNMENT
     for i, weight in weights.items():
         model.buffers[i].offset = end
-        end += weight.nbytes + -weight.nbytes % _ALIGNMENT
-    write(_packed(model, 2**20))
-    write(bytes(-size % _ALIGNMENT))
+        end += weight.nbytes + -weight.nbytes % ALIGNMENT
+    write(packed(model, 2**20))
+    write(bytes(-size % ALIGNMENT))
     for weight in weights.values():
         write(np.ascontiguousarray(weight).data)
-        write(bytes(-weight.nbytes % _ALIGNMENT))
-
-
-def _packed(model: Any, size: int) -> bytearray:
-    builder = _builder(size)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return builder.Output()
+        write(bytes(-weight.nbytes % ALIGNMENT))
 
 
 def _embedded_size(content: bytes) -> int:
     """An upper limit, in bytes, for the file with its tables repacked and constants aligned."""
     return len(content) + len(content) // 64 + 2**20
-
-
-def _builder(size: int) -> Any:
-    import flatbuffers
-
-    class Builder(flatbuffers.Builder):
-        """Aligns constants, and does not copy each of them as the library's builder does."""
-
-        def CreateNumpyVector(self, x):
-            constant = x.dtype == np.uint8
-            self.StartVector(x.itemsize, x.size, _ALIGNMENT if constant else x.dtype.alignment)
-            self.head -= x.nbytes
-            self.Bytes[self.head : self.head + x.nbytes] = memoryview(x).cast("B")
-            return self.EndVector()
-
-    # Allocated in full size: a builder that grows holds its content twice.
-    return Builder(size)

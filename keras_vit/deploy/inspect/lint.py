@@ -1,10 +1,15 @@
 """What GPU delegates refuse in a `.tflite` file, compute wrongly or compute slowly.
 
-No GPU is used: the rules come from the source code and the known bugs of two delegates. TFLite's
-(`org.tensorflow:tensorflow-lite-gpu`, and LiteRT 1.x) is open source; by default it runs the
-largest part of a graph that it supports and leaves the rest to the CPU. LiteRT 2.x has another
-one, which supports more operators but runs a file whole or not at all. Bugs reported for its OpenCL
-backend do not occur in the WebGPU backend of 2.3.0.
+A rule says which delegates it is about:
+
+- "TFLite": that of `org.tensorflow:tensorflow-lite-gpu` and LiteRT 1.x, with OpenCL or OpenGL. By
+  default it runs the largest part of a graph that it supports and leaves the rest to the CPU. Its
+  rules come from its source code; it was not run.
+- "LiteRT": that of LiteRT 2.x (ML Drift), which supports more operators but runs a file whole or
+  not at all. A test breaks every rule on a real one, the WebGPU backend of LiteRT 2.3.0: it refuses
+  what these rules say, and takes all else with right results.
+- "LiteRT OpenCL": bugs that were reported for its OpenCL backend, which no machine of ours can run.
+  The WebGPU backend does not have them.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from typing import Literal, NamedTuple
 from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, Tensor, as_graph
 
 Effect = Literal["refused", "wrong", "imprecise", "slow"]
-Delegate = Literal["TFLite", "LiteRT"]
+Delegate = Literal["TFLite", "LiteRT", "LiteRT OpenCL"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Finding:
         reason: what is wrong with it and, if known, how to avoid that.
         effect: "refused": not run on the GPU; "wrong": run, with wrong results; "imprecise": in
             half precision, the default of delegates; "slow".
-        delegates: "TFLite" (and LiteRT 1.x), "LiteRT" (2.x), or both.
+        delegates: "TFLite" (and LiteRT 1.x), "LiteRT" (2.x), "LiteRT OpenCL", or several.
     """
 
     rule: str
@@ -97,7 +102,12 @@ def _unpacked_constants(graph: Graph) -> Graph:
 
 
 def _operator(graph: Graph, operator: Operator) -> str:
-    return "" if operator.name in _OPERATORS else "GPU delegates do not have this operator"
+    known = operator.name in _OPERATORS | _NEWER_OPERATORS
+    return "" if known else "GPU delegates do not have this operator"
+
+
+def _newer_operator(graph: Graph, operator: Operator) -> str:
+    return "it has no such operator" if operator.name in _NEWER_OPERATORS else ""
 
 
 def _rank(graph: Graph, operator: Operator) -> str:
@@ -144,7 +154,7 @@ def _mixed_ranks(graph: Graph, operator: Operator) -> str:
     shapes = [tensor.shape for tensor in _moving(graph, operator)[:-1]]
     if operator.name not in ("ADD", "MUL") or len({len(shape) for shape in shapes}) < 2:
         return ""
-    return f"some delegates broadcast {_listed(shapes)} wrongly; give both the same rank"
+    return f"{_listed(shapes)} are broadcast wrongly; give both the same rank"
 
 
 def _constant_rank(graph: Graph, operator: Operator) -> str:
@@ -180,13 +190,13 @@ def _transposed(graph: Graph, operator: Operator) -> str:
     transposes = operator.options.get("adjX") or operator.options.get("adjY")
     if operator.name != "BATCH_MATMUL" or not transposes:
         return ""
-    return "some delegates ignore that it transposes an operand; use a separate TRANSPOSE"
+    return "that it transposes an operand is ignored; use a separate TRANSPOSE"
 
 
 def _returned(graph: Graph, operator: Operator) -> str:
     if not any(i in graph.outputs and graph.consumers[i] for i in operator.outputs):
         return ""
-    return "some delegates give wrong outputs that other operators also read; return a copy"
+    return "an output that other operators also read may be wrong; return a copy"
 
 
 def _int4(graph: Graph, operator: Operator) -> str:
@@ -231,14 +241,12 @@ def _batch(graph: Graph, operator: Operator) -> str:
 
 
 def _heads(graph: Graph, operator: Operator) -> str:
-    if operator.name != "BATCH_MATMUL" or len(graph.written(operator)[0].shape) != 4:
+    # In attention, the product of the probabilities and the values has the size of a head.
+    shape = graph.written(operator)[0].shape
+    probabilities = graph.producers.get(operator.inputs[0]) if operator.inputs else None
+    if operator.name != "BATCH_MATMUL" or len(shape) != 4 or probabilities is None:
         return ""
-    first, second = graph.read(operator)[:2]
-    if min(len(first.shape), len(second.shape)) < 2:
-        return ""
-    contracted = first.shape[-2] if operator.options.get("adjX") else first.shape[-1]
-    columns = second.shape[-2] if operator.options.get("adjY") else second.shape[-1]
-    size = contracted if operator.options.get("adjY") else columns
+    size = shape[-1] if probabilities.name == "SOFTMAX" else 0
     return f"heads of {size} channels; 32 or more are faster" if 0 < size < 32 else ""
 
 
@@ -268,24 +276,26 @@ def _listed(shapes: list[tuple[int, ...]]) -> str:
 
 
 _BOTH: tuple[Delegate, ...] = ("TFLite", "LiteRT")
+_OPENCL: tuple[Delegate, ...] = ("TFLite", "LiteRT OpenCL")
 _BUILDER = "LiteRT, tflite/delegates/gpu/common/model_builder.cc"
 _CHECKS = "LiteRT, tflite/tools/versioning/gpu_compatibility.cc"
 _TRIED = "tried on LiteRT 2.3.0's GPU delegate"
 RULES = (
     Rule("operator", _operator, "refused", _BOTH, f"{_BUILDER}: NewOperationParser; LiteRT#9191"),
     Rule("rank", _rank, "refused", _BOTH, f"{_BUILDER}: IsAllAllowedTensors; LiteRT#2540"),
-    Rule("size", _size, "refused", _BOTH, "tensorflow#47168"),
+    Rule("newer operator", _newer_operator, "refused", ("TFLite",), f"{_BUILDER}; {_TRIED}"),
+    Rule("size", _size, "refused", ("TFLite",), "tensorflow#47168"),
     Rule("type", _type, "refused", _BOTH, f"{_BUILDER}: GetOpsToReplace"),
     Rule("integers", _integers, "refused", ("TFLite",), f"{_BUILDER}: GetOpsToReplace"),
     Rule("cast", _cast, "refused", ("TFLite",), f"{_CHECKS}: CAST"),
     Rule("version", _version, "refused", ("TFLite",), f"{_BUILDER}: CheckMaxSupportedOpVersion"),
     Rule("mask", _mask, "refused", _BOTH, f"{_CHECKS}: STRIDED_SLICE"),
-    Rule("mixed ranks", _mixed_ranks, "wrong", _BOTH, "LiteRT pull request 8975 (OpenCL)"),
+    Rule("mixed ranks", _mixed_ranks, "wrong", _OPENCL, "LiteRT pull request 8975"),
     Rule("constant rank", _constant_rank, "refused", ("TFLite",), f"{_CHECKS}: ADD, MUL"),
     Rule("constant first", _constant_first, "refused", _BOTH, f"{_BUILDER}: BATCH_MATMUL"),
     Rule("constant second", _constant_second, "refused", ("TFLite",), f"{_BUILDER}: BATCH_MATMUL"),
-    Rule("transposed", _transposed, "wrong", _BOTH, "LiteRT#8913, LiteRT#6518 (OpenCL)"),
-    Rule("returned", _returned, "wrong", _BOTH, "LiteRT#8599, tensorflow#59311 (OpenCL)"),
+    Rule("transposed", _transposed, "wrong", _OPENCL, f"{_BUILDER}: BATCH_MATMUL; LiteRT#8913"),
+    Rule("returned", _returned, "wrong", _OPENCL, "LiteRT#8599, tensorflow#57211"),
     Rule("int4", _int4, "refused", ("TFLite",), "model_builder_helper.cc: CreateVectorCopyData"),
     Rule("blocks", _blocks, "refused", _BOTH, _TRIED),
     Rule("unpacked", _unpacked, "refused", ("LiteRT",), _TRIED),
@@ -306,6 +316,8 @@ SIGN SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SPLIT_V SQRT SQUARE SQUARED_DIFFEREN
 SUB SUM TANH TILE TOPK_V2 TRANSPOSE TRANSPOSE_CONV UNPACK
 """
 _OPERATORS = set(_NAMES.split())
+# Operators that only LiteRT's delegate supports, found by trying.
+_NEWER_OPERATORS = {"ARG_MAX", "CEIL", "GREATER", "REVERSE_V2", "ROUND", "SELECT"}
 # The newest version of each operator that TFLite's delegate supports.
 _VERSIONS = {
     **dict.fromkeys(["ADD", "CONCATENATION", "DIV", "GELU", "MAXIMUM", "MAX_POOL_2D"], 2),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._quiet import quiet
-from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
+from keras_vit.deploy.inspect.flatbuffer import Graph, Model, read_graph
 from keras_vit.deploy.runner import as_input, as_source, ignore_kept_tensors, interpreter_class
 
 # Names of the tensors at the end of blocks and units in the graph.
@@ -50,17 +50,26 @@ def first_difference(differences: dict[str, float], fraction: float = 0.1) -> st
     return next((name for name, value in differences.items() if value > fraction), None)
 
 
+def block_ends(graph: Graph) -> dict[str, int]:
+    """The tensors at the end of blocks and units, by the names of the blocks, in order."""
+    ends: dict[str, int] = {}
+    for operator in graph.operators:
+        for index, tensor in zip(operator.outputs, graph.written(operator), strict=True):
+            if named := _BLOCK_END.search(tensor.name):
+                ends.setdefault(named[1], index)
+    return ends
+
+
 class _Intermediates:
     """Runs a file and returns the intermediate outputs of its blocks and layers."""
 
     def __init__(self, content: Model):
         graph = read_graph(content)
-        self.places: dict[str, int] = {}
-        self.blocks = set()
+        ends = block_ends(graph)
+        self.blocks, self.places = set(ends), {}
         for operator in graph.operators:
             for index, tensor in zip(operator.outputs, graph.written(operator), strict=True):
                 if named := _BLOCK_END.search(tensor.name):
-                    self.blocks.add(named[1])
                     self.places.setdefault(named[1], index)
                 elif operator.name in _PRODUCTS:
                     self.places.setdefault(graph.layer(operator), index)

@@ -10,6 +10,7 @@ import numpy as np
 from keras_vit.deploy.inspect.flatbuffer import TFLiteFile, check_static
 from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
 from keras_vit.deploy.inspect.runtimes import check_runtime
+from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
 from keras_vit.deploy.judge.half_precision import HalfPrecision, judge_half_precision
 from keras_vit.deploy.judge.kernels import runtime_tolerance
 from keras_vit.deploy.judge.parity import Verdict, compare
@@ -54,6 +55,7 @@ class JudgedFile:
         tolerance: how much the scores of a quantised file may differ between runtimes, see
             `runtime_tolerance`.
         differences: the difference of each block from the float file, see `layer_differences`.
+        gpu: the file on a GPU, and in emulated half precision.
     """
 
     made: MadeFile
@@ -63,6 +65,7 @@ class JudgedFile:
     half: HalfPrecision | None = None
     tolerance: float = 0.0
     differences: dict[str, float] = dataclasses.field(default_factory=dict)
+    gpu: GpuRun = NOT_ASKED
 
     @property
     def content(self) -> TFLiteFile:
@@ -70,7 +73,7 @@ class JudgedFile:
         return self.made.content
 
 
-def judge_file(made: MadeFile, reference: Reference) -> JudgedFile:
+def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> JudgedFile:
     """Runs a file on images, compares its scores with Keras' and inspects it."""
     runner, content = Runner(made.content), made.content
     half, tolerance = None, 0.0
@@ -88,7 +91,11 @@ def judge_file(made: MadeFile, reference: Reference) -> JudgedFile:
     else:
         tolerance = runtime_tolerance(content, reference.inputs, runner)
     inspection = inspect_file(content, runner=runner)
-    return JudgedFile(made, verdict, reference.images_from, inspection, half, tolerance)
+    judged = JudgedFile(made, verdict, reference.images_from, inspection, half, tolerance)
+    if gpu == "no":
+        return judged
+    on_gpu = judge_on_gpu(content, made.precision, reference.inputs, verdict.scale)
+    return dataclasses.replace(judged, gpu=on_gpu)
 
 
 def compared(made: MadeFile, reference: Reference, runner: Runner | None = None) -> Verdict:
@@ -100,7 +107,10 @@ def compared(made: MadeFile, reference: Reference, runner: Runner | None = None)
 
 
 def check(
-    judged: JudgedFile, max_drop: float | None = None, min_runtime: str | None = None
+    judged: JudgedFile,
+    max_drop: float | None = None,
+    min_runtime: str | None = None,
+    gpu: GpuChoice = "no",
 ) -> None:
     """Refuses a file that must not be written.
 
@@ -109,11 +119,14 @@ def check(
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
             its precision's own limit, `Budget.drop`.
         min_runtime: the oldest runtime that must run it: "2.16.1", "LiteRT 2.1".
+        gpu: with "yes", a GPU must run it right.
 
     Raises:
-        RefusedError: a budget is exceeded, or the runtime cannot run the file.
+        RefusedError: a budget is exceeded, or the runtime or a GPU cannot run the file.
     """
     check_static(judged.content)
     if min_runtime is not None:
         check_runtime(judged.content, min_runtime)
     judged.verdict.check(max_drop)
+    if gpu == "yes":
+        judged.gpu.check(judged.made.precision.name)

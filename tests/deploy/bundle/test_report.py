@@ -260,9 +260,35 @@ def card_of(descriptions, found, **details):
     return card(descriptions, table(descriptions, found), found, **details)
 
 
+def test_the_card_says_on_which_gpu_a_file_ran_or_why_not():
+    half = [
+        {"sums": "float32", "problem": "", "images": 2, "max_difference": 0.01},
+        {"sums": "float16", "problem": "overflow in MEAN of encoderblock_0", "images": 1},
+    ]
+    ran = {"device": "SwiftShader", "problem": "", "images": 2, "scale": 10.0}
+    ran |= {"max_difference": 1e-4, "half_precision": half}
+    text = card_of({"a": description(gpu_run=ran)}, {})
+    assert "On a GPU: `SwiftShader` with LiteRT's accelerator takes the whole file; on 2" in text
+    assert "by at most 1.0e-05 of their scale" in text
+    assert "with `float32` sums scores change by at most 0.10% of their scale" in text
+    assert "with `float16` sums `overflow in MEAN of encoderblock_0`" in text
+    wrong = ran | {"problem": "scores differ", "block": "encoderblock_3"}
+    text = card_of({"a": description(gpu_run=wrong)}, {})
+    assert "accelerator: `scores differ`, from `encoderblock_3` on" in text
+    text = card_of({"a": description(gpu_run={"device": "", "problem": "no Vulkan device"})}, {})
+    assert "On a GPU: not run: `no Vulkan device`" in text
+
+
+def test_a_damaged_record_of_a_gpu_is_no_result():
+    damaged = {"device": "X", "problem": "", "half_precision": [{"sums": "float32", "problem": ""}]}
+    text = card_of({"a": description(gpu_run=damaged)}, {})
+    assert "On a GPU: `X` with LiteRT's accelerator: `no scores`" in text
+    assert "emulated: with `float32` sums `no scores`" in text
+
+
 def test_the_card_says_what_was_not_measured():
     whole = card_of({"a": description()}, {"a": measured()})
-    assert "- Not measured: phones and other processors; GPUs and NPUs; energy;" in whole
+    assert "- Not measured: phones and other processors; phones' GPUs and NPUs; energy;" in whole
     noise = {"accuracy": None, "keras_accuracy": None, "images_from": "random images"}
     text = card_of({"a": description(**noise), "b": description(**noise)}, {"b": measured()})
     assert (

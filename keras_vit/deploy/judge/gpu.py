@@ -1,0 +1,234 @@
+"""Judges a file on a GPU: it is run on one, and half precision is emulated.
+
+The accelerator is that of LiteRT 2.x on phones (ML Drift), with its WebGPU backend. It runs a file
+whole or refuses it. Half precision, which GPUs use by default, is emulated in NumPy, because the
+device of this machine may not have it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.packing import ending_at
+from keras_vit.deploy.judge.blocks import block_ends
+from keras_vit.deploy.judge.emulation import Sums, emulate
+from keras_vit.deploy.judge.gpu_device import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
+from keras_vit.deploy.judge.half_precision import BUDGET
+from keras_vit.deploy.judge.vulkan import vulkan_devices
+from keras_vit.deploy.precisions import Precision
+from keras_vit.deploy.runner import Runner, as_input
+
+# Whether files are run on a GPU: "no"; "auto", where there is a device, and no file is refused for
+# it; "yes", and a file that a GPU does not run right is refused.
+GpuChoice = Literal["no", "auto", "yes"]
+# Images: SwiftShader takes a minute for one through B/16, and so do float16 sums.
+_RUN, _EMULATED = 2, {"float32": 2, "float16": 1}
+_LIMIT_S = 900.0
+# A block is wrong if it differs from the CPU's by more than this fraction of its norm.
+_WRONG = 0.05
+# The most multiplications for which float16 sums are emulated: those of L/16 are 61e9.
+_MOST_PRODUCTS = 7e10
+Run = Callable[[bytes, np.ndarray, float], GpuOutputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfSums:
+    """A file in emulated half precision.
+
+    Attributes:
+        sums: the type in which products are summed.
+        problem: what overflows, or that scores differ too much; "" if nothing.
+        images: number of images.
+        max_difference: the largest difference of a score from the CPU's; None if values overflow.
+    """
+
+    sums: Sums
+    problem: str
+    images: int
+    max_difference: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuRun:
+    """A file on a GPU.
+
+    Attributes:
+        device: the device, "SwiftShader Device (Subzero)"; "" if the file was not run.
+        problem: why it was not run, was refused, or is wrong; "" if it ran right.
+        images: number of images that were run.
+        scale: half of the difference between Keras' largest and smallest score.
+        allowed: the largest difference that is not called wrong.
+        max_difference: the largest difference of a score from the CPU's; None if it was not run.
+        block: the first block that differs by more than 5% of its norm; "" if there is none.
+        half_precision: the file in emulated half precision; empty for files in integers.
+    """
+
+    device: str
+    problem: str
+    images: int = 0
+    scale: float = 1.0
+    allowed: float = 0.0
+    max_difference: float | None = None
+    block: str = ""
+    half_precision: tuple[HalfSums, ...] = ()
+
+    @property
+    def problems(self) -> list[str]:
+        """All that is wrong with the file on GPUs; a missing device is nothing wrong."""
+        found = [f"on {self.device}: {self.problem}"] if self.device and self.problem else []
+        return found + [
+            f"in half precision, emulated with {half.sums} sums: {half.problem}"
+            for half in self.half_precision
+            if half.problem
+        ]
+
+    def check(self, precision: str) -> None:
+        """Raises a `RefusedError` if the file was not run, or is not right on GPUs."""
+        if not self.device:
+            raise RefusedError(f"the {precision} file was not run on a GPU: {self.problem}.")
+        if self.problems:
+            place = f" The first block that differs is {self.block}." if self.block else ""
+            raise RefusedError(f"the {precision} file fails {'; '.join(self.problems)}.{place}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+NOT_ASKED = GpuRun("", "not asked for; --gpu auto runs it where there is a Vulkan device")
+
+
+def check_gpu_choice(choice: str) -> None:
+    """Raises a `UsageError` for an unknown choice, and for "yes" without a Vulkan device."""
+    if choice not in get_args(GpuChoice):
+        known = ", ".join(get_args(GpuChoice))
+        raise UsageError(f"gpu must be one of {known}. Received: {choice!r}.")
+    if choice == "yes" and not vulkan_devices():
+        raise UsageError(f"gpu='yes' needs a GPU. Received: {NO_DEVICE}, or choose gpu='auto'.")
+
+
+def judge_on_gpu(
+    content: bytes,
+    precision: Precision,
+    inputs: np.ndarray,
+    scale: float,
+    run: Run = run_on_gpu,
+) -> GpuRun:
+    """Runs a file on a GPU and in emulated half precision, and compares it with the CPU.
+
+    Args:
+        content: the file.
+        precision: its precision.
+        inputs: inputs of the file (n, height, width, 3); the first ones are run.
+        scale: half of the difference between Keras' largest and smallest score.
+        run: runs a file on a GPU.
+    """
+    runner = Runner(content)
+    expected = runner.predict(inputs[:_RUN])
+    # Real GPUs compute in half precision, integer files in float.
+    fraction = BUDGET.difference if precision.is_float else precision.budget.difference
+    half = _in_half_precision(content, inputs, expected, scale) if precision.is_float else ()
+    judged = GpuRun("", "", len(expected), scale, fraction * scale, half_precision=half)
+    try:
+        found = run(content, _as_inputs(runner, inputs[:_RUN]), _LIMIT_S)
+    except NoDeviceError as error:
+        return dataclasses.replace(judged, problem=str(error), images=0)
+    except RefusedError as error:
+        device, _, reason = str(error).partition(": ")
+        return dataclasses.replace(judged, device=device, problem=reason, images=0)
+    scores = _as_scores(runner, found.outputs[0])
+    difference = float(np.abs(scores - expected).max())
+    judged = dataclasses.replace(judged, device=found.device)
+    if not np.isfinite(difference):
+        problem, difference = "scores that are not finite", None
+    elif difference > judged.allowed:
+        problem = (
+            f"scores differ from the CPU's by {difference:.3g}; allowed are {judged.allowed:.3g}"
+        )
+    else:
+        return dataclasses.replace(judged, max_difference=difference)
+    block = first_wrong_block(content, inputs[:1], run)
+    return dataclasses.replace(judged, problem=problem, max_difference=difference, block=block)
+
+
+def first_wrong_block(content: bytes, inputs: np.ndarray, run: Run = run_on_gpu) -> str:
+    """The first block whose output on a GPU differs from the CPU's; "" if there is none.
+
+    It is found by halving: files that end at a block are run on both. Files of more than 2 GB are
+    not cut.
+
+    Args:
+        content: the file.
+        inputs: one input of the file (1, height, width, 3).
+        run: runs a file on a GPU.
+    """
+    graph = read_graph(content)
+    ends = {} if graph.weights_behind else block_ends(graph)
+
+    def is_wrong(name: str) -> bool:
+        part = ending_at(content, ends[name])
+        runner = Runner(part)
+        try:
+            found = run(part, _as_inputs(runner, inputs), _LIMIT_S).outputs[0]
+        except RefusedError:
+            return True
+        expected, actual = runner.predict(inputs), _as_scores(runner, found)
+        difference = np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-12)
+        return not difference <= _WRONG  # NaN is wrong
+
+    names = list(ends)
+    place = bisect.bisect_left(names, True, key=is_wrong)
+    return names[place] if place < len(names) else ""
+
+
+def _in_half_precision(
+    content: bytes, inputs: np.ndarray, expected: np.ndarray, scale: float
+) -> tuple[HalfSums, ...]:
+    found = []
+    for sums, count in _EMULATED.items():
+        few = inputs[:count]
+        if sums == "float16" and _products(content) > _MOST_PRODUCTS:
+            continue
+        try:
+            emulated = emulate(content, few, sums)
+        except RefusedError:
+            return ()
+        if emulated.scores is None:
+            found.append(HalfSums(sums, f"overflow in {emulated.overflow}", len(few)))
+            continue
+        difference = float(np.abs(emulated.scores - expected[: len(few)]).max())
+        problem = ""
+        if difference > BUDGET.difference * scale:
+            problem = (
+                f"scores differ by {difference:.3g}; allowed are {BUDGET.difference * scale:.3g}"
+            )
+        found.append(HalfSums(sums, problem, len(few), difference))
+    return tuple(found)
+
+
+def _products(content: bytes) -> float:
+    """The multiplications of one image's matrix products."""
+    graph, total = read_graph(content), 0.0
+    for operator in graph.operators:
+        if operator.name in ("FULLY_CONNECTED", "CONV_2D"):
+            outputs, kernel = graph.written(operator)[0], graph.read(operator)[1]
+            total += outputs.size * kernel.size / kernel.shape[0]
+    return total
+
+
+def _as_inputs(runner: Runner, inputs: np.ndarray) -> np.ndarray:
+    # (n, 1, height, width, 3)
+    return np.stack([as_input(tensor[None], runner.input) for tensor in inputs])
+
+
+def _as_scores(runner: Runner, outputs: np.ndarray) -> np.ndarray:
+    scale, zero = runner.output["quantization"]
+    return (outputs.astype(np.float32) - zero) * np.float32(scale) if scale else outputs

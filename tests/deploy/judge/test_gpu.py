@@ -1,0 +1,144 @@
+"""Files on GPUs: what is run, what is reported, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit import deploy
+from keras_vit._errors import RefusedError, UsageError
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.judge import gpu_device, vulkan
+from keras_vit.deploy.judge.blocks import block_ends
+from keras_vit.deploy.judge.emulation import Emulated
+from keras_vit.deploy.judge.gpu import NOT_ASKED, check_gpu_choice, judge_on_gpu
+from keras_vit.deploy.judge.gpu_device import GpuOutputs, NoDeviceError, run_on_gpu
+
+pytestmark = pytest.mark.once
+
+FLOAT = deploy.precision_of("none")
+
+
+def cpu_as_gpu(change=lambda graph, scores: scores):
+    """A device that computes on the CPU, and changes the scores of some files."""
+
+    def run(content, inputs, limit_s):
+        scores = deploy.Runner(content).predict(inputs[:, 0])
+        return GpuOutputs("Test GPU", [change(read_graph(content), scores)], [1.0])
+
+    return run
+
+
+def judged(sample, run, name="none"):
+    return judge_on_gpu(sample.file(name), deploy.precision_of(name), sample.images, 2.0, run)
+
+
+def test_a_right_file_has_no_problem(sample):
+    found = judged(sample, cpu_as_gpu())
+    assert (found.device, found.problem, found.images) == ("Test GPU", "", 2)
+    assert found.max_difference < 1e-5
+    assert [half.sums for half in found.half_precision] == ["float32", "float16"]
+    assert all(1e-5 < half.max_difference < 0.04 for half in found.half_precision)
+    found.check("float32")
+
+
+def test_the_first_wrong_block_of_a_wrong_file_is_named(sample):
+    def second_block_wrong(graph, scores):
+        return scores * 1.5 if "encoderblock_1" in block_ends(graph) else scores
+
+    found = judged(sample, cpu_as_gpu(second_block_wrong))
+    assert found.block == "encoderblock_1"
+    assert found.problem.startswith("scores differ from the CPU's by ")
+    with pytest.raises(RefusedError, match="on Test GPU.*The first block.*is encoderblock_1"):
+        found.check("float32")
+
+
+def test_scores_that_are_not_finite_are_a_problem(sample):
+    found = judged(sample, cpu_as_gpu(lambda graph, scores: scores * np.nan))
+    assert (found.problem, found.max_difference) == ("scores that are not finite", None)
+    assert found.block == "encoderblock_0"
+
+
+def test_a_refused_file_keeps_the_reason_and_the_device(sample):
+    def refuse(content, inputs, limit_s):
+        raise RefusedError("Test GPU: the accelerator does not take GATHER_ND")
+
+    found = judged(sample, refuse, "int8")
+    assert (found.device, found.problem) == (
+        "Test GPU",
+        "the accelerator does not take GATHER_ND",
+    )
+    assert (found.images, found.half_precision) == (0, ())
+    with pytest.raises(RefusedError, match="the int8 file fails on Test GPU: the accelerator"):
+        found.check("int8")
+
+
+def test_without_a_device_nothing_is_wrong_but_a_demand_is_not_met(sample, monkeypatch):
+    monkeypatch.setenv("VK_ICD_FILENAMES", "/nowhere.json")
+    found = judged(sample, run_on_gpu)
+    assert (found.device, found.problems) == ("", [])
+    assert found.problem.startswith("no Vulkan device: ")
+    with pytest.raises(RefusedError, match="float32 file was not run on a GPU: no Vulkan device"):
+        found.check("float32")
+    assert NOT_ASKED.to_dict()["problem"].startswith("not asked for")
+
+
+def test_overflow_in_half_precision_fails_a_demand(sample, monkeypatch):
+    def overflowing(content, inputs, sums):
+        return Emulated(None, "MEAN of encoderblock_0/norm_mlp")
+
+    monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", overflowing)
+    found = judged(sample, cpu_as_gpu())
+    assert found.problem == ""
+    with pytest.raises(RefusedError, match="overflow in MEAN of encoderblock_0/norm_mlp"):
+        found.check("float32")
+
+
+def test_the_chosen_driver_is_the_only_one(tmp_path, monkeypatch):
+    driver = tmp_path / "some_icd.json"
+    monkeypatch.setenv("VK_ICD_FILENAMES", str(driver))
+    assert vulkan.vulkan_devices() == [vulkan.Vulkan({"VK_ICD_FILENAMES": str(driver)})]
+    monkeypatch.delenv("VK_ICD_FILENAMES")
+    monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
+    monkeypatch.setattr(vulkan, "_DRIVERS", ())
+    monkeypatch.setattr(vulkan, "_BROWSERS", (str(tmp_path),))
+    assert vulkan.vulkan_devices() == []
+    with pytest.raises(UsageError, match="gpu='yes' needs a GPU. Received: no Vulkan device"):
+        check_gpu_choice("yes")
+    check_gpu_choice("auto")
+    for name in (vulkan._SWIFTSHADER, "libvulkan.so.1"):
+        (tmp_path / name).touch()
+    [found] = vulkan.vulkan_devices()
+    assert found.loader == str(tmp_path / "libvulkan.so.1")
+    with pytest.raises(UsageError, match="gpu must be one of no, auto, yes. Received: 'maybe'"):
+        check_gpu_choice("maybe")
+
+
+def test_a_process_that_hangs_or_dies_is_a_refusal(sample, monkeypatch):
+    if not vulkan.vulkan_devices():
+        pytest.skip("no Vulkan device: neither a GPU's driver nor Chromium's SwiftShader")
+    inputs = sample.images[:1, None]
+    with pytest.raises(RefusedError, match="stopped after 0.1 seconds"):
+        run_on_gpu(sample.file("none"), inputs, 0.1)
+    monkeypatch.setattr(gpu_device.Path, "read_text", lambda *_, **__: "import os; os.abort()")
+    with pytest.raises(RefusedError, match="the process was ended by signal 6"):
+        run_on_gpu(sample.file("none"), inputs, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["none", "float16", "dynamic", "int8"])
+def test_the_accelerator_takes_our_files_and_gives_their_scores(sample, on_gpu, name):
+    found = judged(sample, run_on_gpu, name)
+    assert found.device
+    assert found.problems == []
+    assert found.max_difference < (2e-4 if name in ("none", "float16") else found.allowed)
+
+
+@pytest.mark.slow
+def test_an_operator_that_the_accelerator_does_not_take_is_named(converted, on_gpu):
+    content = converted(lambda x: {"y": tf.gather_nd(x, [[0, 1], [0, 3]]) + 1}, (1, 8, 4))
+    with pytest.raises(RefusedError, match="accelerator does not take GATHER_ND") as refused:
+        on_gpu(content, np.ones((1, 8, 4), np.float32))
+    assert "\n" not in str(refused.value)
+    assert not isinstance(refused.value, NoDeviceError)
