@@ -89,6 +89,7 @@ class Settings(Struct):
     """
 
     image_size: Side | Sides | None = None
+    interpolation: Line | None = None
     duration: Line | None = None
     batch_size: Count | None = None
     accumulate: Count | None = None
