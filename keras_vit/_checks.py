@@ -10,13 +10,15 @@ import numbers
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, Literal
 
 from keras_vit._errors import UsageError, shown
 
 # Files may claim any size; larger ones than these are refused before anything is built.
 LONGEST_SIDE, MOST_PIXELS = 1 << 16, 1 << 26
 MOST_CLASSES, LONGEST_LABEL = 1_000_000, 1_000
+# How images are resized; see `Preprocessing`.
+Interpolation = Literal["nearest", "bilinear", "bicubic", "mediapipe"]
 # Text of one line: no control characters, line separators, marks that reverse the direction of
 # text, or halves of surrogate pairs.
 ONE_LINE = r"\A[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]*\Z"

@@ -319,6 +319,19 @@ class HalfPrecision(Struct):
     accuracy: Number | None = None
 
 
+class ClientVerdict(Struct):
+    """What a client makes of a file."""
+
+    client: Line
+    images: Count = 0
+    accuracy: Number | None = None
+    own_accuracy: Number | None = None
+    agreement: Number | None = None
+    version: Line | None = None
+    ran: Count = 0
+    difference: Number | None = None
+
+
 class Calibration(Struct):
     """The images that ranges were measured on."""
 
@@ -341,6 +354,7 @@ class Described(Bundle, kw_only=True):
     blocks: Figures | None = None
     calibration: Calibration | None = None
     half_precision: HalfPrecision | None = None
+    client: ClientVerdict | None = None
     made_with: dict[Line, Line] = {}
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 from keras_vit._checks import (
     LONGEST_SIDE,
     MOST_PIXELS,
+    Interpolation,
     choice,
     fraction,
     integer,
@@ -31,7 +32,6 @@ MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
 MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES = 256, 1 << 18, 8
 
 Gelu = Literal["tanh", "erf"]
-Interpolation = Literal["nearest", "bilinear", "bicubic", "mediapipe"]
 _Class = TypeVar("_Class", bound=type)
 
 

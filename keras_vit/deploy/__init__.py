@@ -17,6 +17,8 @@ __getattr__, __all__ = lazy_names(
         "bundle.golden": ["GoldenCheck", "KernelCheck", "check_golden"],
         "bundle.opened": ["OpenedBundle", "open_bundle"],
         "bundle.report": ["table", "write_report"],
+        "clients.clients": ["CLIENTS", "Client"],
+        "clients.judging": ["ClientVerdict", "judge_client", "run_in_client", "seen_by"],
         "convert.auto": ["choose_float_layers"],
         "convert.converter": ["Converter", "to_tflite"],
         "convert.quantize": ["quantizable_layers"],

@@ -127,6 +127,7 @@ def _description(
         "calibration": _calibration(made.calibration),
         "parity": {"images_from": judged.images_from, **judged.verdict.to_dict(max_drop)},
         "half_precision": judged.half and judged.half.to_dict(),
+        "client": judged.client and judged.client.to_dict(),
         "made_with": _versions(),
     }
 

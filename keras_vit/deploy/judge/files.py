@@ -54,6 +54,7 @@ class JudgedFile:
         tolerance: how much the scores of a quantised file may differ between runtimes, see
             `runtime_tolerance`.
         differences: the difference of each block from the float file, see `layer_differences`.
+        client: what a client makes of it, a `ClientVerdict`; None if it is for none.
     """
 
     made: MadeFile
@@ -63,6 +64,7 @@ class JudgedFile:
     half: HalfPrecision | None = None
     tolerance: float = 0.0
     differences: dict[str, float] = dataclasses.field(default_factory=dict)
+    client: Any = None
 
     @property
     def content(self) -> TFLiteFile:

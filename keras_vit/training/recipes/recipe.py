@@ -7,10 +7,17 @@ import functools
 import typing
 from typing import Literal
 
-from keras_vit._checks import choice, fraction, integer, not_negative, number, positive_integer
+from keras_vit._checks import (
+    Interpolation,
+    choice,
+    fraction,
+    integer,
+    not_negative,
+    number,
+    positive_integer,
+)
 from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS
-from keras_vit.specs import Interpolation
 
 
 @dataclasses.dataclass(frozen=True)
