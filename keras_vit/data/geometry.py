@@ -186,11 +186,17 @@ def shifted(image: tf.Tensor, preprocessing: Preprocessing, seed: tf.Tensor) -> 
     centre_x, centre_y = new_width / 2 - half, new_height / 2 - half
     c = width * (0.5 + draws[2] * _SHIFT) - half - a * centre_x - b * centre_y
     f = height * (0.5 + draws[3] * _SHIFT) - half - d * centre_x - e * centre_y
-    return transformed(image, tf.stack([a, b, c, d, e, f]), preprocessing.size, "BILINEAR", 0.0)
+    matrix = tf.stack([a, b, c, d, e, f])
+    return transformed(image, matrix, preprocessing.size, "BILINEAR", 0.0, half)
 
 
 def transformed(
-    image: tf.Tensor, matrix: tf.Tensor, size: tuple[int, int], interpolation: str, fill: float
+    image: tf.Tensor,
+    matrix: tf.Tensor,
+    size: tuple[int, int],
+    interpolation: str,
+    fill: float,
+    half: float = 0.5,
 ) -> tf.Tensor:
     """An affine transform: output (x, y) is input (a x + b y + c, d x + e y + f).
 
@@ -200,9 +206,10 @@ def transformed(
         size: height and width of the output.
         interpolation: "NEAREST" or "BILINEAR".
         fill: the level of pixels from outside.
+        half: for "BILINEAR": the picture begins this far before the centre of its first pixel.
     """
 
-    def moved(values, interpolation, fill_mode, fill=0.0):
+    def moved(values, interpolation, fill_mode, fill=0.0, matrix=matrix):
         return tf.raw_ops.ImageProjectiveTransformV3(
             images=values[None],
             transforms=tf.concat([matrix, [0.0, 0.0]], 0)[None],
@@ -215,7 +222,9 @@ def transformed(
     if interpolation == "NEAREST":
         return moved(image, "NEAREST", "CONSTANT", fill)
     # Pixels at the edge of the picture are not blended with those from outside, as in Pillow.
-    inside = moved(tf.ones_like(image[..., :1]), "NEAREST", "CONSTANT") > 0
+    # A place is rounded to the nearest pixel; a thousandth keeps the first one inside.
+    moves = tf.constant([0.0, 0.0, 1.0, 0.0, 0.0, 1.0]) * (min(half + 0.001, 0.5) - 0.5)
+    inside = moved(tf.ones_like(image[..., :1]), "NEAREST", "CONSTANT", matrix=matrix + moves) > 0
     output = levels(moved(tf.cast(image, tf.float32), "BILINEAR", "NEAREST"))
     return tf.where(inside, output, tf.cast(fill, tf.uint8))
 

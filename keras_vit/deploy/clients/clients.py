@@ -28,8 +28,8 @@ class Client:
         integers: whether it runs files whose input and output are int8 or int16.
         module: the Python package that runs files as it does.
         install: the command that installs it.
-        runner: a script in this folder: python RUNNER model.tflite pictures.npz. It prints JSON,
-            {"version", "scores": of each picture "0", "1" ...} or {"version", "refused": why}.
+        runner: a script in this folder: python RUNNER model.tflite FOLDER. The pictures are in
+            the folder, see `runners.write_cases`, and `runners.run_runner` says what it prints.
     """
 
     name: str

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import RefusedError
 from keras_vit._optional import is_installed
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.clients.clients import Client
+from keras_vit.deploy.clients.runners import run_runner
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.runner import Runner
 from keras_vit.specs import Preprocessing
 
 # Pictures that are run through the client itself, and the bytes that they may have together.
 _RUN, _RUN_BYTES = 100, 1 << 28
-_MINUTES = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +74,7 @@ def seen_by(
     client: Client,
     own: np.ndarray,
     targets: np.ndarray | None,
-    pictures: Sequence[np.ndarray] | Any,
+    pictures: Iterable[np.ndarray],
     preprocessing: Preprocessing,
 ) -> Seen:
     """Resizes pictures as a client does.
@@ -141,7 +136,7 @@ def run_in_client(
     pictures: Sequence[np.ndarray],
     python: str | None = None,
 ) -> dict[str, Any] | None:
-    """The answer of a client's runner, see `Client.runner`; None if the client is not installed.
+    """The "version" and the "scores" of a client; None if it is not installed.
 
     Args:
         client: the client.
@@ -154,24 +149,8 @@ def run_in_client(
     """
     if python is None and not is_installed(client.module):
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        file, archive = Path(folder, "model.tflite"), Path(folder, "pictures.npz")
-        file.write_bytes(content)
-        np.savez(archive, **{str(i): picture for i, picture in enumerate(pictures)})
-        # In a process of its own: what it prints, and how it ends, is not ours.
-        command = [python or sys.executable, client.program, file, archive]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60 * _MINUTES)
-        except subprocess.TimeoutExpired:
-            raise RefusedError(f"{client.title} took more than {_MINUTES} minutes.") from None
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise RefusedError(f"{client.title} ended while it ran the file: {why}")
-    answer = json.loads(lines[-1])
-    if "refused" in answer:
-        raise RefusedError(f"{client.title} {answer['version']} refuses it: {answer['refused']}")
-    return answer
+    answer = run_runner([python or sys.executable, client.program], content, pictures, client.title)
+    return None if "missing" in answer else answer
 
 
 def _accuracy(scores: np.ndarray, targets: np.ndarray | None) -> float | None:

@@ -1,6 +1,6 @@
 """Runs pictures through MediaPipe's ImageClassifier and prints the probabilities as JSON.
 
-python mediapipe_runner.py model.tflite pictures.npz
+python mediapipe_runner.py model.tflite FOLDER
 
 It needs only NumPy and mediapipe, of any version, because it is also started in environments that
 have nothing else.
@@ -8,24 +8,30 @@ have nothing else.
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 
 
-def main(file, pictures):
-    import mediapipe
-    from mediapipe.tasks.python import BaseOptions, vision
-
+def main(file, folder):
+    try:
+        import mediapipe
+        from mediapipe.tasks.python import BaseOptions, vision
+    except ImportError as error:
+        return {"missing": str(error)}
     answer = {"version": mediapipe.__version__}
     options = vision.ImageClassifierOptions(base_options=BaseOptions(model_asset_path=file))
     try:
         classifier = vision.ImageClassifier.create_from_options(options)
     except (RuntimeError, ValueError) as error:
         return answer | {"refused": str(error).splitlines()[0]}
-    with np.load(pictures) as content:
-        return answer | {
-            "scores": [scores(classifier, content[str(i)]) for i in range(len(content.files))]
-        }
+    return answer | {"scores": [scores(classifier, picture) for picture in pictures(folder)]}
+
+
+def pictures(folder):
+    folder = Path(folder)
+    for case in json.loads((folder / "cases.json").read_text()):
+        yield np.fromfile(folder / case["file"], case["dtype"]).reshape(case["shape"])
 
 
 def scores(classifier, picture):
