@@ -4,9 +4,10 @@ Each client is a row of `CLIENTS`, and is installed from PyPI in its own environ
 held-out images with equal pixels, which shows whether it normalises and runs as LiteRT does here:
 "difference" is the largest of a probability. A client that resizes pictures itself also receives
 them as they are: "its resize" is the accuracy with that, and "foreseen" is what an export with
-`--client` says of it, computed by `keras_vit.data.mediapipe`. The exit code is 3 if a client refuses
-a file that it should run, if probabilities of equal pixels differ by more than golden.json allows,
-or if an accuracy was not foreseen.
+`--client` says of it, computed by `keras_vit.data.mediapipe`.
+
+The exit code is 3 if a client refuses a file that it should run, if probabilities of equal pixels
+differ by more than golden.json allows, or if an accuracy was not foreseen.
 """
 
 from __future__ import annotations

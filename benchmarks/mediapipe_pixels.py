@@ -1,8 +1,9 @@
 """Compares `keras_vit.data.mediapipe` with the pixels that MediaPipe gives a model.
 
 A model that returns its input as scores runs in MediaPipe's ImageClassifier, in each version of
-`clients.py`, on noise of many sizes; among them are those where a place halfway between two units is
-rounded by the errors of OpenCV's equations. Every pixel must be equal; otherwise the exit code is 3.
+`clients.py`, on noise of many sizes. Among them are those where a place halfway between two units
+is rounded by the errors of OpenCV's equations. Every pixel must be equal; otherwise the exit code
+is 3.
 
 With --record the pixels of a few sizes are written to tests/fixtures/mediapipe.npz, for the tests.
 """
@@ -79,9 +80,9 @@ def main(arguments: Arguments) -> None:
     if wrong:
         raise RefusedError("\n".join(wrong))
     if arguments.record:
-        with _files.replacing(FIXTURES / "mediapipe.npz") as temporary:
-            with open(temporary, "wb") as file:
-                np.savez_compressed(file, **recorded)
+        path = FIXTURES / "mediapipe.npz"
+        with _files.replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez_compressed(file, **recorded)
 
 
 def shown_to(python: str, size: tuple[int, int], pictures: list[np.ndarray]) -> list[np.ndarray]:

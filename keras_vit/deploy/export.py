@@ -91,8 +91,9 @@ def export_tflite(
     Raises:
         ParityError: the file differs by more than its precision explains; nothing is written.
         RefusedError: the file has dynamic sizes, or `min_runtime` or the client does not run it.
-        UsageError: the precision or the client is unknown, or cannot use the other settings; data is missing or has another shape; `path` is a
-            folder; or the backend is not TensorFlow and this is not a `keras_vit` model.
+        UsageError: the precision or the client is unknown, or cannot use the other settings; data
+            is missing or has another shape; `path` is a folder; or the backend is not TensorFlow
+            and this is not a `keras_vit` model.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 

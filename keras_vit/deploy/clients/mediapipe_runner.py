@@ -14,6 +14,7 @@ import numpy as np
 
 
 def main(file, folder):
+    """The answer: see `runners.py`."""
     try:
         import mediapipe
         from mediapipe.tasks.python import BaseOptions, vision
@@ -29,12 +30,14 @@ def main(file, folder):
 
 
 def pictures(folder):
+    """The pictures of a folder, uint8 (height, width, 3)."""
     folder = Path(folder)
     for case in json.loads((folder / "cases.json").read_text()):
         yield np.fromfile(folder / case["file"], case["dtype"]).reshape(case["shape"])
 
 
 def scores(classifier, picture):
+    """The probability of each class."""
     import mediapipe
 
     image = mediapipe.Image(

@@ -104,6 +104,7 @@ def test_a_file_is_judged_with_the_resize_of_the_client(pictures_of, absent, tmp
     assert line.endswith("not run in it, which is not installed: pip install mediapipe")
 
 
+@pytest.mark.slow
 def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
     installed(CLIENT)
     found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
@@ -138,6 +139,7 @@ def test_a_client_that_cannot_be_imported_is_not_installed(sample, installed, tm
     np.testing.assert_allclose(scores.sum(1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_bundle_is_refused_with_the_words_of_the_client(pictures_of, installed, tmp_path):
     installed('print(\'{"version": "7", "refused": "no such op"}\')')
     found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
@@ -162,6 +164,7 @@ def test_settings_that_contradict_the_client_are_refused(sample, tmp_path, optio
         deploy.export_tflite(sample.model, tmp_path / "model.tflite", **options)
 
 
+@pytest.mark.slow
 def test_a_file_normalises_where_the_client_cannot(pictures_of, absent, tmp_path):
     options = {"client": "mediapipe", **QUICK}
     with pytest.raises(UsageError, match="normalises R, G and B alike.*use 'uint8'"):
@@ -184,6 +187,6 @@ def test_runners_in_any_language_read_the_cases(rng, tmp_path):
 
 def test_what_a_runner_prints_before_its_answer_is_ignored(tmp_path):
     script = tmp_path / "runner.py"
-    script.write_text("print('loading'); print('{\"version\": \"1\", \"scores\": []}')")
+    script.write_text('print(\'loading\'); print(\'{"version": "1", "scores": []}\')')
     answer = run_runner([sys.executable, script], b"", [], "a client")
     assert answer == {"version": "1", "scores": []}
