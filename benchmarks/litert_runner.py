@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from golden_runner import interpreter_class, scores
+from golden_runner import interpreter_class, loaded, scores
 
 
 def main(file, folder):
@@ -18,10 +18,10 @@ def main(file, folder):
     package = interpreter_class().__module__.split(".")[0].replace("_", "-")
     answer = {"version": f"{package} {version(package)}"}
     try:
-        found = []
+        interpreter, found = loaded(file), []
         for case in json.loads((folder / "cases.json").read_text()):
             tensor = np.fromfile(folder / case["file"], case["dtype"]).reshape(case["shape"])
-            found.append(scores(file, tensor).tolist())
+            found.append(scores(interpreter, tensor).tolist())
     except (RuntimeError, ValueError) as error:
         return answer | {"refused": str(error).splitlines()[0]}
     return answer | {"scores": found}
