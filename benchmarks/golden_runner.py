@@ -20,8 +20,8 @@ def main(bundle):
     return {"difference": float(np.abs(found - decoded(golden["scores"])).max())}
 
 
-def loaded(model):
-    interpreter = interpreter_class()(model_path=model, num_threads=2)
+def loaded(model, threads=2):
+    interpreter = interpreter_class()(model_path=model, num_threads=threads)
     interpreter.allocate_tensors()
     return interpreter
 

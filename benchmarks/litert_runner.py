@@ -18,7 +18,7 @@ def main(file, folder):
     package = interpreter_class().__module__.split(".")[0].replace("_", "-")
     answer = {"version": f"{package} {version(package)}"}
     try:
-        interpreter, found = loaded(file), []
+        interpreter, found = loaded(file, threads=1), []
         for case in json.loads((folder / "cases.json").read_text()):
             tensor = np.fromfile(folder / case["file"], case["dtype"]).reshape(case["shape"])
             found.append(scores(interpreter, tensor).tolist())

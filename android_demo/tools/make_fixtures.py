@@ -86,7 +86,7 @@ def _resizing() -> list[dict[str, Any]]:
     # As MediaPipe, also where the errors of OpenCV's equations decide between two places.
     for size, new in [
         *((size, (12, 10)) for size in _SIZES), ((12, 10), (12, 10)), ((640, 480), (224, 224)),
-        ((1475, 12), (64, 5)), ((1234, 11), (384, 8)), ((173, 5), (8, 384)), ((5, 4), (128, 33)),
+        ((457, 196), (64, 5)), ((46, 9), (384, 8)), ((46, 469), (8, 384)), ((274, 8), (128, 33)),
     ]:  # fmt: skip
         cases.append(_resized(size, new, None, "mediapipe", extreme=size == (13, 17)))
     # Boxes whose edges, in float64, would select other pixels than Pillow's in float32.

@@ -25,9 +25,22 @@ def recorded(fixtures):
 
 
 def test_pixels_are_those_of_mediapipe(recorded):
-    assert len(recorded) == 15
+    assert len(recorded) == 18
     for (height, width, *size), pixels in recorded.items():
         np.testing.assert_array_equal(mediapipe.resize(noise(height, width), size), pixels)
+
+
+def test_the_recorded_pixels_show_the_rounding_errors_of_the_equations(recorded):
+    exact = [
+        (mediapipe.Warp(width / size[1], height / size[0], 0.0, 0.0, 1.0), size, (height, width))
+        for height, width, *size in recorded
+    ]
+    differing = 0
+    for warp, size, picture in exact:
+        found = mediapipe.places(mediapipe.warp(*map(float, picture), size), size, np.rint)
+        ideal = mediapipe.places(warp, size, np.rint)
+        differing += any((a != b).any() for a, b in zip(found, ideal, strict=True))
+    assert differing == 9
 
 
 def test_a_graph_gives_the_same_pixels(recorded):
