@@ -29,7 +29,7 @@ test: lint ## lint and the essential tests, in both flavours of Keras: under ten
 	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
 
-check: $(INSTALLED) ## everything else: demo, whole exports, wheel, kills, Ctrl-C, fuzz, old runtimes, slow tests
+check: $(INSTALLED) ## everything else: demo, whole exports, wheel, kills, Ctrl-C, fuzz, old runtimes, clients, slow tests
 	JOBS=$(JOBS) $(BIN)/python tests/check.py $(if $(MINUTES),--minutes $(MINUTES))
 
 fuzz: $(INSTALLED) ## read damaged files of every kind for SECONDS=60, or of KINDS="npz run" only

@@ -1,20 +1,23 @@
-"""Runs a run's files in clients that know a file only by its TFLite Metadata.
+"""Runs the files of runs in clients that know a file only by itself, and compares their scores.
 
-Each version of MediaPipe is installed from PyPI in its own environment; its ImageClassifier
-receives held-out pictures, first resized as in training, which shows whether it normalises and runs
-as LiteRT does, then as they are, which shows what its own resize costs: it does not smooth pictures
-that it makes smaller. "accuracy" is that of LiteRT with our resize. The exit code is 3 if a client
-refuses a file, or if the probabilities of equal pixels differ by more than golden.json allows.
+Each client is a row of `CLIENTS`, and is installed from PyPI in its own environment. It receives
+held-out images with equal pixels, which shows whether it normalises and runs as LiteRT does here:
+"difference" is the largest of a probability. A client that resizes pictures itself also receives
+them as they are: "its resize" is the accuracy with that, and "foreseen" is what an export with
+`--client` says of it, computed by `keras_vit.data.mediapipe`.
+
+The exit code is 3 if a client refuses a file that it should run, if probabilities of equal pixels
+differ by more than golden.json allows, or if an accuracy was not foreseen.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from environments import FOLDER, Environment, check_python, installed
@@ -25,20 +28,67 @@ from keras_vit._errors import RefusedError
 from keras_vit.cli._options import newest_run
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
+from keras_vit.deploy.clients.clients import CLIENTS as KNOWN
+from keras_vit.deploy.clients.runners import run_runner
+from keras_vit.deploy.inspect.runtimes import runs as supports
 
+HERE = Path(__file__).parent
 QUANTIZE = ("none", "float16", "dynamic", "int8")
+# An accuracy is foreseen if it differs by less than this many images.
+_IMAGES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """A row of the table.
+
+    Attributes:
+        name: its name in the table.
+        command: starts its runner, see `deploy/clients/runners.py`; "{python}" is the Python of its
+            environment.
+        environment: what pip installs for it; None for the environment of this program.
+        runtime: the newest `runtime_floor` of files that it must run; None if it must run all.
+        resizes: whether its cases are pictures, which it resizes and normalises; otherwise they are
+            inputs of the file.
+    """
+
+    name: str
+    command: tuple[str | Path, ...]
+    environment: Environment | None = None
+    runtime: str | None = None
+    resizes: bool = False
+
+
+def _mediapipe(release: str, *packages: str, runtime: str | None = None) -> Client:
+    name = f"MediaPipe {release}"
+    return Client(
+        name,
+        ("{python}", KNOWN["mediapipe"].program),
+        Environment(name, (f"mediapipe=={release}", *packages)),
+        runtime,
+        resizes=True,
+    )
+
+
+MEDIAPIPE = (_mediapipe("0.10.21", "numpy<2", runtime="2.17.0"), _mediapipe("1.2.2"))
 CLIENTS = (
-    Environment("MediaPipe 0.10.21", ("mediapipe==0.10.21", "numpy<2")),
-    Environment("MediaPipe 1.2.2", ("mediapipe==1.2.2",)),
+    *MEDIAPIPE,
+    Client(
+        "tflite-runtime 2.14",
+        ("{python}", HERE / "litert_runner.py"),
+        Environment("2.14.0", ("tflite-runtime==2.14.0", "numpy<2")),
+        "2.14.0",
+    ),
+    Client(f"LiteRT {version('ai-edge-litert')}", ("{python}", HERE / "litert_runner.py")),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    run: Path | None = None
-    """The run folder to export; default: the newest under runs/."""
+    run: tuple[Path, ...] = ()
+    """The run folders to export; default: the newest under runs/."""
     images: int = 359
-    """The largest number of held-out pictures."""
+    """The largest number of held-out pictures of each run."""
     environments: Path = FOLDER
     """The folder where clients are installed; installed clients are reused."""
     python: str = sys.executable
@@ -47,71 +97,96 @@ class Arguments:
 
 def main(arguments: Arguments) -> None:
     check_python(arguments.python)
-    pythons = {
-        client.name: installed(client, arguments.environments, arguments.python)
-        for client in CLIENTS
-    }
-    opened = runs.open_run(arguments.run or newest_run())
-    with tempfile.TemporaryDirectory() as folder:
-        pictures, classes = _pictures(opened, arguments.images, Path(folder))
-        print("exporting", ", ".join(QUANTIZE), flush=True)
-        deploy.export_bundles(
-            opened, Path(folder) / "bundles", QUANTIZE, output="probabilities", threads=()
-        )
-        bundles = sorted((Path(folder) / "bundles").glob("*/golden.json"))
-        rows, wrong = (
-            [],
-            [f"{name} could not be installed" for name in pythons if not pythons[name]],
-        )
-        for golden in bundles:
-            for name, python in pythons.items():
-                if python is not None:
-                    rows.append(_row(golden.parent, name, python, pictures, classes, wrong))
-    header = ["precision", "client", "tolerance", "difference", "accuracy", "with its resize"]
-    print(f"\n{len(classes)} held-out pictures\n\n{table(header, rows)}")
+    commands, wrong = _commands(arguments.environments, arguments.python)
+    rows = []
+    for folder in arguments.run or [newest_run()]:
+        opened = runs.open_run(folder)
+        pictures, classes = _pictures(opened, arguments.images)
+        with tempfile.TemporaryDirectory() as exported:
+            print("exporting", opened.path, ", ".join(QUANTIZE), flush=True)
+            deploy.export_bundles(
+                opened, exported, QUANTIZE, output="probabilities", threads=(), calibrate=128
+            )
+            for golden in sorted(Path(exported).glob("*/golden.json")):
+                bundle = _Bundle(opened.path.name, golden.parent, pictures, classes)
+                for client, command in commands.items():
+                    print(f"{bundle.name} in {client.name}", flush=True)
+                    rows.append(bundle.row(client, command, wrong))
+    header = ["run", "precision", "client", "tolerance", "difference", "accuracy"]
+    print(f"\n{table([*header, 'its resize', 'foreseen'], rows)}")
     if wrong:
         raise RefusedError("\n".join(wrong))
 
 
-def _pictures(opened: runs.Run, count: int, folder: Path) -> tuple[Path, np.ndarray]:
-    """A file of held-out pictures, resized and as they are, and their classes."""
+def _commands(folder: Path, python: str) -> tuple[dict[Client, list[Any]], list[str]]:
+    """How the runner of each client is started; and which clients could not be installed."""
+    commands, wrong = {}, []
+    for client in CLIENTS:
+        own = client.environment and installed(client.environment, folder, python)
+        if client.environment and own is None:
+            wrong.append(f"{client.name} could not be installed")
+            continue
+        names = {"{python}": own or sys.executable}
+        commands[client] = [names.get(part, part) for part in client.command]
+    return commands, wrong
+
+
+def _pictures(opened: runs.Run, count: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Held-out pictures as they are stored, and their classes."""
     source = opened.source()
     indices = opened.split(source).held_out
     indices = indices[np.linspace(0, len(indices) - 1, min(count, len(indices))).astype(int)]
-    size = opened.model().preprocessing
-    unscaled = dataclasses.replace(size, mean=0.0, scale=1.0)
-    whole = [source.image(int(i)) for i in indices]
-    sized = np.concatenate([keras_vit.preprocess(picture, unscaled) for picture in whole])
-    path = folder / "pictures.npz"
-    np.savez(path, sized=sized.astype(np.uint8), **{str(i): p for i, p in enumerate(whole)})
-    return path, np.asarray(source.targets)[indices]
+    return [source.image(int(i)) for i in indices], np.asarray(source.targets)[indices]
 
 
-def _row(
-    bundle: Path, name: str, python: str, pictures: Path, classes: np.ndarray, wrong: list[str]
-) -> list[str]:
-    """What a client says of a file; what is wrong is added to a list."""
-    golden = _files.read_json(bundle / "golden.json", format=1, fields=("tolerance",))
-    tolerance = golden["tolerance"]["scores"]
-    with np.load(pictures) as file:
-        opened = deploy.open_bundle(bundle)
-        expected = opened.predict(keras_vit.preprocess(file["sized"], opened))
-    cells = [bundle.name, name, f"{tolerance:.1e}"]
-    accuracy = f"{(expected.argmax(1) == classes).mean():.1%}"
-    program = Path(__file__).with_name("mediapipe_runner.py")
-    done = subprocess.run(
-        [python, program, bundle / "model.tflite", pictures], capture_output=True, text=True
-    )
-    answer = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {"refused": done.stderr}
-    if "refused" in answer:
-        wrong.append(f"{bundle.name} in {name}: {answer['refused'][-300:]}")
-        return [*cells, "refused", accuracy, "-"]
-    sized, whole = (np.asarray(answer[kind]) for kind in ("sized", "whole"))
-    difference = float(np.abs(sized - expected).max())
-    if difference > tolerance:
-        wrong.append(f"{bundle.name} in {name}: differs by {difference:.3g}, over {tolerance:.3g}")
-    resized = f"{(whole.argmax(1) == classes).mean():.1%}"
-    return [*cells, f"{difference:.1e}", accuracy, resized]
+class _Bundle:
+    """A bundle, and what LiteRT gives here for its cases."""
+
+    def __init__(self, run: str, folder: Path, pictures: list[np.ndarray], classes: np.ndarray):
+        golden = _files.read_json(folder / "golden.json", format=1, fields=("tolerance",))
+        floor = _files.read_json(folder / "model.json", format=1)["runtime_floor"]
+        opened = deploy.open_bundle(folder)
+        own = opened.preprocessing
+        self.name, self.precision, self.run = f"{run}, {folder.name}", folder.name, run
+        self.floor, self.tolerance = floor, golden["tolerance"]["scores"]
+        self.content = (folder / "model.tflite").read_bytes()
+        self.pictures, self.classes = pictures, classes
+        # Pixels of the right size, which a client that resizes leaves as they are.
+        whole = dataclasses.replace(own, mean=0.0, scale=1.0)
+        self.sized = list(keras_vit.preprocess(pictures, whole).astype(np.uint8))
+        self.inputs = list(keras_vit.preprocess(self.sized, own))
+        self.expected = opened.predict(np.stack(self.inputs))
+        client = dataclasses.replace(own, interpolation="mediapipe", crop=None)
+        self.foreseen = self._accuracy(opened.predict(keras_vit.preprocess(pictures, client)))
+
+    def row(self, client: Client, command: list[Any], wrong: list[str]) -> list[str]:
+        """What a client says of the file; what is wrong is added to a list."""
+        cells = [self.run, self.precision, client.name, f"{self.tolerance:.1e}"]
+        cases = self.sized if client.resizes else self.inputs
+        must = client.runtime is None or supports(self.floor, client.runtime)
+        try:
+            scores = np.asarray(run_runner(command, self.content, cases, client.name)["scores"])
+        except RefusedError as error:
+            if must:
+                wrong.append(f"{self.name}: {error}")
+            return [*cells, "refused" if must else f"needs {self.floor}", "-", "-", "-"]
+        difference = float(np.abs(scores - self.expected).max())
+        if must and not difference <= self.tolerance:
+            wrong.append(f"{self.name} in {client.name}: {difference:.3g} > {self.tolerance:.3g}")
+        cells += [f"{difference:.1e}", f"{self._accuracy(scores):.1%}"]
+        if not client.resizes:
+            return [*cells, "-", "-"]
+        found = run_runner(command, self.content, self.pictures, client.name)["scores"]
+        accuracy = self._accuracy(np.asarray(found))
+        if abs(accuracy - self.foreseen) * len(self.classes) >= _IMAGES:
+            wrong.append(
+                f"{self.name} in {client.name}: accuracy {accuracy:.1%} with its resize, "
+                f"{self.foreseen:.1%} was foreseen"
+            )
+        return [*cells, f"{accuracy:.1%}", f"{self.foreseen:.1%}"]
+
+    def _accuracy(self, scores: np.ndarray) -> float:
+        return float((scores.argmax(-1) == self.classes).mean())
 
 
 if __name__ == "__main__":

@@ -14,15 +14,19 @@ import numpy as np
 def main(bundle):
     golden = json.loads((bundle / "golden.json").read_text(encoding="utf-8"))
     try:
-        found = scores(str(bundle / "model.tflite"), decoded(golden["tensor"]))
+        found = scores(loaded(str(bundle / "model.tflite")), decoded(golden["tensor"]))
     except (RuntimeError, ValueError) as error:
         return {"refused": str(error).splitlines()[0]}
     return {"difference": float(np.abs(found - decoded(golden["scores"])).max())}
 
 
-def scores(model, tensor):
-    interpreter = interpreter_class()(model_path=model, num_threads=2)
+def loaded(model, threads=2):
+    interpreter = interpreter_class()(model_path=model, num_threads=threads)
     interpreter.allocate_tensors()
+    return interpreter
+
+
+def scores(interpreter, tensor):
     inputs, outputs = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
     scale, zero = inputs["quantization"]
     if scale:

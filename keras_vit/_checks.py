@@ -10,13 +10,15 @@ import numbers
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, Literal
 
 from keras_vit._errors import UsageError, shown
 
 # Files may claim any size; larger ones than these are refused before anything is built.
 LONGEST_SIDE, MOST_PIXELS = 1 << 16, 1 << 26
 MOST_CLASSES, LONGEST_LABEL = 1_000_000, 1_000
+# How images are resized; see `Preprocessing`.
+Interpolation = Literal["nearest", "bilinear", "bicubic", "mediapipe"]
 # Text of one line: no control characters, line separators, halves of surrogate pairs, or marks that
 # are invisible (soft hyphens, byte order marks) or reverse the direction of text. Languages and
 # emoji need zero-width spaces, joiners and non-joiners: these are allowed.

@@ -89,6 +89,7 @@ class Settings(Struct):
     """
 
     image_size: Side | Sides = UNSET
+    interpolation: Line | None = None
     duration: Line = UNSET
     batch_size: Count = UNSET
     accumulate: Count = UNSET
@@ -340,6 +341,19 @@ class GpuRun(Struct):
     half_precision: list[HalfSums] = []
 
 
+class ClientVerdict(Struct):
+    """What a client makes of a file."""
+
+    client: Line
+    images: Count = 0
+    accuracy: Number | None = None
+    own_accuracy: Number | None = None
+    agreement: Number | None = None
+    version: Line | None = None
+    ran: Count = 0
+    difference: Number | None = None
+
+
 class Calibration(Struct):
     """The images that ranges were measured on."""
 
@@ -363,6 +377,7 @@ class Described(Bundle, kw_only=True):
     blocks: Figures | None = None
     calibration: Calibration | None = None
     half_precision: HalfPrecision | None = None
+    client: ClientVerdict | None = None
     made_with: dict[Line, Line] = {}
 
 

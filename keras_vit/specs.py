@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 from keras_vit._checks import (
     LONGEST_SIDE,
     MOST_PIXELS,
+    Interpolation,
     choice,
     fraction,
     integer,
@@ -31,7 +32,6 @@ MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
 MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES = 256, 1 << 18, 8
 
 Gelu = Literal["tanh", "erf"]
-Interpolation = Literal["nearest", "bilinear", "bicubic"]
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -380,8 +380,9 @@ class Preprocessing:
         crop: None stretches the whole image to the size, as the official fine-tuning code does
             at evaluation. With a fraction, the short side is resized to size / crop and the centre
             is cut out, as in big_vision (0.875 for 224 out of 256).
-        interpolation: "bilinear" or "bicubic" (antialiased when shrinking, as in Pillow), or
-            "nearest".
+        interpolation: "bilinear" or "bicubic" (antialiased when shrinking, as in Pillow),
+            "nearest", or "mediapipe": as MediaPipe's ImageClassifier resizes on CPUs, which is
+            bilinear without antialiasing, from corner to corner of the whole image.
         mean, scale: one number, or three for R, G and B, for pixel values in [0, 255]. PyTorch's
             ImageNet models use mean (123.675, 116.28, 103.53), scale (58.395, 57.12, 57.375).
 
@@ -410,8 +411,13 @@ class Preprocessing:
             raise UsageError(f"crop must be None or lie in (0, 1]. Received: crop={self.crop!r}.")
         if self.interpolation not in get_args(Interpolation):
             raise UsageError(
-                "interpolation must be nearest, bilinear or bicubic. "
+                "interpolation must be nearest, bilinear, bicubic or mediapipe. "
                 f"Received: interpolation={shown(self.interpolation)}."
+            )
+        if self.interpolation == "mediapipe" and self.crop is not None:
+            raise UsageError(
+                "interpolation='mediapipe' resizes the whole image, as MediaPipe does. "
+                f"Received: crop={self.crop!r}; leave it out."
             )
         for field in ("mean", "scale"):
             _set(self, field, _per_channel(field, getattr(self, field)))

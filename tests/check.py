@@ -134,6 +134,14 @@ def wheel() -> None:
     _python("tests/commands/check_wheel.py")
 
 
+def clients() -> None:
+    """MediaPipe and other runtimes run the demo's files. They need Python 3.11 or older."""
+    if sys.version_info >= (3, 12):
+        raise SkippedError("it needs Python 3.11 or older; see benchmarks/clients.py --python")
+    _python("benchmarks/mediapipe_pixels.py")
+    _python("benchmarks/clients.py", "--run", RUN)
+
+
 def runtimes() -> None:
     """Older TFLite runtimes run the demo's files. These runtimes need Python 3.11 or older."""
     if sys.version_info >= (3, 12):
@@ -153,7 +161,7 @@ def slow_tf_keras() -> None:
 
 # The demo trains the run that those after it use.
 _ALL = (
-    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, compression, slow,
+    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, clients, compression, slow,
     slow_tf_keras,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}

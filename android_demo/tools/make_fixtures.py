@@ -83,6 +83,12 @@ def _resizing() -> list[dict[str, Any]]:
     ]:  # fmt: skip
         for crop, interpolation in itertools.product(_CROPS, _INTERPOLATIONS):
             cases.append(_resized(size, new, crop, interpolation, extreme=False))
+    # As MediaPipe, also where the errors of OpenCV's equations decide between two places.
+    for size, new in [
+        *((size, (12, 10)) for size in _SIZES), ((12, 10), (12, 10)), ((640, 480), (224, 224)),
+        ((457, 196), (64, 5)), ((46, 9), (384, 8)), ((46, 469), (8, 384)), ((274, 8), (128, 33)),
+    ]:  # fmt: skip
+        cases.append(_resized(size, new, None, "mediapipe", extreme=size == (13, 17)))
     # Boxes whose edges, in float64, would select other pixels than Pillow's in float32.
     cases.append(_resized((268, 39), (7, 1), 0.95, "nearest", extreme=False))
     cases.append(_resized((672, 24), (28, 1), 0.95, "nearest", extreme=False))

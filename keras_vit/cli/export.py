@@ -18,6 +18,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions
 from keras_vit.cli._printing import print_skipped, table
 from keras_vit.cli._program import load
+from keras_vit.deploy.clients.clients import CLIENTS, check_for, client_of
 from keras_vit.deploy.precisions import PRECISIONS, check_calibration, precision_of
 
 
@@ -46,10 +47,19 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
     recipe: Path | None = None
     """A recipe.json that auto wrote: auto keeps the same layers in float, without a new search.
     Default: auto searches."""
-    input: Literal["float32", "uint8"] = "float32"
-    """The file's input: preprocessed values, or RGB pixels of the right size."""
-    output: Literal["logits", "probabilities", "features"] = "logits"
-    """The file's output; features are the input of the head."""
+    client: str | None = option(
+        None,
+        choices=CLIENTS,
+        help="A program that will run the files by itself, which needs their output and their "
+        "input in its way. The files are judged with its own resize too, and run through it if it "
+        "is installed. " + " ".join(f"{name}: {each.title}." for name, each in CLIENTS.items()),
+    )
+    input: Literal["float32", "uint8"] | None = None
+    """The file's input: preprocessed values, or RGB pixels of the right size. Default: what the
+    client needs, without one float32."""
+    output: Literal["logits", "probabilities", "features"] | None = None
+    """The file's output; features are the input of the head. Default: what the client needs,
+    without one logits."""
     min_runtime: str | None = option(None, check=_check_runtime)
     """The oldest runtime that must run the files: a version of TFLite such as 2.16.1, or of LiteRT
     such as 'LiteRT 2.1'. Default: any."""
@@ -67,6 +77,7 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
     def __post_init__(self):
         super().__post_init__()
         precisions = [precision_of(name) for name in self.quantize]
+        check_for(client_of(self.client), self.output, precisions)
         chooses = any(precision.base for precision in precisions)
         if chooses and self.recipe is not None and not self.recipe.is_file():
             raise UsageError(f"{self.recipe} does not exist.")
@@ -119,6 +130,7 @@ def _export(subject: Any, arguments: Arguments, out: Path) -> Any:
         recipe=arguments.recipe,
         rewrite=arguments.rewrite,
         gpu=arguments.gpu,
+        client=arguments.client,
         calibrate=arguments.calibrate,
         threads=sorted(set(arguments.threads)),
         say=lambda line: print(f"  {line}", flush=True),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_vit._checks import LONGEST_SIDE
 from keras_vit.data import tf_preprocessing
 from keras_vit.specs import Preprocessing
 
@@ -108,6 +109,7 @@ def cropped(
     """A random box with at least `smallest` of the area, resized (Szegedy et al. 2014).
 
     The resize has no antialiasing filter, as in big_vision, but large boxes are reduced first.
+    For MediaPipe's resize nothing is reduced, so that training has the aliasing that it will meet.
     """
     start, length, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.concat([picture.size, [3]], 0),
@@ -120,7 +122,7 @@ def cropped(
         use_image_if_no_bounding_boxes=True,
     )
     box = tf.concat([start[:2], length[:2]], 0)
-    return resized(picture.part(box, preprocessing.size), preprocessing)
+    return resized(_part_for(picture, box, preprocessing, preprocessing.size), preprocessing)
 
 
 def cropped_from_larger(
@@ -129,12 +131,20 @@ def cropped_from_larger(
     """The whole picture at `margin` times the model's input size, and a random part of that size.
 
     The resize changes the aspect and has no antialiasing filter, as in big_vision, but large
-    pictures are reduced first.
+    pictures are reduced first, except for MediaPipe's resize.
     """
     size = tuple(round(margin * side) for side in preprocessing.size)
     box = tf.concat([[0, 0], picture.size], 0)
-    larger = resized(picture.part(box, size), preprocessing, size)
+    larger = resized(_part_for(picture, box, preprocessing, size), preprocessing, size)
     return tf.image.stateless_random_crop(larger, (*preprocessing.size, 3), seed)
+
+
+def _part_for(
+    picture: Picture, box: tf.Tensor, preprocessing: Preprocessing, size: tuple[int, int]
+) -> tf.Tensor:
+    """`Picture.part` for a resize to a size."""
+    unreduced = preprocessing.interpolation == "mediapipe"
+    return picture.part(box, (LONGEST_SIDE, LONGEST_SIDE) if unreduced else size)
 
 
 def resized(
@@ -144,7 +154,11 @@ def resized(
 
     The default size is the model's input size.
     """
-    image = tf.image.resize(image, size or preprocessing.size, preprocessing.interpolation)
+    size = size or preprocessing.size
+    if preprocessing.interpolation == "mediapipe":
+        sized = dataclasses.replace(preprocessing, height=size[0], width=size[1])
+        return tf_preprocessing.resize(image[None], sized)[0]
+    image = tf.image.resize(image, size, preprocessing.interpolation)
     if (
         preprocessing.interpolation == "bicubic"
     ):  # only this one goes beyond the levels of its input
@@ -157,7 +171,9 @@ def shifted(image: tf.Tensor, preprocessing: Preprocessing, seed: tf.Tensor) -> 
 
     It is for pictures that must not be mirrored, such as digits. Pixels from outside are black.
     """
-    image = _reduced(image, preprocessing.size)
+    # Where the centre of the first pixel is: MediaPipe resizes from corner to corner, unreduced.
+    half = 0.0 if preprocessing.interpolation == "mediapipe" else 0.5
+    image = _reduced(image, preprocessing.size) if half else image
     draws = tf.unstack(tf.random.stateless_uniform((4,), seed, -1.0, 1.0))
     angle, zoom = draws[0] * _ANGLE * (3.141592653589793 / 180), 1 + draws[1] * _ZOOM
     size = tf.cast(tf.shape(image)[:2], tf.float32)
@@ -167,14 +183,20 @@ def shifted(image: tf.Tensor, preprocessing: Preprocessing, seed: tf.Tensor) -> 
     cos, sin = tf.cos(angle) / zoom, tf.sin(angle) / zoom
     scale_x, scale_y = width / new_width, height / new_height
     a, b, d, e = cos * scale_x, -sin * scale_y, sin * scale_x, cos * scale_y
-    centre_x, centre_y = (new_width - 1) / 2, (new_height - 1) / 2
-    c = width * (0.5 + draws[2] * _SHIFT) - 0.5 - a * centre_x - b * centre_y
-    f = height * (0.5 + draws[3] * _SHIFT) - 0.5 - d * centre_x - e * centre_y
-    return transformed(image, tf.stack([a, b, c, d, e, f]), preprocessing.size, "BILINEAR", 0.0)
+    centre_x, centre_y = new_width / 2 - half, new_height / 2 - half
+    c = width * (0.5 + draws[2] * _SHIFT) - half - a * centre_x - b * centre_y
+    f = height * (0.5 + draws[3] * _SHIFT) - half - d * centre_x - e * centre_y
+    matrix = tf.stack([a, b, c, d, e, f])
+    return transformed(image, matrix, preprocessing.size, "BILINEAR", 0.0, half)
 
 
 def transformed(
-    image: tf.Tensor, matrix: tf.Tensor, size: tuple[int, int], interpolation: str, fill: float
+    image: tf.Tensor,
+    matrix: tf.Tensor,
+    size: tuple[int, int],
+    interpolation: str,
+    fill: float,
+    half: float = 0.5,
 ) -> tf.Tensor:
     """An affine transform: output (x, y) is input (a x + b y + c, d x + e y + f).
 
@@ -184,9 +206,10 @@ def transformed(
         size: height and width of the output.
         interpolation: "NEAREST" or "BILINEAR".
         fill: the level of pixels from outside.
+        half: for "BILINEAR": the picture begins this far before the centre of its first pixel.
     """
 
-    def moved(values, interpolation, fill_mode, fill=0.0):
+    def moved(values, interpolation, fill_mode, fill=0.0, matrix=matrix):
         return tf.raw_ops.ImageProjectiveTransformV3(
             images=values[None],
             transforms=tf.concat([matrix, [0.0, 0.0]], 0)[None],
@@ -199,7 +222,9 @@ def transformed(
     if interpolation == "NEAREST":
         return moved(image, "NEAREST", "CONSTANT", fill)
     # Pixels at the edge of the picture are not blended with those from outside, as in Pillow.
-    inside = moved(tf.ones_like(image[..., :1]), "NEAREST", "CONSTANT") > 0
+    # A place is rounded to the nearest pixel; a thousandth keeps the first one inside.
+    moves = tf.constant([0.0, 0.0, 1.0, 0.0, 0.0, 1.0]) * (min(half + 0.001, 0.5) - 0.5)
+    inside = moved(tf.ones_like(image[..., :1]), "NEAREST", "CONSTANT", matrix=matrix + moves) > 0
     output = levels(moved(tf.cast(image, tf.float32), "BILINEAR", "NEAREST"))
     return tf.where(inside, output, tf.cast(fill, tf.uint8))
 

@@ -1,7 +1,7 @@
 """From a uint8 image to a model's input, in the same way in training, evaluation and on phones.
 
-Images are resized by Pillow's integer arithmetic from uint8 to uint8, which other languages can
-reproduce exactly.
+Images are resized by Pillow's integer arithmetic from uint8 to uint8, or by MediaPipe's. Other
+languages can reproduce both exactly.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from PIL import Image
 
 from keras_vit._checks import received_model
 from keras_vit._errors import UsageError
+from keras_vit.data import mediapipe
 from keras_vit.data.images import rgb_images
 from keras_vit.specs import Preprocessing
 
@@ -83,6 +84,8 @@ def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
     The width is always resized first. Pillow 13 and newer resize the height of some pictures
     first; then rounding between the two steps changes pixels by one level or more.
     """
+    if preprocessing.interpolation == "mediapipe":
+        return Image.fromarray(mediapipe.resize(np.asarray(image), preprocessing.size))
     height, width = preprocessing.size
     box = (0, 0, *image.size)
     if preprocessing.crop is not None:

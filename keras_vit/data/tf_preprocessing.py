@@ -1,8 +1,8 @@
 """The functions of `decoding.py` and `preprocessing.py` with TensorFlow operations only.
 
 They are for `tf.data` pipelines, and for servers without Pillow and this library. They use the same
-arithmetic as Pillow, integers with 22 fractional bits, so that every pixel is equal. They read JPEG
-and PNG files.
+arithmetic as Pillow, integers with 22 fractional bits, or as `mediapipe.py`, so that every pixel is
+equal. They read JPEG and PNG files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit._errors import UsageError
+from keras_vit.data import mediapipe
 from keras_vit.data.limits import (
     MOST_PIXELS,
     MOST_SCANNED,
@@ -172,6 +173,8 @@ def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     new_height, new_width = preprocessing.size
     if preprocessing.crop is None and images.shape[1:3] == preprocessing.size:
         return images
+    if preprocessing.interpolation == "mediapipe":
+        return _warped(images, preprocessing.size)
     count, height, width = tf.unstack(tf.shape(images)[:3])
     rows, columns = _box(height, width, preprocessing)
     if preprocessing.interpolation == "nearest":
@@ -421,6 +424,32 @@ def _cubic(x):
     near = (1.5 * x - 2.5) * x * x + 1
     far = (((x - 5) * x + 8) * x - 4) * -0.5
     return tf.where(x < 1, near, tf.where(x < 2, far, 0))
+
+
+def _warped(images, size: tuple[int, int]):
+    """`mediapipe.resize` of uint8 (n, height, width, 3)."""
+    # Operators whose order TensorFlow does not change; see `_quotient`.
+    exact = (tf.math.multiply_no_nan, tf.math.divide_no_nan)
+    count, height, width = tf.unstack(tf.shape(images)[:3])
+    sides = (tf.cast(side, tf.float64) for side in (height, width))
+    warp = mediapipe.warp(*sides, size, *exact)
+    column, row = mediapipe.places(warp, size, tf.round, *exact)
+    column, row = tf.cast(column, tf.int32), tf.cast(row, tf.int32)
+    left = tf.minimum(column // mediapipe.UNIT, width - 1)
+    top = tf.minimum(row // mediapipe.UNIT, height - 1)
+    right, bottom = tf.minimum(left + 1, width - 1), tf.minimum(top + 1, height - 1)
+    # (new height, new width, 1)
+    x, y = (place[..., None] % mediapipe.UNIT for place in (column, row))
+    lines = tf.reshape(images, (count, height * width, 3))
+
+    def pixels(row, column):  # (n, new height, new width, 3)
+        return tf.cast(tf.gather(lines, row * width + column, axis=1), tf.int32)
+
+    unit = mediapipe.UNIT
+    above = pixels(top, left) * (unit - x) + pixels(top, right) * x
+    below = pixels(bottom, left) * (unit - x) + pixels(bottom, right) * x
+    blended = above * (unit - y) + below * y
+    return tf.cast((blended + unit * unit // 2) // (unit * unit), tf.uint8)
 
 
 def _resample(lines, index, weights):

@@ -18,6 +18,8 @@ __getattr__, __all__ = lazy_names(
         "bundle.opened": ["OpenedBundle", "open_bundle"],
         "bundle.report": ["table", "write_report"],
         "bundle.web": ["check_for_site", "fetch_litert_js", "has_litert_js", "make_site"],
+        "clients.clients": ["CLIENTS", "Client"],
+        "clients.judging": ["ClientVerdict", "judge_client", "run_in_client", "seen_by"],
         "convert.auto": ["choose_float_layers"],
         "convert.converter": ["Converter", "to_tflite"],
         "convert.quantize": ["quantizable_layers"],

@@ -13,6 +13,8 @@ from keras_vit import _checks, _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import withdraw_report, write_report
+from keras_vit.deploy.clients.clients import Client, check_for, client_of, input_for
+from keras_vit.deploy.clients.judging import Seen, judge_client, seen_by
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
@@ -43,14 +45,15 @@ def export_tflite(
     representative_data: Any = None,
     max_images: int = 100,
     *,
-    input: str = "float32",
-    output: str = "logits",
+    input: str | None = None,
+    output: str | None = None,
     float_layers: Iterable[str] = (),
     max_drop: float | None = None,
     min_runtime: str | None = None,
     recipe: str | os.PathLike | None = None,
     rewrite: bool = True,
     gpu: GpuChoice = "no",
+    client: str | None = None,
 ) -> Verdict:
     """Converts a model, compares the result with Keras, and then writes it to `path`.
 
@@ -70,8 +73,9 @@ def export_tflite(
             need ranges are refused.
         max_images: the largest number of images to compare.
         input: "float32", the input of the Keras model, or "uint8": RGB pixels, scaled in the file.
+            None is what the client needs, without one "float32".
         output: "logits", "probabilities" or "features". With other layers after a `keras_vit`
-            model, the output of these layers.
+            model, the output of these layers. None is what the client needs, without one "logits".
         float_layers: names of `deploy.quantizable_layers` that stay in float.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
             its precision's own limit, `Budget.drop`.
@@ -82,6 +86,8 @@ def export_tflite(
         gpu: "auto" also runs the file on a GPU, or on SwiftShader, if this machine has a Vulkan
             device, and emulates half precision; "yes" demands that it is right on both. It is not
             the default because SwiftShader takes from 10 seconds to minutes for each file.
+        client: a name in `deploy.CLIENTS`, a program that will run the file by itself, such as
+            "mediapipe": the file is as it needs it, and is run through it if it is installed.
 
     Returns:
         The comparison with Keras; its `notes()` say which loss of accuracy the images exclude, and
@@ -89,9 +95,11 @@ def export_tflite(
 
     Raises:
         ParityError: the file differs by more than its precision explains; nothing is written.
-        RefusedError: the file has dynamic sizes, or `min_runtime` or a GPU does not run it.
-        UsageError: the precision is unknown; data is missing or has another shape; `path` is a
-            folder; or the backend is not TensorFlow and this is not a `keras_vit` model.
+        RefusedError: the file has dynamic sizes, or `min_runtime`, the client or a GPU does not run
+            it.
+        UsageError: the precision or the client is unknown, or cannot use the other settings; data
+            is missing or has another shape; `path` is a folder; or the backend is not TensorFlow
+            and this is not a `keras_vit` model.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
@@ -111,7 +119,9 @@ def export_tflite(
         raise UsageError(f"{path} is a folder; name the .tflite file.")
     _check_recipe(recipe, [precision])
     for_runtime(precision, min_runtime)
-    resolved = resolve(model, GraphOptions(input, output), rewrite)
+    wanted = client_of(client)
+    tensors = _tensors(wanted, input, output, [precision], getattr(model, "preprocessing", None))
+    resolved = resolve(model, GraphOptions(*tensors), rewrite)
     known = _known_recipe(recipe, [precision], resolved.name)
     request = _Request((precision,), demands, known)
     samples = _given_samples(
@@ -121,6 +131,8 @@ def export_tflite(
     _warn_if_unexpected(export.converter.graphs.note)
     export.check_recipe()
     judged = dataclasses.replace(export, watched=False).judged(precision, float_layers)
+    if wanted is not None:
+        judge_client(wanted, judged.content, None)
     with _files.replacing(path) as temporary:
         temporary.write_bytes(judged.content)
     return judged.verdict
@@ -150,13 +162,14 @@ def export_bundles(
     representative_data: Any = None,
     max_images: int = 500,
     *,
-    input: str = "float32",
-    output: str = "logits",
+    input: str | None = None,
+    output: str | None = None,
     max_drop: float | None = None,
     min_runtime: str | None = None,
     recipe: str | os.PathLike | None = None,
     rewrite: bool = True,
     gpu: GpuChoice = "no",
+    client: str | None = None,
     calibrate: int = CALIBRATED,
     threads: Sequence[int] = (1, 2),
     labels: Sequence[str] | None = None,
@@ -180,6 +193,8 @@ def export_bundles(
         representative_data: as for `export_tflite`; only for a Keras model.
         max_images: the largest number of images to compare; "auto" chooses layers on as many more.
         input, output, max_drop, min_runtime, recipe, rewrite, gpu: as for `export_tflite`.
+        client: as for `export_tflite`. For a run or a `Subject` with pictures, model.json and the
+            card also have the files' accuracy with the client's own resize.
         calibrate: the largest number of images to measure ranges on.
         threads: the numbers of threads to measure latency with; if empty, nothing is measured and
             no card is written.
@@ -196,7 +211,7 @@ def export_bundles(
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
-    folder, options = Path(folder), GraphOptions(input, output)
+    folder, wanted = Path(folder), client_of(client)
     demands = Demands(max_drop, min_runtime, max_images, calibrate, gpu)
     quantize = [quantize] if isinstance(quantize, str) else quantize
     precisions = list(dict.fromkeys(precision_of(name) for name in quantize))
@@ -205,6 +220,8 @@ def export_bundles(
     _files.check_unlocked(folder)  # before a subject loses its model
     _check_recipe(recipe, precisions)
     subject = _as_subject(model, representative_data)
+    resized = preprocessing or getattr(subject.model if subject else model, "preprocessing", None)
+    options = GraphOptions(*_tensors(wanted, input, output, precisions, resized))
     refused = dict(_too_new(precisions, min_runtime))
     precisions = [precision for precision in precisions if precision.name not in refused]
     written: dict[str, dict[str, Any]] = {}
@@ -231,11 +248,17 @@ def export_bundles(
         _warn_if_unexpected(export.converter.graphs.note)
         del model, resolved
         export.check_recipe()
+        seen = wanted and subject and _seen(wanted, export.compared_on, subject.images, about)
         figures: dict[str, Measured] = {}
         for precision in precisions:
             say(f"{precision.quantize}: converting, then comparing")
             try:
                 judged = export.judged(precision)
+                if wanted is not None:
+                    say(f"{precision.quantize}: as {wanted.title} sees it")
+                    judged = dataclasses.replace(
+                        judged, client=judge_client(wanted, judged.content, seen or None)
+                    )
             except RefusedError as error:
                 refused[precision.name] = str(error)
                 continue
@@ -435,6 +458,28 @@ def _own_samples(images: OwnImages, request: _Request) -> Samples:
     if images.source is None:
         _check_images(request.precisions)
     return images.samples(request.demands.images, request.calibrate, request.searches)
+
+
+def _tensors(
+    client: Client | None,
+    input: str | None,
+    output: str | None,
+    precisions: Iterable[Precision],
+    preprocessing: Preprocessing | None,
+) -> tuple[str, str]:
+    """The input and the output of the files: as given, or as a client needs them."""
+    check_for(client, output, precisions)
+    normalisation = (preprocessing.mean, preprocessing.scale) if preprocessing else ()
+    wanted = output or (client.output if client else "logits")
+    return input_for(client, input, normalisation), wanted
+
+
+def _seen(client: Client, own: Reference, images: OwnImages, about: About) -> Seen | None:
+    """The compared images as a client sees them; None for random images."""
+    pictures = images.pictures(len(own.inputs))
+    if pictures is None:
+        return None
+    return seen_by(client, own.inputs, own.targets, pictures, about.preprocessing)
 
 
 def _check_images(precisions: Iterable[Precision]) -> None:

@@ -33,7 +33,8 @@ def build(
     recipe: Recipe,
     weights: str | os.PathLike | None = None,
 ) -> ImageModel:
-    """The model that `train` builds for a name: with the recipe's image size, rates and precision.
+    """The model that `train` builds for a name: with the recipe's image size, resize, rates and
+    precision.
 
     Args:
         name: see `list_models`.
@@ -42,7 +43,7 @@ def build(
         weights: the initial weights, see `create_model`.
     """
     variant = find_variant(name)
-    return create_model(
+    model = create_model(
         variant,
         len(labels),
         recipe.image_size,
@@ -52,6 +53,12 @@ def build(
         head_bias=recipe.head_bias,
         **spec_fields(recipe, VARIANTS[variant], variant),
     )
+    if recipe.interpolation is not None:
+        whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}
+        model.preprocessing = dataclasses.replace(
+            model.preprocessing, interpolation=recipe.interpolation, **whole
+        )
+    return model
 
 
 def check_settings(
@@ -144,6 +151,9 @@ def _check_built(model: ImageModel, recipe: Recipe) -> None:
     """
     expected = spec_fields(recipe, model.spec, model.name)
     actual = {field: getattr(model.spec, field) for field in expected}
+    if recipe.interpolation is not None:
+        expected["interpolation"] = recipe.interpolation
+        actual["interpolation"] = model.preprocessing.interpolation
     if recipe.head_bias:
         expected["head_bias"], actual["head_bias"] = recipe.head_bias, model.head_bias
     expected["compute dtype"] = recipe.precision.removeprefix("mixed_")

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from keras_vit._errors import UsageError, shown
-from keras_vit.specs import Interpolation, Preprocessing
+from keras_vit.specs import Preprocessing
 
 # Larger numbers in a file are refused.
 _LARGEST = 65_536
 # The codes of PIL.Image.Resampling.
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+# Those that this library has too.
+SHARED = ("nearest", "bilinear", "bicubic")
 
 # timm's defaults for absent or empty fields.
 _TIMM_DEFAULTS = {
@@ -179,7 +181,7 @@ def _transformers_geometry(
 
 
 def _interpolation(field: str, name: Any) -> str:
-    if name not in get_args(Interpolation):
+    if name not in SHARED:
         _refuse(field, name)
     return name
 

@@ -26,7 +26,8 @@ _TIMM_BIT = {
 # timm's names for the poolings that it has.
 TIMM_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "distilled": "token", "none": ""}
 _TIMM_DISTILLED = "deit_base_distilled_patch16_224"
-_PIL_CODES = {"nearest": 0, "bilinear": 2, "bicubic": 3}
+# The resizes that the hubs have, with the codes of PIL.Image.Resampling.
+PIL_CODES = {"nearest": 0, "bilinear": 2, "bicubic": 3}
 
 
 def timm_files(model: Any) -> dict[str, dict[str, Any]]:
@@ -81,7 +82,7 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
             "image_processor_type": "ViTImageProcessor",
             "do_resize": True,
             "size": {"height": height, "width": width},
-            "resample": _PIL_CODES[preprocessing.interpolation],
+            "resample": PIL_CODES[preprocessing.interpolation],
             "do_rescale": True,
             "rescale_factor": 1 / 255,
             "do_normalize": True,

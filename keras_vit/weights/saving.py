@@ -15,7 +15,7 @@ from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
 from keras_vit.specs import ResNetSpec
 from keras_vit.weights.dialects import foreign_place
-from keras_vit.weights.hub_files import TIMM_POOLINGS, timm_files, transformers_files
+from keras_vit.weights.hub_files import PIL_CODES, TIMM_POOLINGS, timm_files, transformers_files
 from keras_vit.weights.names import WeightName, weight_names
 from keras_vit.weights.tensors import METADATA
 
@@ -128,8 +128,13 @@ def _check_replaceable(sidecar: Path) -> None:
 
 
 def _family(model: Any, layout: str) -> tuple[str, str]:
-    spec = model.spec
+    spec, interpolation = model.spec, model.preprocessing.interpolation
     is_bit = isinstance(spec, ResNetSpec)
+    if interpolation not in PIL_CODES:
+        raise UsageError(
+            f"timm and transformers resize images by {', '.join(PIL_CODES)}. Received: a model "
+            f"with interpolation={interpolation!r}; save a .npz in the official layout."
+        )
     if layout == "transformers":
         if is_bit or spec.stem or spec.pooling != "token" or spec.position_embedding != "learned":
             raise UsageError(

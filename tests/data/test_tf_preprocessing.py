@@ -281,12 +281,14 @@ def test_a_batch_may_contain_pictures_of_any_size(photographs, tmp_path):
     assert read(tf.constant([], tf.string)).shape == (0, 32, 48, 3)
 
 
+CROPS = {"nearest": (None, 0.875, 1.0), "mediapipe": (None,)}
+CROPS["bilinear"] = CROPS["bicubic"] = CROPS["nearest"]
 ALL_SETTINGS = {
     f"{interpolation}-{crop}": Preprocessing(
         33, 48, crop, interpolation, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
     )
-    for interpolation in ("nearest", "bilinear", "bicubic")
-    for crop in (None, 0.875, 1.0)
+    for interpolation, crops in CROPS.items()
+    for crop in crops
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import re
 from typing import ClassVar
@@ -452,3 +453,16 @@ def test_each_file_is_parsed_once(model, inputs, tmp_path, monkeypatch):
     keras_vit.export_tflite(model, tmp_path / "m.tflite", "int8", inputs, min_runtime="2.9")
     # Both the float file and the quantised file.
     assert len(parsed) == len(set(parsed)) == 2
+
+
+@pytest.mark.slow
+def test_two_exports_of_the_same_weights_are_the_same_bytes(sample, tmp_path):
+    images = sample.images
+    for quantize in ("none", "float16", "dynamic", "int8"):
+        files = [tmp_path / f"{quantize}-{i}.tflite" for i in range(2)]
+        for file in files:
+            copy = keras_vit.ViT.from_config(sample.model.get_config())
+            copy.set_weights(sample.model.get_weights())
+            deploy.export_tflite(copy, file, quantize, images, output="probabilities")
+        first, second = (hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
+        assert first == second, quantize

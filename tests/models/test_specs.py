@@ -73,7 +73,8 @@ def test_spec_refuses(change, message):
         ({"height": 10**6}, "height must be at most 65,536"),
         ({"height": 60_000, "width": 60_000}, "at most 67,108,864 pixels. Received: 60000 x 60000"),
         ({"crop": 1.5}, r"crop must be None or lie in \(0, 1\]"),
-        ({"interpolation": "area"}, "interpolation must be nearest, bilinear or bicubic"),
+        ({"interpolation": "area"}, "interpolation must be nearest, bilinear, bicubic or med"),
+        ({"interpolation": "mediapipe", "crop": 0.875}, "resizes the whole image.*crop=0.875"),
         ({"scale": 0}, "scale must be positive"),
     ],
 )

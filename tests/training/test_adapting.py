@@ -125,6 +125,7 @@ def test_a_model_with_lora_is_not_trained_again():
         ({"representation": True}, "for representation_dim=.*Received: .*=None"),
         ({"distillation_token": True}, "for pooling='distilled'"),
         ({"head_bias": -10.0}, "for head_bias=-10.0. Received: a model with head_bias=0.0"),
+        ({"interpolation": "mediapipe"}, "for interpolation='mediapipe'.*='bilinear'"),
         ({"precision": "mixed_bfloat16"}, "dtype='bfloat16'. Received: .*dtype='float32'"),
     ],
 )

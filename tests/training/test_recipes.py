@@ -176,6 +176,18 @@ def test_the_settings_of_a_model_are_those_of_the_recipe():
     assert fields == {"pooling": "distilled", "drop_path": 0.1}
 
 
+def test_a_recipe_chooses_the_resize():
+    from keras_vit.training.building import build
+
+    how = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32)).preprocessing
+    assert how.interpolation == "bilinear"
+    recipe = Recipe(image_size=32, interpolation="mediapipe")
+    changed = build("ViT_Pico4", ("a", "b"), recipe).preprocessing
+    assert changed == dataclasses.replace(how, interpolation="mediapipe")
+    with pytest.raises(UsageError, match="interpolation must be one of nearest"):
+        Recipe(interpolation="area")
+
+
 def test_settings_that_differ_are_named_with_their_values_before():
     before = {"jit": True, "seed": 0, "augment": "none", "remat": False}
     now = {"jit": False, "seed": 1, "augment": "none", "remat": True}

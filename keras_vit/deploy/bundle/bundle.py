@@ -128,6 +128,7 @@ def _description(
         "parity": {"images_from": judged.images_from, **judged.verdict.to_dict(max_drop)},
         "gpu_run": judged.gpu.to_dict(),
         "half_precision": judged.half and judged.half.to_dict(),
+        "client": judged.client and judged.client.to_dict(),
         "made_with": _versions(),
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from keras_vit.deploy.clients.clients import CLIENTS, Client
 from keras_vit.deploy.judge.measure import Measured
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS
@@ -57,8 +58,13 @@ def card(
 
 
 def notes(descriptions: Descriptions) -> list[str]:
-    """What the labels prove about the files' accuracy; files with equal results share a line."""
-    return [line.removeprefix("- ") for line in _each("Accuracy", descriptions, _proof)]
+    """What the labels prove about the files' accuracy, and what a client makes of the files.
+
+    Files with equal results share a line.
+    """
+    lines = _each("Accuracy", descriptions, _proof)
+    lines += _each("In the app's client", descriptions, _client)
+    return [line.removeprefix("- ") for line in lines]
 
 
 def code(text: Any) -> str:
@@ -110,6 +116,7 @@ def _data(descriptions: Descriptions) -> list[str]:
         *_each("Labels", descriptions, _labels),
         *_each("Accuracy", descriptions, _proof),
         *_each("Calibrated on", descriptions, _calibration),
+        *_each("In the app's client", descriptions, _client),
     ]
 
 
@@ -132,6 +139,41 @@ def _proof(description: dict[str, Any]) -> str:
     if parity.get("lost") is None:
         return ""
     return "; ".join(Verdict.from_dict(parity).accuracy_notes(parity["max_drop"]))
+
+
+def _client(description: dict[str, Any]) -> str:
+    found = description.get("client")
+    if not found:
+        return ""
+    known = CLIENTS.get(found["client"])
+    title = known.title if known else code(found["client"])
+    resized = description["input"].get("interpolation")
+    if not found["images"]:
+        text = f"accuracy with the resize of {title} is unknown, because there were no pictures"
+    elif found.get("accuracy") is not None:
+        text = (
+            f"accuracy {found['accuracy']:.2%} with the resize of {title}, "
+            f"{found['own_accuracy']:.2%} with the model's own ({resized}), on "
+            f"{found['images']:,} images"
+        )
+    else:
+        text = (
+            f"the same class for {found['agreement']:.2%} of {found['images']:,} images with the "
+            f"resize of {title} as with the model's own ({resized})"
+        )
+    return f"{text}; {_ran(found, known)}"
+
+
+def _ran(found: dict[str, Any], known: Client | None) -> str:
+    if found.get("version") is None:
+        return f"not run in it, which is not installed{f': {known.install}' if known else ''}"
+    text = f"run in its version {code(found['version'])}"
+    if not found.get("ran"):
+        return f"{text}, without pictures"
+    return (
+        f"{text} on {found['ran']:,} pictures, where scores differ from LiteRT's by at most "
+        f"{found['difference']:.1e}"
+    )
 
 
 def _calibration(description: dict[str, Any]) -> str:

@@ -134,7 +134,10 @@ class _Writer:
 
     def _normalised(self, preprocessing: Preprocessing) -> dict[int, int]:
         """The fields for (pixel - mean) / scale, and for the ends of the result."""
-        mean, scale = (np.atleast_1d(v) for v in (preprocessing.mean, preprocessing.scale))
+        # Readers expect as many means as scales.
+        mean, scale = np.broadcast_arrays(
+            *(np.atleast_1d(v) for v in (preprocessing.mean, preprocessing.scale))
+        )
         options = self._table(2, {0: self._floats(mean), 1: self._floats(scale)})
         unit = self._table(2, {0: ("Uint8", _NORMALIZATION), 1: options})
         highest, lowest = (self._floats((end - mean) / scale) for end in (255.0, 0.0))

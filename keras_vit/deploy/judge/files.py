@@ -56,6 +56,7 @@ class JudgedFile:
             `runtime_tolerance`.
         differences: the difference of each block from the float file, see `layer_differences`.
         gpu: the file on a GPU, and in emulated half precision.
+        client: what a client makes of it, a `ClientVerdict`; None if it is for none.
     """
 
     made: MadeFile
@@ -66,6 +67,7 @@ class JudgedFile:
     tolerance: float = 0.0
     differences: dict[str, float] = dataclasses.field(default_factory=dict)
     gpu: GpuRun = NOT_ASKED
+    client: Any = None
 
     @property
     def content(self) -> TFLiteFile:

@@ -7,7 +7,15 @@ import functools
 import typing
 from typing import Literal
 
-from keras_vit._checks import choice, fraction, integer, not_negative, number, positive_integer
+from keras_vit._checks import (
+    Interpolation,
+    choice,
+    fraction,
+    integer,
+    not_negative,
+    number,
+    positive_integer,
+)
 from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS
 
@@ -18,6 +26,10 @@ class Recipe:
 
     image_size: int | tuple[int, int] = 224
     """Input size in pixels: one number, or height and width."""
+    interpolation: Interpolation | None = None
+    """How images are resized: nearest, bilinear or bicubic, as in Pillow, or mediapipe: as
+    MediaPipe's ImageClassifier does, from the whole image and without antialiasing. Default: as
+    for the weights, otherwise bilinear."""
     duration: str = "100 epochs"
     """Length of the training: '100 epochs', '500 steps' or '1e6 examples'."""
     batch_size: int = 64
@@ -113,6 +125,8 @@ class Recipe:
     def __post_init__(self):
         for field, names in _choices().items():
             choice(field, getattr(self, field), names)
+        if self.interpolation is not None:
+            choice("interpolation", self.interpolation, typing.get_args(Interpolation))
         square = isinstance(self.image_size, int)
         for side in (self.image_size,) if square else self.image_size:
             positive_integer("image_size", side)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import struct
 import zipfile
 
 import flatbuffers.table
@@ -122,6 +123,14 @@ def test_the_input_is_an_rgb_image_that_is_normalised_as_the_preprocessing_says(
     np.testing.assert_allclose(image.table(5).floats(1), -mean / scale, rtol=1e-6)
 
 
+def test_there_are_as_many_means_as_scales(sample, float_file):
+    mixed = dataclasses.replace(PREPROCESSING, mean=127.5)
+    [graph] = written(described(sample, float_file, preprocessing=mixed)).tables(3)
+    [unit] = graph.tables(2)[0].tables(4)
+    np.testing.assert_array_equal(unit.table(1).floats(0), np.float32([127.5] * 3))
+    np.testing.assert_array_equal(unit.table(1).floats(1), np.float32(mixed.scale))
+
+
 def test_labels_are_a_file_of_the_output(sample, float_file):
     content = described(sample, float_file)
     [graph] = written(content).tables(3)
@@ -185,3 +194,59 @@ def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, m
 
 def test_the_bytes_repeat(sample, float_file):
     assert described(sample, float_file) == described(sample, float_file)
+
+
+def lying_archive(content):
+    """An archive behind the file whose directory is said to be elsewhere, with other labels."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("labels.txt", "other\n" * 10)
+        archive.writestr("../../evil", "x")
+    raw = bytearray(stream.getvalue())
+    struct.pack_into("<IIH", raw, raw.rfind(b"PK\5\6") + 12, 2**32 - 1, 2**32 - 16, 2**16 - 1)
+    return content + bytes(raw)
+
+
+def damaged(change):
+    def damage(content):
+        model = schema.ModelT.InitFromPackedBuf(content)
+        [entry] = [e for e in model.metadata if e.name == b"TFLITE_METADATA"]
+        change(model, entry)
+        return bytes(buffers._packed(model, len(content) + 2**20))
+
+    return damage
+
+
+def wild_buffer(model, entry):
+    entry.buffer = 2**31
+
+
+def wild_offsets(model, entry):
+    buffer = model.buffers[entry.buffer]
+    buffer.data = np.full(len(buffer.data), 255, np.uint8)
+
+
+def many_entries(model, entry):
+    model.metadata = model.metadata * 20_000
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lying_archive, damaged(wild_buffer), damaged(wild_offsets), damaged(many_entries)],
+    ids=["lying archive", "wild buffer", "wild offsets", "many entries"],
+)
+def test_nothing_here_believes_the_metadata_of_a_file(sample, float_file, damage):
+    content = bytes(described(sample, float_file))
+    hostile = damage(content)
+    assert hostile != content
+    np.testing.assert_array_equal(
+        deploy.Runner(hostile).predict(sample.images), deploy.Runner(content).predict(sample.images)
+    )
+    assert deploy.inspect_file(hostile).runtime == deploy.inspect_file(content).runtime
+
+
+def test_labels_of_several_lines_are_refused_before_anything_is_converted(sample, tmp_path):
+    names = ["a\nb", *LABELS[1:]]
+    with pytest.raises(keras_vit.UsageError, match="labels must be lines of text.*rename"):
+        deploy.export_bundles(sample.model, tmp_path, labels=names, threads=())
+    assert not list(tmp_path.iterdir())

@@ -101,6 +101,9 @@ enum class Interpolation(val jsonName: String) {
     NEAREST("nearest"),
     BILINEAR("bilinear"),
     BICUBIC("bicubic"),
+
+    /** As MediaPipe: bilinear from corner to corner of the whole image. */
+    MEDIAPIPE("mediapipe"),
 }
 
 /** What the scores are. */

@@ -62,14 +62,19 @@ private fun readInput(json: Fields): Input {
     val width = json.integer("width", 1, MOST_SIDE).toInt()
     json.checkShape(listOf(1, height, width, CHANNELS))
     val type = json.choice("dtype", DataType.values(), DataType::jsonName)
+    val interpolation =
+        json.choice("interpolation", Interpolation.values(), Interpolation::jsonName)
+    val crop = json.optional("crop", Fields::fraction)
+    if (interpolation == Interpolation.MEDIAPIPE && crop != null) {
+        json.fail("crop", "null with interpolation mediapipe, which resizes the whole image")
+    }
     return Input(
         height = height,
         width = width,
         type = type,
         quantization = readQuantization(json, type),
-        crop = json.optional("crop", Fields::fraction),
-        interpolation =
-            json.choice("interpolation", Interpolation.values(), Interpolation::jsonName),
+        crop = crop,
+        interpolation = interpolation,
         mean = json.floats("mean", "finite numbers in float32") { true },
         scale = json.floats("scale", "positive numbers") { it > 0 },
     )

@@ -19,7 +19,7 @@ class Preprocessor(private val input: Input) {
     fun run(image: RgbImage): ByteBuffer {
         var current = resizer
         if (current == null || !current.fits(image)) {
-            current = Resizer(image.width, image.height, input)
+            current = resizer(image.width, image.height, input)
             resizer = current
         }
         current.run(image, writer)

@@ -42,6 +42,7 @@ internal class Taps(
             Interpolation.NEAREST -> copyNearest()
             Interpolation.BILINEAR -> weigh { x -> if (x < 1) 1 - x else 0.0 }
             Interpolation.BICUBIC -> weigh(::cubic)
+            Interpolation.MEDIAPIPE -> error("MediaPipe has no taps; see MediaPipeResizer")
         }
     }
 

@@ -42,6 +42,9 @@ class BundleReaderTest {
         Case("[127.5, 100, 50.0]", "2") { assertEquals(listOf(2f, 2f, 2f), input.scale) },
         Case("bilinear", "nearest") { assertEquals(Interpolation.NEAREST, input.interpolation) },
         Case("bilinear", "bicubic") { assertEquals(Interpolation.BICUBIC, input.interpolation) },
+        Case("bilinear", "mediapipe") {
+            assertEquals(Interpolation.MEDIAPIPE, input.interpolation)
+        },
         Case("logits", "probabilities") { assertEquals(OutputKind.PROBABILITIES, output.kind) },
         Case("[1, 3, 4, 3], \"dtype\": \"float32\"", "[1, 3, 4, 3], \"dtype\": \"uint8\"") {
             assertEquals(DataType.UINT8, input.type)
@@ -115,7 +118,13 @@ class BundleReaderTest {
         Triple("\"crop\": null", "\"crop\": \"0.9\"", "input.crop: expected a finite number"),
         Triple("\"crop\": null", "\"crop\": false", "input.crop: expected a finite number"),
         Triple("\"bilinear\"", "\"lanczos\"",
-            "input.interpolation: expected nearest or bilinear or bicubic. Received: \"lanczos\"."),
+            "input.interpolation: expected nearest or bilinear or bicubic or mediapipe. " +
+                "Received: \"lanczos\"."),
+        Triple(
+            "\"crop\": null, \"interpolation\": \"bilinear\"",
+            "\"crop\": 0.5, \"interpolation\": \"mediapipe\"",
+            "input.crop: expected null with interpolation mediapipe",
+        ),
         Triple("\"bilinear\"", "\"Bilinear\"", "input.interpolation: expected nearest"),
         Triple("\"bilinear\"", "null", "input.interpolation: expected text"),
         Triple("\"mean\": 127.5, ", "", "input.mean is missing"),

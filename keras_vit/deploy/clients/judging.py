@@ -1,0 +1,157 @@
+"""What a client makes of a file: the accuracy with its own resize, and the file run by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_vit._optional import is_installed
+from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.deploy.clients.clients import Client
+from keras_vit.deploy.clients.runners import run_runner
+from keras_vit.deploy.images import to_pixels
+from keras_vit.deploy.runner import Runner
+from keras_vit.specs import Preprocessing
+
+# Pictures that are run through the client itself, and the bytes that they may have together.
+_RUN, _RUN_BYTES = 100, 1 << 28
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """The compared pictures as a client sees them.
+
+    Attributes:
+        client: the client.
+        own: inputs of the file with the model's own resize (n, height, width, 3).
+        resized: the same with the client's resize.
+        targets: the true classes (n,); None if unknown.
+        pictures: some of the pictures as they are stored, the first ones, to run the client on.
+    """
+
+    client: Client
+    own: np.ndarray
+    resized: np.ndarray
+    targets: np.ndarray | None
+    pictures: list[np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientVerdict:
+    """What a client makes of a file.
+
+    Attributes:
+        client: the client's name.
+        images: number of compared images; 0 if there were no pictures to resize.
+        accuracy: the file's accuracy with the client's resize; None if unknown.
+        own_accuracy: the file's accuracy on the same images with the model's own resize.
+        agreement: fraction of the images with the same class in both; None without images.
+        version: the version of the client that ran the file; None if it is not installed.
+        ran: number of pictures that the client ran itself.
+        difference: the largest difference of its scores from LiteRT's on the same pixels; None if
+            it ran nothing.
+    """
+
+    client: str
+    images: int = 0
+    accuracy: float | None = None
+    own_accuracy: float | None = None
+    agreement: float | None = None
+    version: str | None = None
+    ran: int = 0
+    difference: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+def seen_by(
+    client: Client,
+    own: np.ndarray,
+    targets: np.ndarray | None,
+    pictures: Iterable[np.ndarray],
+    preprocessing: Preprocessing,
+) -> Seen:
+    """Resizes pictures as a client does.
+
+    Args:
+        client: the client.
+        own: inputs of the file with the model's own resize (n, height, width, 3).
+        targets: the true classes (n,); None if unknown.
+        pictures: the n pictures, uint8 (height, width, 3) of any size; may be an iterator.
+        preprocessing: that of the model.
+    """
+    changed = dataclasses.replace(preprocessing, interpolation=client.interpolation, crop=None)
+    resized, kept, size = np.empty_like(own), [], 0
+    for i, picture in enumerate(pictures):
+        tensor = preprocess_image(picture, changed)
+        resized[i] = to_pixels(tensor, changed) if own.dtype == np.uint8 else tensor
+        size += picture.nbytes
+        if len(kept) == i < _RUN and (size <= _RUN_BYTES or not kept):
+            kept.append(picture)
+    return Seen(client, own, resized, targets, kept)
+
+
+def judge_client(client: Client, content: bytes, seen: Seen | None) -> ClientVerdict:
+    """Runs a file with a client's pixels, and in the client itself where that is installed.
+
+    Args:
+        client: the client.
+        content: the content of model.tflite.
+        seen: the pictures; None without.
+
+    Raises:
+        RefusedError: the client refuses the file.
+    """
+    runner = Runner(content)
+    if seen is None:
+        blank = np.zeros(tuple(runner.input["shape"][1:]), np.uint8)
+        answer = run_in_client(client, content, [blank])
+        return ClientVerdict(client.name, version=answer and answer["version"])
+    scores, own = runner.predict(seen.resized), runner.predict(seen.own)
+    answer = run_in_client(client, content, seen.pictures)
+    ran = {}
+    if answer is not None:
+        difference = np.abs(np.asarray(answer["scores"]) - scores[: len(seen.pictures)]).max()
+        ran = {"version": answer["version"], "ran": len(seen.pictures)}
+        ran["difference"] = float(difference)
+    return ClientVerdict(
+        client.name,
+        len(scores),
+        _accuracy(scores, seen.targets),
+        _accuracy(own, seen.targets),
+        float((scores.argmax(-1) == own.argmax(-1)).mean()),
+        **ran,
+    )
+
+
+def run_in_client(
+    client: Client,
+    content: bytes,
+    pictures: Sequence[np.ndarray],
+    python: str | None = None,
+) -> dict[str, Any] | None:
+    """The "version" and the "scores" of a client; None if it is not installed.
+
+    Args:
+        client: the client.
+        content: the content of model.tflite.
+        pictures: uint8 (height, width, 3) of any size.
+        python: the Python that has the client; None for this one.
+
+    Raises:
+        RefusedError: the client refuses the file, or its process ends.
+    """
+    if python is None and not is_installed(client.module):
+        return None
+    answer = run_runner([python or sys.executable, client.program], content, pictures, client.title)
+    return None if "missing" in answer else answer
+
+
+def _accuracy(scores: np.ndarray, targets: np.ndarray | None) -> float | None:
+    return None if targets is None else float((scores.argmax(-1) == targets).mean())

@@ -1,0 +1,52 @@
+"""Runs pictures through MediaPipe's ImageClassifier and prints the probabilities as JSON.
+
+python mediapipe_runner.py model.tflite FOLDER
+
+It needs only NumPy and mediapipe, of any version, because it is also started in environments that
+have nothing else.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+
+def main(file, folder):
+    """The answer: see `runners.py`."""
+    try:
+        import mediapipe
+        from mediapipe.tasks.python import BaseOptions, vision
+    except ImportError as error:
+        return {"missing": str(error)}
+    answer = {"version": mediapipe.__version__}
+    options = vision.ImageClassifierOptions(base_options=BaseOptions(model_asset_path=file))
+    try:
+        classifier = vision.ImageClassifier.create_from_options(options)
+    except (RuntimeError, ValueError) as error:
+        return answer | {"refused": str(error).splitlines()[0]}
+    return answer | {"scores": [scores(classifier, picture) for picture in pictures(folder)]}
+
+
+def pictures(folder):
+    """The pictures of a folder, uint8 (height, width, 3)."""
+    folder = Path(folder)
+    for case in json.loads((folder / "cases.json").read_text()):
+        yield np.fromfile(folder / case["file"], case["dtype"]).reshape(case["shape"])
+
+
+def scores(classifier, picture):
+    """The probability of each class."""
+    import mediapipe
+
+    image = mediapipe.Image(
+        image_format=mediapipe.ImageFormat.SRGB, data=np.ascontiguousarray(picture)
+    )
+    categories = classifier.classify(image).classifications[0].categories
+    found = {category.index: category.score for category in categories}
+    return [found.get(i, 0.0) for i in range(max(found) + 1)]
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

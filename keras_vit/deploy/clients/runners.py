@@ -1,0 +1,66 @@
+"""Starts the program that runs a file in a client, in a process of its own.
+
+A runner is started with a `.tflite` file and a folder: cases.json is a list of {"file", "dtype",
+"shape"}, and each file holds the raw bytes of an array, little endian and row-major. Runners in any
+language can read that. Its last line is JSON: {"version", "scores": one list for each case}, or
+{"version", "refused": why}, or {"missing": why} if the client is not installed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit._errors import RefusedError
+
+_MINUTES = 10
+
+
+def run_runner(
+    command: Sequence[str | Path], content: bytes, cases: Sequence[np.ndarray], title: str
+) -> dict[str, Any]:
+    """What a runner answers: "version" and "scores", or "missing".
+
+    Args:
+        command: starts the runner.
+        content: the content of model.tflite.
+        cases: pictures, uint8 (height, width, 3) of any size, or inputs of the file.
+        title: the client's name, for errors.
+
+    Raises:
+        RefusedError: the client refuses the file, its process ends, or takes ten minutes.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "model.tflite")
+        file.write_bytes(content)
+        write_cases(Path(folder), cases)
+        try:
+            done = subprocess.run(
+                [*command, file, folder], capture_output=True, text=True, timeout=60 * _MINUTES
+            )
+        except subprocess.TimeoutExpired:
+            raise RefusedError(f"{title} took more than {_MINUTES} minutes.") from None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise RefusedError(f"{title} ended while it ran the file: {why}")
+    answer = json.loads(lines[-1])
+    if "refused" in answer:
+        raise RefusedError(f"{title} {answer['version']} refuses it: {answer['refused']}")
+    return answer
+
+
+def write_cases(folder: Path, cases: Sequence[np.ndarray]) -> None:
+    """Writes cases.json and the arrays."""
+    listed = []
+    for i, case in enumerate(cases):
+        little = np.ascontiguousarray(case, case.dtype.newbyteorder("<"))
+        little.tofile(folder / f"{i}.bin")
+        listed.append({"file": f"{i}.bin", "dtype": case.dtype.name, "shape": list(case.shape)})
+    (folder / "cases.json").write_text(json.dumps(listed))

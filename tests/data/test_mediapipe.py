@@ -1,0 +1,108 @@
+"""Images are resized to the pixels that MediaPipe gives a model, in Python and in graphs."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit import Preprocessing, preprocess
+from keras_vit.data import geometry, mediapipe, tf_preprocessing
+
+pytestmark = pytest.mark.once
+
+noise = runpy.run_path(str(Path(__file__).parents[1] / "fixtures" / "noise.py"))["noise"]
+
+
+@pytest.fixture(scope="module")
+def recorded(fixtures):
+    """What MediaPipe made of pictures, by the sizes of the picture and of the model's input."""
+    with np.load(fixtures / "mediapipe.npz") as file:
+        return {tuple(map(int, name.split("_"))): file[name] for name in file.files}
+
+
+def test_pixels_are_those_of_mediapipe(recorded):
+    assert len(recorded) == 18
+    for (height, width, *size), pixels in recorded.items():
+        np.testing.assert_array_equal(mediapipe.resize(noise(height, width), size), pixels)
+
+
+def test_the_recorded_pixels_show_the_rounding_errors_of_the_equations(recorded):
+    exact = [
+        (mediapipe.Warp(width / size[1], height / size[0], 0.0, 0.0, 1.0), size, (height, width))
+        for height, width, *size in recorded
+    ]
+    differing = 0
+    for warp, size, picture in exact:
+        found = mediapipe.places(mediapipe.warp(*map(float, picture), size), size, np.rint)
+        ideal = mediapipe.places(warp, size, np.rint)
+        differing += any((a != b).any() for a, b in zip(found, ideal, strict=True))
+    assert differing == 9
+
+
+def test_a_graph_gives_the_same_pixels(recorded):
+    graphs = {}
+    for (height, width, *size), pixels in recorded.items():
+        how = Preprocessing(*size, interpolation="mediapipe")
+        if how not in graphs:
+            graphs[how] = tf.function(
+                lambda x, how=how: tf_preprocessing.resize(x[None], how)[0],
+                input_signature=[tf.TensorSpec((None, None, 3), tf.uint8)],
+                autograph=False,
+            )
+        np.testing.assert_array_equal(graphs[how](noise(height, width)), pixels)
+
+
+@pytest.mark.parametrize("size", [(64, 64), (128, 384), (224, 224), (7, 512)])
+def test_graphs_of_known_and_unknown_sizes_agree_where_rounding_errors_decide(rng, size):
+    how = Preprocessing(*size, interpolation="mediapipe")
+    resize = tf.function(lambda x: tf_preprocessing.resize(x, how), autograph=False)
+    unknown = resize.get_concrete_function(tf.TensorSpec((None, None, None, 3), tf.uint8))
+    for height, width in rng.integers(1, 700, (6, 2)):
+        image = noise(height, width)
+        expected = mediapipe.resize(image, size)
+        for given in (unknown(tf.constant(image[None])), resize(tf.constant(image[None]))):
+            np.testing.assert_array_equal(given[0], expected)
+
+
+def test_an_image_of_the_right_size_is_unchanged():
+    for size in ((32, 32), (384, 224), (1, 1), (49, 600)):
+        np.testing.assert_array_equal(mediapipe.resize(noise(*size), size), noise(*size))
+
+
+def test_a_flat_picture_stays_flat():
+    image = np.full((77, 31, 3), 201, np.uint8)
+    assert (mediapipe.resize(image, (48, 64)) == 201).all()
+
+
+def test_shrinking_skips_pixels_instead_of_smoothing():
+    image = np.zeros((64, 64, 3), np.uint8)
+    image[1::2] = 255
+    small = preprocess(image, Preprocessing(32, 32, interpolation="mediapipe", mean=0, scale=1))
+    assert not small.any()
+
+
+def test_a_random_crop_has_the_aliasing_of_the_client():
+    stripes = np.zeros((256, 256, 3), np.uint8)
+    stripes[:, ::2] = 255
+    for name, mixed in (("mediapipe", False), ("bilinear", True)):
+        how = Preprocessing(8, 8, interpolation=name)
+        whole = geometry._part_for(
+            geometry.of_pixels(tf.constant(stripes)), tf.constant([0, 0, 256, 256]), how, how.size
+        )
+        levels = np.unique(geometry.resized(whole, how))
+        assert (levels.tolist() == [255]) != mixed
+
+
+def test_a_shift_of_nothing_keeps_the_corners_of_the_client(monkeypatch):
+    monkeypatch.setattr(geometry, "_ANGLE", 0.0)
+    monkeypatch.setattr(geometry, "_ZOOM", 0.0)
+    monkeypatch.setattr(geometry, "_SHIFT", 0.0)
+    image = np.linspace(0, 255, 8 * 8 * 3).reshape(8, 8, 3).astype(np.uint8)
+    how = Preprocessing(32, 32, interpolation="mediapipe")
+    shifted = geometry.shifted(tf.constant(image), how, tf.constant([1, 2], tf.int64))
+    difference = np.abs(np.asarray(shifted, int) - mediapipe.resize(image, how.size))
+    assert difference.max() <= 1

@@ -1,0 +1,192 @@
+"""Files for programs that run them by themselves: what they need, and what they make of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, deploy
+from keras_vit._errors import RefusedError
+from keras_vit.data import digits
+from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.deploy import subject
+from keras_vit.deploy.clients import clients
+from keras_vit.deploy.clients.runners import run_runner, write_cases
+
+pytestmark = pytest.mark.once
+
+QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
+IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
+
+# A client: it resizes as MediaPipe does and runs the file by LiteRT, in a process of its own.
+CLIENT = """
+import dataclasses, json, sys
+from pathlib import Path
+import numpy as np
+from keras_vit import Preprocessing, preprocess
+from keras_vit.deploy.runner import Runner
+
+runner, folder = Runner(sys.argv[1]), Path(sys.argv[2])
+how = Preprocessing(*map(int, runner.input["shape"][1:3]), interpolation="mediapipe")
+cases = json.loads((folder / "cases.json").read_text())
+pictures = [np.fromfile(folder / c["file"], c["dtype"]).reshape(c["shape"]) for c in cases]
+print("hello")
+print(json.dumps({"version": "7", "scores": runner.predict(preprocess(pictures, how)).tolist()}))
+"""
+
+
+@pytest.fixture
+def pictures_of(sample):
+    """A subject with digits as labelled pictures."""
+
+    def make(**preprocessing):
+        model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
+        model.set_weights(sample.model.get_weights())
+        model.preprocessing = dataclasses.replace(model.preprocessing, **preprocessing)
+        source = digits()
+        parts = np.arange(0, 128, 2), np.arange(1, 128, 2)
+        images = subject.OwnImages(model.preprocessing, source, *parts, labelled=True)
+        return subject.Subject(model, "ViT-Test", source.labels, images)
+
+    return make
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Replaces MediaPipe by a script."""
+
+    def install(script):
+        path = tmp_path / "runner.py"
+        path.write_text(script)
+        monkeypatch.setattr(clients.Client, "program", path)
+        row = dataclasses.replace(clients.CLIENTS["mediapipe"], module="numpy")
+        monkeypatch.setitem(clients.CLIENTS, "mediapipe", row)
+
+    return install
+
+
+@pytest.fixture
+def absent(monkeypatch):
+    row = dataclasses.replace(clients.CLIENTS["mediapipe"], module="no_such_package")
+    monkeypatch.setitem(clients.CLIENTS, "mediapipe", row)
+
+
+def test_a_file_is_judged_with_the_resize_of_the_client(pictures_of, absent, tmp_path):
+    given = pictures_of()
+    own = given.images
+    found = deploy.export_bundles(given, tmp_path, "none", client="mediapipe", **QUICK)
+    description = found.written["float32"]
+    assert description["output"]["kind"] == "probabilities"
+    opened = deploy.open_bundle(tmp_path / "float32")
+    assert opened.preprocessing.interpolation == "bilinear"  # for readers of model.json
+    inputs, classes = own.comparison(24)
+    changed = dataclasses.replace(own.preprocessing, interpolation="mediapipe")
+    resized = np.stack([preprocess_image(picture, changed) for picture in own.pictures(24)])
+    right, seen = (opened.predict(x).argmax(1) for x in (inputs, resized))
+    assert description["client"] == {
+        "client": "mediapipe",
+        "images": 24,
+        "accuracy": (seen == classes).mean(),
+        "own_accuracy": (right == classes).mean(),
+        "agreement": (seen == right).mean(),
+        "version": None,
+        "ran": 0,
+        "difference": None,
+    }
+    assert (right != seen).any()  # otherwise this test would not see a wrong resize
+    [line] = [x for x in deploy.notes(found.written) if x.startswith("In the app's client")]
+    assert "with the resize of MediaPipe's ImageClassifier" in line
+    assert line.endswith("not run in it, which is not installed: pip install mediapipe")
+
+
+@pytest.mark.slow
+def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
+    installed(CLIENT)
+    found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
+    verdict = found.written["float32"]["client"]
+    assert (verdict["version"], verdict["ran"]) == ("7", 24)
+    assert verdict["difference"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ('print(\'{"version": "7", "refused": "no such op"}\')', "7 refuses it: no such op"),
+        ("import os; os.abort()", "ended while it ran the file: exit code -6"),
+        ("raise SystemExit('no camera')", "ended while it ran the file: no camera"),
+        ("pass", "ended while it ran the file: exit code 0"),
+    ],
+)
+def test_a_file_that_the_client_refuses_is_not_written(
+    sample, installed, tmp_path, script, message
+):
+    installed(script)
+    file = tmp_path / "model.tflite"
+    with pytest.raises(RefusedError, match=f"MediaPipe's ImageClassifier {message}"):
+        deploy.export_tflite(sample.model, file, client="mediapipe")
+    assert not file.exists()
+
+
+def test_a_client_that_cannot_be_imported_is_not_installed(sample, installed, tmp_path):
+    installed('print(\'{"missing": "no module named cv2"}\')')
+    deploy.export_tflite(sample.model, tmp_path / "model.tflite", client="mediapipe")
+    scores = deploy.Runner(tmp_path / "model.tflite").predict(sample.images)
+    np.testing.assert_allclose(scores.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_bundle_is_refused_with_the_words_of_the_client(pictures_of, installed, tmp_path):
+    installed('print(\'{"version": "7", "refused": "no such op"}\')')
+    found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
+    assert found.written == {}
+    assert "7 refuses it: no such op" in found.refused["float32"]
+    assert not (tmp_path / "float32").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"client": "mediapip"}, "unknown client='mediapip'; did you mean mediapipe"),
+        ({"output": "logits"}, "needs output='probabilities'. Received: output='logits'"),
+        ({"output": "features"}, "needs output='probabilities'"),
+        ({"quantize": "int8-full"}, "runs no files with int8-full input and output"),
+        ({"quantize": "int16x8"}, "runs no files with int16x8 input and output"),
+    ],
+)
+def test_settings_that_contradict_the_client_are_refused(sample, tmp_path, options, message):
+    options = {"client": "mediapipe", **options}
+    with pytest.raises(UsageError, match=message):
+        deploy.export_tflite(sample.model, tmp_path / "model.tflite", **options)
+
+
+@pytest.mark.slow
+def test_a_file_normalises_where_the_client_cannot(pictures_of, absent, tmp_path):
+    options = {"client": "mediapipe", **QUICK}
+    with pytest.raises(UsageError, match="normalises R, G and B alike.*use 'uint8'"):
+        deploy.export_bundles(pictures_of(**IMAGENET), tmp_path, input="float32", **options)
+    found = deploy.export_bundles(pictures_of(**IMAGENET), tmp_path, **options)
+    assert found.written["float32"]["input"]["dtype"] == "uint8"
+    assert found.written["float32"]["client"]["images"] == 24
+
+
+def test_runners_in_any_language_read_the_cases(rng, tmp_path):
+    cases = [rng.integers(0, 256, (3, 5, 3), np.uint8), rng.random((2, 2), np.float32)]
+    write_cases(tmp_path, cases)
+    listed = json.loads((tmp_path / "cases.json").read_text())
+    assert [case["dtype"] for case in listed] == ["uint8", "float32"]
+    for case, expected in zip(listed, cases, strict=True):
+        raw = (tmp_path / case["file"]).read_bytes()
+        assert raw == expected.tobytes()
+        assert case["shape"] == list(expected.shape)
+
+
+def test_what_a_runner_prints_before_its_answer_is_ignored(tmp_path):
+    script = tmp_path / "runner.py"
+    script.write_text('print(\'loading\'); print(\'{"version": "1", "scores": []}\')')
+    answer = run_runner([sys.executable, script], b"", [], "a client")
+    assert answer == {"version": "1", "scores": []}
