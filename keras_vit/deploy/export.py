@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -117,7 +118,7 @@ def export_tflite(
     export.check_recipe()
     judged = dataclasses.replace(export, watched=False).judged(precision, float_layers)
     with _files.replacing(path) as temporary:
-        temporary.write_bytes(judged.content)
+        shutil.copyfile(judged.content, temporary)
     return judged.verdict
 
 

@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import hashlib
 import os
+import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from keras_vit import _contracts, _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.images import to_pixels
+from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile
 from keras_vit.deploy.judge.half_precision import predict_in_half_precision
 from keras_vit.deploy.runner import Runner
@@ -88,7 +90,7 @@ def write_bundle(
         "tolerance": _tolerances(judged, runner, tensor, scores),
     }
     with _files.replacing_folder(folder) as temporary:
-        (temporary / "model.tflite").write_bytes(made.content)
+        shutil.copyfile(made.content, temporary / "model.tflite")
         write_labels(temporary / "labels.txt", about.labels)
         _files.write_json(temporary / "golden.json", golden)
         if made.recipe is not None:
@@ -118,7 +120,7 @@ def _description(
         | {"kind": made.options.output, "classes": len(about.labels)},
         "runtime_floor": inspection.pop("runtime"),
         "bytes": len(made.content),
-        "sha256": hashlib.sha256(made.content).hexdigest(),
+        "sha256": hashlib.sha256(mapped(made.content)).hexdigest(),
         **inspection,
         "delegation": delegation,
         "float_layers": list(made.float_layers),

@@ -1,4 +1,4 @@
-"""Moves the weights of a `.tflite` file from after its flatbuffer into it, and adds metadata.
+"""Lays `.tflite` files out: their weights go into the flatbuffer, or after it above 2 GB.
 
 The converter and AI Edge Quantizer write large weights after the flatbuffer and refer to them by
 offset, because a flatbuffer cannot exceed 2 GB. TensorFlow 2.13, MediaPipe before 1.1 and the
@@ -7,52 +7,88 @@ standard metadata writers do not support these offsets: they refuse the file or 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from keras_vit.deploy.convert.metadata import NAME
-from keras_vit.deploy.inspect.flatbuffer import has_weights_behind
 
 # The largest flatbuffer: offsets have 31 bits.
 LARGEST = 2**31 - 1
 # The alignment of constants that the schema requires (`force_align` of Buffer.data).
 _ALIGNMENT = 16
+_TABLES = 2**26  # bytes that all but the weights take at most
+_LARGE = 1024  # bytes of a constant that is written to the file without a copy in memory
 
 
-def embed_weights(content: bytes | bytearray | memoryview, metadata: bytes = b"") -> bytearray:
-    """A file with its weights inside the flatbuffer, unless it is larger than 2 GB.
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A file whose weights are not in memory.
+
+    Attributes:
+        image: the content of the file, but zeros in the places of the weights: they take no memory
+            until they are written.
+        weights: the place and the content of each weight, in the order of places.
+    """
+
+    image: memoryview
+    weights: list[tuple[int, np.ndarray]]
+
+    def write(self, write: Callable[[Any], Any]) -> None:
+        """Calls `write` with one part of the file after the other."""
+        end = 0
+        for place, weight in self.weights:
+            write(self.image[end:place])
+            write(np.ascontiguousarray(weight).data)
+            end = place + weight.nbytes
+        write(self.image[end:])
+
+
+def laid_out(
+    model: Any,
+    weights: Mapping[int, np.ndarray],
+    metadata: bytes = b"",
+    behind: bool | None = None,
+) -> Layout:
+    """The layout of a file.
 
     Args:
-        content: a valid `.tflite` file, made by the converter or the quantizer.
-        metadata: its TFLite Metadata, which are added; b"" adds none.
-
-    Returns:
-        A file that may be changed: `content` itself if it is a bytearray with nothing to change.
+        model: the `ModelT` without these weights; its buffers are changed.
+        weights: contents by the numbers of the buffers; each is copied only when it is written.
+        metadata: the file's TFLite Metadata, which are added; b"" adds none.
+        behind: whether the weights are after the flatbuffer; None if the file is larger than 2 GB.
     """
     from ai_edge_litert import schema_py_generated as schema
 
-    size, has_behind = _embedded_size(content), has_weights_behind(content)
-    behind = has_behind and size > LARGEST
-    if not metadata and (behind or not has_behind):
-        return content if isinstance(content, bytearray) else bytearray(content)
-    model = schema.ModelT.InitFromPackedBuf(content)
     if metadata:
-        model.buffers.append(_buffer(metadata))
+        model.buffers.append(schema.BufferT())
+        model.buffers[-1].data = np.frombuffer(metadata, np.uint8)
         entry = schema.MetadataT()
         entry.name, entry.buffer = NAME, len(model.buffers) - 1
         model.metadata = [*(model.metadata or []), entry]
-    weights = weights_behind(model, content)
-    if behind:
-        written = bytearray()
-        write_weights_behind(model, weights, written.extend)
-        return written
-    for i, weight in weights.items():
-        model.buffers[i].data = weight
-    for buffer in model.buffers:
-        buffer.offset = buffer.size = 0
-    return _packed(model, size + len(metadata))
+    size = _TABLES + sum(weight.nbytes for weight in weights.values())
+    behind = size > LARGEST if behind is None else behind
+    return _behind(model, weights) if behind else _inside(model, weights, size)
+
+
+def split(model: Any) -> tuple[Any, dict[int, np.ndarray]]:
+    """A `ModelT` without its large constants, as `laid_out` takes it, and these by their buffers.
+
+    The model is as it would be read from a file.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    weights = {
+        i: np.asarray(buffer.data)
+        for i, buffer in enumerate(model.buffers)
+        if buffer.data is not None and len(buffer.data) >= _LARGE
+    }
+    for i in weights:
+        buffer = model.buffers[i]
+        buffer.data, buffer.offset, buffer.size = None, 1, 1
+    return schema.ModelT.InitFromPackedBuf(_packed(model, _TABLES).Output()), weights
 
 
 def weights_behind(model: Any, content: Any) -> dict[int, np.ndarray]:
@@ -64,63 +100,65 @@ def weights_behind(model: Any, content: Any) -> dict[int, np.ndarray]:
     }
 
 
-def _buffer(data: bytes) -> Any:
-    from ai_edge_litert import schema_py_generated as schema
+def _inside(model: Any, weights: Mapping[int, np.ndarray], size: int) -> Layout:
+    for buffer in model.buffers:
+        buffer.offset = buffer.size = 0
+    for i, weight in weights.items():
+        # The builder leaves space for it, because its values have no memory of their own.
+        model.buffers[i].data = np.broadcast_to(np.uint8(0), weight.nbytes)
+    builder = _packed(model, size)
+    image = builder.Output()
+    places = (len(image) - distance for distance in builder.spaces)
+    found = zip(places, (weights[i] for i in sorted(weights)), strict=True)
+    return Layout(image, sorted(found, key=lambda pair: pair[0]))
 
-    buffer = schema.BufferT()
-    buffer.data = np.frombuffer(data, np.uint8)
-    return buffer
 
-
-def write_weights_behind(
-    model: Any, weights: Mapping[int, np.ndarray], write: Callable[[Any], Any]
-) -> None:
-    """Writes a flatbuffer, and then the weights of some of its buffers.
-
-    Args:
-        model: the `ModelT`; these buffers' offsets and sizes are replaced.
-        weights: the contents by the numbers of the buffers; each is copied only when it is written.
-        write: called with one part after the other.
-    """
+def _behind(model: Any, weights: Mapping[int, np.ndarray]) -> Layout:
     for i, weight in weights.items():
         buffer = model.buffers[i]
         buffer.data, buffer.offset, buffer.size = None, 1, weight.nbytes
     # The offsets have the same size whatever they are, so the flatbuffer's size is known.
-    size = len(_packed(model, 2**20))
-    end = size + -size % _ALIGNMENT
+    size = len(_packed(model, _TABLES).Output())
+    end, places = size + -size % _ALIGNMENT, []
     for i, weight in weights.items():
         model.buffers[i].offset = end
+        places.append((end, weight))
         end += weight.nbytes + -weight.nbytes % _ALIGNMENT
-    write(_packed(model, 2**20))
-    write(bytes(-size % _ALIGNMENT))
-    for weight in weights.values():
-        write(np.ascontiguousarray(weight).data)
-        write(bytes(-weight.nbytes % _ALIGNMENT))
+    image = memoryview(np.zeros(end, np.uint8))
+    image[:size] = _packed(model, _TABLES).Output()
+    return Layout(image, places)
 
 
-def _packed(model: Any, size: int) -> bytearray:
+def _packed(model: Any, size: int) -> Any:
     builder = _builder(size)
     builder.Finish(model.Pack(builder), b"TFL3")
-    return builder.Output()
-
-
-def _embedded_size(content: bytes) -> int:
-    """An upper limit, in bytes, for the file with its tables repacked and constants aligned."""
-    return len(content) + len(content) // 64 + 2**20
+    return builder
 
 
 def _builder(size: int) -> Any:
     import flatbuffers
 
     class Builder(flatbuffers.Builder):
-        """Aligns constants, and does not copy each of them as the library's builder does."""
+        """Aligns constants, and leaves space for those without memory.
+
+        Attributes:
+            spaces: how far from the end of the file each space begins, in the order of buffers.
+        """
+
+        def __init__(self):
+            super().__init__(0)
+            # The system provides memory for a page of zeros when something is written to it.
+            self.Bytes, self.head = memoryview(np.zeros(size, np.uint8)), size
+            self.spaces = []
 
         def CreateNumpyVector(self, x):
             constant = x.dtype == np.uint8
             self.StartVector(x.itemsize, x.size, _ALIGNMENT if constant else x.dtype.alignment)
             self.head -= x.nbytes
-            self.Bytes[self.head : self.head + x.nbytes] = memoryview(x).cast("B")
+            if x.strides == (0,):
+                self.spaces.append(len(self.Bytes) - self.head)
+            else:
+                self.Bytes[self.head : self.head + x.nbytes] = memoryview(x).cast("B")
             return self.EndVector()
 
-    # Allocated in full size: a builder that grows holds its content twice.
-    return Builder(size)
+    return Builder()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.inspect.flatbuffer import TFLiteFile, check_static
+from keras_vit.deploy.inspect.flatbuffer import MappedFile, check_static
 from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
 from keras_vit.deploy.inspect.runtimes import check_runtime
 from keras_vit.deploy.judge.half_precision import HalfPrecision, judge_half_precision
@@ -33,7 +33,7 @@ class MadeFile:
     """
 
     precision: Precision
-    content: TFLiteFile
+    content: MappedFile
     options: Any
     note: str = ""
     float_layers: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class JudgedFile:
     differences: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
-    def content(self) -> TFLiteFile:
+    def content(self) -> MappedFile:
         """The content of model.tflite."""
         return self.made.content
 

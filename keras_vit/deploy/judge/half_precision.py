@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError
+from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.judge.parity import ParityError, Verdict, compare
 from keras_vit.deploy.precisions import Budget
 
@@ -44,7 +45,7 @@ class HalfPrecision:
 
 
 def judge_half_precision(
-    content: bytes,
+    content: Model,
     precision: str,
     inputs: np.ndarray,
     expected: np.ndarray,
@@ -76,7 +77,7 @@ def judge_half_precision(
     return HalfPrecision("", verdict)
 
 
-def predict_in_half_precision(content: bytes, inputs: np.ndarray, threads: int = 2) -> np.ndarray:
+def predict_in_half_precision(content: Model, inputs: np.ndarray, threads: int = 2) -> np.ndarray:
     """A file's scores (n, ...) for inputs (n, height, width, 3), in half precision.
 
     Raises:
@@ -84,11 +85,13 @@ def predict_in_half_precision(content: bytes, inputs: np.ndarray, threads: int =
     """
     program = Path(__file__).with_name("_half_precision.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "model.tflite").write_bytes(content)
+        model = Path(folder, "model.tflite") if isinstance(content, bytes) else Path(content)
+        if isinstance(content, bytes):
+            model.write_bytes(content)
         np.save(Path(folder, "inputs.npy"), inputs)
         # Run as text: the folder of a script would come first on its sys.path.
         done = subprocess.run(
-            [sys.executable, "-c", program, folder, str(threads)],
+            [sys.executable, "-c", program, str(model.resolve()), folder, str(threads)],
             capture_output=True,
             encoding="utf-8",
             errors="replace",
