@@ -17,6 +17,7 @@ from keras_vit.deploy.bundle.report import withdraw_report, write_report
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
+from keras_vit.deploy.convert.tflite import release_memory
 from keras_vit.deploy.images import CALIBRATED, Part, Samples, samples_of, to_pixels
 from keras_vit.deploy.inspect.runtimes import check_version
 from keras_vit.deploy.judge.blocks import first_difference, layer_differences
@@ -300,6 +301,7 @@ class _Request:
 
 def _begin(resolved: Resolved, samples: Samples, request: _Request) -> _Export:
     """Computes Keras' scores and writes the graphs; the model is not needed afterwards."""
+    release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
 
     def inputs_of(images: Any) -> Any:
         as_floats = images is None or resolved.options.input == "float32"

@@ -17,13 +17,13 @@ from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import backend
 from keras_vit.deploy.convert.saved_model import keras_module, save_module
 from keras_vit.deploy.convert.skeleton import StoredGraph, write_float_file
-from keras_vit.deploy.convert.stored import StoredArrays
 from keras_vit.deploy.convert.tflite import convert
 from keras_vit.deploy.inspect.flatbuffer import MappedFile
 from keras_vit.deploy.judge.parity import ParityError
 from keras_vit.deploy.judge.reference import Reference
 from keras_vit.deploy.precisions import PRECISIONS, Precision
 from keras_vit.deploy.resolve import Resolved, arrays, sources
+from keras_vit.deploy.stored_arrays import StoredArrays
 
 # Number of images to compare a rebuilt graph on before it is converted.
 _COMPARED = 4

@@ -20,7 +20,6 @@ from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import laid_out
 from keras_vit.deploy.convert.metadata import Metadata
 from keras_vit.deploy.convert.quantizer import library, modified
-from keras_vit.deploy.convert.stored import StoredArrays
 from keras_vit.deploy.inspect.flatbuffer import (
     Graph,
     MappedFile,
@@ -37,6 +36,7 @@ from keras_vit.deploy.precisions import (
     Precision,
     check_calibration,
 )
+from keras_vit.deploy.stored_arrays import StoredArrays
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
 # Pixels lie between two steps if their range is that of the integers: at 0.5, 1.5, 2.5 ... steps.

@@ -10,9 +10,9 @@ import numpy as np
 from keras_vit._errors import MissingPackageError
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.buffers import split, weights_behind
-from keras_vit.deploy.convert.stored import StoredArrays
 from keras_vit.deploy.inspect.flatbuffer import Model, mapped
 from keras_vit.deploy.runner import ignore_kept_tensors
+from keras_vit.deploy.stored_arrays import StoredArrays
 
 _LARGE = 1 << 14  # elements of a kernel that is not kept in memory
 

@@ -268,13 +268,6 @@ def check_static(model: Model | Graph) -> None:
         )
 
 
-def has_weights_behind(content: Any) -> bool:
-    """Whether some weights of a file are after its flatbuffer."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    return _has_weights_behind(schema.Model.GetRootAs(content, 0))
-
-
 def _has_weights_behind(file: Any) -> bool:
     return any(file.Buffers(i).Size() for i in range(file.BuffersLength()))
 

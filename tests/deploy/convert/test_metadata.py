@@ -17,7 +17,7 @@ from keras_vit import deploy
 from keras_vit.deploy.convert import buffers
 from keras_vit.deploy.convert.metadata import Metadata
 from keras_vit.deploy.convert.quantize import quantized
-from keras_vit.deploy.inspect.flatbuffer import has_weights_behind, read_graph
+from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.precisions import PRECISIONS
 
 pytestmark = pytest.mark.once
@@ -175,8 +175,8 @@ def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, m
     inside = described(sample, float_file)
     monkeypatch.setattr(buffers, "LARGEST", len(float_file) - 1)
     behind = described(sample, float_file)
-    assert has_weights_behind(behind)
-    assert not has_weights_behind(inside)
+    assert read_graph(behind).weights_behind
+    assert not read_graph(inside).weights_behind
     assert labels_in(behind) == list(LABELS)
     np.testing.assert_array_equal(
         deploy.Runner(behind).predict(sample.images), deploy.Runner(inside).predict(sample.images)
