@@ -113,7 +113,7 @@ def to_tflite(
     calibration: np.ndarray | None = None,
     options: Any = None,
     float_layers: Iterable[str] = (),
-) -> MappedFile:
+) -> bytes:
     """One file of one precision of a Keras model: see `resolve` and `Converter`."""
     converter = Converter(resolve(model, options), [quantize], calibration)
-    return converter(quantize, float_layers)
+    return converter(quantize, float_layers).read_bytes()

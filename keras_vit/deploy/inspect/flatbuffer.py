@@ -164,6 +164,9 @@ class MappedFile(os.PathLike):
     def __fspath__(self) -> str:
         return str(self.path)
 
+    def __str__(self) -> str:
+        return "the model"  # in errors, which should not name a temporary file
+
     def __len__(self) -> int:
         return self.path.stat().st_size
 
@@ -290,9 +293,9 @@ def _content(model: Model) -> tuple[Any, str]:
         content, name = model, "the model"
     else:
         path = Path(model)
-        name = str(path)
+        name = str(model)
         if not path.is_file():
-            raise UsageError(f"{path}: expected a .tflite file; there is no such file.")
+            raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
         with path.open("rb") as file:
             empty = path.stat().st_size == 0
             content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -85,13 +85,13 @@ def float_file(sample):
 
 def described(sample, float_file, precision="none", **changes):
     about = dataclasses.replace(sample.converter.metadata, **{"labels": LABELS} | changes)
-    return quantized(float_file, PRECISIONS[precision], metadata=about)
+    return quantized(float_file, PRECISIONS[precision], metadata=about).read_bytes()
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_every_precision_has_metadata_and_the_scores_that_it_has_without(sample, name):
     converter = sample.converter
-    content = sample.file(name)
+    content = sample.file(name).read_bytes()
     row = PRECISIONS[name]
     ranges = converter._ranges.get(row.rules)
     plain = quantized(converter.float_file(name), row, ranges=ranges)
@@ -160,7 +160,7 @@ def test_pixels_and_unknown_preprocessings_are_not_normalised(sample, graph_file
     assert not written(content).tables(3)[0].tables(2)[0].has(4)
     pixels = graph_file(sample.model.spec, (16, 16), input="uint8")
     about = Metadata("pixels", "logits", None, PREPROCESSING)
-    content = quantized(pixels, PRECISIONS["none"], metadata=about)
+    content = quantized(pixels, PRECISIONS["none"], metadata=about).read_bytes()
     assert not written(content).tables(3)[0].tables(2)[0].has(4)
 
 
