@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,19 @@ def modified(
         The `ModelT` without its large constants, and these by the numbers of their buffers: see
         `buffers.laid_out`.
     """
-    from ai_edge_litert import schema_py_generated as schema
-
-    content = mapped(content)
     if recipe is None:
+        from ai_edge_litert import schema_py_generated as schema
+
+        content = mapped(content)
         model = schema.ModelT.InitFromPackedBuf(content)
         return model, weights_behind(model, content)
     from ai_edge_quantizer import model_modifier
     from ai_edge_quantizer.utils import tfl_flatbuffer_utils
 
     with quiet():
+        if isinstance(content, os.PathLike):
+            # The library's own map: it drops the pages of kernels that it has read.
+            content = tfl_flatbuffer_utils.get_model_content(content)
         model = tfl_flatbuffer_utils.read_model(memoryview(content))
         parameters = _generator(model, kernels).generate_quantization_parameters(
             recipe, ranges, enable_progress_bar=False
