@@ -83,7 +83,7 @@ def _export(weights: Path, precision: str, images: int, out: Path, lines: bool) 
                     f"{seconds:7.1f} s {anonymous / 1e9:6.2f} {resident / 1e9:6.2f} GB before: "
                     f"{line.rstrip()}"
                 )
-        if process.wait() not in (0, 3):
+        if process.wait():
             raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
     after = os.times()
     processor = after.children_user + after.children_system

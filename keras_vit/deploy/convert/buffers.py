@@ -8,7 +8,7 @@ standard metadata writers do not support these offsets: they refuse the file or 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,14 +37,14 @@ class Layout:
     image: memoryview
     weights: list[tuple[int, np.ndarray]]
 
-    def write(self, write: Callable[[Any], Any]) -> None:
-        """Calls `write` with one part of the file after the other."""
+    def parts(self) -> Iterator[memoryview]:
+        """The content of the file, one part after the other."""
         end = 0
         for place, weight in self.weights:
-            write(self.image[end:place])
-            write(_contiguous(weight).data)
+            yield self.image[end:place]
+            yield _contiguous(weight).data
             end = place + weight.nbytes
-        write(self.image[end:])
+        yield self.image[end:]
 
 
 def laid_out(
@@ -92,9 +92,12 @@ def split(model: Any) -> tuple[Any, dict[int, np.ndarray]]:
     return schema.ModelT.InitFromPackedBuf(_packed(model, _TABLES).Output()), weights
 
 
-def weights_behind(model: Any, content: Any) -> dict[int, np.ndarray]:
-    """The bytes of each buffer of a `ModelT` that are after the flatbuffer, by its number."""
-    return {
+def unpacked(content: Any) -> tuple[Any, dict[int, np.ndarray]]:
+    """The `ModelT` of a file's content, and its weights after the flatbuffer by their buffers."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(content)
+    return model, {
         i: np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
         for i, buffer in enumerate(model.buffers)
         if buffer.size

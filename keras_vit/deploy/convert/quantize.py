@@ -106,7 +106,7 @@ def quantized(
     layout = laid_out(model, weights, described)
     graph, path = state_versions(layout.image), Path(folder.name) / "model.tflite"
     with path.open("wb") as file:
-        layout.write(file.write)
+        file.writelines(layout.parts())
         if metadata:
             file.write(metadata.archive(graph, len(layout.image)))
     kernels.clear()

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit._errors import MissingPackageError
 from keras_vit._quiet import quiet
-from keras_vit.deploy.convert.buffers import split, weights_behind
+from keras_vit.deploy.convert.buffers import split, unpacked
 from keras_vit.deploy.inspect.flatbuffer import Model, mapped
 from keras_vit.deploy.runner import ignore_kept_tensors
 from keras_vit.deploy.stored_arrays import StoredArrays
@@ -34,11 +34,7 @@ def modified(
         `buffers.laid_out`.
     """
     if recipe is None:
-        from ai_edge_litert import schema_py_generated as schema
-
-        content = mapped(content)
-        model = schema.ModelT.InitFromPackedBuf(content)
-        return model, weights_behind(model, content)
+        return unpacked(mapped(content))
     from ai_edge_quantizer import model_modifier
     from ai_edge_quantizer.utils import tfl_flatbuffer_utils
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.convert.buffers import laid_out, weights_behind
+from keras_vit.deploy.convert.buffers import laid_out, unpacked
 from keras_vit.deploy.convert.tflite import convert
 from keras_vit.deploy.graph.inference import GraphOptions, forward, prepared_module
 from keras_vit.specs import Preprocessing, Spec
@@ -59,7 +59,7 @@ def write_float_file(graph: StoredGraph, path: Path) -> bool:
     poured = _poured(_converted(graph, marks), graph.weights, marks)
     if poured is not None:
         with path.open("wb") as file:
-            laid_out(*poured, behind=True).write(file.write)
+            file.writelines(laid_out(*poured, behind=True).parts())
     return poured is not None
 
 
@@ -120,9 +120,8 @@ def _poured(
     """
     from ai_edge_litert import schema_py_generated as schema
 
-    model = schema.ModelT.InitFromPackedBuf(content)
+    model, behind = unpacked(content)
     [graph] = model.subgraphs
-    behind = weights_behind(model, content)
     found = {i: _mark(array, marks) for i, array in behind.items()}
     read = {i: found.get(tensor.buffer) for i, tensor in enumerate(graph.tensors)}
     names = {mark: iter(names) for mark, names in marks.items()}

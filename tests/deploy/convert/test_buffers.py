@@ -9,7 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert import buffers
-from keras_vit.deploy.convert.buffers import laid_out, split, weights_behind
+from keras_vit.deploy.convert.buffers import laid_out, split, unpacked
 from keras_vit.deploy.convert.quantize import quantized
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.precisions import PRECISIONS
@@ -52,20 +52,12 @@ def test_the_weights_of_a_layout_have_no_copy_in_memory(sample):
 @pytest.mark.parametrize("columns", [1, 8, 21])
 def test_transposed_weights_are_written_in_their_order(columns):
     weight = np.arange(5 * columns, dtype=np.float32).reshape(columns, 5).T
-    written = bytearray()
-    buffers.Layout(memoryview(bytes(weight.nbytes)), [(0, weight)]).write(written.extend)
-    assert written == weight.tobytes()
-
-
-def unpacked(content):
-    model = schema.ModelT.InitFromPackedBuf(content)
-    return model, weights_behind(model, content)
+    layout = buffers.Layout(memoryview(bytes(weight.nbytes)), [(0, weight)])
+    assert b"".join(layout.parts()) == weight.tobytes()
 
 
 def embedded(model, weights):
-    written = bytearray()
-    laid_out(model, weights).write(written.extend)
-    return bytes(written)
+    return b"".join(laid_out(model, weights).parts())
 
 
 def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs(

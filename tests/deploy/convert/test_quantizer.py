@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_quantizer import quantizer as library
 
 from keras_vit.deploy.convert import quantize, quantizer
-from keras_vit.deploy.convert.buffers import laid_out, weights_behind
+from keras_vit.deploy.convert.buffers import laid_out, unpacked
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.runtimes import state_versions
 from keras_vit.deploy.precisions import PRECISIONS
@@ -36,9 +35,6 @@ def in_memory(file, precision, ranges):
     recipe = quantize._recipe(read_graph(file), precision, frozenset())
     whole = library.Quantizer(file.read_bytes(), recipe.get_quantization_recipe())
     content = whole.quantize(ranges, enable_progress_report=False).quantized_model
-    model = schema.ModelT.InitFromPackedBuf(content)
-    layout = laid_out(model, weights_behind(model, content))
+    layout = laid_out(*unpacked(content))
     state_versions(layout.image)
-    written = bytearray()
-    layout.write(written.extend)
-    return bytes(written)
+    return b"".join(layout.parts())
