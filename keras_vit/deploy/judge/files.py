@@ -72,20 +72,19 @@ class JudgedFile:
 
 def judge_file(made: MadeFile, reference: Reference) -> JudgedFile:
     """Runs a file on images, compares its scores with Keras' and inspects it."""
-    runner, content = Runner(made.content), made.content
-    half, tolerance = None, 0.0
-    features = made.options.output == "features"
-    verdict = compared(made, reference, runner)
-    if made.precision.is_float:
+    content, half, tolerance = made.content, None, 0.0
+    if made.precision.is_float:  # in another process, so before this one loads the file too
         half = judge_half_precision(
             content,
             made.precision.name,
             reference.inputs,
             reference.expected,
             reference.targets,
-            features,
+            made.options.output == "features",
         )
-    else:
+    runner = Runner(content)
+    verdict = compared(made, reference, runner)
+    if not made.precision.is_float:
         tolerance = runtime_tolerance(content, reference.inputs, runner)
     inspection = inspect_file(content, runner=runner)
     return JudgedFile(made, verdict, reference.images_from, inspection, half, tolerance)
