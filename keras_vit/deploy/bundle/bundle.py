@@ -81,13 +81,14 @@ def write_bundle(
     if made.options.input == "uint8":
         tensor = to_pixels(tensor, about.preprocessing)
     description = _description(judged, about, runner, max_drop)
-    scores = runner(tensor[None])[0]
+    scores, step = runner(tensor[None])[0], runner.output["quantization"][0]
+    del runner  # half precision runs in another process, which loads the file too
     golden = {
         "format": FORMAT,
         "image": _encode(picture),
         "tensor": _encode(tensor),
         "scores": _encode(scores),
-        "tolerance": _tolerances(judged, runner, tensor, scores),
+        "tolerance": _tolerances(judged, step, tensor, scores),
     }
     with _files.replacing_folder(folder) as temporary:
         shutil.copyfile(made.content, temporary / "model.tflite")
@@ -134,12 +135,16 @@ def _description(
 
 
 def _tolerances(
-    judged: JudgedFile, runner: Runner, tensor: np.ndarray, scores: np.ndarray
+    judged: JudgedFile, step: float, tensor: np.ndarray, scores: np.ndarray
 ) -> dict[str, float]:
-    """How much the tensor and the scores of a correct runner may differ from the golden ones."""
+    """How much the tensor and the scores of a correct runner may differ from the golden ones.
+
+    Args:
+        step: of an integer output; 0 for floats.
+    """
     # At least a step of an integer output, which may be rounded either way, and a thousandth of
     # the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3 (`benchmarks/runtimes.py`).
-    least = max(1e-3 * judged.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
+    least = max(1e-3 * judged.verdict.scale, 1e-6, 1.5 * step)
     tolerances = {"tensor": 1e-6, "scores": max(least, judged.tolerance)}
     half = judged.half and judged.half.verdict
     if half is not None:
