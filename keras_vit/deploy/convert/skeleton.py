@@ -96,7 +96,8 @@ def _converted(graph: StoredGraph, marks: dict[float, list[str]]) -> bytes:
             name: tf.fill(array.shape, np.float32(values[name]))
             if name in values
             else tf.constant(array)
-            for name, array in graph.weights.items()
+            # The file's constants are in the order of these tensors.
+            for name, array in reversed(list(graph.weights.items()))
         }
         scores = forward(graph.spec, tensors, images, graph.preprocessing, options)
         return {options.output: scores}
