@@ -136,10 +136,16 @@ def _with_children(process: int) -> list[int]:
     for each in found:
         try:
             for task in Path(f"/proc/{each}/task").iterdir():
-                found += [int(child) for child in (task / "children").read_text().split()]
+                children = [int(child) for child in (task / "children").read_text().split()]
+                # Until it runs its own program, a new process shares the memory of its parent.
+                found += [child for child in children if _command(child) != _command(each)]
         except OSError:
             continue  # it has ended
     return found
+
+
+def _command(process: int) -> bytes:
+    return Path(f"/proc/{process}/cmdline").read_bytes()
 
 
 def _memory(process: int) -> tuple[int, int]:
