@@ -9,7 +9,6 @@ take and where there is no Vulkan device.
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +22,7 @@ def main(file: str, tensors: str) -> dict:
     with np.load(tensors, allow_pickle=False) as content:
         inputs = content["tensors"][:, None]  # (n, 1, height, width, 3)
     try:
-        found = run_on_gpu(Path(file).read_bytes(), inputs, LIMIT_S)
+        found = run_on_gpu(file, inputs, LIMIT_S)
     except RefusedError as error:
         return {"refused": str(error)}
     return {

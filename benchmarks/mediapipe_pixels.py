@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 from clients import MEDIAPIPE
 from environments import FOLDER, check_python, installed
 
@@ -25,9 +26,9 @@ from keras_vit.cli._program import run
 from keras_vit.data import mediapipe
 from keras_vit.deploy.clients.clients import CLIENTS
 from keras_vit.deploy.clients.judging import run_in_client
-from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.convert.metadata import Metadata
 from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.layout import laid_out, split
 
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 noise = runpy.run_path(str(FIXTURES / "noise.py"))["noise"]
@@ -103,7 +104,7 @@ def _identity(size: tuple[int, int]) -> bytes:
     concrete = flattened.get_concrete_function()
     content = tf.lite.TFLiteConverter.from_concrete_functions([concrete]).convert()
     about = Metadata("identity", "logits").flatbuffer(read_graph(content))
-    return bytes(embed_weights(content, about))
+    return b"".join(laid_out(*split(schema.ModelT.InitFromPackedBuf(content)), about).parts())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from keras_vit.deploy.clients.judging import Seen, judge_client, seen_by
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
+from keras_vit.deploy.convert.tflite import release_memory
 from keras_vit.deploy.images import CALIBRATED, Part, Samples, samples_of, to_pixels
 from keras_vit.deploy.inspect.runtimes import check_version
 from keras_vit.deploy.judge.blocks import first_difference, layer_differences
@@ -134,7 +136,7 @@ def export_tflite(
     if wanted is not None:
         judge_client(wanted, judged.content, None)
     with _files.replacing(path) as temporary:
-        temporary.write_bytes(judged.content)
+        shutil.copyfile(judged.content, temporary)
     return judged.verdict
 
 
@@ -332,6 +334,7 @@ class _Request:
 
 def _begin(resolved: Resolved, samples: Samples, request: _Request) -> _Export:
     """Computes Keras' scores and writes the graphs; the model is not needed afterwards."""
+    release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
 
     def inputs_of(images: Any) -> Any:
         as_floats = images is None or resolved.options.input == "float32"

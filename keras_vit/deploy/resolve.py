@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,7 +162,12 @@ def parameters_of(model: ImageModel) -> dict[str, np.ndarray]:
 
 def arrays(weights: Iterable[Weight]) -> dict[str, np.ndarray]:
     """Copies of weights in float32, by keras_vit's names."""
-    return {weight.path: _float32(weight.variable) for weight in weights}
+    return {name: source() for name, source in sources(weights).items()}
+
+
+def sources(weights: Iterable[Weight]) -> dict[str, Callable[[], np.ndarray]]:
+    """Functions that give such copies, by the same names."""
+    return {weight.path: functools.partial(_float32, weight.variable) for weight in weights}
 
 
 def hash_of(weights: Iterable[Weight], tail: Any = None) -> str:

@@ -93,6 +93,15 @@ def as_source(model: str | os.PathLike | bytes) -> dict[str, Any]:
     return {"model_path": os.fspath(model)}
 
 
+def as_path(model: str | os.PathLike | bytes, folder: str | os.PathLike) -> Path:
+    """The path of a file for another process; its content is first written to a folder."""
+    if not isinstance(model, bytes):
+        return Path(model).resolve()
+    path = Path(folder, "model.tflite")
+    path.write_bytes(model)
+    return path
+
+
 def interpreter_class() -> Any:
     """LiteRT's interpreter, or an error that says how to install it."""
     try:

@@ -12,6 +12,7 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit.deploy.inspect.flatbuffer import MappedFile
 from keras_vit.deploy.resolve import resolve
 
 
@@ -78,7 +79,7 @@ class Sample:
     converter: Any
 
     @functools.cache  # noqa: B019 (a few files, for the length of the tests)
-    def file(self, quantize, *float_layers) -> bytes:
+    def file(self, quantize, *float_layers) -> MappedFile:
         return self.converter(quantize, float_layers)
 
     def exported(self, quantize):

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import matplotlib
 import numpy as np
 import pytest
+from ai_edge_quantizer import model_modifier
+from ai_edge_quantizer.model_modifier import ModelModifier
 
 import keras_vit
 from keras_vit.deploy.convert import quantize
@@ -47,15 +49,15 @@ def test_eight_threads_give_the_bytes_of_one_and_leave_the_process_as_it_was(sam
 def test_quantising_neither_prints_nor_redirects_what_others_print(
     sample, monkeypatch, capfd, precision
 ):
-    seen, library = [], quantize._library()
+    seen = []
 
-    class Watched(library.Quantizer):
-        def quantize(self, *arguments, **keywords):
+    class Watched(ModelModifier):
+        def modify_model(self, *arguments, **keywords):
             seen.append(streams())
-            return super().quantize(*arguments, **keywords)
+            return super().modify_model(*arguments, **keywords)
 
     content, before = sample.file("none"), streams()
-    monkeypatch.setattr(library, "Quantizer", Watched)
+    monkeypatch.setattr(model_modifier, "ModelModifier", Watched)
     ended = threading.Event()
     other = threading.Thread(target=ended.wait)
     other.start()

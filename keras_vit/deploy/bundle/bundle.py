@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import hashlib
 import os
+import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from keras_vit import _contracts, _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.images import to_pixels
+from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile
 from keras_vit.deploy.judge.half_precision import predict_in_half_precision
 from keras_vit.deploy.runner import Runner
@@ -79,16 +81,17 @@ def write_bundle(
     if made.options.input == "uint8":
         tensor = to_pixels(tensor, about.preprocessing)
     description = _description(judged, about, runner, max_drop)
-    scores = runner(tensor[None])[0]
+    scores, step = runner(tensor[None])[0], runner.output["quantization"][0]
+    del runner  # half precision runs in another process, which loads the file too
     golden = {
         "format": FORMAT,
         "image": _encode(picture),
         "tensor": _encode(tensor),
         "scores": _encode(scores),
-        "tolerance": _tolerances(judged, runner, tensor, scores),
+        "tolerance": _tolerances(judged, step, tensor, scores),
     }
     with _files.replacing_folder(folder) as temporary:
-        (temporary / "model.tflite").write_bytes(made.content)
+        shutil.copyfile(made.content, temporary / "model.tflite")
         write_labels(temporary / "labels.txt", about.labels)
         _files.write_json(temporary / "golden.json", golden)
         if made.recipe is not None:
@@ -118,7 +121,7 @@ def _description(
         | {"kind": made.options.output, "classes": len(about.labels)},
         "runtime_floor": inspection.pop("runtime"),
         "bytes": len(made.content),
-        "sha256": hashlib.sha256(made.content).hexdigest(),
+        "sha256": hashlib.sha256(mapped(made.content)).hexdigest(),
         **inspection,
         "delegation": delegation,
         "float_layers": list(made.float_layers),
@@ -134,12 +137,16 @@ def _description(
 
 
 def _tolerances(
-    judged: JudgedFile, runner: Runner, tensor: np.ndarray, scores: np.ndarray
+    judged: JudgedFile, step: float, tensor: np.ndarray, scores: np.ndarray
 ) -> dict[str, float]:
-    """How much the tensor and the scores of a correct runner may differ from the golden ones."""
+    """How much the tensor and the scores of a correct runner may differ from the golden ones.
+
+    Args:
+        step: of an integer output; 0 for floats.
+    """
     # At least a step of an integer output, which may be rounded either way, and a thousandth of
     # the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3 (`benchmarks/runtimes.py`).
-    least = max(1e-3 * judged.verdict.scale, 1e-6, 1.5 * runner.output["quantization"][0])
+    least = max(1e-3 * judged.verdict.scale, 1e-6, 1.5 * step)
     tolerances = {"tensor": 1e-6, "scores": max(least, judged.tolerance)}
     half = judged.half and judged.half.verdict
     if half is not None:

@@ -14,6 +14,7 @@ from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.clients.clients import Client
 from keras_vit.deploy.clients.runners import run_runner
 from keras_vit.deploy.images import to_pixels
+from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.runner import Runner
 from keras_vit.specs import Preprocessing
 
@@ -97,24 +98,24 @@ def seen_by(
     return Seen(client, own, resized, targets, kept)
 
 
-def judge_client(client: Client, content: bytes, seen: Seen | None) -> ClientVerdict:
+def judge_client(client: Client, model: Model, seen: Seen | None) -> ClientVerdict:
     """Runs a file with a client's pixels, and in the client itself where that is installed.
 
     Args:
         client: the client.
-        content: the content of model.tflite.
+        model: a `.tflite` file or its content.
         seen: the pictures; None without.
 
     Raises:
         RefusedError: the client refuses the file.
     """
-    runner = Runner(content)
+    runner = Runner(model)
     if seen is None:
         blank = np.zeros(tuple(runner.input["shape"][1:]), np.uint8)
-        answer = run_in_client(client, content, [blank])
+        answer = run_in_client(client, model, [blank])
         return ClientVerdict(client.name, version=answer and answer["version"])
     scores, own = runner.predict(seen.resized), runner.predict(seen.own)
-    answer = run_in_client(client, content, seen.pictures)
+    answer = run_in_client(client, model, seen.pictures)
     ran = {}
     if answer is not None:
         difference = np.abs(np.asarray(answer["scores"]) - scores[: len(seen.pictures)]).max()
@@ -132,7 +133,7 @@ def judge_client(client: Client, content: bytes, seen: Seen | None) -> ClientVer
 
 def run_in_client(
     client: Client,
-    content: bytes,
+    model: Model,
     pictures: Sequence[np.ndarray],
     python: str | None = None,
 ) -> dict[str, Any] | None:
@@ -140,7 +141,7 @@ def run_in_client(
 
     Args:
         client: the client.
-        content: the content of model.tflite.
+        model: a `.tflite` file or its content.
         pictures: uint8 (height, width, 3) of any size.
         python: the Python that has the client; None for this one.
 
@@ -149,7 +150,7 @@ def run_in_client(
     """
     if python is None and not is_installed(client.module):
         return None
-    answer = run_runner([python or sys.executable, client.program], content, pictures, client.title)
+    answer = run_runner([python or sys.executable, client.program], model, pictures, client.title)
     return None if "missing" in answer else answer
 
 

@@ -18,18 +18,20 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError
+from keras_vit.deploy.inspect.flatbuffer import Model
+from keras_vit.deploy.runner import as_path
 
 _MINUTES = 10
 
 
 def run_runner(
-    command: Sequence[str | Path], content: bytes, cases: Sequence[np.ndarray], title: str
+    command: Sequence[str | Path], model: Model, cases: Sequence[np.ndarray], title: str
 ) -> dict[str, Any]:
     """What a runner answers: "version" and "scores", or "missing".
 
     Args:
         command: starts the runner.
-        content: the content of model.tflite.
+        model: a `.tflite` file or its content.
         cases: pictures, uint8 (height, width, 3) of any size, or inputs of the file.
         title: the client's name, for errors.
 
@@ -37,8 +39,7 @@ def run_runner(
         RefusedError: the client refuses the file, its process ends, or takes ten minutes.
     """
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "model.tflite")
-        file.write_bytes(content)
+        file = as_path(model, folder)
         write_cases(Path(folder), cases)
         try:
             done = subprocess.run(

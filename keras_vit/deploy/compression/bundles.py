@@ -24,6 +24,7 @@ from keras_vit.deploy.compression.methods import (
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.images import Samples
+from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.measure import latencies
 from keras_vit.deploy.judge.parity import ParityError, compare
@@ -220,7 +221,7 @@ def _row(
         judged.verdict.precision,
         judged.verdict.to_dict(max_drop),
         len(content),
-        hashlib.sha256(content).hexdigest(),
+        hashlib.sha256(mapped(content)).hexdigest(),
         weights_sha256=weights,
         partitions=judged.inspection.partitions,
         deflated=deflated,

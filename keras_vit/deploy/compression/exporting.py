@@ -9,13 +9,13 @@ import numpy as np
 from keras_vit.deploy.compression.methods import Compressed
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import measured_ranges, quantized
-from keras_vit.deploy.inspect.flatbuffer import TFLiteFile, read_graph
+from keras_vit.deploy.inspect.flatbuffer import MappedFile, read_graph
 from keras_vit.deploy.judge.files import MadeFile
 from keras_vit.deploy.precisions import Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import Resolved, resolve
 
 
-def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> TFLiteFile:
+def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> MappedFile:
     """The `.tflite` file of a compressed model.
 
     Args:
@@ -52,7 +52,7 @@ def made_file(
 
 
 def _ranges(
-    content: TFLiteFile, precision: Precision, made: Compressed, calibration: np.ndarray | None
+    content: MappedFile, precision: Precision, made: Compressed, calibration: np.ndarray | None
 ) -> dict[str, Any] | None:
     if not precision.calibrated:
         return None

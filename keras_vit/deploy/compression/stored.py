@@ -55,7 +55,7 @@ def stored_kernels(content: Model) -> list[StoredKernel]:
     ]
 
 
-def summary(content: bytes) -> dict[str, Any]:
+def summary(content: Model) -> dict[str, Any]:
     """The effect of compression on a file, as JSON values.
 
     "deflated": its size in bytes after deflate at level 9; "sparsity": the fraction of zero kernel
@@ -64,7 +64,7 @@ def summary(content: bytes) -> dict[str, Any]:
     """
     kernels = stored_kernels(content)
     return {
-        "deflated": len(zlib.compress(content, 9)),
+        "deflated": len(zlib.compress(mapped(content), 9)),
         "sparsity": sum(k.zeros for k in kernels) / max(sum(k.numbers.size for k in kernels), 1),
         "distinct": max((kernel.distinct for kernel in kernels), default=0),
         "kernels": [

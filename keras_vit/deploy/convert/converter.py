@@ -14,7 +14,7 @@ from keras_vit.deploy.convert.quantize import (
     measured_ranges,
     quantized,
 )
-from keras_vit.deploy.inspect.flatbuffer import MappedFile, TFLiteFile
+from keras_vit.deploy.inspect.flatbuffer import MappedFile
 from keras_vit.deploy.judge.files import MadeFile
 from keras_vit.deploy.judge.reference import Reference
 from keras_vit.deploy.precisions import Rules, check_calibration, precision_of
@@ -61,7 +61,7 @@ class Converter:
         self._float_files: dict[bool, MappedFile] = {}
         self._ranges: dict[Rules, dict] = {}
 
-    def __call__(self, quantize: str | None = None, float_layers: Iterable[str] = ()) -> TFLiteFile:
+    def __call__(self, quantize: str | None = None, float_layers: Iterable[str] = ()) -> MappedFile:
         """The file of a precision.
 
         Args:
@@ -113,7 +113,7 @@ def to_tflite(
     calibration: np.ndarray | None = None,
     options: Any = None,
     float_layers: Iterable[str] = (),
-) -> TFLiteFile:
+) -> bytes:
     """One file of one precision of a Keras model: see `resolve` and `Converter`."""
     converter = Converter(resolve(model, options), [quantize], calibration)
-    return converter(quantize, float_layers)
+    return converter(quantize, float_layers).read_bytes()

@@ -16,13 +16,14 @@ import numpy as np
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import backend
 from keras_vit.deploy.convert.saved_model import keras_module, save_module
-from keras_vit.deploy.convert.skeleton import StoredGraph, store, write_float_file
+from keras_vit.deploy.convert.skeleton import StoredGraph, write_float_file
 from keras_vit.deploy.convert.tflite import convert
 from keras_vit.deploy.inspect.flatbuffer import MappedFile
 from keras_vit.deploy.judge.parity import ParityError
 from keras_vit.deploy.judge.reference import Reference
 from keras_vit.deploy.precisions import PRECISIONS, Precision
-from keras_vit.deploy.resolve import Resolved, arrays
+from keras_vit.deploy.resolve import Resolved, arrays, sources
+from keras_vit.deploy.stored_arrays import StoredArrays
 
 # Number of images to compare a rebuilt graph on before it is converted.
 _COMPARED = 4
@@ -117,7 +118,7 @@ def _rebuilt(
 ) -> tuple[StoredGraph | Path, Callable[[np.ndarray], Any]]:
     """A rebuilt graph, written to a new folder, and a function from images to its scores.
 
-    Its weights are mapped from the disk, so that they are not in memory beside the model's.
+    Its weights are stored one by one, so that they are not in memory beside the model's.
     """
     from keras_vit.deploy.graph.inference import forward, prepare
 
@@ -126,10 +127,10 @@ def _rebuilt(
         module = _rebuilt_module(resolved, calibration)
         return _saved(module, place), lambda images: module.serve(images)[options.output]
     spec, size, preprocessing = resolved.spec, resolved.input_shape[:2], resolved.preprocessing
-    parameters = arrays(resolved.weights)
-    prepare(spec, parameters, size, preprocessing, options, calibration)
-    graph = StoredGraph(spec, size, preprocessing, options, store(parameters, place))
-    weights = graph.weights
+    weights = StoredArrays(place, sources(resolved.weights))
+    prepare(spec, weights, size, preprocessing, options, calibration)
+    weights.store()
+    graph = StoredGraph(spec, size, preprocessing, options, weights)
     return graph, lambda images: forward(spec, weights, images, preprocessing, options)
 
 

@@ -20,8 +20,7 @@ from keras_vit.deploy.inspect.flatbuffer import Graph, Tensor
 from keras_vit.deploy.resolve import Resolved
 from keras_vit.specs import Preprocessing
 
-# The name of the metadata in a `.tflite` file, and the identifier of its own flatbuffer.
-NAME, _IDENTIFIER = b"TFLITE_METADATA", b"M001"
+_IDENTIFIER = b"M001"  # of the metadata's own flatbuffer
 # The oldest parser that knows all fields that are written here.
 _PARSER = "1.0.0"
 LABELS = "labels.txt"

@@ -8,23 +8,25 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import MissingPackageError, RefusedError, UsageError, did_you_mean
+from keras_vit._errors import RefusedError, UsageError, did_you_mean
 from keras_vit._quiet import quiet
-from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.convert.metadata import Metadata
+from keras_vit.deploy.convert.quantizer import library, modified
 from keras_vit.deploy.inspect.flatbuffer import (
     Graph,
+    MappedFile,
     Model,
     Operator,
-    TFLiteFile,
-    mapped,
     read_graph,
 )
+from keras_vit.deploy.inspect.layout import laid_out
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
 from keras_vit.deploy.precisions import (
     BLOCK,
@@ -34,7 +36,7 @@ from keras_vit.deploy.precisions import (
     Precision,
     check_calibration,
 )
-from keras_vit.deploy.runner import ignore_kept_tensors
+from keras_vit.deploy.stored_arrays import StoredArrays
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
 # Pixels lie between two steps if their range is that of the integers: at 0.5, 1.5, 2.5 ... steps.
@@ -77,7 +79,7 @@ def quantized(
     float_layers: Iterable[str] = (),
     ranges: dict[str, Any] | None = None,
     metadata: Metadata | None = None,
-) -> TFLiteFile:
+) -> MappedFile:
     """Quantises a float32 `.tflite` file, embeds its weights and states the versions it needs.
 
     Args:
@@ -96,30 +98,19 @@ def quantized(
         check_layers(content, kept)
     if precision.calibrated and ranges is None:
         ranges = measured_ranges(content, precision, calibration)
-    content = mapped(content)
-    if precision.rules:
-        with quiet():
-            quantizer = _library().Quantizer(content, _recipe(graph, precision, kept))
-            quantizer._get_quantized_model = _modified_without_bar(quantizer._float_model)
-            content = quantizer.quantize(
-                ranges, enable_progress_bar=False, enable_progress_report=False
-            ).quantized_model
-        del quantizer
+    folder = tempfile.TemporaryDirectory()
+    kernels = StoredArrays(Path(folder.name) / "kernels")
+    recipe = _recipe(graph, precision, kept) if precision.rules else None
+    model, weights = modified(content, recipe, ranges, kernels)
     described = metadata.flatbuffer(graph) if metadata else b""  # from the float32 file
-    content = embed_weights(content, described)  # frees the quantizer's result before the next copy
-    graph = state_versions(content)
-    if metadata:
-        content.extend(metadata.archive(graph, len(content)))
-    return TFLiteFile.with_graph(content, graph)
-
-
-def _modified_without_bar(model: Any) -> Callable[..., Any]:
-    """`Quantizer._get_quantized_model` without a bar: it does not pass its option on."""
-    from ai_edge_quantizer.model_modifier import ModelModifier
-
-    return lambda parameters, serialize_to_path: ModelModifier(model).modify_model(
-        parameters, serialize_to_path, enable_progress_bar=False
-    )
+    layout = laid_out(model, weights, described)
+    graph, path = state_versions(layout.image), Path(folder.name) / "model.tflite"
+    with path.open("wb") as file:
+        file.writelines(layout.parts())
+        if metadata:
+            file.write(metadata.archive(graph, len(layout.image)))
+    kernels.clear()
+    return MappedFile(path, folder, graph)
 
 
 def measured_ranges(
@@ -131,13 +122,12 @@ def measured_ranges(
     instead, because values outside the range are clipped. They are `_WIDER` than measured.
     """
     check_calibration(precision, calibration)
-    _library()
-    from ai_edge_quantizer import calibrator, recipe_manager
+    library()
+    from ai_edge_quantizer import calibrator
     from ai_edge_quantizer.utils.qsv_utils import min_max_update
 
-    manager = recipe_manager.RecipeManager()
     graph = read_graph(content)
-    manager.load_quantization_recipe(_recipe(graph, precision, frozenset()))
+    recipe = _recipe(graph, precision, frozenset())
     with quiet():
         measured = calibrator.Calibrator(
             os.fspath(content) if isinstance(content, os.PathLike) else content,
@@ -149,7 +139,7 @@ def measured_ranges(
         [name] = runner["inputs"]
         images = ({name: image[None]} for image in calibration)
         measured._get_total_operations = lambda _: 0  # so that it draws no progress bar
-        measured.calibrate({signature: list(images)}, manager)
+        measured.calibrate({signature: list(images)}, recipe)
     # The library requires ranges of the same rank as the tensors; profiling loses the rank.
     ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
     ranges = {
@@ -201,7 +191,9 @@ def _kernel_ranges(
     return kernel_ranges
 
 
-def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) -> list[dict]:
+def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) -> Any:
+    """The library's `RecipeManager` with the rules of a precision."""
+    library()
     from ai_edge_quantizer import recipe_manager
 
     manager = recipe_manager.RecipeManager()
@@ -216,7 +208,7 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
     for layer in sorted(float_layers):
         for found in _layers(graph)[layer]:
             _add(manager, _scope(graph, found), found.name, "float")
-    return manager.get_quantization_recipe()
+    return manager
 
 
 def _add(manager: Any, regex: str, operator: str, kind: Kind) -> None:
@@ -247,14 +239,3 @@ def _layers(graph: Graph) -> dict[str, list[Operator]]:
 def _scope(graph: Graph, operator: Operator) -> str:
     # The library matches this against the names of an operator's outputs, each followed by ";".
     return f"^{re.escape(graph.written(operator)[0].name)};?$"
-
-
-def _library() -> Any:
-    try:
-        from ai_edge_quantizer import quantizer
-    except ImportError:
-        raise MissingPackageError(
-            "quantising needs AI Edge Quantizer: pip install 'keras_vit[export]'"
-        ) from None
-    ignore_kept_tensors()
-    return quantizer

@@ -11,15 +11,15 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.convert.buffers import weights_behind, write_weights_behind
 from keras_vit.deploy.convert.tflite import convert
 from keras_vit.deploy.graph.inference import GraphOptions, forward, prepared_module
-from keras_vit.deploy.graph.rewrites import Parameters
+from keras_vit.deploy.inspect.layout import laid_out, unpacked
 from keras_vit.specs import Preprocessing, Spec
 
 _SMALLEST = 1 << 14  # elements; smaller kernels are converted as they are, as all other weights
@@ -32,45 +32,20 @@ class StoredGraph:
 
     Attributes:
         spec, image_size, preprocessing, options: the arguments of `inference.forward`.
-        files: the file of each weight, float32, and its shape, by its name.
+        weights: its weights by name, float32.
     """
 
     spec: Spec
     image_size: tuple[int, int]
     preprocessing: Preprocessing
     options: GraphOptions
-    files: dict[str, tuple[Path, tuple[int, ...]]]
-
-    @property
-    def weights(self) -> Parameters:
-        """The weights, mapped into memory."""
-        return {
-            name: np.memmap(path, np.float32, "r", shape=shape)
-            for name, (path, shape) in self.files.items()
-        }
+    weights: Mapping[str, np.ndarray]
 
     def module(self) -> Any:
         """A `tf.Module` whose `serve(images)` gives {output: tensor}, with weights as variables."""
         return prepared_module(
-            self.spec, self.weights, self.image_size, self.preprocessing, self.options
+            self.spec, dict(self.weights), self.image_size, self.preprocessing, self.options
         )
-
-
-def store(parameters: Parameters, folder: Path) -> dict[str, tuple[Path, tuple[int, ...]]]:
-    """Writes each weight to a file of the folder; the dict is emptied.
-
-    Returns:
-        `StoredGraph.files`.
-    """
-    folder.mkdir()
-    files = {}
-    while parameters:
-        name, array = parameters.popitem()
-        path = folder / str(len(files))
-        # Not numpy.save, whose error on a full disk does not say what it is.
-        path.write_bytes(np.ascontiguousarray(array, np.float32).data)
-        files[name] = path, array.shape
-    return files
 
 
 def write_float_file(graph: StoredGraph, path: Path) -> bool:
@@ -80,16 +55,15 @@ def write_float_file(graph: StoredGraph, path: Path) -> bool:
         False, without a file, if the converter computes with a kernel: for example, it multiplies
         one with a constant that follows the product. Such a graph is converted with its weights.
     """
-    weights = graph.weights
-    marks = _marks(weights)
-    poured = _poured(_converted(graph, weights, marks), weights, marks)
+    marks = _marks(graph.weights)
+    poured = _poured(_converted(graph, marks), graph.weights, marks)
     if poured is not None:
         with path.open("wb") as file:
-            write_weights_behind(*poured, file.write)
+            file.writelines(laid_out(*poured, behind=True).parts())
     return poured is not None
 
 
-def _marks(weights: Parameters) -> dict[float, list[str]]:
+def _marks(weights: Mapping[str, np.ndarray]) -> dict[float, list[str]]:
     """The kernels that have a mark, in the order of blocks, by their marks."""
     kinds: dict[tuple, list[str]] = {}
     for name, array in weights.items():
@@ -107,7 +81,7 @@ def _block_of(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _converted(graph: StoredGraph, weights: Parameters, marks: dict[float, list[str]]) -> bytes:
+def _converted(graph: StoredGraph, marks: dict[float, list[str]]) -> bytes:
     """The converted graph, with marks instead of the weights that they stand for."""
     import tensorflow as tf
 
@@ -122,7 +96,8 @@ def _converted(graph: StoredGraph, weights: Parameters, marks: dict[float, list[
             name: tf.fill(array.shape, np.float32(values[name]))
             if name in values
             else tf.constant(array)
-            for name, array in weights.items()
+            # The file's constants are in the order of these tensors.
+            for name, array in reversed(list(graph.weights.items()))
         }
         scores = forward(graph.spec, tensors, images, graph.preprocessing, options)
         return {options.output: scores}
@@ -136,7 +111,7 @@ def _converted(graph: StoredGraph, weights: Parameters, marks: dict[float, list[
 
 
 def _poured(
-    content: bytes, weights: Parameters, marks: dict[float, list[str]]
+    content: bytes, weights: Mapping[str, np.ndarray], marks: dict[float, list[str]]
 ) -> tuple[Any, dict[int, np.ndarray]] | None:
     """The graph where each operator that reads a mark has a buffer of its own.
 
@@ -146,9 +121,8 @@ def _poured(
     """
     from ai_edge_litert import schema_py_generated as schema
 
-    model = schema.ModelT.InitFromPackedBuf(content)
+    model, behind = unpacked(content)
     [graph] = model.subgraphs
-    behind = weights_behind(model, content)
     found = {i: _mark(array, marks) for i, array in behind.items()}
     read = {i: found.get(tensor.buffer) for i, tensor in enumerate(graph.tensors)}
     names = {mark: iter(names) for mark, names in marks.items()}

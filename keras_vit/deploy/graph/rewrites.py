@@ -9,7 +9,7 @@ are computed in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
-Parameters = dict[str, np.ndarray]
+Parameters = MutableMapping[str, np.ndarray]
 _NORM_READERS = ("query", "key", "value")
 # What `patch_encoder` adds to the stream besides the projected patches.
 _ADDED = ("class_token", "distillation_token", "class_position", "positions")

@@ -20,7 +20,7 @@ import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
 
-Model = bytes | bytearray | str | os.PathLike
+Model = bytes | bytearray | memoryview | str | os.PathLike
 # Operators whose inputs after the first are weights, named after their layers.
 _WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"}
 # Operators whose first inputs other modules look at by their place, and how many these are.
@@ -96,7 +96,7 @@ class Graph:
         inputs, outputs: indices of tensors.
         stated_runtime: the oldest runtime that the converter stated; None if there is none.
         weights_behind: whether weights are stored after the flatbuffer, see
-            `convert.buffers`.
+            `inspect.layout`.
     """
 
     tensors: tuple[Tensor, ...]
@@ -146,39 +146,33 @@ class Graph:
         return ""
 
 
-class TFLiteFile(bytes):
-    """The content of a `.tflite` file, with its graph, which is read only once."""
-
-    @functools.cached_property
-    def graph(self) -> Graph:
-        """The graph; raises the errors of `read_graph`."""
-        return _read_graph(self)
-
-    @classmethod
-    def with_graph(cls, content: bytes | bytearray, graph: Graph) -> TFLiteFile:
-        """A file whose graph is already known."""
-        file = cls(content)
-        vars(file)["graph"] = graph
-        return file
-
-
 class MappedFile(os.PathLike):
     """A `.tflite` file on disk, with its graph, which is read only once.
 
     Args:
         path: the file.
         folder: an object that removes the file's folder; it is kept as long as this one.
+        graph: its graph, if that is known.
     """
 
-    def __init__(self, path: Path, folder: Any = None):
+    def __init__(self, path: Path, folder: Any = None, graph: Graph | None = None):
         self.path = path
         self._folder = folder
+        if graph is not None:
+            vars(self)["graph"] = graph
 
     def __fspath__(self) -> str:
         return str(self.path)
 
+    def __str__(self) -> str:
+        return "the model"  # in errors, which should not name a temporary file
+
     def __len__(self) -> int:
         return self.path.stat().st_size
+
+    def read_bytes(self) -> bytes:
+        """The content of the file."""
+        return self.path.read_bytes()
 
     @functools.cached_property
     def graph(self) -> Graph:
@@ -201,7 +195,7 @@ def read_graph(model: Model) -> Graph:
         UsageError: it is not a TFLite model, has several graphs, or has operators that TFLite
             does not have.
     """
-    return model.graph if isinstance(model, (TFLiteFile, MappedFile)) else _read_graph(model)
+    return model.graph if isinstance(model, MappedFile) else _read_graph(model)
 
 
 def _read_graph(model: Model) -> Graph:
@@ -277,13 +271,6 @@ def check_static(model: Model | Graph) -> None:
         )
 
 
-def has_weights_behind(content: Any) -> bool:
-    """Whether some weights of a file are after its flatbuffer."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    return _has_weights_behind(schema.Model.GetRootAs(content, 0))
-
-
 def _has_weights_behind(file: Any) -> bool:
     return any(file.Buffers(i).Size() for i in range(file.BuffersLength()))
 
@@ -302,13 +289,13 @@ def code_name(code: Any) -> tuple[str, int]:
 
 def _content(model: Model) -> tuple[Any, str]:
     """The file's bytes, or a memory map of them, and a name for error messages."""
-    if isinstance(model, (bytes, bytearray)):
+    if isinstance(model, (bytes, bytearray, memoryview)):
         content, name = model, "the model"
     else:
         path = Path(model)
-        name = str(path)
+        name = str(model)
         if not path.is_file():
-            raise UsageError(f"{path}: expected a .tflite file; there is no such file.")
+            raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
         with path.open("rb") as file:
             empty = path.stat().st_size == 0
             content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

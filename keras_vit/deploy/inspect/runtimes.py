@@ -160,7 +160,7 @@ def needed_version(graph: Graph, operator: Operator) -> int:
     return max(needed)
 
 
-def state_versions(content: bytearray) -> Graph:
+def state_versions(content: bytearray | memoryview) -> Graph:
     """Writes the versions and the runtime that a file needs into the file, in place.
 
     Older runtimes then refuse the file instead of running it wrongly. Operators of version 1 are

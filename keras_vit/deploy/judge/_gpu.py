@@ -1,7 +1,7 @@
 """Runs a `.tflite` file on LiteRT's GPU accelerator: a separate program, started by `gpu.py`.
 
-Its arguments are a folder with model.tflite and inputs.npy (n, batch, ...), and the Vulkan loader
-to use ("" for the system's own). It writes outputs.npz: outputs "0", "1" ... of all inputs, and the
+Its arguments are the file, a folder with inputs.npy (n, batch, ...), and the Vulkan loader to use
+("" for the system's own). It writes outputs.npz: outputs "0", "1" ... of all inputs, and the
 milliseconds of each run, "milliseconds". The name of the device is in LiteRT's log. It is a
 separate process because a driver may hang or end the process.
 """
@@ -16,11 +16,11 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.options import HardwareAccelerator, Options
 
 
-def main(folder: Path, loader: str) -> None:
+def main(file: str, folder: Path, loader: str) -> None:
     if loader:
         ctypes.CDLL(loader)  # LiteRT finds a library that is already loaded
     options = Options(hardware_accelerators=HardwareAccelerator.GPU)
-    model = CompiledModel.from_file(str(folder / "model.tflite"), options=options)
+    model = CompiledModel.from_file(file, options=options)
     if not model.is_fully_accelerated():
         raise SystemExit("ERROR: the accelerator does not take all operators")
     inputs, outputs = model.create_input_buffers(0), model.create_output_buffers(0)
@@ -41,4 +41,4 @@ def main(folder: Path, loader: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

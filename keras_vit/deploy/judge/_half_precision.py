@@ -1,8 +1,8 @@
 """Runs a `.tflite` file in half precision: a separate program, started by `half_precision.py`.
 
-Its argument is a folder: it reads model.tflite and inputs.npy (n, height, width, 3) and writes
-scores.npy there. It is a separate process because LiteRT logs until the process ends and a failing
-delegate may end the process.
+Its arguments are the file, a folder and a number of threads: it reads inputs.npy (n, height, width,
+3) from the folder and writes scores.npy there. It is a separate process because LiteRT logs until
+the process ends and a failing delegate may end the process.
 """
 
 import sys
@@ -16,9 +16,9 @@ from ai_edge_litert.options import CpuOptions, Options
 FORCE_FP16 = 4
 
 
-def main(folder: Path, threads: int) -> None:
+def main(file: str, folder: Path, threads: int) -> None:
     options = Options(cpu_options=CpuOptions(num_threads=threads, xnnpack_flags=FORCE_FP16))
-    model = CompiledModel.from_file(str(folder / "model.tflite"), options=options)
+    model = CompiledModel.from_file(file, options=options)
     inputs, outputs = model.create_input_buffers(0), model.create_output_buffers(0)
     shape = outputs[0].get_tensor_details()["shape"]
     scores = []
@@ -30,4 +30,4 @@ def main(folder: Path, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

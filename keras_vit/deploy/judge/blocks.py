@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import numpy as np
 from keras_vit._quiet import quiet
 from keras_vit.deploy.inspect.flatbuffer import Graph, Model, read_graph
 from keras_vit.deploy.runner import as_input, as_source, ignore_kept_tensors, interpreter_class
+from keras_vit.deploy.stored_arrays import StoredArrays
 
 # Names of the tensors at the end of blocks and units in the graph.
 _BLOCK_END = re.compile(r"(encoderblock_\d+|block\d+_unit\d+)/output")
@@ -35,12 +39,16 @@ def layer_differences(
     expected, actual = _Intermediates(reference), _Intermediates(content)
     shared = [name for name in expected.places if name in actual.places]
     largest = dict.fromkeys(shared, 0.0)
-    for image in inputs:
-        before, after = expected(image, shared), actual(image, shared)
-        for name in shared:
-            norm = max(np.linalg.norm(before[name]), 1e-12)
-            difference = float(np.linalg.norm(before[name] - after[name]) / norm)
-            largest[name] = max(largest[name], difference)
+    with tempfile.TemporaryDirectory() as folder:
+        # One file after the other, so that only one of them is loaded.
+        stored = StoredArrays(Path(folder, "reference"))
+        for i, values in enumerate(expected.values(inputs, shared)):
+            stored.update({(i, name): value for name, value in values.items()})
+        for i, values in enumerate(actual.values(inputs, shared)):
+            for name, after in values.items():
+                before = stored[i, name]
+                norm = max(np.linalg.norm(before), 1e-12)
+                largest[name] = max(largest[name], float(np.linalg.norm(before - after) / norm))
     blocks = {name: value for name, value in largest.items() if name in expected.blocks}
     return blocks, {name: value for name, value in largest.items() if name not in blocks}
 
@@ -64,30 +72,32 @@ class _Intermediates:
     """Runs a file and returns the intermediate outputs of its blocks and layers."""
 
     def __init__(self, content: Model):
-        graph = read_graph(content)
-        ends = block_ends(graph)
-        self.blocks, self.places = set(ends), {}
+        self.content, graph = content, read_graph(content)
+        self.blocks, self.places = set(block_ends(graph)), {}
         for operator in graph.operators:
             for index, tensor in zip(operator.outputs, graph.written(operator), strict=True):
                 if named := _BLOCK_END.search(tensor.name):
                     self.places.setdefault(named[1], index)
                 elif operator.name in _PRODUCTS:
                     self.places.setdefault(graph.layer(operator), index)
+
+    def values(self, images: np.ndarray, names: list[str]) -> Iterator[dict[str, np.ndarray]]:
+        """The outputs of these names for each image."""
         ignore_kept_tensors()
         with quiet():
-            self.interpreter = interpreter_class()(
-                **as_source(content), num_threads=2, experimental_preserve_all_tensors=True
+            interpreter = interpreter_class()(
+                **as_source(self.content), num_threads=2, experimental_preserve_all_tensors=True
             )
-            self.interpreter.allocate_tensors()
-        self.details = {d["index"]: d for d in self.interpreter.get_tensor_details()}
+            interpreter.allocate_tensors()
+        details = {d["index"]: d for d in interpreter.get_tensor_details()}
+        [input_details] = interpreter.get_input_details()
+        for image in images:
+            interpreter.set_tensor(input_details["index"], as_input(image[None], input_details))
+            interpreter.invoke()
+            yield {name: _value(interpreter, details[self.places[name]]) for name in names}
 
-    def __call__(self, image: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
-        details = self.interpreter.get_input_details()[0]
-        self.interpreter.set_tensor(details["index"], as_input(image[None], details))
-        self.interpreter.invoke()
-        return {name: self._value(self.details[self.places[name]]) for name in names}
 
-    def _value(self, details: dict[str, Any]) -> np.ndarray:
-        value = self.interpreter.get_tensor(details["index"])
-        scale, zero = details["quantization"]
-        return (value.astype(np.float32) - zero) * np.float32(scale) if scale else value
+def _value(interpreter: Any, details: dict[str, Any]) -> np.ndarray:
+    value = interpreter.get_tensor(details["index"])
+    scale, zero = details["quantization"]
+    return (value.astype(np.float32) - zero) * np.float32(scale) if scale else value

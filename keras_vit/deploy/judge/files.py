@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.inspect.flatbuffer import TFLiteFile, check_static
+from keras_vit.deploy.inspect.flatbuffer import MappedFile, check_static
 from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
 from keras_vit.deploy.inspect.runtimes import check_runtime
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
@@ -34,7 +34,7 @@ class MadeFile:
     """
 
     precision: Precision
-    content: TFLiteFile
+    content: MappedFile
     options: Any
     note: str = ""
     float_layers: tuple[str, ...] = ()
@@ -70,27 +70,26 @@ class JudgedFile:
     client: Any = None
 
     @property
-    def content(self) -> TFLiteFile:
+    def content(self) -> MappedFile:
         """The content of model.tflite."""
         return self.made.content
 
 
 def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> JudgedFile:
     """Runs a file on images, compares its scores with Keras' and inspects it."""
-    runner, content = Runner(made.content), made.content
-    half, tolerance = None, 0.0
-    features = made.options.output == "features"
-    verdict = compared(made, reference, runner)
-    if made.precision.is_float:
+    content, half, tolerance = made.content, None, 0.0
+    if made.precision.is_float:  # in another process, so before this one loads the file too
         half = judge_half_precision(
             content,
             made.precision.name,
             reference.inputs,
             reference.expected,
             reference.targets,
-            features,
+            made.options.output == "features",
         )
-    else:
+    runner = Runner(content)
+    verdict = compared(made, reference, runner)
+    if not made.precision.is_float:
         tolerance = runtime_tolerance(content, reference.inputs, runner)
     inspection = inspect_file(content, runner=runner)
     judged = JudgedFile(made, verdict, reference.images_from, inspection, half, tolerance)

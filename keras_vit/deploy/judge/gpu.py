@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.packing import ending_at
+from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
+from keras_vit.deploy.inspect.layout import ending_at
 from keras_vit.deploy.judge.blocks import block_ends
 from keras_vit.deploy.judge.emulation import Sums, emulate
 from keras_vit.deploy.judge.gpu_device import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
@@ -36,7 +36,7 @@ _LIMIT_S = 900.0
 _WRONG = 0.05
 # The most multiplications for which float16 sums are emulated: those of L/16 are 61e9.
 _MOST_PRODUCTS = 7e10
-Run = Callable[[bytes, np.ndarray, float], GpuOutputs]
+Run = Callable[[Model, np.ndarray, float], GpuOutputs]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +116,7 @@ def check_gpu_choice(choice: str) -> None:
 
 
 def judge_on_gpu(
-    content: bytes,
+    content: Model,
     precision: Precision,
     inputs: np.ndarray,
     scale: float,
@@ -159,7 +159,7 @@ def judge_on_gpu(
     return dataclasses.replace(judged, problem=problem, max_difference=difference, block=block)
 
 
-def first_wrong_block(content: bytes, inputs: np.ndarray, run: Run = run_on_gpu) -> str:
+def first_wrong_block(content: Model, inputs: np.ndarray, run: Run = run_on_gpu) -> str:
     """The first block whose output on a GPU differs from the CPU's; "" if there is none.
 
     It is found by halving: files that end at a block are run on both. Files of more than 2 GB are
@@ -190,7 +190,7 @@ def first_wrong_block(content: bytes, inputs: np.ndarray, run: Run = run_on_gpu)
 
 
 def _in_half_precision(
-    content: bytes, inputs: np.ndarray, expected: np.ndarray, scale: float
+    content: Model, inputs: np.ndarray, expected: np.ndarray, scale: float
 ) -> tuple[HalfSums, ...]:
     found = []
     for sums, count in _EMULATED.items():
@@ -214,7 +214,7 @@ def _in_half_precision(
     return tuple(found)
 
 
-def _products(content: bytes) -> float:
+def _products(content: Model) -> float:
     """The multiplications of one image's matrix products."""
     graph, total = read_graph(content), 0.0
     for operator in graph.operators:

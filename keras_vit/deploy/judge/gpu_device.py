@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_vit._errors import RefusedError, one_line
+from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.judge.vulkan import Vulkan, vulkan_devices
+from keras_vit.deploy.runner import as_path
 
 NO_DEVICE = "no Vulkan device: install a GPU's Vulkan driver, or Chromium, which brings SwiftShader"
 _DEVICE = re.compile(r"Selected adapter: (.+?), arch=")
@@ -41,11 +43,11 @@ class GpuOutputs(NamedTuple):
     milliseconds: list[float]
 
 
-def run_on_gpu(content: bytes, inputs: np.ndarray, limit_s: float) -> GpuOutputs:
+def run_on_gpu(file: Model, inputs: np.ndarray, limit_s: float) -> GpuOutputs:
     """Runs a file on a GPU.
 
     Args:
-        content: the file, of one input.
+        file: a file of one input, or its content.
         inputs: n of its inputs (n, batch, height, width, 3), in the file's type.
         limit_s: the most seconds that it may take.
 
@@ -55,10 +57,10 @@ def run_on_gpu(content: bytes, inputs: np.ndarray, limit_s: float) -> GpuOutputs
             longer; the message begins with the device and a colon.
     """
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "model.tflite").write_bytes(content)
+        model = as_path(file, folder)
         np.save(Path(folder, "inputs.npy"), inputs)
         for vulkan in vulkan_devices():
-            log = _run(vulkan, folder, limit_s)
+            log = _run(vulkan, model, folder, limit_s)
             written = Path(folder, "outputs.npz")
             if not written.exists() and any(text in log for text in _NO_DEVICE):
                 continue
@@ -72,7 +74,7 @@ def run_on_gpu(content: bytes, inputs: np.ndarray, limit_s: float) -> GpuOutputs
     raise NoDeviceError(NO_DEVICE)
 
 
-def _run(vulkan: Vulkan, folder: str, limit_s: float) -> str:
+def _run(vulkan: Vulkan, model: Path, folder: str, limit_s: float) -> str:
     """Starts the program; returns what it and LiteRT logged."""
     program = Path(__file__).with_name("_gpu.py").read_text(encoding="utf-8")
     # Drivers want a private folder for their sockets.
@@ -80,7 +82,7 @@ def _run(vulkan: Vulkan, folder: str, limit_s: float) -> str:
     try:
         # Run as text: the folder of a script would come first on its sys.path.
         done = subprocess.run(
-            [sys.executable, "-c", program, folder, vulkan.loader],
+            [sys.executable, "-c", program, model, folder, vulkan.loader],
             capture_output=True,
             encoding="utf-8",
             errors="replace",

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError
+from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.judge.parity import ParityError, Verdict, compare
 from keras_vit.deploy.precisions import Budget
+from keras_vit.deploy.runner import as_path
 
 # The budget was measured like those in `precisions`: D: 100%, 0.0010, 0.0004. R: 100%, 0.0010,
 # 0.0015.
@@ -44,7 +46,7 @@ class HalfPrecision:
 
 
 def judge_half_precision(
-    content: bytes,
+    content: Model,
     precision: str,
     inputs: np.ndarray,
     expected: np.ndarray,
@@ -76,7 +78,7 @@ def judge_half_precision(
     return HalfPrecision("", verdict)
 
 
-def predict_in_half_precision(content: bytes, inputs: np.ndarray, threads: int = 2) -> np.ndarray:
+def predict_in_half_precision(content: Model, inputs: np.ndarray, threads: int = 2) -> np.ndarray:
     """A file's scores (n, ...) for inputs (n, height, width, 3), in half precision.
 
     Raises:
@@ -84,11 +86,11 @@ def predict_in_half_precision(content: bytes, inputs: np.ndarray, threads: int =
     """
     program = Path(__file__).with_name("_half_precision.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "model.tflite").write_bytes(content)
+        model = as_path(content, folder)
         np.save(Path(folder, "inputs.npy"), inputs)
         # Run as text: the folder of a script would come first on its sys.path.
         done = subprocess.run(
-            [sys.executable, "-c", program, folder, str(threads)],
+            [sys.executable, "-c", program, model, folder, str(threads)],
             capture_output=True,
             encoding="utf-8",
             errors="replace",

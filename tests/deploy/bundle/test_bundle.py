@@ -236,7 +236,7 @@ def test_a_kill_at_any_moment_leaves_the_old_bundle_or_the_new_one(bundle, sampl
     versions = (sample.exported("none"), sample.exported("int8"))
     for exported in versions:
         write(exported=exported)
-    known = {hashlib.sha256(exported.content).hexdigest() for exported in versions}
+    known = {hashlib.sha256(exported.content.read_bytes()).hexdigest() for exported in versions}
     generator, written = np.random.default_rng(0), folder / "model.json"
     for _ in range(20):
         before = written.stat().st_mtime_ns

@@ -75,7 +75,8 @@ def test_the_sensitive_layer_is_found_reproducibly(sensitive):
     content = sensitive.converter("int8", found.float_layers)
     assert float_layers(content) == {SPOILED}
     assert choose_float_layers(*arguments) == found
-    assert sensitive.converter("int8", found.float_layers) == content
+    again = sensitive.converter("int8", found.float_layers)
+    assert again.read_bytes() == content.read_bytes()
 
 
 @pytest.mark.slow

@@ -15,10 +15,10 @@ from flatbuffers import encode, number_types
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit.deploy.convert import buffers
 from keras_vit.deploy.convert.metadata import Metadata
 from keras_vit.deploy.convert.quantize import quantized
-from keras_vit.deploy.inspect.flatbuffer import has_weights_behind, read_graph
+from keras_vit.deploy.inspect import layout
+from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.precisions import PRECISIONS
 
 pytestmark = pytest.mark.once
@@ -86,13 +86,13 @@ def float_file(sample):
 
 def described(sample, float_file, precision="none", **changes):
     about = dataclasses.replace(sample.converter.metadata, **{"labels": LABELS} | changes)
-    return quantized(float_file, PRECISIONS[precision], metadata=about)
+    return quantized(float_file, PRECISIONS[precision], metadata=about).read_bytes()
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_every_precision_has_metadata_and_the_scores_that_it_has_without(sample, name):
     converter = sample.converter
-    content = sample.file(name)
+    content = sample.file(name).read_bytes()
     row = PRECISIONS[name]
     ranges = converter._ranges.get(row.rules)
     plain = quantized(converter.float_file(name), row, ranges=ranges)
@@ -169,7 +169,7 @@ def test_pixels_and_unknown_preprocessings_are_not_normalised(sample, graph_file
     assert not written(content).tables(3)[0].tables(2)[0].has(4)
     pixels = graph_file(sample.model.spec, (16, 16), input="uint8")
     about = Metadata("pixels", "logits", None, PREPROCESSING)
-    content = quantized(pixels, PRECISIONS["none"], metadata=about)
+    content = quantized(pixels, PRECISIONS["none"], metadata=about).read_bytes()
     assert not written(content).tables(3)[0].tables(2)[0].has(4)
 
 
@@ -184,8 +184,8 @@ def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, m
     inside = described(sample, float_file)
     monkeypatch.setattr(buffers, "LARGEST", len(float_file) - 1)
     behind = described(sample, float_file)
-    assert has_weights_behind(behind)
-    assert not has_weights_behind(inside)
+    assert read_graph(behind).weights_behind
+    assert not read_graph(inside).weights_behind
     assert labels_in(behind) == list(LABELS)
     np.testing.assert_array_equal(
         deploy.Runner(behind).predict(sample.images), deploy.Runner(inside).predict(sample.images)
@@ -212,7 +212,7 @@ def damaged(change):
         model = schema.ModelT.InitFromPackedBuf(content)
         [entry] = [e for e in model.metadata if e.name == b"TFLITE_METADATA"]
         change(model, entry)
-        return bytes(buffers._packed(model, len(content) + 2**20))
+        return bytes(layout._packed(model, len(content) + 2**20).Output())
 
     return damage
 

@@ -106,6 +106,6 @@ def test_the_converter_sees_the_kernels_of_one_block(written):
         made = written(dataclasses.replace(SPEC, depth=depth))
         graph = made.written[False]
         marks = skeleton._marks(graph.weights)
-        sizes.append(len(skeleton._converted(graph, graph.weights, marks)))
+        sizes.append(len(skeleton._converted(graph, marks)))
     blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks
     assert sizes[1] - sizes[0] < 0.7 * blocks

@@ -8,10 +8,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.convert import buffers
-from keras_vit.deploy.convert.buffers import embed_weights
 from keras_vit.deploy.convert.quantize import quantized
-from keras_vit.deploy.inspect.flatbuffer import has_weights_behind, read_graph
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.layout import laid_out, split, unpacked
 from keras_vit.deploy.precisions import PRECISIONS
 
 pytestmark = pytest.mark.once
@@ -19,17 +18,15 @@ pytestmark = pytest.mark.once
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_every_precision_has_its_weights_inside_the_flatbuffer(sample, name):
-    content = sample.file(name)
-    assert not has_weights_behind(content)
-    assert not read_graph(content).weights_behind
+    assert not read_graph(sample.file(name)).weights_behind
 
 
 def test_embedded_weights_are_equal_and_aligned(sample):
-    behind = sample.converter.float_file("none").path.read_bytes()
-    assert has_weights_behind(behind)
-    inside = embed_weights(behind)
+    behind = sample.converter.float_file("none").read_bytes()
+    assert read_graph(behind).weights_behind
+    inside = embedded(*unpacked(behind))
     np.testing.assert_array_equal(
-        deploy.Runner(bytes(inside)).predict(sample.images),
+        deploy.Runner(inside).predict(sample.images),
         deploy.Runner(behind).predict(sample.images),
     )
     before, after = read_graph(behind), read_graph(inside)
@@ -40,7 +37,26 @@ def test_embedded_weights_are_equal_and_aligned(sample):
     places = [data.ctypes.data - start for data in placed if isinstance(data, np.ndarray)]
     assert len(places) > 20
     assert not any(place % 16 for place in places)
-    assert embed_weights(inside) == inside
+    assert embedded(*split(unpacked(inside)[0])) == inside
+
+
+def test_the_weights_of_a_layout_have_no_copy_in_memory(sample):
+    behind = sample.converter.float_file("none").read_bytes()
+    layout = laid_out(*unpacked(behind))
+    assert len(layout.weights) > 10
+    for place, weight in layout.weights:
+        assert not any(layout.image[place : place + weight.nbytes])
+
+
+@pytest.mark.parametrize("columns", [1, 8, 21])
+def test_transposed_weights_are_written_in_their_order(columns):
+    weight = np.arange(5 * columns, dtype=np.float32).reshape(columns, 5).T
+    layout = buffers.Layout(memoryview(bytes(weight.nbytes)), [(0, weight)])
+    assert b"".join(layout.parts()) == weight.tobytes()
+
+
+def embedded(model, weights):
+    return b"".join(laid_out(model, weights).parts())
 
 
 def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs(
@@ -49,7 +65,7 @@ def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs
     behind = sample.converter.float_file("none")
     monkeypatch.setattr(buffers, "LARGEST", len(behind) - 1)
     content = quantized(behind, PRECISIONS["none"])
-    assert has_weights_behind(content)
+    assert read_graph(content).weights_behind
     assert deploy.runtime_floor(content) == "2.14.0"
     deploy.check_runtime(content, "2.14")
     with pytest.raises(RefusedError, match="weights behind the flatbuffer needs TFL"):

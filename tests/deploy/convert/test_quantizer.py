@@ -1,0 +1,40 @@
+"""AI Edge Quantizer gives the files that it gives with everything in memory."""
+
+from __future__ import annotations
+
+import pytest
+from ai_edge_quantizer import quantizer as library
+
+from keras_vit.deploy.convert import quantize, quantizer
+from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.deploy.inspect.layout import laid_out, unpacked
+from keras_vit.deploy.inspect.runtimes import state_versions
+from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.deploy.stored_arrays import StoredArrays
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize("name", [name for name, row in PRECISIONS.items() if row.rules])
+def test_kernels_on_disk_give_the_same_bytes(sample, monkeypatch, name):
+    monkeypatch.setattr(quantizer, "_LARGE", 64)
+    stored = []
+    monkeypatch.setattr(
+        StoredArrays, "clear", lambda self: stored.extend(self.values())
+    )  # which removes the kernels at the end
+    converter, precision = sample.converter, PRECISIONS[name]
+    file, ranges = converter.float_file(name), None
+    if precision.calibrated:
+        ranges = quantize.measured_ranges(file, precision, converter.calibration[:4])
+    found = quantize.quantized(file, precision, ranges=ranges).read_bytes()
+    assert len(stored) > 10
+    assert found == in_memory(file, precision, ranges)
+
+
+def in_memory(file, precision, ranges):
+    recipe = quantize._recipe(read_graph(file), precision, frozenset())
+    whole = library.Quantizer(file.read_bytes(), recipe.get_quantization_recipe())
+    content = whole.quantize(ranges, enable_progress_report=False).quantized_model
+    layout = laid_out(*unpacked(content))
+    state_versions(layout.image)
+    return b"".join(layout.parts())
