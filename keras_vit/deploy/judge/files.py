@@ -90,7 +90,8 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
     runner = Runner(content)
     verdict = compared(made, reference, runner)
     if not made.precision.is_float:
-        tolerance = runtime_tolerance(content, reference.inputs, runner)
+        dynamic = not made.precision.calibrated
+        tolerance = runtime_tolerance(content, reference.inputs, runner, dynamic)
     inspection = inspect_file(content, runner=runner)
     judged = JudgedFile(made, verdict, reference.images_from, inspection, half, tolerance)
     if gpu == "no":

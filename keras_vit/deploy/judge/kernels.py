@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.runner import Runner
 
 # Images that both kernels run: the slower ones take a quarter of a second per image for S/16.
@@ -16,16 +17,23 @@ _IMAGES = 16
 # TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`); the
 # margin is for runtimes that were not tried.
 _MARGIN = 2.0
+# Where activations are quantised at run time, MediaPipe's probabilities of 120 images differed by up
+# to 3.8 times as much as those of 16 images between these kernels (`benchmarks/clients.py`).
+_DYNAMIC_MARGIN = 5.0
 
 
-def runtime_tolerance(content: bytes, inputs: np.ndarray, runner: Runner) -> float:
+def runtime_tolerance(
+    content: Model, inputs: np.ndarray, runner: Runner, dynamic: bool = False
+) -> float:
     """How much a score may differ between two correct runtimes.
 
     Args:
-        content: the file.
+        content: the file or its content.
         inputs: inputs of the file (n, height, width, 3); a few of them are run.
         runner: the same file, loaded with XNNPACK.
+        dynamic: whether activations are quantised at run time.
     """
     few = inputs[:: max(len(inputs) // _IMAGES, 1)][:_IMAGES]
     own = Runner(content, xnnpack=False).predict(few)
-    return _MARGIN * float(np.abs(own - runner.predict(few)).max())
+    margin = _DYNAMIC_MARGIN if dynamic else _MARGIN
+    return margin * float(np.abs(own - runner.predict(few)).max())

@@ -182,7 +182,7 @@ def test_features_have_no_labels(sample):
 
 def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, monkeypatch):
     inside = described(sample, float_file)
-    monkeypatch.setattr(buffers, "LARGEST", len(float_file) - 1)
+    monkeypatch.setattr(layout, "LARGEST", len(float_file) - 1)
     behind = described(sample, float_file)
     assert read_graph(behind).weights_behind
     assert not read_graph(inside).weights_behind

@@ -10,7 +10,7 @@ from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert.quantize import quantized
 from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.layout import laid_out, split, unpacked
+from keras_vit.deploy.inspect.layout import Layout, laid_out, split, unpacked
 from keras_vit.deploy.precisions import PRECISIONS
 
 pytestmark = pytest.mark.once
@@ -42,17 +42,17 @@ def test_embedded_weights_are_equal_and_aligned(sample):
 
 def test_the_weights_of_a_layout_have_no_copy_in_memory(sample):
     behind = sample.converter.float_file("none").read_bytes()
-    layout = laid_out(*unpacked(behind))
-    assert len(layout.weights) > 10
-    for place, weight in layout.weights:
-        assert not any(layout.image[place : place + weight.nbytes])
+    file = laid_out(*unpacked(behind))
+    assert len(file.weights) > 10
+    for place, weight in file.weights:
+        assert not any(file.image[place : place + weight.nbytes])
 
 
 @pytest.mark.parametrize("columns", [1, 8, 21])
 def test_transposed_weights_are_written_in_their_order(columns):
     weight = np.arange(5 * columns, dtype=np.float32).reshape(columns, 5).T
-    layout = buffers.Layout(memoryview(bytes(weight.nbytes)), [(0, weight)])
-    assert b"".join(layout.parts()) == weight.tobytes()
+    file = Layout(memoryview(bytes(weight.nbytes)), [(0, weight)])
+    assert b"".join(file.parts()) == weight.tobytes()
 
 
 def embedded(model, weights):
@@ -63,7 +63,7 @@ def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs
     sample, monkeypatch
 ):
     behind = sample.converter.float_file("none")
-    monkeypatch.setattr(buffers, "LARGEST", len(behind) - 1)
+    monkeypatch.setattr(layout, "LARGEST", len(behind) - 1)
     content = quantized(behind, PRECISIONS["none"])
     assert read_graph(content).weights_behind
     assert deploy.runtime_floor(content) == "2.14.0"

@@ -8,6 +8,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from keras_vit.deploy import Runner
 from keras_vit.deploy.judge.kernels import runtime_tolerance
+from keras_vit.deploy.runner import as_source
 
 pytestmark = pytest.mark.once
 
@@ -22,7 +23,7 @@ def test_reference_kernels_stay_within_the_tolerance(sample, name):
     )
     reference = Runner(content)
     reference.interpreter = Interpreter(
-        model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+        **as_source(content), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
     reference.interpreter.allocate_tensors()
     found, expected = reference.predict(sample.images), runner.predict(sample.images)
