@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import MissingPackageError, RefusedError, UsageError
+from keras_vit._errors import MissingPackageError, RefusedError, UsageError, one_line
 from keras_vit._quiet import ignore_warning, quiet
 
 
@@ -47,13 +47,8 @@ class Runner:
             with quiet():
                 self.interpreter = interpreter(**as_source(model), **kernels, num_threads=threads)
                 self.interpreter.allocate_tensors()
-        except ValueError as error:
-            raise UsageError(f"{name} is not a TFLite model: {_line(error)}.") from None
-        except RuntimeError as error:
-            raise RefusedError(
-                f"LiteRT refuses {name}: {_line(error)}; are all weights finite, and does TFLite "
-                "have all operators?"
-            ) from None
+        except (ValueError, RuntimeError) as error:
+            raise refusal(name, str(error), isinstance(error, ValueError)) from None
         self.input = self.interpreter.get_input_details()[0]
         self.output = self.interpreter.get_output_details()[0]
 
@@ -67,7 +62,7 @@ class Runner:
         try:
             self.interpreter.invoke()
         except RuntimeError as error:
-            raise RefusedError(f"LiteRT cannot run {self._name}: {_line(error)}.") from None
+            raise RefusedError(f"LiteRT cannot run {self._name}: {_line(str(error))}.") from None
         scores = self.interpreter.get_tensor(self.output["index"])
         scale, zero = self.output["quantization"]
         return (scores.astype(np.float32) - zero) * np.float32(scale) if scale else scores
@@ -75,6 +70,16 @@ class Runner:
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Scores (n, ...) of preprocessed images (n, height, width, channels), one by one."""
         return np.concatenate([self(tensor[None]) for tensor in inputs])
+
+
+def refusal(name: str, reason: str, is_no_model: bool) -> UsageError | RefusedError:
+    """The error for a file that LiteRT does not load, with LiteRT's reason."""
+    if is_no_model:
+        return UsageError(f"{name} is not a TFLite model: {_line(reason)}.")
+    return RefusedError(
+        f"LiteRT refuses {name}: {_line(reason)}; are all weights finite, and does TFLite have all "
+        "operators?"
+    )
 
 
 def as_input(tensor: np.ndarray, details: dict[str, Any]) -> np.ndarray:
@@ -124,5 +129,5 @@ def _own_kernels() -> Any:
     return OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+def _line(reason: str) -> str:
+    return one_line(" ".join(reason.split())).rstrip(".")

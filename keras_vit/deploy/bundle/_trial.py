@@ -1,9 +1,12 @@
 """Runs a `.tflite` file on zeros: a separate program, started by `trial.py`.
 
-Its argument is the file. It runs with XNNPACK and with LiteRT's own kernels, as the golden check.
+Its argument is the file. It is loaded as `Runner` does, with XNNPACK and with LiteRT's own kernels,
+as the golden check does. LiteRT's reason to refuse it is printed; the exit code is then 2 if it is
+no model, else 3.
 """
 
 import sys
+from pathlib import Path
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -11,9 +14,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 KERNELS = (OpResolverType.AUTO, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
 
 
-def main(model: str) -> None:
+def main(content: bytes) -> None:
     for kernels in KERNELS:
-        interpreter = Interpreter(model, experimental_op_resolver_type=kernels)
+        interpreter = Interpreter(
+            model_content=content, experimental_op_resolver_type=kernels, num_threads=2
+        )
         interpreter.allocate_tensors()
         for details in interpreter.get_input_details():
             zeros = np.zeros(details["shape"], details["dtype"])
@@ -22,4 +27,8 @@ def main(model: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    try:
+        main(Path(sys.argv[1]).read_bytes())
+    except (ValueError, RuntimeError) as error:
+        print(error)
+        sys.exit(2 if isinstance(error, ValueError) else 3)

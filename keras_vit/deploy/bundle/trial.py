@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from keras_vit._errors import RefusedError
+from keras_vit.deploy.runner import refusal
 
 _SECONDS = 120  # ViT-H/14 takes a few
 
@@ -18,10 +19,10 @@ _SECONDS = 120  # ViT-H/14 takes a few
 def try_file(model: Path) -> None:
     """Runs a `.tflite` file in another process, on zeros.
 
-    An error of LiteRT is no reason to refuse it here: `Runner` has words for it.
-
     Raises:
-        RefusedError: the file ended the process, or it did not finish within two minutes.
+        UsageError: it is no TFLite model.
+        RefusedError: LiteRT refuses the file; or the file ended the process, or did not finish
+            within two minutes.
     """
     program = Path(__file__).with_name("_trial.py").read_text(encoding="utf-8")
     try:
@@ -33,6 +34,9 @@ def try_file(model: Path) -> None:
         raise _refused(model, f"does not finish within {_SECONDS} seconds") from None
     if done.returncode < 0:
         raise _refused(model, f"is ended by {signal.Signals(-done.returncode).name}")
+    if done.returncode:
+        # It is not loaded into this process: after an error, LiteRT may end that, too.
+        raise refusal(str(model), done.stdout.decode("utf-8", "replace"), done.returncode == 2)
 
 
 def _refused(model: Path, what: str) -> RefusedError:

@@ -17,8 +17,8 @@ _IMAGES = 16
 # TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`); the
 # margin is for runtimes that were not tried.
 _MARGIN = 2.0
-# Where activations are quantised at run time, MediaPipe's probabilities of 120 images differed by up
-# to 3.8 times as much as those of 16 images between these kernels (`benchmarks/clients.py`).
+# Where activations are quantised at run time, MediaPipe's probabilities of 120 images differed by
+# up to 3.8 times as much as those of 16 images between these kernels (`benchmarks/clients.py`).
 _DYNAMIC_MARGIN = 5.0
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from keras_vit import deploy
+from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.bundle import trial
 
@@ -40,14 +40,21 @@ def test_a_file_that_does_not_finish_is_refused(python, tmp_path, monkeypatch):
         trial.try_file(tmp_path / "m.tflite")
 
 
-def test_a_good_file_passes_and_errors_are_left_to_the_runner(sample, tmp_path, capfd):
+def test_a_good_file_passes_without_a_word(sample, tmp_path, capfd):
     good = tmp_path / "good.tflite"
-    good.write_bytes(bytes(sample.exported("int8").made.content))
-    broken = tmp_path / "broken.tflite"
-    broken.write_bytes(b"no model")
-    for file in (good, broken, tmp_path / "absent.tflite"):
-        trial.try_file(file)
+    good.write_bytes(sample.file("int8").read_bytes())
+    trial.try_file(good)
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_litert_refuses_there_is_not_loaded_here(tmp_path, python):
+    file = tmp_path / "broken.tflite"
+    file.write_bytes(b"no model")
+    with pytest.raises(UsageError, match="broken.tflite is not a TFLite model: The model is not"):
+        trial.try_file(file)
+    python("echo 'node 3 failed to prepare.'; exit 3")
+    with pytest.raises(RefusedError, match="refuses .*broken.tflite: node 3 failed to prepare;"):
+        trial.try_file(file)
 
 
 def test_only_untrusted_bundles_are_tried(sample, tmp_path, monkeypatch, rng):

@@ -63,7 +63,7 @@ def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs
     sample, monkeypatch
 ):
     behind = sample.converter.float_file("none")
-    monkeypatch.setattr(layout, "LARGEST", len(behind) - 1)
+    monkeypatch.setattr("keras_vit.deploy.inspect.layout.LARGEST", len(behind) - 1)
     content = quantized(behind, PRECISIONS["none"])
     assert read_graph(content).weights_behind
     assert deploy.runtime_floor(content) == "2.14.0"
