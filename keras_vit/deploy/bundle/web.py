@@ -79,7 +79,7 @@ def check_for_site(
         raise UsageError(f"{site} holds something other than a site; choose another folder.")
     for name, bundle in bundles.items():
         check_name(name)
-        open_bundle(bundle)
+        open_bundle(bundle, trusted=False)
 
 
 def has_litert_js(page: str | os.PathLike) -> bool:
