@@ -60,8 +60,10 @@ function readInput(json) {
   check(String(json.shape) === `1,${height},${width},3`, "input.shape", json.shape);
   const isFraction = json.crop > 0 && json.crop <= 1;
   check(json.crop === null || isFraction, "input.crop", json.crop);
-  const known = ["nearest", "bilinear", "bicubic"].includes(json.interpolation);
+  const known = ["nearest", "bilinear", "bicubic", "mediapipe"].includes(json.interpolation);
   check(known, "input.interpolation", json.interpolation);
+  const isWhole = json.crop === null || json.interpolation !== "mediapipe"; // MediaPipe crops nothing
+  check(isWhole, "input.crop", json.crop);
   return {
     height,
     width,

@@ -1,5 +1,8 @@
 /** From an image of any size to the file's input, equal to `keras_vit.preprocess` bit for bit. */
 
+import { resizeAsMediaPipe } from "./mediapipe.js";
+import { roundHalfToEven } from "./rounding.js";
+
 /** Fractional bits of the weights: 8 bits are for the pixel, and sums may exceed it twofold. */
 const BITS = 22;
 const HALF = 1 << (BITS - 1);
@@ -40,6 +43,7 @@ export function cropBox(width, height, input) {
  * @returns {Uint8ClampedArray} input.height x input.width x 3 values
  */
 export function resize(image, input) {
+  if (input.interpolation === "mediapipe") return resizeAsMediaPipe(image, input);
   const box = cropBox(image.width, image.height, input);
   const columns = taps(image.width, box.left, box.right, input.width, input.interpolation);
   const rows = taps(image.height, box.top, box.bottom, input.height, input.interpolation);
@@ -166,10 +170,4 @@ export function quantize(values, input) {
   return Uint8ClampedArray.from(values, (value) =>
     round(Math.fround(Math.fround(value / Math.fround(scale)) + zeroPoint)),
   );
-}
-
-function roundHalfToEven(value) {
-  const below = Math.floor(value);
-  if (value - below !== 0.5) return Math.round(value);
-  return below % 2 === 0 ? below : below + 1;
 }

@@ -60,6 +60,8 @@ const DAMAGES = {
   "a fraction of a pixel": (json) => (json.input.width = 31.5),
   "another shape": (json) => (json.input.shape = [1, 32, 32, 1]),
   "a crop of 0": (json) => (json.input.crop = 0),
+  "a crop for MediaPipe's resize": (json) =>
+    Object.assign(json.input, { crop: 0.875, interpolation: "mediapipe" }),
   "an unknown interpolation": (json) => (json.input.interpolation = "__proto__"),
   "a type that LiteRT.js lacks": (json) => (json.input.dtype = "int8"),
   "a scale of 0": (json) => (json.input.scale = [127.5, 0, 127.5]),

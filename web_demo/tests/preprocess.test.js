@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { preprocess, resize } from "../page/preprocess.js";
 import { fixture, noiseImage, stored } from "./fixtures.js";
 
-test("pictures are cropped and resized as Pillow does it, bit for bit", () => {
+test("pictures are cropped and resized as Python does it, bit for bit", () => {
   const cases = fixture("resizing");
   assert.ok(cases.length > 90);
   for (const { image, pixels, ...input } of cases) {
