@@ -207,10 +207,8 @@ class _Bundle:
         if not client.resizes:
             return [*cells, "-", "-"]
         found = _answer(command, self.content, self.pictures[:count], client.name)["scores"]
-        accuracy, foreseen = (
-            self._accuracy(np.asarray(found)),
-            self._accuracy(self.foreseen[:count]),
-        )
+        accuracy = self._accuracy(np.asarray(found))
+        foreseen = self._accuracy(self.foreseen[:count])
         if abs(accuracy - foreseen) * count >= _IMAGES:
             wrong.append(
                 f"{self.name} in {client.name}: accuracy {accuracy:.1%} with its resize, "
