@@ -1,18 +1,22 @@
 """Runs the files of runs in clients that know a file only by itself, and compares their scores.
 
-Each client is a row of `CLIENTS`, and is installed from PyPI in its own environment. It receives
-held-out images with equal pixels, which shows whether it normalises and runs as LiteRT does here:
-"difference" is the largest of a probability. A client that resizes pictures itself also receives
-them as they are: "its resize" is the accuracy with that, and "foreseen" is what an export with
-`--client` says of it, computed by `keras_vit.data.mediapipe`.
+Each client is a row of `CLIENTS`. Those of PyPI are installed in their own environments; those in
+browsers need Node.js, Chromium and `npm ci --prefix web_demo`. A client receives held-out images
+with equal pixels, which shows whether it normalises and runs as LiteRT does here: "difference" is
+the largest of a probability. Slow clients receive fewer images, as the table says. A client that
+resizes pictures itself also receives them as they are: "its resize" is the accuracy with that, and
+"foreseen" is what an export with `--client` says of it, computed by `keras_vit.data.mediapipe`.
 
 The exit code is 3 if a client refuses a file that it should run, if probabilities of equal pixels
-differ by more than golden.json allows, or if an accuracy was not foreseen.
+differ by more than golden.json allows, or if an accuracy was not foreseen. A client that is not
+installed is no failure.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 import sys
 import tempfile
 from importlib.metadata import version
@@ -36,6 +40,10 @@ HERE = Path(__file__).parent
 QUANTIZE = ("none", "float16", "dynamic", "int8")
 # An accuracy is foreseen if it differs by less than this many images.
 _IMAGES = 2
+_LITERT = version("ai-edge-litert")
+_PACKAGE = json.loads((HERE.parent / "web_demo" / "package.json").read_text())
+_LITERT_JS = f"LiteRT.js {_PACKAGE['dependencies']['@litertjs/core']}"
+_TASKS_VISION = _PACKAGE["devDependencies"]["@mediapipe/tasks-vision"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +58,7 @@ class Client:
         runtime: the newest `runtime_floor` of files that it must run; None if it must run all.
         resizes: whether its cases are pictures, which it resizes and normalises; otherwise they are
             inputs of the file.
+        most: the largest number of images that it receives; None if it receives all.
     """
 
     name: str
@@ -57,6 +66,7 @@ class Client:
     environment: Environment | None = None
     runtime: str | None = None
     resizes: bool = False
+    most: int | None = None
 
 
 def _mediapipe(release: str, *packages: str, runtime: str | None = None) -> Client:
@@ -79,7 +89,15 @@ CLIENTS = (
         Environment("2.14.0", ("tflite-runtime==2.14.0", "numpy<2")),
         "2.14.0",
     ),
-    Client(f"LiteRT {version('ai-edge-litert')}", ("{python}", HERE / "litert_runner.py")),
+    Client(f"LiteRT {_LITERT}", ("{python}", HERE / "litert_runner.py")),
+    Client(f"LiteRT {_LITERT} GPU", ("{python}", HERE / "gpu_runner.py"), most=20),
+    Client(f"{_LITERT_JS} WASM", ("node", HERE / "litert_js_runner.mjs", "wasm")),
+    Client(f"{_LITERT_JS} WebGPU", ("node", HERE / "litert_js_runner.mjs", "webgpu"), most=20),
+    Client(
+        f"MediaPipe {_TASKS_VISION} in browsers",
+        ("node", HERE / "tasks_vision_runner.mjs"),
+        resizes=True,
+    ),
 )
 
 
@@ -98,7 +116,7 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     check_python(arguments.python)
     commands, wrong = _commands(arguments.environments, arguments.python)
-    rows = []
+    rows, missing = [], {}
     for folder in arguments.run or [newest_run()]:
         opened = runs.open_run(folder)
         pictures, classes = _pictures(opened, arguments.images)
@@ -111,9 +129,11 @@ def main(arguments: Arguments) -> None:
                 bundle = _Bundle(opened.path.name, golden.parent, pictures, classes)
                 for client, command in commands.items():
                     print(f"{bundle.name} in {client.name}", flush=True)
-                    rows.append(bundle.row(client, command, wrong))
-    header = ["run", "precision", "client", "tolerance", "difference", "accuracy"]
+                    rows.append(bundle.row(client, command, wrong, missing))
+    header = ["run", "precision", "client", "images", "tolerance", "difference", "accuracy"]
     print(f"\n{table([*header, 'its resize', 'foreseen'], rows)}")
+    for name, why in missing.items():
+        print(f"{name} is not installed: {why}")
     if wrong:
         raise RefusedError("\n".join(wrong))
 
@@ -157,36 +177,54 @@ class _Bundle:
         self.inputs = list(keras_vit.preprocess(self.sized, own))
         self.expected = opened.predict(np.stack(self.inputs))
         client = dataclasses.replace(own, interpolation="mediapipe", crop=None)
-        self.foreseen = self._accuracy(opened.predict(keras_vit.preprocess(pictures, client)))
+        self.foreseen = opened.predict(keras_vit.preprocess(pictures, client))
 
-    def row(self, client: Client, command: list[Any], wrong: list[str]) -> list[str]:
-        """What a client says of the file; what is wrong is added to a list."""
-        cells = [self.run, self.precision, client.name, f"{self.tolerance:.1e}"]
-        cases = self.sized if client.resizes else self.inputs
+    def row(
+        self, client: Client, command: list[Any], wrong: list[str], missing: dict[str, str]
+    ) -> list[str]:
+        """What a client says of the file.
+
+        What is wrong is added to a list, and why a client is not installed by its name.
+        """
+        cases = (self.sized if client.resizes else self.inputs)[: client.most]
+        count = len(cases)
+        cells = [self.run, self.precision, client.name, str(count), f"{self.tolerance:.1e}"]
         must = client.runtime is None or supports(self.floor, client.runtime)
         try:
-            scores = np.asarray(run_runner(command, self.content, cases, client.name)["scores"])
+            answer = _answer(command, self.content, cases, client.name)
         except RefusedError as error:
             if must:
                 wrong.append(f"{self.name}: {error}")
             return [*cells, "refused" if must else f"needs {self.floor}", "-", "-", "-"]
-        difference = float(np.abs(scores - self.expected).max())
+        if "missing" in answer:
+            missing[client.name] = answer["missing"]
+            return [*cells, "not installed", "-", "-", "-"]
+        scores = np.asarray(answer["scores"])
+        difference = float(np.abs(scores - self.expected[:count]).max())
         if must and not difference <= self.tolerance:
             wrong.append(f"{self.name} in {client.name}: {difference:.3g} > {self.tolerance:.3g}")
         cells += [f"{difference:.1e}", f"{self._accuracy(scores):.1%}"]
         if not client.resizes:
             return [*cells, "-", "-"]
-        found = run_runner(command, self.content, self.pictures, client.name)["scores"]
+        found = _answer(command, self.content, self.pictures[:count], client.name)["scores"]
         accuracy = self._accuracy(np.asarray(found))
-        if abs(accuracy - self.foreseen) * len(self.classes) >= _IMAGES:
+        foreseen = self._accuracy(self.foreseen[:count])
+        if abs(accuracy - foreseen) * count >= _IMAGES:
             wrong.append(
                 f"{self.name} in {client.name}: accuracy {accuracy:.1%} with its resize, "
-                f"{self.foreseen:.1%} was foreseen"
+                f"{foreseen:.1%} was foreseen"
             )
-        return [*cells, f"{accuracy:.1%}", f"{self.foreseen:.1%}"]
+        return [*cells, f"{accuracy:.1%}", f"{foreseen:.1%}"]
 
     def _accuracy(self, scores: np.ndarray) -> float:
-        return float((scores.argmax(-1) == self.classes).mean())
+        return float((scores.argmax(-1) == self.classes[: len(scores)]).mean())
+
+
+def _answer(command: list[Any], content: bytes, cases: list[np.ndarray], name: str) -> dict:
+    """What a runner answers; the client is missing without the program that starts its runner."""
+    if shutil.which(command[0]) is None:
+        return {"missing": f"there is no program {command[0]}"}
+    return run_runner(command, content, cases, name)
 
 
 if __name__ == "__main__":
