@@ -5,10 +5,10 @@ browsers need Node.js, Chromium and `npm ci --prefix web_demo`. A client receive
 with equal pixels, which shows whether it normalises and runs as LiteRT does here: "difference" is
 the largest of a probability. Slow clients receive fewer images, as the table says. A client that
 resizes pictures itself also receives them as they are: "its resize" is the accuracy with that, and
-"foreseen" is what an export with `--client` says of it, computed by `keras_vit.data.mediapipe`.
+"predicted" is what an export with `--client` says of it, computed by `keras_vit.data.mediapipe`.
 
 The exit code is 3 if a client refuses a file that it should run, if probabilities of equal pixels
-differ by more than golden.json allows, or if an accuracy was not foreseen. A client that is not
+differ by more than golden.json allows, or if an accuracy was not predicted. A client that is not
 installed is no failure.
 """
 
@@ -38,7 +38,7 @@ from keras_vit.deploy.inspect.runtimes import runs as supports
 
 HERE = Path(__file__).parent
 QUANTIZE = ("none", "float16", "dynamic", "int8")
-# An accuracy is foreseen if it differs by less than this many images.
+# An accuracy is predicted if it differs by less than this many images.
 _IMAGES = 2
 _LITERT = version("ai-edge-litert")
 _PACKAGE = json.loads((HERE.parent / "web_demo" / "package.json").read_text())
@@ -131,7 +131,7 @@ def main(arguments: Arguments) -> None:
                     print(f"{bundle.name} in {client.name}", flush=True)
                     rows.append(bundle.row(client, command, wrong, missing))
     header = ["run", "precision", "client", "images", "tolerance", "difference", "accuracy"]
-    print(f"\n{table([*header, 'its resize', 'foreseen'], rows)}")
+    print(f"\n{table([*header, 'its resize', 'predicted'], rows)}")
     for name, why in missing.items():
         print(f"{name} is not installed: {why}")
     if wrong:
@@ -177,7 +177,7 @@ class _Bundle:
         self.inputs = list(keras_vit.preprocess(self.sized, own))
         self.expected = opened.predict(np.stack(self.inputs))
         client = dataclasses.replace(own, interpolation="mediapipe", crop=None)
-        self.foreseen = opened.predict(keras_vit.preprocess(pictures, client))
+        self.predicted = opened.predict(keras_vit.preprocess(pictures, client))
 
     def row(
         self, client: Client, command: list[Any], wrong: list[str], missing: dict[str, str]
@@ -208,13 +208,13 @@ class _Bundle:
             return [*cells, "-", "-"]
         found = _answer(command, self.content, self.pictures[:count], client.name)["scores"]
         accuracy = self._accuracy(np.asarray(found))
-        foreseen = self._accuracy(self.foreseen[:count])
-        if abs(accuracy - foreseen) * count >= _IMAGES:
+        predicted = self._accuracy(self.predicted[:count])
+        if abs(accuracy - predicted) * count >= _IMAGES:
             wrong.append(
                 f"{self.name} in {client.name}: accuracy {accuracy:.1%} with its resize, "
-                f"{foreseen:.1%} was foreseen"
+                f"{predicted:.1%} was predicted"
             )
-        return [*cells, f"{accuracy:.1%}", f"{foreseen:.1%}"]
+        return [*cells, f"{accuracy:.1%}", f"{predicted:.1%}"]
 
     def _accuracy(self, scores: np.ndarray) -> float:
         return float((scores.argmax(-1) == self.classes[: len(scores)]).mean())

@@ -28,6 +28,7 @@ _BYTES = {1, 2, 7}
 _SHARED = 1 << 16  # bytes of small values that tags of a TIFF may share
 _MOST_READ = 16  # how often a file may be read for the tags of a damaged directory
 _APP1, _EXIF = b"\xe1", b"Exif\0\0"  # of a JPEG
+_APP2, _PICTURES = b"\xe2", b"MPF\0"  # of a JPEG with several pictures, as some cameras write
 _COMMENT, _EXTENSION, _IMAGE = b"\xfe", b"!", b","  # of a GIF
 
 
@@ -88,7 +89,9 @@ def check_tags(file: BinaryIO, name: str) -> None:
 
 def check_exif(block: bytes, name: str) -> None:
     """`check_tags` for the EXIF block of a picture of another format."""
-    check_tags(io.BytesIO(block.removeprefix(_EXIF)), f"{name} with an EXIF block")
+    while block.startswith(_EXIF):  # as Pillow does
+        block = block.removeprefix(_EXIF)
+    check_tags(io.BytesIO(block), f"{name} with an EXIF block")
 
 
 def _check_count(name: str, parts: int) -> None:
@@ -97,7 +100,7 @@ def _check_count(name: str, parts: int) -> None:
 
 
 def _check_jpeg(file: BinaryIO) -> None:
-    """Counts how often Pillow goes on until the first scan, and checks the EXIF blocks there."""
+    """Counts how often Pillow goes on until the first scan, and checks what it reads as tags."""
     steps, last, exif = 0, b"", []
     file.seek(2)
     while steps <= MOST_PARTS and (byte := file.read(1)):
@@ -109,8 +112,10 @@ def _check_jpeg(file: BinaryIO) -> None:
             break
         if MARKER[0xFF00 + byte[0]][2]:  # it is read, so it has a length
             length = max(int.from_bytes(file.read(2), "big") - 2, 0)
-            content = file.read(length) if byte == _APP1 else b""
+            content = file.read(length) if byte in (_APP1, _APP2) else b""
             exif += [content] if content.startswith(_EXIF) else []
+            if content.startswith(_PICTURES):
+                check_tags(io.BytesIO(content[len(_PICTURES) :]), "JPEG of several pictures")
             file.seek(length - len(content), os.SEEK_CUR)
         last = b""
     _check_count("JPEG", steps)

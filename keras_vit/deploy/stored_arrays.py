@@ -58,4 +58,6 @@ class StoredArrays(MutableMapping[Any, np.ndarray]):
 
 
 def _mapped(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    if 0 in shape:  # an empty file cannot be mapped
+        return np.zeros(shape, dtype)
     return np.asarray(np.memmap(path, dtype, "c", shape=shape))

@@ -48,10 +48,15 @@ def with_exif(kind, block):
         segments = [EXIF + part for part in parts]
         segments = [b"\xff\xe1" + struct.pack(">H", len(each) + 2) + each for each in segments]
         return whole[:2] + b"".join(segments) + whole[2:]
+    if kind.endswith(" of three prefixes"):
+        return with_exif(kind.split()[0], EXIF * 2 + block)
     return picture(kind, exif=EXIF + block)
 
 
-KINDS = ["JPEG", "JPEG in two parts", "PNG", "text of a PNG", "WEBP"]
+KINDS = [
+    "JPEG", "JPEG in two parts", "JPEG of three prefixes", "PNG", "PNG of three prefixes",
+    "text of a PNG", "WEBP",
+]  # fmt: skip
 OVERLAPPING = [(1000 + i, 7, SIZE - 1, 0) for i in range(500)]
 
 
@@ -67,12 +72,27 @@ def test_an_exif_block_whose_tags_overlap_is_refused(tmp_path, kind, order):
 
 
 @pytest.mark.filterwarnings("ignore:Tag data larger than file")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "three" not in kind])
 @pytest.mark.parametrize("count", [1, 9])
 def test_an_exif_block_with_damaged_tags_is_read(tmp_path, kind, count):
     beyond = [(1000 + i, 7, 2**31, SIZE - 100) for i in range(count)]
     path = tmp_path / "a"
     path.write_bytes(with_exif(kind, directory([(0x0112, 3, 1, 6), *beyond])))
+    assert check_image(path) == ""
+
+
+def test_the_list_of_several_pictures_in_a_jpeg_is_checked(tmp_path):
+    path, whole = tmp_path / "a.jpg", picture("JPEG")
+    segment = b"MPF\0" + directory(OVERLAPPING)
+    segment = b"\xff\xe2" + struct.pack(">H", len(segment) + 2) + segment
+    path.write_bytes(whole[:2] + segment + whole[2:])
+    assert check_image(path) == "JPEG of several pictures whose tags overlap, save it again"
+
+
+def test_a_jpeg_of_several_pictures_is_read(tmp_path):
+    path = tmp_path / "a.jpg"
+    both = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    both[0].save(path, "MPO", save_all=True, append_images=both[1:])
     assert check_image(path) == ""
 
 

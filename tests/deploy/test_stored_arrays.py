@@ -24,6 +24,12 @@ def test_arrays_are_read_back(stored):
     assert list(stored) == ["a", "b"]
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0)])
+def test_arrays_without_axes_or_values_are_read_back(stored, shape):
+    stored["b"] = np.ones(shape, np.float32)
+    np.testing.assert_array_equal(stored["b"], np.ones(shape, np.float32))
+
+
 def test_a_change_of_an_array_does_not_change_what_is_stored(stored):
     stored["a"] += 1
     np.testing.assert_array_equal(stored["a"], np.full((2, 3), 2, np.float32))

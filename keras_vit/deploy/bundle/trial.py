@@ -8,9 +8,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from keras_vit._errors import RefusedError
+from keras_vit._errors import RefusedError, shown
 from keras_vit.deploy.runner import refusal
 
 _SECONDS = 120  # ViT-H/14 takes a few
@@ -26,17 +27,27 @@ def try_file(model: Path) -> None:
     """
     program = Path(__file__).with_name("_trial.py").read_text(encoding="utf-8")
     try:
-        # Run as text: the folder of a script would come first on its sys.path.
-        done = subprocess.run(
-            [sys.executable, "-c", program, model], capture_output=True, timeout=_SECONDS
-        )
+        with tempfile.TemporaryDirectory() as empty:
+            # Run as text and in an empty folder: the folder of a script, or else the current one,
+            # comes first on its sys.path, and that may be the stranger's.
+            done = subprocess.run(
+                [sys.executable, "-c", program, model.resolve()],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                cwd=empty,
+                timeout=_SECONDS,
+            )
     except subprocess.TimeoutExpired:
         raise _refused(model, f"does not finish within {_SECONDS} seconds") from None
     if done.returncode < 0:
         raise _refused(model, f"is ended by {signal.Signals(-done.returncode).name}")
-    if done.returncode:
+    if done.returncode in (2, 3):
         # It is not loaded into this process: after an error, LiteRT may end that, too.
-        raise refusal(str(model), done.stdout.decode("utf-8", "replace"), done.returncode == 2)
+        raise refusal(str(model), done.stdout, done.returncode == 2)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise _refused(model, f"ends with {shown(last)}")
 
 
 def _refused(model: Path, what: str) -> RefusedError:

@@ -1,4 +1,4 @@
-"""Runs a `.tflite` file on LiteRT's GPU accelerator: a separate program, started by `gpu.py`.
+"""Runs a `.tflite` file on LiteRT's GPU accelerator: a program that `gpu_device.py` starts.
 
 Its arguments are the file, a folder with inputs.npy (n, batch, ...), and the Vulkan loader to use
 ("" for the system's own). It writes outputs.npz: outputs "0", "1" ... of all inputs, and the

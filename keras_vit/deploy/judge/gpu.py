@@ -199,8 +199,8 @@ def _in_half_precision(
             continue
         try:
             emulated = emulate(content, few, sums)
-        except RefusedError:
-            return ()
+        except RefusedError as error:
+            return (HalfSums(sums, f"not emulated: {error}", 0),)
         if emulated.scores is None:
             found.append(HalfSums(sums, f"overflow in {emulated.overflow}", len(few)))
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,21 @@ def python(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "executable", str(path))
 
     return replace
+
+
+def test_nothing_in_the_current_folder_is_imported(sample, tmp_path, monkeypatch):
+    for name in ("numpy", "ai_edge_litert", "pathlib"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    (tmp_path / "model.tflite").write_bytes(sample.file("none").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    trial.try_file(Path("model.tflite"))
+    assert not (tmp_path / "imported").exists()
+
+
+def test_a_program_that_fails_otherwise_is_quoted(python, tmp_path):
+    python("echo 'a trace' >&2; echo 'MemoryError: no memory' >&2; exit 1")
+    with pytest.raises(RefusedError, match="is damaged: .* ends with 'MemoryError: no memory'; ex"):
+        trial.try_file(tmp_path / "m.tflite")
 
 
 @pytest.mark.parametrize("number", ["ABRT", "SEGV", "KILL"])

@@ -84,6 +84,16 @@ def test_without_a_device_nothing_is_wrong_but_a_demand_is_not_met(sample, monke
     assert NOT_ASKED.to_dict()["problem"].startswith("not asked for")
 
 
+def test_a_file_that_is_not_emulated_fails_a_demand(sample, monkeypatch):
+    def refusing(*_):
+        raise RefusedError("EXP is not emulated")
+
+    monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", refusing)
+    found = judged(sample, cpu_as_gpu())
+    with pytest.raises(RefusedError, match="with float32 sums: not emulated: EXP is not emulated"):
+        found.check("float32")
+
+
 def test_overflow_in_half_precision_fails_a_demand(sample, monkeypatch):
     def overflowing(content, inputs, sums):
         return Emulated(None, "MEAN of encoderblock_0/norm_mlp")

@@ -188,7 +188,8 @@ def _overlapping(rng: random.Random) -> bytes:
     kind, start = rng.choice((2, 5, 7)), rng.choice((0, 8, size // 2))
     tags = [struct.pack("<HHII", rng.randrange(2**16), kind, size - 1, start)] * count
     block = b"II*\0\x08\0\0\0" + struct.pack("<H", count) + b"".join(tags)
-    return b"Exif\0\0" + block.ljust(size, b"\0")[:65_000]
+    prefix = rng.choice((b"Exif\0\0", b"Exif\0\0" * 3, b"MPF\0"))
+    return prefix + block.ljust(size, b"\0")[:65_000]
 
 
 def _tiff(rng: random.Random, content: bytes) -> bytes:
