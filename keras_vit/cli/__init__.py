@@ -43,6 +43,8 @@ def is_command() -> bool:
     if name == "-m":  # Python is still searching for the module to run
         module = sys.orig_argv[-len(sys.argv)].removeprefix("-m")
         return module == "keras_vit"
+    if program == os.path.join(os.path.dirname(os.path.dirname(__file__)), "__main__.py"):
+        return True  # it runs the module
     clone, room = os.path.split(folder)
     # In a clone the library is next to the scripts, even if another copy of it is installed.
     library = os.path.join(clone, "keras_vit", "__init__.py")

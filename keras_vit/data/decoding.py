@@ -250,7 +250,7 @@ def _reason(error: Exception, file: BinaryIO) -> str:
 
 def _opened(path: Path) -> BinaryIO:
     """The opened file; a pipe is refused, because opening one waits for a writer."""
-    if path.exists() and not path.is_file():
+    if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
     return path.open("rb")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import keras_vit
 from keras_vit._errors import DiskFullError, MissingPackageError, RefusedError, UsageError
 from keras_vit.cli import COMMANDS, _program, is_command, main
 
@@ -159,6 +160,8 @@ def test_a_process_is_a_command_only_if_it_runs_one(monkeypatch, tmp_path):
         ("-m", ("-m", "keras_vit"), True),
         ("-m", ("-mkeras_vit",), True),
         ("-m", ("-m", "pytest"), False),
+        (Path(keras_vit.__file__).with_name("__main__.py"), (), True),
+        (tmp_path / "own/keras_vit/__main__.py", (), False),
         (tmp_path / "clone/train/fit.py", (), True),
         (tmp_path / "clone/train/mine.py", (), False),
         (tmp_path / "own/train/fit.py", (), False),
