@@ -1,7 +1,8 @@
 """The checks of `make check`: python tests/check.py [name ...] [--minutes N]
 
-Most checks run programs as a user does; the slow tests of both flavours of Keras come last. If one
-fails, the others still run, and the exit code is 1. The last lines name the checks that were
+Most checks run programs as a user does. Those that take longest come last: the slow tests of both
+flavours of Keras, and other clients. If one fails, the others still run, and the exit code is 1. The
+last lines name the checks that were
 skipped and those that failed, with the end of what the failed ones printed.
 
 With --minutes, the check that runs when the time is over is interrupted, and no other one starts:
@@ -135,11 +136,10 @@ def wheel() -> None:
 
 
 def clients() -> None:
-    """MediaPipe and other runtimes run the demo's files. They need Python 3.11 or older."""
+    """MediaPipe and other clients run the demo's files. They need Python 3.11 or older."""
     if sys.version_info >= (3, 12):
         raise SkippedError("it needs Python 3.11 or older; see benchmarks/clients.py --python")
-    _python("benchmarks/mediapipe_pixels.py")
-    _python("benchmarks/clients.py", "--run", RUN)
+    _python("benchmarks/clients.py", "--run", RUN, "--images", "60")
 
 
 def runtimes() -> None:
@@ -161,8 +161,8 @@ def slow_tf_keras() -> None:
 
 # The demo trains the run that those after it use.
 _ALL = (
-    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, clients, compression, slow,
-    slow_tf_keras,
+    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, compression, slow,
+    slow_tf_keras, clients,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}
 _end: list[float] = []  # the monotonic time when no check may run any more, if there is one

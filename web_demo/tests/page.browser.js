@@ -79,8 +79,9 @@ for (const { backend, bundles, digits } of RUNS) {
       t.diagnostic(`${bundle}: ${most} points; golden scores ${scores[0]}, tolerance ${scores[1]}`);
       assert.equal(tensor[0], 0);
       assert.equal(verdict.startsWith("Yes"), scores[0] <= scores[1]);
-      // The page shows a decimal. GPUs compute the products of integer files in floats.
-      const isExact = backend === "wasm" || bundle.startsWith("float");
+      // The page shows a decimal. Kernels for integers round differently from Python's on this
+      // machine: GPUs compute in floats, and processors have other instructions than WebAssembly.
+      const isExact = bundle.startsWith("float");
       assert.ok(most <= (isExact ? 0.15 : 2), `${bundle}: ${most}`);
       if (isExact) assert.match(verdict, /^Yes/);
       await page.click("#clear");
