@@ -1,9 +1,9 @@
 """The checks of `make check`: python tests/check.py [name ...] [--minutes N]
 
 Most checks run programs as a user does. Those that take longest come last: the slow tests of both
-flavours of Keras, and other clients. If one fails, the others still run, and the exit code is 1. The
-last lines name the checks that were
-skipped and those that failed, with the end of what the failed ones printed.
+flavours of Keras, and other clients. If one fails, the others still run, and the exit code is 1.
+The last lines name the checks that were skipped and those that failed, with the end of what the
+failed ones printed.
 
 With --minutes, the check that runs when the time is over is interrupted, and no other one starts:
 these count as skipped, unless a test had failed before.
