@@ -10,9 +10,9 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-from keras_vit._errors import UsageError
+from keras_vit.cli._bundles import check_bundles, named_bundles
 from keras_vit.cli._printing import warn
-from keras_vit.cli._program import load, spelled
+from keras_vit.cli._program import load
 
 _CLONE = Path(__file__).parents[2] / "android_demo"
 
@@ -31,15 +31,7 @@ class Arguments:
     """Remove all other bundles from the app."""
 
     def __post_init__(self):
-        if not self.bundle:
-            raise UsageError(
-                f"expected bundles, as in: {spelled('android')} --bundle runs/flowers/export/int8"
-            )
-        if self.name and len(self.name) != len(self.bundle):
-            raise UsageError(
-                f"--name takes a name for each of the {len(self.bundle)} bundles. "
-                f"Received: {len(self.name)}."
-            )
+        check_bundles("android", self.bundle, self.name)
 
 
 def run(arguments: Arguments) -> None:
@@ -49,25 +41,20 @@ def run(arguments: Arguments) -> None:
 
     app = arguments.app or (_CLONE if _CLONE.is_dir() else Path("android_demo"))
     folder = deploy.bundles_of_app(app)
-    names = arguments.name or tuple(map(deploy.bundle_name, arguments.bundle))
-    if len(set(names)) < len(names):
-        raise UsageError(
-            f"each bundle needs a name of its own. Received: {' '.join(names)}; pass --name."
-        )
-    named = list(zip(arguments.bundle, names, strict=True))
+    bundles = named_bundles(arguments.bundle, arguments.name)
     # All before the first copy: a mistake in one of them leaves the app as it was.
-    for bundle, name in named:
+    for name, bundle in bundles.items():
         deploy.check_for_app(bundle, app, name)
-    for bundle, name in named:
+    for name, bundle in bundles.items():
         deploy.add_to_app(bundle, app, name)
         warn(deploy.too_new_for_app(bundle, app))
     for other in _bundles(folder):
-        if arguments.only and other.name not in names:
+        if arguments.only and other.name not in bundles:
             shutil.rmtree(other)
     print(f"bundles in {folder}:")
     for each in _bundles(folder):
         size = sum(file.stat().st_size for file in each.glob("model.tflite")) / 2**20
-        print(f"  {each.name}  {size:,.2f} MiB{'  new' if each.name in names else ''}")
+        print(f"  {each.name}  {size:,.2f} MiB{'  new' if each.name in bundles else ''}")
     print("\nBuild the app with `make apk`, or open the project in Android Studio.")
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from keras_vit._errors import UsageError
-from keras_vit.cli._program import load, spelled
+from keras_vit.cli._bundles import check_bundles, named_bundles
+from keras_vit.cli._program import load
 
 _CLONE = Path(__file__).parents[2] / "web_demo"
 
@@ -30,15 +30,7 @@ class Arguments:
     """The page's sources; default: web_demo of the clone, or of the current folder."""
 
     def __post_init__(self):
-        if not self.bundle:
-            raise UsageError(
-                f"expected bundles, as in: {spelled('web')} --bundle runs/flowers/export/int8"
-            )
-        if self.name and len(self.name) != len(self.bundle):
-            raise UsageError(
-                f"--name takes a name for each of the {len(self.bundle)} bundles. "
-                f"Received: {len(self.name)}."
-            )
+        check_bundles("web", self.bundle, self.name)
 
 
 def run(arguments: Arguments) -> None:
@@ -47,12 +39,7 @@ def run(arguments: Arguments) -> None:
     from keras_vit import deploy
 
     page = arguments.page or (_CLONE if _CLONE.is_dir() else Path("web_demo"))
-    names = arguments.name or tuple(map(deploy.bundle_name, arguments.bundle))
-    if len(set(names)) < len(names):
-        raise UsageError(
-            f"each bundle needs a name of its own. Received: {' '.join(names)}; pass --name."
-        )
-    bundles = dict(zip(names, arguments.bundle, strict=True))
+    bundles = named_bundles(arguments.bundle, arguments.name)
     # Before the site and LiteRT.js: a mistake in one of them leaves everything as it was.
     deploy.check_for_site(bundles, page, arguments.out)
     if not deploy.has_litert_js(page):
@@ -60,5 +47,5 @@ def run(arguments: Arguments) -> None:
         deploy.fetch_litert_js(page)
     site = deploy.make_site(bundles, page, arguments.out)
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) / 2**20
-    print(f"{site}: {', '.join(names)}; {size:,.1f} MiB")
+    print(f"{site}: {', '.join(bundles)}; {size:,.1f} MiB")
     print(f"\nTo look at it: python -m http.server --directory {site}")

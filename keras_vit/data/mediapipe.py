@@ -3,9 +3,9 @@
 Its ImageToTensorCalculator lets OpenCV warp the whole picture so that corners fall on corners:
 output pixel x reads the picture at x * (width / new width), without half a pixel, and without
 smoothing when it shrinks. (A picture with a side of 32,767 pixels or more ends its process.) OpenCV
-finds the warp by solving eight equations and then rounds places
-to 1/32 pixel. Where a place is halfway between two of them, the rounding errors of the equations
-decide, so the same operations are done here in the same order, in float64.
+finds the warp by solving eight equations and then rounds places to 1/32 pixel. Where a place is
+halfway between two of them, the rounding errors of the equations decide, so the same operations are
+done here in the same order, in float64.
 
 Sources: MediaPipe's image_to_tensor_converter_opencv.cc; OpenCV's getPerspectiveTransform, LUImpl,
 invert, warpPerspective and remap. `benchmarks/mediapipe_pixels.py` compares with MediaPipe itself.
