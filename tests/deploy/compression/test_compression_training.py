@@ -28,11 +28,12 @@ from keras_vit.deploy.resolve import parameters_of
 __test__ = LEGACY  # tensorflow-model-optimization works on tf_keras alone
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=4, mlp_dim=48)
+MEAN = dataclasses.replace(SPEC, pooling="gap")
 
 
 @pytest.fixture
-def model(randomised):
-    return randomised(keras_vit.ViT(SPEC, 10, 16))
+def model(randomised, request):
+    return randomised(keras_vit.ViT(getattr(request, "param", SPEC), 10, 16))
 
 
 @pytest.fixture
@@ -112,6 +113,9 @@ def test_the_file_computes_what_was_trained(train, images):
 
 
 @pytest.mark.slow
+# With a class token, the file's last block computes that token alone, training all of them: their
+# ranges may differ by any factor.
+@pytest.mark.parametrize("model", [MEAN], ids=["gap"], indirect=True)
 def test_fixed_ranges_are_those_of_training(train, images):
     wrapped, made = train("qat", "int8")
     content = compressed_file(made, images)
@@ -129,7 +133,7 @@ def test_fixed_ranges_are_those_of_training(train, images):
             ):
                 assert low < 0 < high
                 scale = (high - low) / 255
-                assert 0.8 < stored[tensor][0] / usual[tensor][0] < 2
+                assert 0.8 < stored[tensor][0] / usual[tensor][0] < 1.25
                 point = pytest.approx(-128 - low / scale, abs=0.51)
                 if stored[tensor] != (pytest.approx(scale, rel=1e-5), point):
                     others.append(graph.written(operator)[0].name)
