@@ -2,10 +2,11 @@
 
 Each client is a row of `CLIENTS`. Those of PyPI are installed in their own environments; those in
 browsers need Node.js, Chromium and `npm ci --prefix web_demo`. A client receives held-out images
-with equal pixels, which shows whether it normalises and runs as LiteRT does here: "difference" is
-the largest of a probability. Slow clients receive fewer images, as the table says. A client that
-resizes pictures itself also receives them as they are: "its resize" is the accuracy with that, and
-"predicted" is what an export with `--client` says of it, computed by `keras_vit.data.mediapipe`.
+with equal pixels, which shows whether it normalises and runs as LiteRT does here: the first table
+has the largest difference of a probability, below the tolerance of golden.json. Slow clients
+receive fewer images. The second table has accuracies. A client that resizes pictures itself also
+receives them as they are: "own" is the accuracy with its resize, and "predicted" is what an export
+with `--client` says of it, computed by `keras_vit.data.mediapipe`.
 
 The exit code is 3 if a client refuses a file that it should run, if probabilities of equal pixels
 differ by more than golden.json allows, or if an accuracy was not predicted. A client that is not
@@ -15,6 +16,7 @@ installed is no failure.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shutil
 import sys
@@ -102,6 +104,27 @@ CLIENTS = (
 
 
 @dataclasses.dataclass(frozen=True)
+class Result:
+    """What a client makes of a file.
+
+    Attributes:
+        run, precision, client: names.
+        images: the number of images that it received.
+        tolerance: the largest difference of golden.json.
+        difference: the largest difference of a probability, or why there is none.
+        accuracies: by what the pixels were: "equal", "own" resize, and "predicted" for that.
+    """
+
+    run: str
+    precision: str
+    client: str
+    images: int
+    tolerance: float
+    difference: float | str
+    accuracies: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Arguments:
     run: tuple[Path, ...] = ()
     """The run folders to export; default: the newest under runs/."""
@@ -116,7 +139,7 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     check_python(arguments.python)
     commands, wrong = _commands(arguments.environments, arguments.python)
-    rows, missing = [], {}
+    results, missing = [], {}
     for folder in arguments.run or [newest_run()]:
         opened = runs.open_run(folder)
         pictures, classes = _pictures(opened, arguments.images)
@@ -129,9 +152,9 @@ def main(arguments: Arguments) -> None:
                 bundle = _Bundle(opened.path.name, golden.parent, pictures, classes)
                 for client, command in commands.items():
                     print(f"{bundle.name} in {client.name}", flush=True)
-                    rows.append(bundle.row(client, command, wrong, missing))
-    header = ["run", "precision", "client", "images", "tolerance", "difference", "accuracy"]
-    print(f"\n{table([*header, 'its resize', 'predicted'], rows)}")
+                    results.append(bundle.result(client, command, wrong, missing))
+    print(f"\nThe largest difference of a probability\n{_differences(results)}")
+    print(f"\nAccuracies\n{_accuracies(results)}")
     for name, why in missing.items():
         print(f"{name} is not installed: {why}")
     if wrong:
@@ -159,6 +182,34 @@ def _pictures(opened: runs.Run, count: int) -> tuple[list[np.ndarray], np.ndarra
     return [source.image(int(i)) for i in indices], np.asarray(source.targets)[indices]
 
 
+def _differences(results: list[Result]) -> str:
+    """A table with a row for each client and a column for each precision."""
+    precisions, rows = list(dict.fromkeys(each.precision for each in results)), []
+    for run_name in dict.fromkeys(each.run for each in results):
+        own = [each for each in results if each.run == run_name]
+        limits = {each.precision: f"{each.tolerance:.1e}" for each in own}
+        rows.append([run_name, "tolerance", "", *(limits[name] for name in precisions)])
+        for client in dict.fromkeys(each.client for each in own):
+            found = {each.precision: each for each in own if each.client == client}
+            values = [found[name].difference for name in precisions]
+            cells = [f"{v:.1e}" if isinstance(v, float) else v for v in values]
+            rows.append([run_name, client, str(found[precisions[0]].images), *cells])
+    return table(["run", "client", "images", *precisions], rows)
+
+
+def _accuracies(results: list[Result]) -> str:
+    """A table with a row for each client and kind of pixels, and a column for each precision."""
+    precisions, rows = list(dict.fromkeys(each.precision for each in results)), []
+    cells = {
+        (each.run, each.client, pixels, each.precision): f"{accuracy:.1%}"
+        for each in results
+        for pixels, accuracy in each.accuracies.items()
+    }
+    for key in dict.fromkeys(key[:3] for key in cells):
+        rows.append([*key, *(cells.get((*key, name), "-") for name in precisions)])
+    return table(["run", "client", "pixels", *precisions], rows)
+
+
 class _Bundle:
     """A bundle, and what LiteRT gives here for its cases."""
 
@@ -179,42 +230,43 @@ class _Bundle:
         client = dataclasses.replace(own, interpolation="mediapipe", crop=None)
         self.predicted = opened.predict(keras_vit.preprocess(pictures, client))
 
-    def row(
+    def result(
         self, client: Client, command: list[Any], wrong: list[str], missing: dict[str, str]
-    ) -> list[str]:
+    ) -> Result:
         """What a client says of the file.
 
         What is wrong is added to a list, and why a client is not installed by its name.
         """
         cases = (self.sized if client.resizes else self.inputs)[: client.most]
         count = len(cases)
-        cells = [self.run, self.precision, client.name, str(count), f"{self.tolerance:.1e}"]
+        made = functools.partial(
+            Result, self.run, self.precision, client.name, count, self.tolerance
+        )
         must = client.runtime is None or supports(self.floor, client.runtime)
         try:
             answer = _answer(command, self.content, cases, client.name)
         except RefusedError as error:
             if must:
                 wrong.append(f"{self.name}: {error}")
-            return [*cells, "refused" if must else f"needs {self.floor}", "-", "-", "-"]
+            return made("refused" if must else f"needs {self.floor}")
         if "missing" in answer:
             missing[client.name] = answer["missing"]
-            return [*cells, "not installed", "-", "-", "-"]
+            return made("not installed")
         scores = np.asarray(answer["scores"])
         difference = float(np.abs(scores - self.expected[:count]).max())
         if must and not difference <= self.tolerance:
             wrong.append(f"{self.name} in {client.name}: {difference:.3g} > {self.tolerance:.3g}")
-        cells += [f"{difference:.1e}", f"{self._accuracy(scores):.1%}"]
-        if not client.resizes:
-            return [*cells, "-", "-"]
-        found = _answer(command, self.content, self.pictures[:count], client.name)["scores"]
-        accuracy = self._accuracy(np.asarray(found))
-        predicted = self._accuracy(self.predicted[:count])
-        if abs(accuracy - predicted) * count >= _IMAGES:
-            wrong.append(
-                f"{self.name} in {client.name}: accuracy {accuracy:.1%} with its resize, "
-                f"{predicted:.1%} was predicted"
-            )
-        return [*cells, f"{accuracy:.1%}", f"{predicted:.1%}"]
+        accuracies = {"equal": self._accuracy(scores)}
+        if client.resizes:
+            found = _answer(command, self.content, self.pictures[:count], client.name)["scores"]
+            accuracies["own"] = own = self._accuracy(np.asarray(found))
+            accuracies["predicted"] = predicted = self._accuracy(self.predicted[:count])
+            if abs(own - predicted) * count >= _IMAGES:
+                wrong.append(
+                    f"{self.name} in {client.name}: accuracy {own:.1%} with its resize, "
+                    f"{predicted:.1%} was predicted"
+                )
+        return made(difference, accuracies)
 
     def _accuracy(self, scores: np.ndarray) -> float:
         return float((scores.argmax(-1) == self.classes[: len(scores)]).mean())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -44,6 +45,7 @@ def room(module: str) -> str | None:
     return parts[1] if parts[0] == "keras_vit" and len(parts) > 1 else None
 
 
+@functools.cache
 def imports() -> dict[str, set[str]]:
     """Each module of the package, and all that it imports, at the top or inside functions."""
     actual = {}

@@ -42,6 +42,8 @@ def raise_on_interrupt() -> None:
     import threading
     import time
 
+    main = threading.main_thread().ident
+
     def note(number, frame):
         global _interrupted
         if not _interrupted:
@@ -53,7 +55,9 @@ def raise_on_interrupt() -> None:
     def insist():
         while not _answered:
             time.sleep(_INSISTS_AFTER)
-            if not _answered:
+            if not _answered and hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(main, signal.SIGINT)  # also ends a wait, such as time.sleep
+            elif not _answered:
                 _thread.interrupt_main()
 
     def again(unraisable):

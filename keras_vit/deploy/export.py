@@ -19,7 +19,6 @@ from keras_vit.deploy.clients.judging import Seen, judge_client, seen_by
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
-from keras_vit.deploy.convert.tflite import release_memory
 from keras_vit.deploy.images import CALIBRATED, Part, Samples, samples_of, to_pixels
 from keras_vit.deploy.inspect.runtimes import check_version
 from keras_vit.deploy.judge.blocks import first_difference, layer_differences
@@ -29,6 +28,7 @@ from keras_vit.deploy.judge.gpu import GpuChoice, check_gpu_choice
 from keras_vit.deploy.judge.measure import Measured, measure
 from keras_vit.deploy.judge.parity import ParityError, Verdict
 from keras_vit.deploy.judge.reference import Reference, reference_of
+from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.precisions import PRECISIONS, Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_of, resolve
 from keras_vit.deploy.subject import OwnImages, Subject, of_run
@@ -253,7 +253,6 @@ def export_bundles(
         seen = wanted and subject and _seen(wanted, export.compared_on, subject.images, about)
         figures: dict[str, Measured] = {}
         for precision in precisions:
-            say(f"{precision.quantize}: converting, then comparing")
             try:
                 judged = export.judged(precision)
                 if wanted is not None:
@@ -347,6 +346,7 @@ def _begin(resolved: Resolved, samples: Samples, request: _Request) -> _Export:
 
     compared_on = reference(samples.compared)
     chosen_on = samples.choosing and reference(samples.choosing)
+    request.say("rewriting the graph")
     converter = Converter(
         resolved,
         [precision.quantize for precision in request.precisions],
@@ -374,11 +374,10 @@ class _Export:
         if precision.base:
             recipe = self.request.recipe_of(precision) or self.search(precision)
         layers = tuple(recipe["float_layers"]) if recipe else float_layers
-        judged = judge_file(
-            self.converter.made(precision.quantize, layers, recipe),
-            self.compared_on,
-            self.request.demands.gpu,
-        )
+        self.request.say(f"{precision.quantize}: converting")
+        made = self.converter.made(precision.quantize, layers, recipe)
+        self.request.say(f"{precision.quantize}: comparing with Keras")
+        judged = judge_file(made, self.compared_on, self.request.demands.gpu)
         differences = self.differences(judged.made) if self.watched else None
         try:
             demands = self.request.demands

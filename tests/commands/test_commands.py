@@ -432,6 +432,7 @@ def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
     assert together({"one line": 9, "Python itself": 5}).startswith("expected at most 4")
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_resume_needs_only_the_run(invoke, image_folder, tiny_model, tmp_path):
     words = (

@@ -181,7 +181,7 @@ def test_every_augmentation_is_repeatable_and_can_begin_at_any_step(photographs,
 
 @pytest.mark.once
 @pytest.mark.parametrize("augment", ["mild_crop_flip", "resize_crop_flip", "shift"])
-@pytest.mark.parametrize("size", [16, 100])
+@pytest.mark.parametrize("size", [pytest.param(16, marks=pytest.mark.slow), 100])
 def test_training_has_the_same_pixels_whatever_the_format_of_a_picture(
     tmp_path, rng, augment, size
 ):

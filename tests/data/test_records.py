@@ -196,6 +196,7 @@ def test_an_index_of_many_classes_does_not_grow_in_memory(tmp_path, rng, monkeyp
     assert np.flatnonzero(source.multi_hot[7]).tolist() == [7, 8]
 
 
+@pytest.mark.slow
 def test_a_damaged_index_is_made_again(imagenet):
     expected = open_source(f"tfrecords:{imagenet}").targets
     for cached in (cache_folder() / "records").glob("*.npz"):

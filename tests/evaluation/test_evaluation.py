@@ -180,6 +180,7 @@ def test_a_test_split_that_training_does_not_use_judges_the_run(split_run):
     assert path.parent.name == "report-validation"
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_the_average_of_the_weights_is_judged_where_there_is_one(split_run, small_spec):
     with pytest.raises(UsageError, match=r"no average of its weights \(weights_ema.npz\); train"):

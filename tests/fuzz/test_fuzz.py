@@ -69,7 +69,13 @@ def planted(tmp_path, monkeypatch):
     return plant
 
 
-@pytest.mark.parametrize("body", FAULTS, ids=lambda body: FAULTS[body].split(",")[0])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(body, id=fault.split(",")[0], marks=[pytest.mark.slow] * (i > 1))
+        for i, (body, fault) in enumerate(FAULTS.items())
+    ],
+)
 def test_a_planted_fault_is_found_made_small_and_stored(planted, tmp_path, body):
     store = Store(tmp_path / "findings")
     tallies = fuzz(planted(body), 3, 0, 1, store, say=print)

@@ -74,6 +74,7 @@ def test_a_frozen_body_leaves_the_head_to_learn():
     assert found[-1] < 0.9 * found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_frozen_body_learns_in_the_next_training(shared_folder, tmp_path, small_spec):
     model = keras_vit.ViT(small_spec, 2, 16)

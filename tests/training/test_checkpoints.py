@@ -170,6 +170,7 @@ def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
         check_settings("no such folder", RECIPE, tiny_model, tmp_path / "none", resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
     source, whole, tmp_path, tiny_model
@@ -220,6 +221,7 @@ def test_a_hybrid_is_resumed_by_its_name(source, tmp_path, monkeypatch):
     assert run.metrics()[-1]["step"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_run_is_saved_when_a_resumed_training_is_stopped_before_its_first_step(
     source, whole, tmp_path, tiny_model, monkeypatch
@@ -248,6 +250,7 @@ def test_ctrl_c_before_the_first_step_says_what_the_folder_holds(source, tmp_pat
         train(tiny_model, source, RECIPE, tmp_path / "run", started=pressed)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model):
     short = dataclasses.replace(RECIPE, duration="4 steps")

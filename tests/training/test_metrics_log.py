@@ -50,6 +50,7 @@ def shown(run):
     return [tuple(record.get(name) for name in names) for record in run.log()]
 
 
+@pytest.mark.slow
 def test_an_epoch_longer_than_a_minute_has_a_line_a_minute(
     shared_folder, tiny_model, tmp_path, stop_after
 ):

@@ -49,6 +49,7 @@ def scenes(tmp_path, rng):
     return open_source(f"tfrecords:{tmp_path}")
 
 
+@pytest.mark.slow
 def test_a_model_learns_each_class_on_its_own(scenes, tiny_model, tmp_path, capsys):
     run = train(tiny_model, scenes, RECIPE, tmp_path / "run")
     report, page = evaluation.evaluate(run)

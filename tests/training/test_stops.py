@@ -85,6 +85,7 @@ def test_ctrl_c_in_a_long_evaluation_saves_the_epoch(
     assert [record["step"] for record in run.metrics()] == [10, 20]
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.usefixtures("_interruptible")
 def test_a_second_ctrl_c_ends_without_saving_the_state(image_folder, tmp_path, tiny_model):

@@ -21,6 +21,7 @@ from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile
 from keras_vit.deploy.judge.half_precision import predict_in_half_precision
+from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.runner import Runner
 from keras_vit.labels import write_labels
 from keras_vit.specs import Preprocessing
@@ -83,6 +84,7 @@ def write_bundle(
     description = _description(judged, about, runner, max_drop)
     scores, step = runner(tensor[None])[0], runner.output["quantization"][0]
     del runner  # half precision runs in another process, which loads the file too
+    release_memory()
     golden = {
         "format": FORMAT,
         "image": _encode(picture),

@@ -26,7 +26,7 @@ from keras_vit.deploy.resolve import Resolved, arrays, sources
 from keras_vit.deploy.stored_arrays import StoredArrays
 
 # Number of images to compare a rebuilt graph on before it is converted.
-_COMPARED = 4
+_COMPARED = 2
 
 
 @dataclasses.dataclass(frozen=True)

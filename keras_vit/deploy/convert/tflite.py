@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 from typing import Any
 
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._quiet import quiet
+from keras_vit.deploy.memory import release_memory
 
 
 def convert(converter: Any) -> bytes:
@@ -23,10 +21,3 @@ def convert(converter: Any) -> bytes:
         content = converter.convert()
         check_interrupts()
     return content
-
-
-def release_memory() -> None:
-    """Returns unused memory to the system, before work that needs a lot of it."""
-    gc.collect()
-    with contextlib.suppress(AttributeError, OSError):  # only glibc has this function
-        ctypes.CDLL(None).malloc_trim(0)

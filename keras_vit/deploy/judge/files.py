@@ -15,6 +15,7 @@ from keras_vit.deploy.judge.half_precision import HalfPrecision, judge_half_prec
 from keras_vit.deploy.judge.kernels import runtime_tolerance
 from keras_vit.deploy.judge.parity import Verdict, compare
 from keras_vit.deploy.judge.reference import Reference
+from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.precisions import Precision
 from keras_vit.deploy.runner import Runner
 
@@ -78,6 +79,7 @@ class JudgedFile:
 def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> JudgedFile:
     """Runs a file on images, compares its scores with Keras' and inspects it."""
     content, half, tolerance = made.content, None, 0.0
+    release_memory()
     if made.precision.is_float:  # in another process, so before this one loads the file too
         half = judge_half_precision(
             content,
@@ -93,6 +95,8 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
         dynamic = not made.precision.calibrated
         tolerance = runtime_tolerance(content, reference.inputs, runner, dynamic)
     inspection = inspect_file(content, runner=runner)
+    del runner
+    release_memory()
     judged = JudgedFile(made, verdict, reference.images_from, inspection, half, tolerance)
     if gpu == "no":
         return judged

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from keras_vit.deploy.inspect.flatbuffer import Model
+from keras_vit.deploy.inspect.flatbuffer import MappedFile
 from keras_vit.deploy.runner import Runner
 
-# Images that both kernels run: the slower ones take a quarter of a second per image for S/16.
-_IMAGES = 16
+# Bounds of the number of images that both kernels run, and the weights that they read in all: the
+# slower ones take a quarter of a second per image for S/16 (23 MB).
+_FEWEST, _MOST, _BYTES = 16, 128, 2**28
 # TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`); the
 # margin is for runtimes that were not tried.
 _MARGIN = 2.0
@@ -23,7 +24,7 @@ _DYNAMIC_MARGIN = 5.0
 
 
 def runtime_tolerance(
-    content: Model, inputs: np.ndarray, runner: Runner, dynamic: bool = False
+    content: MappedFile | bytes, inputs: np.ndarray, runner: Runner, dynamic: bool = False
 ) -> float:
     """How much a score may differ between two correct runtimes.
 
@@ -33,7 +34,8 @@ def runtime_tolerance(
         runner: the same file, loaded with XNNPACK.
         dynamic: whether activations are quantised at run time.
     """
-    few = inputs[:: max(len(inputs) // _IMAGES, 1)][:_IMAGES]
+    count = min(max(_FEWEST, _BYTES // len(content)), _MOST)
+    few = inputs[:: max(len(inputs) // count, 1)][:count]
     own = Runner(content, xnnpack=False).predict(few)
     margin = _DYNAMIC_MARGIN if dynamic else _MARGIN
     return margin * float(np.abs(own - runner.predict(few)).max())
