@@ -1,7 +1,7 @@
 """The checks of `make check`: python tests/check.py [name ...] [--minutes N]
 
 Most checks run programs as a user does. Those that take longest come last: the slow tests of both
-flavours of Keras, and other clients. If one fails, the others still run, and the exit code is 1.
+flavours of Keras. If one fails, the others still run, and the exit code is 1.
 The last lines name the checks that were skipped and those that failed, with the end of what the
 failed ones printed.
 
@@ -161,8 +161,8 @@ def slow_tf_keras() -> None:
 
 # The demo trains the run that those after it use.
 _ALL = (
-    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, compression, slow,
-    slow_tf_keras, clients,
+    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, compression, clients, slow,
+    slow_tf_keras,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}
 _end: list[float] = []  # the monotonic time when no check may run any more, if there is one
