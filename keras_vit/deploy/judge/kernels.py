@@ -15,11 +15,12 @@ from keras_vit.deploy.runner import Runner
 # Bounds of the number of images that both kernels run, and the weights that they read in all: the
 # slower ones take a quarter of a second per image for S/16 (23 MB).
 _FEWEST, _MOST, _BYTES = 16, 128, 2**28
-# TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`); the
-# margin is for runtimes that were not tried.
+# TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`), other
+# clients within 1.2 times that of 128 images (`benchmarks/clients.py`); the margin is for those
+# that were not tried.
 _MARGIN = 2.0
-# Where activations are quantised at run time, MediaPipe's probabilities of 120 images differed by
-# up to 3.8 times as much as those of 16 images between these kernels (`benchmarks/clients.py`).
+# Where activations are quantised at run time, few images show less of it: MediaPipe's probabilities
+# of 120 images differed by up to 3.8 times as much as those of 16 images between these kernels.
 _DYNAMIC_MARGIN = 5.0
 
 
@@ -37,5 +38,5 @@ def runtime_tolerance(
     count = min(max(_FEWEST, _BYTES // len(content)), _MOST)
     few = inputs[:: max(len(inputs) // count, 1)][:count]
     own = Runner(content, xnnpack=False).predict(few)
-    margin = _DYNAMIC_MARGIN if dynamic else _MARGIN
+    margin = _DYNAMIC_MARGIN if dynamic and count < _MOST else _MARGIN
     return margin * float(np.abs(own - runner.predict(few)).max())
