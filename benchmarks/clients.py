@@ -145,9 +145,10 @@ def main(arguments: Arguments) -> None:
         pictures, classes = _pictures(opened, arguments.images)
         with tempfile.TemporaryDirectory() as exported:
             print("exporting", opened.path, ", ".join(QUANTIZE), flush=True)
-            deploy.export_bundles(
+            bundles = deploy.export_bundles(
                 opened, exported, QUANTIZE, output="probabilities", threads=(), calibrate=128
             )
+            wrong += [f"{folder}: {why}" for why in bundles.refused.values()]
             for golden in sorted(Path(exported).glob("*/golden.json")):
                 bundle = _Bundle(opened.path.name, golden.parent, pictures, classes)
                 for client, command in commands.items():
@@ -188,12 +189,14 @@ def _differences(results: list[Result]) -> str:
     for run_name in dict.fromkeys(each.run for each in results):
         own = [each for each in results if each.run == run_name]
         limits = {each.precision: f"{each.tolerance:.1e}" for each in own}
-        rows.append([run_name, "tolerance", "", *(limits[name] for name in precisions)])
+        rows.append([run_name, "tolerance", "", *(limits.get(name, "-") for name in precisions)])
         for client in dict.fromkeys(each.client for each in own):
             found = {each.precision: each for each in own if each.client == client}
-            values = [found[name].difference for name in precisions]
+            values = [found[name].difference if name in found else "-" for name in precisions]
             cells = [f"{v:.1e}" if isinstance(v, float) else v for v in values]
-            rows.append([run_name, client, str(found[precisions[0]].images), *cells])
+            rows.append(
+                [run_name, client, str(max(each.images for each in found.values())), *cells]
+            )
     return table(["run", "client", "images", *precisions], rows)
 
 

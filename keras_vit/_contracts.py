@@ -20,6 +20,7 @@ Text = Annotated[str, Meta(max_length=10_000, pattern=r"\A[^\0]*\Z")]  # such as
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=ONE_LINE.replace("^", "^/"))]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 Side = Annotated[int, Meta(ge=1, le=LONGEST_SIDE)]
+Length = Annotated[int, Meta(ge=1, le=MOST_CLASSES)]  # of a tensor's dimension
 Sides = Annotated[list[Side], Meta(min_length=2, max_length=2)]
 Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 Three = Annotated[list[Number], Meta(min_length=3, max_length=3)]
@@ -206,7 +207,7 @@ class Quantization(Struct):
 class Tensor(Struct):
     """A tensor in a bundle's model.json."""
 
-    shape: Annotated[list[Side], Meta(min_length=1, max_length=8)]
+    shape: Annotated[list[Length], Meta(min_length=1, max_length=8)]
     dtype: Line
     quantization: Quantization | None = None
 
@@ -385,7 +386,7 @@ class Array(Struct):
     """An array in golden.json."""
 
     dtype: Literal["uint8", "float32"]
-    shape: Annotated[list[Side], Meta(min_length=1, max_length=4)]
+    shape: Annotated[list[Length], Meta(min_length=1, max_length=4)]
     base64: str
 
 

@@ -8,6 +8,7 @@ server, and the page calls no other one.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 
 from keras_vit.cli._bundles import check_bundles, named_bundles
@@ -48,4 +49,4 @@ def run(arguments: Arguments) -> None:
     site = deploy.make_site(bundles, page, arguments.out)
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) / 2**20
     print(f"{site}: {', '.join(bundles)}; {size:,.1f} MiB")
-    print(f"\nTo look at it: python -m http.server --directory {site}")
+    print(f"\nTo look at it: python -m http.server --directory {shlex.quote(str(site))}")

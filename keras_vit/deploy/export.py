@@ -15,7 +15,7 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import withdraw_report, write_report
 from keras_vit.deploy.clients.clients import Client, check_for, client_of, input_for
-from keras_vit.deploy.clients.judging import Seen, judge_client, seen_by
+from keras_vit.deploy.clients.judging import Seen, check_model_for, judge_client, seen_by
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
@@ -122,6 +122,7 @@ def export_tflite(
     _check_recipe(recipe, [precision])
     for_runtime(precision, min_runtime)
     wanted = client_of(client)
+    check_model_for(wanted, model)
     tensors = _tensors(wanted, input, output, [precision], getattr(model, "preprocessing", None))
     resolved = resolve(model, GraphOptions(*tensors), rewrite)
     known = _known_recipe(recipe, [precision], resolved.name)
@@ -223,6 +224,7 @@ def export_bundles(
     _check_recipe(recipe, precisions)
     subject = _as_subject(model, representative_data)
     resized = preprocessing or getattr(subject.model if subject else model, "preprocessing", None)
+    check_model_for(wanted, subject.model if subject else model)
     options = GraphOptions(*_tensors(wanted, input, output, precisions, resized))
     refused = dict(_too_new(precisions, min_runtime))
     precisions = [precision for precision in precisions if precision.name not in refused]
@@ -257,9 +259,10 @@ def export_bundles(
                 judged = export.judged(precision)
                 if wanted is not None:
                     say(f"{precision.quantize}: as {wanted.title} sees it")
-                    judged = dataclasses.replace(
-                        judged, client=judge_client(wanted, judged.content, seen or None)
+                    found = judge_client(
+                        wanted, judged.content, seen or None, judged.score_tolerance
                     )
+                    judged = dataclasses.replace(judged, client=found)
             except RefusedError as error:
                 refused[precision.name] = str(error)
                 continue

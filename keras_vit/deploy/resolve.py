@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit._checks import label_names
-from keras_vit._errors import UsageError
+from keras_vit._checks import is_label, label_names
+from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.deploy.edits import first_edit
 from keras_vit.models.image_model import ImageModel, owner
@@ -111,6 +111,7 @@ def resolve(
             f"exported. Received: KERAS_BACKEND={backend()} and a {type(model).__name__}"
             f"{f'; {note}' if note else ' with other layers'}."
         )
+    _check_names(name or model.name, labels, int(model.output_shape[-1]), options.output)
     # The note is part of the hash, because changed layers may have the same weights.
     others = tuple(Weight(f"{note} {i}", "", v) for i, v in enumerate(model.weights))
     features = own_head and options.output == "features"
@@ -206,6 +207,22 @@ def check_float32(model: Any) -> None:
                 f"quantised ({mode}), which TFLite cannot run; use the model as it was before "
                 "quantize(), and choose quantize='int8' for the file."
             )
+
+
+def _check_names(name: str, labels: tuple[str, ...] | None, outputs: int, output: str) -> None:
+    if not is_label(name):
+        raise UsageError(
+            f"expected one line of text as the name of the model. Received: {shown(name)}; give "
+            "it another name=."
+        )
+    if labels is None or output == "features":
+        return
+    if len(labels) != outputs:
+        raise UsageError(
+            f"expected {outputs:,} labels, one for each score. Received: {len(labels):,} labels."
+        )
+    if "" in labels:
+        raise UsageError(f"labels[{labels.index('')}] is empty; name the class.")
 
 
 def _check_options(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import re
@@ -243,6 +244,37 @@ def test_a_keras_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     assert (described["parity"]["images"], described["calibration"]["images"]) == (24, 24)
     assert described["weights_sha256"] == weights_sha256(sample.model)
     assert described["parameters"] == sample.model.count_params()
+
+
+@pytest.mark.slow
+def test_a_model_of_100_000_classes_is_exported_with_its_labels_and_opened(sample, tmp_path):
+    model = keras_vit.ViT(dataclasses.replace(sample.model.spec, depth=1), 100_000, 16)
+    names = tuple(f"class {i}" for i in range(100_000))
+    rng = np.random.default_rng(0)
+    model.get_layer("head").kernel.assign(rng.normal(0, 0.1, model.get_layer("head").kernel.shape))
+    deploy.export_bundles(model, tmp_path, "none", threads=(), labels=names)
+    opened = deploy.open_bundle(tmp_path / "float32", trusted=False)
+    assert opened.labels == names
+    assert deploy.check_golden(tmp_path / "float32").passed
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "b"], "expected 10 labels, one for each score. Received: 2 labels"),
+        ([*"abcdefghi", ""], r"labels\[9\] is empty; name the class"),
+    ],
+)
+def test_labels_that_do_not_fit_the_scores_are_refused(sample, tmp_path, labels, message):
+    with pytest.raises(UsageError, match=message):
+        deploy.export_bundles(sample.model, tmp_path / "out", "none", labels=labels)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_name_of_several_lines_is_refused(tmp_path):
+    model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()], name="a\nb")
+    with pytest.raises(UsageError, match="expected one line of text as the name of the model"):
+        deploy.export_tflite(model, tmp_path / "model.tflite")
 
 
 @pytest.mark.slow

@@ -146,10 +146,9 @@ def _tolerances(
     Args:
         step: of an integer output; 0 for floats.
     """
-    # At least a step of an integer output, which may be rounded either way, and a thousandth of
-    # the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3 (`benchmarks/runtimes.py`).
-    least = max(1e-3 * judged.verdict.scale, 1e-6, 1.5 * step)
-    tolerances = {"tensor": 1e-6, "scores": max(least, judged.tolerance)}
+    # A step of an integer output may be rounded either way.
+    least = max(judged.score_tolerance, 1.5 * step)
+    tolerances = {"tensor": 1e-6, "scores": least}
     half = judged.half and judged.half.verdict
     if half is not None:
         # Processors differ in half precision, and this picture may be harder than those compared.

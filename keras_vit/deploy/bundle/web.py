@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from keras_vit import _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.deploy.bundle.android import FILES
@@ -79,7 +81,13 @@ def check_for_site(
         raise UsageError(f"{site} holds something other than a site; choose another folder.")
     for name, bundle in bundles.items():
         check_name(name)
-        open_bundle(bundle, trusted=False)
+        opened = open_bundle(bundle, trusted=False)
+        kind = np.dtype(opened.runner.input["dtype"]).name
+        if kind not in ("float32", "uint8"):
+            raise UsageError(
+                f"{bundle}: the page runs files whose input is float32 or uint8. Received: {kind}; "
+                "export int8 or dynamic instead."
+            )
 
 
 def has_litert_js(page: str | os.PathLike) -> bool:

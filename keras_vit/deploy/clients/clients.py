@@ -26,6 +26,7 @@ class Client:
         per_channel: whether it normalises R, G and B differently. Otherwise a file of such a model
             takes pixels and normalises them itself.
         integers: whether it runs files whose input and output are int8 or int16.
+        longest_side: of a picture that it can resize.
         module: the Python package that runs files as it does.
         install: the command that installs it.
         runner: a script in this folder: python RUNNER model.tflite FOLDER. The pictures are in
@@ -38,6 +39,7 @@ class Client:
     interpolation: Interpolation
     per_channel: bool
     integers: bool
+    longest_side: int
     module: str
     install: str
     runner: str
@@ -56,6 +58,7 @@ _ROWS = (
         interpolation="mediapipe",
         per_channel=False,
         integers=False,
+        longest_side=32_766,  # its process ends with longer ones
         module="mediapipe",
         install="pip install mediapipe",
         runner="mediapipe_runner.py",

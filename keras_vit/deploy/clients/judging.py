@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit._optional import is_installed
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.clients.clients import Client
@@ -16,6 +17,7 @@ from keras_vit.deploy.clients.runners import run_runner
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.runner import Runner
+from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
 # Pictures that are run through the client itself, and the bytes that they may have together.
@@ -31,14 +33,14 @@ class Seen:
         own: inputs of the file with the model's own resize (n, height, width, 3).
         resized: the same with the client's resize.
         targets: the true classes (n,); None if unknown.
-        pictures: some of the pictures as they are stored, the first ones, to run the client on.
+        pictures: some of the pictures as they are stored, by their places, to run the client on.
     """
 
     client: Client
     own: np.ndarray
     resized: np.ndarray
     targets: np.ndarray | None
-    pictures: list[np.ndarray]
+    pictures: dict[int, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,26 +90,40 @@ def seen_by(
         preprocessing: that of the model.
     """
     changed = dataclasses.replace(preprocessing, interpolation=client.interpolation, crop=None)
-    resized, kept, size = np.empty_like(own), [], 0
+    resized, kept, size = np.empty_like(own), {}, 0
     for i, picture in enumerate(pictures):
         tensor = preprocess_image(picture, changed)
         resized[i] = to_pixels(tensor, changed) if own.dtype == np.uint8 else tensor
         size += picture.nbytes
-        if len(kept) == i < _RUN and (size <= _RUN_BYTES or not kept):
-            kept.append(picture)
+        fits = i < _RUN and (size <= _RUN_BYTES or not kept)
+        if fits and max(picture.shape[:2]) <= client.longest_side:
+            kept[i] = picture
     return Seen(client, own, resized, targets, kept)
 
 
-def judge_client(client: Client, model: Model, seen: Seen | None) -> ClientVerdict:
+def check_model_for(client: Client | None, model: Any) -> None:
+    """Raises a `UsageError` if a client needs another output than a model can have."""
+    if client is not None and not isinstance(model, ImageModel):
+        raise UsageError(
+            f"{client.title} needs output={client.output!r}, which only keras_vit models with "
+            f"their own head have. Received: a {type(model).__name__}; build it with "
+            "num_classes=..., or leave out client."
+        )
+
+
+def judge_client(
+    client: Client, model: Model, seen: Seen | None, tolerance: float = 0.0
+) -> ClientVerdict:
     """Runs a file with a client's pixels, and in the client itself where that is installed.
 
     Args:
         client: the client.
         model: a `.tflite` file or its content.
         seen: the pictures; None without.
+        tolerance: how much its scores may differ from LiteRT's on the same pixels.
 
     Raises:
-        RefusedError: the client refuses the file.
+        RefusedError: the client refuses the file, or gives other scores.
     """
     runner = Runner(model)
     if seen is None:
@@ -115,12 +131,18 @@ def judge_client(client: Client, model: Model, seen: Seen | None) -> ClientVerdi
         answer = run_in_client(client, model, [blank])
         return ClientVerdict(client.name, version=answer and answer["version"])
     scores, own = runner.predict(seen.resized), runner.predict(seen.own)
-    answer = run_in_client(client, model, seen.pictures)
+    answer = run_in_client(client, model, list(seen.pictures.values())) if seen.pictures else None
     ran = {}
     if answer is not None:
-        difference = np.abs(np.asarray(answer["scores"]) - scores[: len(seen.pictures)]).max()
-        ran = {"version": answer["version"], "ran": len(seen.pictures)}
-        ran["difference"] = float(difference)
+        expected = scores[list(seen.pictures)]
+        difference = _difference(client, answer, expected)
+        if not difference <= tolerance:
+            raise RefusedError(
+                f"{client.title} {answer['version']} gives other scores than LiteRT for the same "
+                f"pixels: they differ by {difference:.2g}, allowed are {tolerance:.2g}. This file "
+                "was not written."
+            )
+        ran = {"version": answer["version"], "ran": len(expected), "difference": difference}
     return ClientVerdict(
         client.name,
         len(scores),
@@ -152,6 +174,17 @@ def run_in_client(
         return None
     answer = run_runner([python or sys.executable, client.program], model, pictures, client.title)
     return None if "missing" in answer else answer
+
+
+def _difference(client: Client, answer: dict[str, Any], expected: np.ndarray) -> float:
+    """The largest difference of a client's scores; NaN if one of them is."""
+    scores = np.asarray(answer["scores"], np.float32)
+    if scores.shape != expected.shape:
+        raise RefusedError(
+            f"{client.title} {answer['version']} gives scores of the shape {scores.shape}; "
+            f"expected {expected.shape}."
+        )
+    return float(np.abs(scores - expected).max(initial=0.0))
 
 
 def _accuracy(scores: np.ndarray, targets: np.ndarray | None) -> float | None:

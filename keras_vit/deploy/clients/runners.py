@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import RefusedError
+from keras_vit._errors import RefusedError, shown
 from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.runner import as_path
 
@@ -51,7 +51,14 @@ def run_runner(
     if done.returncode or not lines:
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise RefusedError(f"{title} ended while it ran the file: {why}")
-    answer = json.loads(lines[-1])
+    try:
+        answer = json.loads(lines[-1])
+        np.asarray(answer.get("scores", []), np.float32)
+        answer["missing" if "missing" in answer else "version"]
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise RefusedError(
+            f"{title} gives no scores; its last line is {shown(lines[-1])}."
+        ) from None
     if "refused" in answer:
         raise RefusedError(f"{title} {answer['version']} refuses it: {answer['refused']}")
     return answer

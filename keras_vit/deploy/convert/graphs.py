@@ -115,23 +115,20 @@ def _as_it_is(resolved: Resolved) -> Any:
 
 def _rebuilt(
     resolved: Resolved, calibration: np.ndarray | None, place: Path
-) -> tuple[StoredGraph | Path, Callable[[np.ndarray], Any]]:
+) -> tuple[StoredGraph, Callable[[np.ndarray], Any]]:
     """A rebuilt graph, written to a new folder, and a function from images to its scores.
 
     Its weights are stored one by one, so that they are not in memory beside the model's.
     """
-    from keras_vit.deploy.graph.inference import forward, prepare
+    from keras_vit.deploy.graph.inference import prepare
 
     options = resolved.options
-    if resolved.tail is not None:
-        module = _rebuilt_module(resolved, calibration)
-        return _saved(module, place), lambda images: module.serve(images)[options.output]
     spec, size, preprocessing = resolved.spec, resolved.input_shape[:2], resolved.preprocessing
     weights = StoredArrays(place, sources(resolved.weights))
-    prepare(spec, weights, size, preprocessing, options, calibration)
+    prepare(spec, weights, size, preprocessing, options, calibration, resolved.tail is not None)
     weights.store()
-    graph = StoredGraph(spec, size, preprocessing, options, weights)
-    return graph, lambda images: forward(spec, weights, images, preprocessing, options)
+    graph = StoredGraph(spec, size, preprocessing, options, weights, resolved.tail)
+    return graph, lambda images: graph.scores(weights, images)
 
 
 def _rebuilt_module(resolved: Resolved, calibration: np.ndarray | None) -> Any:

@@ -31,7 +31,7 @@ def modified(
 
     Returns:
         The `ModelT` without its large constants, and these by the numbers of their buffers: see
-        `buffers.laid_out`.
+        `layout.laid_out`.
     """
     if recipe is None:
         return unpacked(mapped(content))

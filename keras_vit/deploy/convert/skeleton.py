@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 
 from keras_vit.deploy.convert.tflite import convert
-from keras_vit.deploy.graph.inference import GraphOptions, forward, prepared_module
+from keras_vit.deploy.graph.inference import (
+    GraphOptions,
+    forward,
+    prepared_module,
+    variables_of,
+)
 from keras_vit.deploy.inspect.layout import laid_out, unpacked
 from keras_vit.specs import Preprocessing, Spec
 
@@ -33,6 +38,7 @@ class StoredGraph:
     Attributes:
         spec, image_size, preprocessing, options: the arguments of `inference.forward`.
         weights: its weights by name, float32.
+        tail: a Keras model from the features to the output; None for keras_vit's own head.
     """
 
     spec: Spec
@@ -40,12 +46,17 @@ class StoredGraph:
     preprocessing: Preprocessing
     options: GraphOptions
     weights: Mapping[str, np.ndarray]
+    tail: Any = None
+
+    def scores(self, weights: Mapping[str, Any], images: Any) -> Any:
+        """The output for images, with these weights."""
+        found = forward(self.spec, weights, images, self.preprocessing, self.options)
+        return found if self.tail is None else self.tail(found, training=False)
 
     def module(self) -> Any:
         """A `tf.Module` whose `serve(images)` gives {output: tensor}, with weights as variables."""
-        return prepared_module(
-            self.spec, dict(self.weights), self.image_size, self.preprocessing, self.options
-        )
+        spec, size, weights = self.spec, self.image_size, dict(self.weights)
+        return prepared_module(spec, weights, size, self.preprocessing, self.options, self.tail)
 
 
 def write_float_file(graph: StoredGraph, path: Path) -> bool:
@@ -99,10 +110,10 @@ def _converted(graph: StoredGraph, marks: dict[float, list[str]]) -> bytes:
             # The file's constants are in the order of these tensors.
             for name, array in reversed(list(graph.weights.items()))
         }
-        scores = forward(graph.spec, tensors, images, graph.preprocessing, options)
-        return {options.output: scores}
+        return {options.output: graph.scores(tensors, images)}
 
     module = tf.Module()
+    module.variables_of_graph = variables_of(graph.tail)
     module.serve = serve
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [serve.get_concrete_function()], module

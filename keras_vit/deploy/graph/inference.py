@@ -107,7 +107,7 @@ def prepared_module(
         name, array = parameters.popitem()
         weights[name] = tf.Variable(array, trainable=False, name=name)
     # Only variables that are attributes of the module are saved.
-    module.variables_of_graph = [*weights.values(), *_variables(tail)]
+    module.variables_of_graph = [*weights.values(), *variables_of(tail)]
     shape = (options.batch, *image_size, 3)
 
     signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
@@ -150,7 +150,8 @@ def prepare(
         )
 
 
-def _variables(tail: Any) -> list[tf.Variable]:
+def variables_of(tail: Any) -> list[tf.Variable]:
+    """The TensorFlow variables of a Keras model; none without a model."""
     # A variable of Keras 3 wraps a TensorFlow variable; a variable of tf_keras is one.
     return [] if tail is None else [v if LEGACY else v.value for v in tail.variables]
 

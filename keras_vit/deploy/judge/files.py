@@ -71,6 +71,15 @@ class JudgedFile:
     client: Any = None
 
     @property
+    def score_tolerance(self) -> float:
+        """How much float scores of a correct runner may differ.
+
+        At least a thousandth of the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3
+        (`benchmarks/runtimes.py`).
+        """
+        return max(1e-3 * self.verdict.scale, 1e-6, self.tolerance)
+
+    @property
     def content(self) -> MappedFile:
         """The content of model.tflite."""
         return self.made.content

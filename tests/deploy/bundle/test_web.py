@@ -100,6 +100,16 @@ def test_the_command_writes_nothing_if_a_bundle_is_damaged(invoke, bundle, page,
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.slow
+def test_files_that_take_integers_are_refused(sample, page, tmp_path):
+    about = deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing)
+    bundle, picture = tmp_path / "int8-full", np.zeros((8, 8, 3), np.uint8)
+    deploy.write_bundle(bundle, sample.exported("int8-full"), about, picture)
+    with pytest.raises(UsageError, match="input is float32 or uint8. Received: int8; export int8"):
+        deploy.make_site({"digits": bundle}, page, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
 def test_the_command_says_what_it_made(invoke, bundle, page, tmp_path):
     code, out, error = invoke(COMMAND, "--page", page, "--bundle", bundle, cwd=tmp_path)
     assert (code, error) == (0, "")

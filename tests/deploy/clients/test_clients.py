@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 
 import numpy as np
@@ -12,10 +13,12 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
+from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy import subject
 from keras_vit.deploy.clients import clients
+from keras_vit.deploy.clients.judging import seen_by
 from keras_vit.deploy.clients.runners import run_runner, write_cases
 
 pytestmark = pytest.mark.once
@@ -120,6 +123,8 @@ def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
         ("import os; os.abort()", "ended while it ran the file: exit code -6"),
         ("raise SystemExit('no camera')", "ended while it ran the file: no camera"),
         ("pass", "ended while it ran the file: exit code 0"),
+        ("print('done')", "gives no scores; its last line is 'done'"),
+        ('print(\'{"version": "7", "scores": [[1], [1, 2]]}\')', "gives no scores"),
     ],
 )
 def test_a_file_that_the_client_refuses_is_not_written(
@@ -137,6 +142,38 @@ def test_a_client_that_cannot_be_imported_is_not_installed(sample, installed, tm
     deploy.export_tflite(sample.model, tmp_path / "model.tflite", client="mediapipe")
     scores = deploy.Runner(tmp_path / "model.tflite").predict(sample.images)
     np.testing.assert_allclose(scores.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ("[[0.0] * 9 + [1.0]] * 24", "gives other scores than LiteRT for the same pixels"),
+        ("[[float('nan')] * 10] * 24", "they differ by nan"),
+        ("[[0.1] * 9] * 24", r"gives scores of the shape \(24, 9\); expected \(24, 10\)"),
+    ],
+    ids=["always the last class", "NaN", "too few classes"],
+)
+def test_a_client_that_gives_other_scores_refuses_the_file(
+    pictures_of, installed, tmp_path, scores, message
+):
+    installed(f"import json; print(json.dumps({{'version': '7', 'scores': {scores}}}))")
+    found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
+    assert found.written == {}
+    assert re.search(message, found.refused["float32"])
+
+
+def test_pictures_that_end_the_client_are_not_given_to_it(pictures_of):
+    pictures = [np.zeros((1, 32_767, 3), np.uint8), np.zeros((1, 32_766, 3), np.uint8)]
+    own = np.zeros((2, 16, 24, 3), np.float32)
+    mediapipe, how = clients.CLIENTS["mediapipe"], pictures_of().images.preprocessing
+    assert list(seen_by(mediapipe, own, None, pictures, how).pictures) == [1]
+
+
+def test_layers_of_ones_own_have_no_probabilities_for_a_client(sample, tmp_path):
+    model = keras.Sequential([keras_vit.ViT(sample.model.spec, 0, 16), keras.layers.Dense(3)])
+    with pytest.raises(UsageError, match="needs output='probabilities', which only keras_vit mod"):
+        deploy.export_tflite(model, tmp_path / "model.tflite", client="mediapipe")
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit._keras import keras
 from keras_vit.deploy.convert import graphs, skeleton
 from keras_vit.deploy.graph.inference import REWRITES, GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import read_graph
@@ -74,6 +75,18 @@ def described(graph):
         (o.name, graph.layer(o), *(t.shape for t in (*graph.read(o), *graph.written(o))))
         for o in graph.operators
     )
+
+
+def test_layers_of_ones_own_follow_the_poured_graph(trained_like, pictures, tmp_path):
+    vit = trained_like(keras_vit.ViT(SPEC, 0, (32, 64)))
+    model = keras.Sequential([vit, keras.layers.Dense(3, "softmax")])
+    resolved = resolve(model)
+    assert resolved.tail is not None
+    made = graphs.write_graphs(resolved, [precision_of("none")])
+    assert skeleton.write_float_file(made.written[False], tmp_path / "model.tflite")
+    images = pictures(2, (32, 64))
+    found = deploy.Runner(tmp_path / "model.tflite").predict(images)
+    np.testing.assert_allclose(found, deploy.predict(model, images), atol=1e-6)
 
 
 def test_balanced_graphs_too(written, pictures, tmp_path):
