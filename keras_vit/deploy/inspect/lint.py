@@ -302,7 +302,7 @@ RULES = (
     Rule("squares", _squares, "imprecise", _BOTH, "LiteRT#9249"),
     Rule("epsilon", _epsilon, "imprecise", _BOTH, "tensorflow#67216"),
     Rule("batch", _batch, "slow", _BOTH, f"{_BUILDER}: constants of a batch other than 1"),
-    Rule("heads", _heads, "slow", _BOTH, "measured on phones"),
+    Rule("heads", _heads, "slow", _BOTH, "reported by others"),
     Rule("rounded", _rounded, "slow", _BOTH, f"{_BUILDER}: QUANTIZE"),
 )
 
