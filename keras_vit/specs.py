@@ -421,8 +421,10 @@ class Preprocessing:
             )
         for field in ("mean", "scale"):
             _set(self, field, _per_channel(field, getattr(self, field)))
-        if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) <= 0:
-            raise UsageError(f"scale must be positive. Received: scale={shown(self.scale)}.")
+        if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) < 1e-30:
+            raise UsageError(
+                f"scale must be positive, at least 1e-30. Received: scale={shown(self.scale)}."
+            )
 
     @property
     def size(self) -> tuple[int, int]:

@@ -330,6 +330,8 @@ def _gpu_half(description: dict[str, Any]) -> str:
             fraction = difference / found.get("scale", 1)
             result = f"scores change by at most {fraction:.2%} of their scale"
         texts.append(f"with {code(entry['sums'])} sums {result}")
+    if [entry["sums"] for entry in found.get("half_precision", ())] == ["float32"]:
+        texts.append("`float16` sums were not emulated, which takes too long for a large model")
     return "; ".join(texts)
 
 

@@ -283,7 +283,7 @@ def test_a_damaged_record_of_a_gpu_is_no_result():
     damaged = {"device": "X", "problem": "", "half_precision": [{"sums": "float32", "problem": ""}]}
     text = card_of({"a": description(gpu_run=damaged)}, {})
     assert "On a GPU: `X` with LiteRT's accelerator: `no scores`" in text
-    assert "emulated: with `float32` sums `no scores`" in text
+    assert "emulated: with `float32` sums `no scores`; `float16` sums were not emulated" in text
 
 
 def test_the_card_says_what_was_not_measured():
