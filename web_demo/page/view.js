@@ -103,7 +103,7 @@ function cardOf({ name, answer }) {
       "li",
       {},
       title,
-      made("p", { className: "wrong", textContent: answer.problem }),
+      made("p", { className: "wrong" }, made("bdi", { textContent: name }), `: ${answer.problem}`),
     );
   }
   const picture = pictureOf(answer, name);
