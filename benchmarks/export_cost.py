@@ -92,7 +92,7 @@ def _export(weights: Path, precision: str, images: int, out: Path, lines: bool) 
     processor = after.children_user + after.children_system
     processor -= before.children_user + before.children_system
     # From the weights in memory to a file on disk.
-    converting = began[f"{precision}: comparing with Keras"] - began["rewriting the graph"]
+    converting = began[f"{precision}: comparing with Keras"] - began["writing the graph"]
     return {
         "converting": converting,
         "seconds": time.perf_counter() - start,

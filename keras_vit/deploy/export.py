@@ -349,7 +349,7 @@ def _begin(resolved: Resolved, samples: Samples, request: _Request) -> _Export:
 
     compared_on = reference(samples.compared)
     chosen_on = samples.choosing and reference(samples.choosing)
-    request.say("rewriting the graph")
+    request.say("writing the graph")
     converter = Converter(
         resolved,
         [precision.quantize for precision in request.precisions],

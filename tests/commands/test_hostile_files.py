@@ -88,10 +88,10 @@ def test_run_refuses_a_strangers_bundle_in_one_line(
     bundle, picture = shutil.copytree(BUNDLE, tmp_path / "bundle"), tmp_path / "a.png"
     Image.new("RGB", (9, 7), "red").save(picture)
     is_json = name.endswith(".json")
-    contents = some(variants, bundle / name, 60) if is_json else bytes_of(bundle / name)
+    contents = some(variants, bundle / name, 80) if is_json else bytes_of(bundle / name)
     words = ["--verify"] if name == "golden.json" else [picture]
     found = refusals(bundle / name, contents, "export/run.py", "--bundle", bundle, *words)
-    assert found > (7 if is_json else 4)
+    assert found > (10 if is_json else 4)
 
 
 def test_a_file_that_would_end_the_process_is_refused_in_one_line(invoke, tmp_path):
