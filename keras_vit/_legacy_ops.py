@@ -24,6 +24,18 @@ cos = tf.cos
 convert_to_tensor = tf.convert_to_tensor
 stack = tf.stack
 log_softmax = tf.nn.log_softmax
+argsort = tf.argsort
+where = tf.where
+
+
+def zeros(shape, dtype="float32"):
+    """As `keras.ops.zeros`."""
+    return tf.zeros(shape, dtype)
+
+
+def stateless_normal(shape):
+    """Normal random numbers that depend only on the shape, as `keras.random.normal` with a seed."""
+    return tf.random.stateless_normal(shape, seed=(0, 0))
 
 
 def concatenate(tensors, axis=-1):

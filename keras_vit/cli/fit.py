@@ -31,6 +31,7 @@ from keras_vit.cli._recipes import (
 )
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
+from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,6 +224,9 @@ def run(arguments: Arguments) -> None:
     if not engine.is_chief:
         print(f"process {engine.process} is done; the first one writes {run.path}")
         return
+    if arguments.settings.loss in SELF_SUPERVISED:
+        print(_self_supervised_end(run))
+        return
     report = evaluation.held_out_report(run, source)
     warn(evaluation.recall_warning(report, arguments.settings.may_weight_classes), Arguments)
     steps = run.metrics()[-1]["step"]
@@ -230,6 +234,16 @@ def run(arguments: Arguments) -> None:
     if run.has_average:
         average = evaluation.held_out_report(run, source, average=True)
         print(f"{average.headline}: {run.path / runs.AVERAGE}")
+
+
+def _self_supervised_end(run: Any) -> str:
+    """What a training without classes reached, and what to do with its weights."""
+    last = run.metrics()[-1]
+    right = f", {last['val_accuracy']:.2%} of the colours right" if "val_accuracy" in last else ""
+    return (
+        f"held-out loss {last['val_loss']:.4f}{right} after {last['step']} steps: {run.path}\n"
+        f"the head is not trained; go on with {spelled('fit')} --weights {run.path}/weights.npz"
+    )
 
 
 def _say_why(arguments: Arguments, strategy: str) -> None:

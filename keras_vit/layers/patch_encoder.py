@@ -78,8 +78,11 @@ class PatchEncoder(keras.layers.Layer):
 
     def call(self, patches):
         """Embeds `patches` (batch, patches, pixels)."""
-        x = self.projection(patches)
-        table = self._table(patches.shape[1], x.dtype)
+        return self.encode(self.projection(patches))
+
+    def encode(self, x):
+        """Projected patches (batch, patches, hidden_dim) with positions and learned tokens."""
+        table = self._table(x.shape[1], x.dtype)
         if table is not None and not self._positions.prefix_slots:
             x = x + table
         prefix = [

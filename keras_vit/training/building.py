@@ -11,6 +11,7 @@ from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
+from keras_vit.models.masked_patches import check_plain
 from keras_vit.models.pretrained import check_weights
 from keras_vit.specs import VARIANTS, as_size, find_variant
 from keras_vit.training.adapting import adapt, check_adaptable
@@ -19,9 +20,11 @@ from keras_vit.training.costs import costs_of
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
 from keras_vit.training.learner import Learner, check_accumulate
+from keras_vit.training.masking import MaskedAutoencoding, MaskedPatches
 from keras_vit.training.optimisers import check_optimizer, optimizer
 from keras_vit.training.plan import Plan, plan_of
 from keras_vit.training.recipes import Recipe
+from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 from keras_vit.training.resuming import check_resumable
 from keras_vit.training.settings import check_recipe, spec_fields
 from keras_vit.training.tasks import Task, task_of
@@ -179,11 +182,11 @@ def learner_of(
     adapt(model, recipe)
     plan = plan_of(recipe, model, len(split.train), len(split.held_out), engine.replicas)
     if task is None:
-        task = _task(source, split, recipe, teacher)
+        task = _task(model, source, split, recipe, teacher)
     pixels = "float32" if recipe.mixup or recipe.cutmix else "uint8"  # mixed levels are fractions
     learner = Learner(model, task, recipe.accumulate, pixels)
     learner.compile(
-        optimizer=optimizer(recipe, model, plan.steps, plan.warmup),
+        optimizer=optimizer(recipe, model, plan.steps, plan.warmup, learner.trainable_variables),
         loss=task.loss(),
         metrics=task.metrics(),
         jit_compile=recipe.jit and engine.can_jit,
@@ -194,7 +197,11 @@ def learner_of(
     return learner, task, dataclasses.replace(plan, memory=memory)
 
 
-def _task(source: Source, split: Split, recipe: Recipe, teacher: ImageModel | None) -> Task:
+def _task(
+    model: ImageModel, source: Source, split: Split, recipe: Recipe, teacher: ImageModel | None
+) -> Task:
+    if recipe.loss in SELF_SUPERVISED:
+        return _masked_task(model, recipe)
     if source.multi_hot is not None and recipe.loss == "softmax":
         raise UsageError(
             f"the images of {source.locator} have several classes, which need loss='sigmoid'. "
@@ -211,3 +218,14 @@ def _task(source: Source, split: Split, recipe: Recipe, teacher: ImageModel | No
     return Distillation(
         task, teacher, recipe.distillation, recipe.distillation_weight, recipe.temperature
     )
+
+
+def _masked_task(model: ImageModel, recipe: Recipe) -> Task:
+    check_plain(model)
+    target, masked = SELF_SUPERVISED[recipe.loss]
+    masked = masked if recipe.masked is None else recipe.masked
+    patch_size, preprocessing = model.spec.patch_size, model.preprocessing
+    if target is not None:
+        return MaskedPatches(patch_size, preprocessing, target, masked)
+    decoder = recipe.decoder_dim, recipe.decoder_depth, recipe.decoder_heads
+    return MaskedAutoencoding(patch_size, preprocessing, masked, *decoder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from keras_vit._errors import UsageError
@@ -14,7 +15,7 @@ from keras_vit.training.recipes import Recipe
 # name: Keras' class, and the fields of a recipe that only some optimisers have, as its arguments.
 # Muon is for matrices between hidden layers; Keras' class updates everything else with Adam.
 _CLASSES: dict[str, tuple[str, dict[str, str]]] = {
-    "adamw": ("AdamW", {"weight_decay": "weight_decay"}),
+    "adamw": ("AdamW", {"weight_decay": "weight_decay", "beta_2": "beta_2"}),
     "sgd": ("SGD", {"momentum": "momentum"}),
     "lion": ("Lion", {"weight_decay": "weight_decay"}),
     "lamb": ("Lamb", {"weight_decay": "weight_decay"}),
@@ -25,10 +26,22 @@ _NOT_HIDDEN = [r"(^|/)patch_encoder/", r"(^|/)head/"]
 _WEIGHT_DECAY = 0.05
 
 
-def optimizer(recipe: Recipe, model: ImageModel, total_steps: int, warmup_steps: int) -> Any:
+def optimizer(
+    recipe: Recipe,
+    model: ImageModel,
+    total_steps: int,
+    warmup_steps: int,
+    trained: Iterable[Any] | None = None,
+) -> Any:
     """The optimiser of a recipe, with its clipping, its schedule and the average of the weights.
 
     Weight decay is for kernels only and is multiplied by the learning rate (paper, appendix B.1).
+
+    Args:
+        recipe: the settings.
+        model: the model.
+        total_steps, warmup_steps: the lengths of the schedule.
+        trained: the variables that are trained; default: the model's.
 
     Raises:
         UsageError: see `check_optimizer`.
@@ -51,7 +64,8 @@ def optimizer(recipe: Recipe, model: ImageModel, total_steps: int, warmup_steps:
         kind, arguments = _layerwise(kind, arguments, _rates(model, recipe.layer_decay))
     built = kind(**arguments)
     if getattr(built, "weight_decay", None):
-        others = [v for v in model.trainable_variables if "kernel" not in v.name]
+        trained = model.trainable_variables if trained is None else trained
+        others = [v for v in trained if "kernel" not in v.name]
         built.exclude_from_weight_decay(var_list=others)
     # Keras calls this at the end of each fit, and would replace the weights by their average.
     built.finalize_variable_values = lambda variables: None

@@ -10,11 +10,18 @@ from keras_vit.training.recipes.finetuning import FINETUNING
 from keras_vit.training.recipes.preset import Preset
 from keras_vit.training.recipes.pretraining import PRETRAINING
 from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipes.selfsupervised import SELF_SUPERVISED_PRETRAINING
 
 __all__ = ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"]
 
 # To add a recipe, add a row to one of these. `default_recipe` returns the first row that fits.
-PRESETS: dict[str, Preset] = {**EVERYDAY, **FINETUNING, **PRETRAINING, **AUGREG}
+PRESETS: dict[str, Preset] = {
+    **EVERYDAY,
+    **FINETUNING,
+    **PRETRAINING,
+    **SELF_SUPERVISED_PRETRAINING,
+    **AUGREG,
+}
 RECIPES: dict[str, Recipe] = {name: preset.recipe for name, preset in PRESETS.items()}
 
 

@@ -19,6 +19,20 @@ from keras_vit._checks import (
 from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS
 
+# The losses that need no classes: what is predicted of a masked patch (None: by a decoder), and the
+# fraction of masked patches.
+SELF_SUPERVISED: dict[str, tuple[Literal["colour", "colours", "pixels"] | None, float]] = {
+    "masked_colour": ("colour", 0.5),
+    "masked_colours": ("colours", 0.5),
+    "masked_pixels": ("pixels", 0.5),
+    "mae": (None, 0.75),
+}
+# Settings that have no meaning without classes.
+_SUPERVISED = (
+    "label_smoothing", "class_weights", "mixup", "cutmix", "erase", "freeze", "lora", "layer_decay",
+    "distillation", "head_bias", "representation",
+)  # fmt: skip
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -50,7 +64,9 @@ class Recipe:
     """Weight decay, for kernels only; it is multiplied by the learning rate. Default: 0.05, none
     for sgd."""
     momentum: float = 0.9
-    """Momentum of SGD; AdamW always uses 0.9 and 0.999."""
+    """Momentum of SGD."""
+    beta_2: float = 0.999
+    """Decay of AdamW's mean of squared gradients; that of the gradients is 0.9."""
     layer_decay: float = 1.0
     """Layer-wise learning rates: each block learns this many times as fast as the next one."""
     clip_norm: float = 1.0
@@ -58,8 +74,20 @@ class Recipe:
     ema: float = 0.0
     """Momentum of an average of the weights, such as 0.9999, which is evaluated and saved beside
     the weights themselves; 0 for none."""
-    loss: Literal["softmax", "sigmoid"] = "softmax"
-    """softmax for one class in each image, sigmoid for any number of classes."""
+    loss: Literal[
+        "softmax", "sigmoid", "masked_colour", "masked_colours", "masked_pixels", "mae"
+    ] = "softmax"
+    """softmax for one class in each image, sigmoid for any number of classes. Without classes:
+    masked_colour predicts the mean colour of masked patches, masked_colours that of 4 x 4 cells in
+    each, masked_pixels their pixels, mae the pixels of hidden patches by a decoder."""
+    masked: float | None = None
+    """Fraction of masked patches in training without classes; default: 0.5, 0.75 for mae."""
+    decoder_dim: int = 512
+    """Width of mae's decoder."""
+    decoder_depth: int = 8
+    """Number of blocks of mae's decoder."""
+    decoder_heads: int = 16
+    """Attention heads in each block of mae's decoder."""
     label_smoothing: float = 0.0
     """Fraction of each target that is spread evenly over all classes."""
     class_weights: Literal["none", "balanced"] = "none"
@@ -146,7 +174,15 @@ class Recipe:
             )
         if self.weight_decay is not None:
             not_negative("weight_decay", self.weight_decay)
-        for field in ("label_smoothing", "drop_path", "held_out", "momentum", "ema", "erase"):
+        for field in (
+            "label_smoothing",
+            "drop_path",
+            "held_out",
+            "momentum",
+            "beta_2",
+            "ema",
+            "erase",
+        ):
             fraction(field, getattr(self, field))
         if not self.held_out:
             raise UsageError("held_out must lie in (0, 1). Received: held_out=0.")
@@ -155,7 +191,11 @@ class Recipe:
                 "optimizer='sgd' has no weight decay. "
                 f"Received: weight_decay={self.weight_decay}; leave it out."
             )
-        for field in ("dropout", "distillation_weight"):
+        for field in ("decoder_dim", "decoder_depth", "decoder_heads"):
+            positive_integer(field, getattr(self, field))
+        if self.loss in SELF_SUPERVISED:
+            self._check_self_supervised()
+        for field in ("dropout", "distillation_weight", "masked"):
             if getattr(self, field) is not None:
                 fraction(field, getattr(self, field))
         if self.class_weights == self.sampling == "balanced":
@@ -183,6 +223,15 @@ class Recipe:
             )
         if self.seed >= 2**32:
             raise UsageError(f"seed must be below 2**32. Received: seed={self.seed}.")
+
+    def _check_self_supervised(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _SUPERVISED and value != field.default:
+                raise UsageError(
+                    f"{field.name} is for training with classes, not for loss={self.loss!r}. "
+                    f"Received: {field.name}={value!r}; leave it out."
+                )
 
     @property
     def may_weight_classes(self) -> bool:

@@ -1,0 +1,223 @@
+"""Self-supervised tasks: a ViT learns to predict patches that it does not see.
+
+Masked patch prediction is the paper's (appendix B.1.2), the masked autoencoder that of He et al.
+2022. The classes of the images are not used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from keras_vit._keras import keras, ops
+from keras_vit.layers.masking import PatchNoise
+from keras_vit.models.masked_autoencoder import MaskedAutoencoder
+from keras_vit.models.masked_patches import CELLS, COLOURS, MaskedPatchPredictor, PatchTarget
+from keras_vit.models.vit import ViT
+from keras_vit.specs import Preprocessing
+from keras_vit.training.normalise import Normalise
+
+_LEVELS = 8  # of a channel of a colour, three bits
+_EPSILON = 1e-6  # added to the variance of a patch (transformers `ViTMAEForPreTraining`)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedPatches:
+    """The task of masked patch prediction.
+
+    The loss is the mean over the corrupted patches of an image: the cross-entropy of the colour
+    (of the 16 colours, their mean), or the mean squared difference of the pixels, in the scale of
+    the model's input.
+
+    Attributes:
+        patch_size: side of a patch in pixels.
+        preprocessing: the model's.
+        target: "colour", "colours" or "pixels", see `MaskedPatchPredictor`.
+        corrupted: the fraction of corrupted patches.
+    """
+
+    patch_size: int
+    preprocessing: Preprocessing
+    target: PatchTarget = "colour"
+    corrupted: float = 0.5
+
+    def targets(self, images: Any, classes: Any) -> Any:
+        """Images (b, height, width, 3) to the class of each colour, int32, or to float32 pixels.
+
+        (b, patches, 1) for "colour", (b, patches, 16) for "colours", (b, patches, pixels) for
+        "pixels".
+        """
+        import tensorflow as tf
+
+        images = tf.cast(images, tf.float32)
+        if self.target == "pixels":
+            images = (images - self.preprocessing.mean) / self.preprocessing.scale
+            return patches_of(images, self.patch_size)
+        return colours_of(images, self.patch_size, 1 if self.target == "colour" else CELLS)
+
+    def predictions(self, model: ViT, pixels: Any) -> Any:
+        """The values of each patch, and 1 or 0 for whether it counts: (b, patches, values + 1)."""
+        predictor = MaskedPatchPredictor(model, self.target, self.corrupted)
+        return _with_mask(predictor, model, pixels)
+
+    def loss(self, training: bool = True) -> Any:
+        """The loss of the class."""
+        return MaskedLoss("pixels" if self.target == "pixels" else "colours")
+
+    def metrics(self) -> list[Any]:
+        """How often the colour of a corrupted patch is right; none for pixels."""
+        return [] if self.target == "pixels" else [ColourAccuracy()]
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedAutoencoding:
+    """The task of the masked autoencoder.
+
+    The loss is the mean squared difference over the pixels of the hidden patches. The pixels of
+    each patch are normalised: their mean is 0, their variance 1.
+
+    Attributes:
+        patch_size: side of a patch in pixels.
+        preprocessing: the model's.
+        masked: the fraction of hidden patches.
+        decoder_dim, decoder_depth, decoder_heads: see `MaskedAutoencoder`.
+    """
+
+    patch_size: int
+    preprocessing: Preprocessing
+    masked: float = 0.75
+    decoder_dim: int = 512
+    decoder_depth: int = 8
+    decoder_heads: int = 16
+
+    def targets(self, images: Any, classes: Any) -> Any:
+        """Images (b, height, width, 3) to normalised patches, float32 (b, patches, pixels)."""
+        import tensorflow as tf
+
+        images = tf.cast(images, tf.float32)
+        images = (images - self.preprocessing.mean) / self.preprocessing.scale
+        return normalised_patches(images, self.patch_size)
+
+    def predictions(self, model: ViT, pixels: Any) -> Any:
+        """The pixels of each patch, and 1 or 0 for whether it counts: (b, patches, pixels + 1)."""
+        autoencoder = MaskedAutoencoder(
+            model, self.masked, self.decoder_dim, self.decoder_depth, self.decoder_heads
+        )
+        return _with_mask(autoencoder, model, pixels)
+
+    def loss(self, training: bool = True) -> Any:
+        """The loss of the class."""
+        return MaskedLoss("pixels")
+
+    def metrics(self) -> list[Any]:
+        """None besides the loss."""
+        return []
+
+
+class MaskedLoss(keras.losses.Loss):
+    """The mean over the masked patches of an image of the loss of a patch.
+
+    Args:
+        kind: "colours" for the cross-entropy of classes (b, patches, cells); "pixels" for the mean
+            squared difference.
+    """
+
+    def __init__(self, kind: str):
+        super().__init__(name=f"masked_{kind}")
+        self.kind = kind
+
+    def call(self, y_true, y_pred):
+        """The loss (b,) for targets, and predictions with their mask (b, patches, values + 1)."""
+        values, mask = y_pred[..., :-1], y_pred[..., -1]
+        if self.kind == "pixels":
+            of_patch = ops.mean(ops.square(values - ops.cast(y_true, values.dtype)), axis=-1)
+        else:
+            of_patch = ops.mean(_cross_entropy(y_true, values), axis=-1)
+        return ops.sum(of_patch * mask, axis=-1) / ops.sum(mask, axis=-1)
+
+
+class ColourAccuracy(keras.metrics.Mean):
+    """How often the colour of a masked patch is right, of "colours" the mean of its 16."""
+
+    def __init__(self):
+        super().__init__(name="accuracy")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Adds a batch of targets (b, patches, cells), predictions (b, patches, values + 1)."""
+        values, mask = y_pred[..., :-1], y_pred[..., -1]
+        predicted = ops.argmax(_logits(values, y_true.shape[-1]), axis=-1)
+        right = ops.cast(ops.equal(predicted, ops.cast(y_true, predicted.dtype)), "float32")
+        right = ops.mean(right, axis=-1)
+        super().update_state(ops.sum(right * mask, -1) / ops.sum(mask, -1), sample_weight)
+
+
+def patches_of(images: Any, size: int) -> Any:
+    """TensorFlow images (b, height, width, 3) to patches (b, patches, size * size * 3).
+
+    The order of patches and of pixels is that of the layer `Patches`.
+    """
+    import tensorflow as tf
+
+    rows, columns = images.shape[1] // size, images.shape[2] // size
+    # (b, rows * size, columns * size, 3) to (b, rows, size, columns, size, 3)
+    x = tf.reshape(images, (-1, rows, size, columns, size, 3))
+    x = tf.transpose(x, (0, 1, 3, 2, 4, 5))  # (b, rows, columns, size, size, 3)
+    return tf.reshape(x, (-1, rows * columns, size * size * 3))
+
+
+def colours_of(images: Any, size: int, cells: int) -> Any:
+    """TensorFlow pixels 0 to 255 to the classes of mean colours, int32 (b, patches, cells * cells).
+
+    The class is the sum over the channels of floor(8 * mean) * 8^channel, for means in [0, 1).
+    """
+    import tensorflow as tf
+
+    x = patches_of(images, size)
+    part = size // cells
+    # (b, patches, size * size * 3) to (b, patches, cells, part, cells, part, 3)
+    x = tf.reshape(x, (-1, x.shape[1], cells, part, cells, part, 3))
+    means = tf.reduce_mean(x, (3, 5)) / 255.0  # (b, patches, cells, cells, 3)
+    levels = tf.cast(tf.minimum(tf.floor(means * _LEVELS), _LEVELS - 1), tf.int32)
+    classes = tf.reduce_sum(levels * tf.constant([1, _LEVELS, _LEVELS**2]), axis=-1)
+    return tf.reshape(classes, (-1, x.shape[1], cells * cells))
+
+
+def normalised_patches(images: Any, size: int) -> Any:
+    """TensorFlow images to patches (b, patches, pixels), each with mean 0 and variance 1."""
+    import tensorflow as tf
+
+    x = patches_of(images, size)
+    count = x.shape[-1]
+    centred = x - tf.reduce_mean(x, -1, keepdims=True)
+    variance = tf.reduce_sum(tf.square(centred), -1, keepdims=True) / (count - 1)  # as in PyTorch
+    return centred / tf.sqrt(variance + _EPSILON)
+
+
+def _with_mask(predictor: Any, model: ViT, pixels: Any) -> Any:
+    noise = PatchNoise(math.prod(model.grid), name="noise")(pixels)
+    outputs = predictor({"images": Normalise(model.preprocessing)(pixels), "noise": noise})
+    return WithMask(name="with_mask")([outputs["predictions"], outputs["mask"]])
+
+
+class WithMask(keras.layers.Layer):
+    """Predictions (b, patches, values) and a mask (b, patches) as one tensor, the mask last."""
+
+    def __init__(self, **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+
+    def call(self, inputs):
+        """float32 (b, patches, values + 1)."""
+        predictions, mask = inputs
+        return ops.concatenate([predictions, mask[..., None]], axis=-1)
+
+
+def _logits(values: Any, cells: int) -> Any:
+    # (b, patches, cells * 512) to (b, patches, cells, 512)
+    return ops.reshape(values, (-1, values.shape[1], cells, COLOURS))
+
+
+def _cross_entropy(classes: Any, values: Any) -> Any:
+    """Minus the log of the probability of each class, (b, patches, cells)."""
+    logits = _logits(values, classes.shape[-1])
+    return keras.losses.sparse_categorical_crossentropy(classes, logits, from_logits=True)
