@@ -25,6 +25,7 @@ convert_to_tensor = tf.convert_to_tensor
 stack = tf.stack
 log_softmax = tf.nn.log_softmax
 argsort = tf.argsort
+equal = tf.equal
 where = tf.where
 
 
