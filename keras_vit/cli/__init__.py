@@ -14,6 +14,7 @@ COMMANDS = {
     "sweep": "train/sweep.py",
     "compare": "train/compare.py",
     "evaluate": "train/evaluate.py",
+    "fewshot": "train/fewshot.py",
     "predict": "train/predict.py",
     "export": "export/to_tflite.py",
     "run": "export/run.py",

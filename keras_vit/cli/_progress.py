@@ -100,6 +100,25 @@ class ProgressPrinter:
         self._printed, self._width = time.monotonic(), 0
 
 
+class CountPrinter:
+    """Prints how many images are done: on a terminal a line that changes, else one a minute."""
+
+    def __init__(self, what: str):
+        self._what, self._live = what, sys.stdout.isatty()
+        self._shown = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Prints that `done` of `total` images are done."""
+        now = time.monotonic()
+        if self._live and (done == total or now - self._shown > _SECONDS):
+            end = "\n" if done == total else "\r"
+            print(f"{self._what}: {done:,} of {total:,} images", end=end, flush=True)
+            self._shown = now
+        elif not self._live and now - self._shown > _LOGGED:
+            print(f"{self._what}: {done:,} of {total:,} images", flush=True)
+            self._shown = now
+
+
 def print_saving(step: int) -> None:
     """Prints that the state is being saved, which takes seconds for a large model."""
     print(f"\nsaving the state after step {step}; Ctrl-C ends without it", flush=True)

@@ -78,6 +78,9 @@ class Arguments:
     """The name of a TPU; 'local' on a TPU VM."""
     tensorboard: bool = False
     """Also write TensorBoard's event files into the run folder."""
+    fewshot: tuple[int, ...] = option((), check=positive_integer)
+    """Also measure the few-shot accuracy of the features at each evaluation, see the command
+    fewshot, with these numbers of images of each class."""
     settings: Recipe = RECIPES["scratch"]
 
     def __post_init__(self):
@@ -166,6 +169,8 @@ def run(arguments: Arguments) -> None:
     )  # fmt: skip
     if engine.processes > 1:
         train_with_others()
+    if engine.processes > 1 and arguments.fewshot:
+        raise UsageError("--fewshot is computed by one process. Received: several; leave it out.")
     out = arguments.out or Path("runs") / data.source_name(arguments.data)
     if engine.is_chief and not arguments.dry_run:
         _files.check_unlocked(out)
@@ -210,6 +215,7 @@ def run(arguments: Arguments) -> None:
         out,
         **options,
         teacher=teacher,
+        callbacks=lambda model, split: _probes(arguments, model, source, split),
         resume=arguments.resume,
         overwrite=arguments.overwrite,
         preset=arguments.recipe or None,
@@ -234,6 +240,14 @@ def run(arguments: Arguments) -> None:
     if run.has_average:
         average = evaluation.held_out_report(run, source, average=True)
         print(f"{average.headline}: {run.path / runs.AVERAGE}")
+
+
+def _probes(arguments: Arguments, model: Any, source: Any, split: Any) -> list[Any]:
+    from keras_vit import evaluation
+
+    if not arguments.fewshot:
+        return []
+    return [evaluation.FewShotProbe(model, source, split, arguments.fewshot)]
 
 
 def _self_supervised_end(run: Any) -> str:

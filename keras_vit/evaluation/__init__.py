@@ -8,17 +8,30 @@ from keras_vit.evaluation.classification import (
     recall_warning,
 )
 from keras_vit.evaluation.comparison import summary, write_comparison
+from keras_vit.evaluation.features import Features, features_of, split_features
+from keras_vit.evaluation.fewshot import choose_shots, fewshot_accuracy, fewshot_sweep
+from keras_vit.evaluation.fewshot_probe import FewShotProbe
+from keras_vit.evaluation.probes import knn_accuracy, linear_probe_accuracy
 from keras_vit.evaluation.report import evaluate, held_out_report
 
 __all__ = [
     "ClassReport",
+    "Features",
+    "FewShotProbe",
     "attention_maps",
+    "choose_shots",
     "classification_report",
     "evaluate",
+    "features_of",
+    "fewshot_accuracy",
+    "fewshot_sweep",
     "held_out_report",
+    "knn_accuracy",
+    "linear_probe_accuracy",
     "multi_label_report",
     "recall_warning",
     "rollout",
+    "split_features",
     "summary",
     "write_comparison",
 ]

@@ -85,7 +85,7 @@ class Loop:
             last = keras.callbacks.LambdaCallback(
                 on_epoch_end=lambda epoch, logs: self.checkpoints.maybe_save(steps.done)
             )
-            callbacks = [steps, each, evaluation, reporter, *extra, writer, last]
+            callbacks = [steps, each, evaluation, *extra, reporter, writer, last]
             try:
                 self._fit_and_save(callbacks, steps, writer, saving)
             except RefusedError as error:

@@ -7,7 +7,7 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ def train(
     strategy: str | Engine = "one",
     logical_devices: int = 1,
     tensorboard: bool = False,
+    callbacks: Callable[[ImageModel, Split], Sequence[Any]] = lambda model, split: (),
     preset: str | None = None,
     started: Callable[[Plan], None] = lambda plan: None,
     report: Callable[[Progress], None] = lambda progress: None,
@@ -85,6 +86,8 @@ def train(
         logical_devices: for the name of a strategy: the number of devices that the CPU is split
             into.
         tensorboard: also write TensorBoard's event files to out/tensorboard.
+        callbacks: a function of the built model and the split that returns Keras callbacks. What
+            they add to the logs of an epoch is written to metrics.jsonl.
         preset: the name of the recipe, which the run keeps; None if it has none.
         started: called with the plan before the first step.
         report: called with the progress after each step, also of evaluations.
@@ -156,7 +159,8 @@ def train(
                 if engine.is_chief:
                     started(plan)
                 events = str(out / "tensorboard")
-                extra = [keras.callbacks.TensorBoard(events)] if tensorboard else []
+                extra = list(callbacks(model, split))
+                extra += [keras.callbacks.TensorBoard(events)] if tensorboard else []
                 loop = Loop(
                     out, model, learner, task, source, split, recipe, plan, checkpoints, report,
                     engine,

@@ -173,7 +173,10 @@ _STATE = {
     "params/": r"opt/.*|extra/.*|chrono.*",
     "params/img/": r"opt/.*|extra/.*|chrono.*|params/txt/.*|params/[tb]|params/bias_init",
 }
-_FOREIGN_STATE = r"(.*\.)?embeddings\.mask_token|.*\.position_ids|.*\.relative_position_index"
+# The decoder of a masked autoencoder predicts pixels; only its encoder is a ViT.
+_FOREIGN_STATE = (
+    r"(.*\.)?embeddings\.mask_token|.*\.position_ids|.*\.relative_position_index|decoder\..*"
+)
 # Linen, the current module system of Flax, numbers the parts of a block for each class.
 _LINEN = {
     "MultiHeadDotProductAttention_0": "MultiHeadDotProductAttention_1",
@@ -276,6 +279,26 @@ mlp/dense_0/bias          intermediate.dense.bias            flat
 mlp/dense_1/kernel        output.dense.weight                in
 mlp/dense_1/bias          output.dense.bias                  flat
 """
+# The names of the modules in transformers 5, which `state_dict` has; files of the hubs have those
+# above.
+_TRANSFORMERS_5_BLOCK = """
+norm_attention/gamma      layernorm_before.weight    flat
+norm_attention/beta       layernorm_before.bias      flat
+attention/query/kernel    attention.q_proj.weight    in
+attention/query/bias      attention.q_proj.bias      flat
+attention/key/kernel      attention.k_proj.weight    in
+attention/key/bias        attention.k_proj.bias      flat
+attention/value/kernel    attention.v_proj.weight    in
+attention/value/bias      attention.v_proj.bias      flat
+attention/out/kernel      attention.o_proj.weight    out
+attention/out/bias        attention.o_proj.bias      flat
+norm_mlp/gamma            layernorm_after.weight     flat
+norm_mlp/beta             layernorm_after.bias       flat
+mlp/dense_0/kernel        mlp.fc1.weight             in
+mlp/dense_0/bias          mlp.fc1.bias               flat
+mlp/dense_1/kernel        mlp.fc2.weight             in
+mlp/dense_1/bias          mlp.fc2.bias               flat
+"""
 _TIMM_BIT = """
 conv_root/kernel     stem.conv.weight   conv
 group_norm/gamma     norm.weight        flat
@@ -328,6 +351,10 @@ TABLES: dict[str, tuple[Row, ...]] = {
         (_TRANSFORMERS, "", ""),
         (_TRANSFORMERS_BLOCK, "encoderblock_{i}/", "encoder.layer.{i}."),
     ),
+    "transformers-5": _table(
+        (_TRANSFORMERS, "", ""),
+        (_TRANSFORMERS_5_BLOCK, "encoderblock_{i}/", "layers.{i}."),
+    ),
 }
 
 
@@ -345,6 +372,8 @@ _ROWS = {family: _by_outline(rows, lambda row: row.place.key) for family, rows i
 def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
     if "patch_embed.backbone.conv.weight" in shapes:
         family = "timm-stem"
+    if f"{prefix}layers.0.attention.q_proj.weight" in shapes:
+        family = "transformers-5"
     places, unknown, ignored = {}, [], []
     for key in shapes:
         # In transformers, the classifier's keys do not have the prefix.
@@ -353,7 +382,7 @@ def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Pat
             _put(places, official, dataclasses.replace(place, key=key), path)
         if not matches:
             (ignored if re.fullmatch(_FOREIGN_STATE, key) else unknown).append(key)
-    family = family.removesuffix("-stem")
+    family = family.removesuffix("-stem").removesuffix("-5")
     dialect = family.replace("-bit", " BiT") + (f" (prefix {prefix})" if prefix else "")
     return Layout(family, dialect, places, tuple(unknown), tuple(ignored))
 

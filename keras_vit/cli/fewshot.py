@@ -1,0 +1,167 @@
+"""Measures how good the frozen features of a model are: few-shot, nearest neighbours, linear.
+
+A linear classifier is fitted in closed form to a few images of each class, as in the paper, for all
+--shots, --l2 and --seeds. The model comes from a run or from weights, the images from --data: they
+need not be those of the training. Features are kept in the folder --out, so that other --shots take
+seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit._errors import UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import (
+    RunOptions,
+    check_folder,
+    check_model,
+    check_weights,
+    newest_run,
+)
+from keras_vit.cli._printing import print_skipped, table, warn
+from keras_vit.cli._program import load
+from keras_vit.cli._progress import CountPrinter
+
+
+def _check_l2(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{name} must be positive. Received: {value}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(RunOptions):
+    """Options of the command."""
+
+    weights: str | None = None
+    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
+    such as augreg."""
+    model: str | None = option(None, check=check_model)
+    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
+    model that the file holds."""
+    shots: tuple[int, ...] = option((1, 5, 10, 25), check=_checks.positive_integer)
+    """Numbers of images of each class."""
+    l2: tuple[float, ...] = option((1024.0,), check=_check_l2)
+    """Regularisations to try."""
+    seeds: int = option(3, check=_checks.positive_integer)
+    """Number of random choices of the images."""
+    crop: float | None = None
+    """Resize the short side to the model's size divided by this, and cut out the centre; 0.875 is
+    the paper's 224 of 256 pixels. Default: as for the weights."""
+    neighbours: int = option(20, check=_checks.positive_integer)
+    """Number of nearest neighbours that vote."""
+    linear: bool = False
+    """Also fit logistic regression to all training images, which may take minutes."""
+    batch_size: int = option(64, check=_checks.positive_integer)
+    """Number of images that the model computes at a time."""
+    out: Path | None = None
+    """The folder for the features and results; default: fewshot/ in the run folder, or runs/ and
+    the name of the model."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.weights is not None and self.run is not None:
+            raise UsageError("expected --run or --weights. Received: both.")
+        if self.weights is None and self.model is not None:
+            raise UsageError("--model is only used with --weights; a run already has its model.")
+        if self.weights is not None and self.data is None:
+            raise UsageError("--weights need --data, the images to judge the features on.")
+        if self.crop is not None and not 0 < self.crop <= 1:
+            raise UsageError(f"--crop must lie in (0, 1]. Received: {self.crop}.")
+        check_weights(self.weights, self.model)
+        check_folder(self.out)
+
+
+def run(arguments: Arguments) -> None:
+    """Computes the features, fits the classifiers and prints their accuracies."""
+    load("tensorflow")
+    from keras_vit import _files, evaluation
+
+    model, source, split, out = _opened(arguments)
+    print(
+        f"{len(split.train):,} images of {len(source.labels)} classes to learn from, "
+        f"{len(split.held_out):,} to test on",
+        flush=True,
+    )
+    features = evaluation.split_features(
+        model, source, split, arguments.batch_size, out / "features.npz", CountPrinter("features")
+    )
+    accuracies = evaluation.fewshot_sweep(
+        *dataclasses.astuple(features), arguments.shots, arguments.l2, range(arguments.seeds)
+    )
+    print(f"\n{_table(arguments, accuracies)}")
+    others = _others(arguments, features)
+    for name, accuracy in others.items():
+        print(f"{name}: {accuracy:.2%}")
+    _files.write_json(
+        out / "fewshot.json",
+        {
+            "format": 1,
+            "model": model.name,
+            "data": source.locator,
+            "train_images": len(split.train),
+            "test_images": len(split.held_out),
+            "shots": arguments.shots,
+            "l2": arguments.l2,
+            "accuracy": accuracies.tolist(),  # (shots, l2, seeds)
+            **others,
+        },
+    )
+    print(f"results: {out / 'fewshot.json'}")
+
+
+def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
+    """The model, the images, their split and the folder to write."""
+    import keras_vit
+    from keras_vit import data, runs
+
+    own = None
+    if arguments.weights is None:
+        run = runs.open_run(arguments.run or newest_run())
+        print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
+        own = arguments.data is None
+        source = run.source() if own else data.open_source(arguments.data)
+        model, out = run.model(), run.path / "fewshot"
+    else:
+        if arguments.model is None:
+            model = keras_vit.model_from_weights(arguments.weights)
+        else:
+            model = keras_vit.create_model(arguments.model, weights=arguments.weights)
+        source, out = data.open_source(arguments.data), Path("runs") / f"fewshot-{model.name}"
+    print_skipped(data.skipped_summary(source))
+    warn(data.repeats_warning(source))
+    split = run.split(source) if own else data.split_source(source)
+    if arguments.crop is not None:
+        model.preprocessing = dataclasses.replace(model.preprocessing, crop=arguments.crop)
+    return model, source, split, arguments.out or out
+
+
+def _table(arguments: Arguments, accuracies: Any) -> str:
+    """The mean accuracy over the seeds, and their standard deviation."""
+    rows = [
+        [
+            str(shots),
+            *(
+                f"{100 * of_seeds.mean():.2f}"
+                + (f" \u00b1 {100 * of_seeds.std(ddof=1):.2f}" if arguments.seeds > 1 else "")
+                for of_seeds in of_shots
+            ),
+        ]
+        for shots, of_shots in zip(arguments.shots, accuracies, strict=True)
+    ]
+    return table(["images of a class", *(f"l2 = {l2:g}, %" for l2 in arguments.l2)], rows)
+
+
+def _others(arguments: Arguments, features: Any) -> dict[str, float]:
+    from keras_vit import evaluation
+
+    every = dataclasses.astuple(features)
+    neighbours = min(arguments.neighbours, len(features.train))
+    found = {f"{neighbours} nearest neighbours": evaluation.knn_accuracy(*every, neighbours)}
+    if arguments.linear:
+        print("fitting logistic regression ...", flush=True)
+        found["logistic regression"] = evaluation.linear_probe_accuracy(*every)
+    return found

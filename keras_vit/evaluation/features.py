@@ -1,0 +1,140 @@
+"""Frozen features: what the head of a model reads, for the images of a source."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import _files, _zips
+from keras_vit._errors import UsageError
+from keras_vit._keras import keras
+from keras_vit.data import Source, Split, evaluation_batches
+from keras_vit.data.preprocessing import normalise
+from keras_vit.data.reading import naming_unreadable
+from keras_vit.weights.hashing import weights_sha256
+
+Report = Callable[[int, int], None]  # of the number of images done, and of all
+_FIELDS = ("train", "train_targets", "test", "test_targets")
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """The features and the classes of training and test images, for probes.
+
+    Attributes:
+        train, test: float32 (n, channels).
+        train_targets, test_targets: classes from 0, int64 (n,).
+    """
+
+    train: np.ndarray
+    train_targets: np.ndarray
+    test: np.ndarray
+    test_targets: np.ndarray
+
+
+def features_of(
+    model: Any,
+    source: Source,
+    indices: np.ndarray,
+    batch_size: int = 64,
+    report: Callable[[int], None] = lambda done: None,
+) -> np.ndarray:
+    """The input of the head for each image, float32 (n, channels).
+
+    Of a model whose head reads every token (pooling "none") it is the mean of the tokens.
+
+    Args:
+        model: a keras_vit model.
+        source: the images.
+        indices: the indices of the images, (n,).
+        batch_size: images that are computed at a time.
+        report: called after each batch with the number of images that are done.
+    """
+    body = keras.Model(model.input, model.features)
+    found: list[np.ndarray] = []
+    with naming_unreadable(source):
+        for images, _ in evaluation_batches(source, indices, model.preprocessing, batch_size):
+            inputs = np.asarray(normalise(images, model.preprocessing))
+            output = np.asarray(body.predict_on_batch(inputs), np.float32)
+            found.append(output.mean(1) if output.ndim == 3 else output)  # (b, channels)
+            report(sum(map(len, found)))
+    return np.concatenate(found)
+
+
+def split_features(
+    model: Any,
+    source: Source,
+    split: Split,
+    batch_size: int = 64,
+    cache: Path | None = None,
+    report: Report = lambda done, total: None,
+) -> Features:
+    """The features of a split's training images and of its held-out images, as test images.
+
+    Args:
+        model: a keras_vit model.
+        source: the images, each with one class.
+        split: which of them are for training, and which to test on.
+        batch_size: images that are computed at a time.
+        cache: a file that keeps the features; nothing is computed if it has those of the same
+            weights, preprocessing and images. Of these only names and classes are compared.
+        report: called after each batch.
+
+    Raises:
+        UsageError: images have several classes.
+    """
+    if source.multi_hot is not None:
+        raise UsageError(
+            f"probes need one class for each image. Received: {source.locator}, whose images have "
+            "several."
+        )
+    key = _key(model, source, split)
+    known = None if cache is None else _read(cache, key, len(split.train), len(split.held_out))
+    if known is not None:
+        return known
+    indices = np.concatenate([split.train, split.held_out])
+    count = len(split.train)
+    features = features_of(
+        model, source, indices, batch_size, lambda done: report(done, len(indices))
+    )
+    targets = source.targets[indices].astype(np.int64)
+    found = Features(features[:count], targets[:count], features[count:], targets[count:])
+    if cache is not None:
+        _write(cache, key, found)
+    return found
+
+
+def _key(model: Any, source: Source, split: Split) -> str:
+    """A hash of what features depend on."""
+    digest = hashlib.sha256(f"{weights_sha256(model)} {model.preprocessing}\n".encode())
+    digest.update(f"{model.spec} {source.locator}\n".encode())
+    for indices in (split.train, split.held_out):
+        digest.update("\n".join(source.ids[i] for i in indices).encode())
+        digest.update(source.targets[indices].astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _write(path: Path, key: str, features: Features) -> None:
+    arrays = {name: getattr(features, name) for name in _FIELDS}
+    with _files.replacing(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, key=np.frombuffer(key.encode(), np.uint8), **arrays)
+
+
+def _read(path: Path, key: str, train: int, test: int) -> Features | None:
+    """The features in a file; None if there are none, or if they are of other images or weights."""
+    try:
+        _zips.check_stored(path)
+        with np.load(path, allow_pickle=False) as file:
+            if file["key"].tobytes() != key.encode():
+                return None
+            found = Features(**{name: file[name] for name in _FIELDS})
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    fits = len(found.train) == len(found.train_targets) == train
+    return found if fits and len(found.test) == len(found.test_targets) == test else None

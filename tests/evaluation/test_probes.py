@@ -1,0 +1,218 @@
+"""Probes on frozen features against plain NumPy, and during a training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, data, evaluation, preprocess
+from keras_vit.evaluation import features as features_module
+from keras_vit.training import RECIPES, train
+
+
+def problem(rng, channels, count=60, classes=4):
+    """Features of classes that overlap, with channels of different means and scales."""
+    targets = rng.permutation(np.arange(count) % classes)
+    centres = rng.normal(0, 1, (classes, channels))
+    scales, means = rng.uniform(0.1, 5, channels), rng.normal(0, 10, channels)
+    features = (centres[targets] + rng.normal(0, 2, (count, channels))) * scales + means
+    return features.astype(np.float32), targets
+
+
+def plain_accuracy(train, train_targets, test, test_targets, shots, l2, seed):
+    """The definition, without any other form of it."""
+    generator = np.random.default_rng(seed)
+    classes = train_targets.max() + 1
+    chosen = []
+    for c in range(classes):
+        members = np.flatnonzero(train_targets == c)
+        chosen += list(members[generator.permutation(len(members))[:shots]])
+    x, y = train[chosen].astype(np.float64), train_targets[chosen]
+    mean, std = x.mean(0), x.std(0) + 1e-5
+    bias = np.full((len(x), 1), 100.0)
+    x = np.hstack([(x - mean) / std, bias])
+    w = np.linalg.inv(x.T @ x + l2 * np.eye(x.shape[1])) @ x.T @ (2 * np.eye(classes)[y] - 1)
+    z = np.hstack([(test - mean) / std, np.full((len(test), 1), 100.0)])
+    return ((z @ w).argmax(-1) == test_targets).mean()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("channels", [6, 50], ids=["more images", "more features"])
+@pytest.mark.parametrize("l2", [1e-2, 1.0, 2.0**10])
+@pytest.mark.parametrize("shots", [1, 5, 10])
+def test_the_fewshot_accuracy_is_that_of_the_definition(rng, channels, l2, shots):
+    train, test = problem(rng, channels), problem(rng, channels, 200)
+    for seed in range(3):
+        expected = plain_accuracy(*train, *test, shots, l2, seed)
+        actual = evaluation.fewshot_accuracy(*train, *test, shots, l2, seed)
+        assert actual == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.once
+def test_a_sweep_has_the_accuracy_of_every_combination(rng):
+    train, test = problem(rng, 12), problem(rng, 12, 100)
+    shots, l2, seeds = (1, 3, 8), (0.1, 100.0), (0, 5)
+    sweep = evaluation.fewshot_sweep(*train, *test, shots, l2, seeds)
+    assert sweep.shape == (3, 2, 2)
+    for (i, j, k), accuracy in np.ndenumerate(sweep):
+        one = evaluation.fewshot_accuracy(*train, *test, shots[i], l2[j], seeds[k])
+        assert accuracy == one
+    assert len(np.unique(sweep)) > 3
+
+
+@pytest.mark.once
+def test_what_a_fewshot_probe_cannot_use_is_refused(rng):
+    train, test = problem(rng, 5), problem(rng, 5)
+    with pytest.raises(UsageError, match=r"shots=16, and 15 images of class 0"):
+        evaluation.fewshot_accuracy(*train, *test, 16)
+    with pytest.raises(UsageError, match="l2 must be positive"):
+        evaluation.fewshot_accuracy(*train, *test, 1, 0.0)
+    with pytest.raises(UsageError, match="the same number of channels. Received: 5 and 4"):
+        evaluation.fewshot_accuracy(*train, test[0][:, :4], test[1], 1)
+    with pytest.raises(UsageError, match=r"Received: \(60, 5\) and \(59,\)"):
+        evaluation.fewshot_accuracy(train[0], train[1][1:], *test, 1)
+
+
+@pytest.mark.once
+def test_nearest_neighbours_vote_by_their_similarity():
+    train = np.array([[1.0, 0], [2, 0.1], [0, 1], [0, 3], [0.1, 1]])
+    targets = np.array([0, 0, 1, 1, 1])
+    test = np.array([[5.0, 1.0], [1.0, 1.1]])
+    # The first test image is near two of class 0; its third neighbour is far away. Of the second
+    # one's three nearest, two are of class 1.
+    assert evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 3) == 1
+    # All five vote alike at a high temperature, and three are of class 1.
+    flat = evaluation.knn_accuracy(train, targets, test, np.array([1, 1]), 5, temperature=100)
+    assert flat == 1
+    with pytest.raises(UsageError, match=r"training images, 5. Received: neighbours=6"):
+        evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 6)
+
+
+@pytest.mark.once
+def test_nearest_neighbours_equal_those_of_scikit_learn(rng):
+    from sklearn.neighbors import KNeighborsClassifier
+
+    (train, targets), (test, expected) = problem(rng, 8, 300), problem(rng, 8, 1500)
+    reference = KNeighborsClassifier(
+        7, metric="cosine", weights=lambda distance: np.exp((1 - distance) / 0.07)
+    ).fit(train, targets)
+    actual = evaluation.knn_accuracy(train, targets, test, expected, 7)
+    assert actual == pytest.approx(reference.score(test, expected), abs=1e-3)
+
+
+@pytest.mark.once
+def test_the_linear_probe_learns_what_a_few_images_do_not_show(rng):
+    (train, targets), (test, expected) = problem(rng, 20, 2000), problem(rng, 20, 100)
+    test, expected = train[:500], targets[:500]
+    few = evaluation.fewshot_accuracy(train[500:], targets[500:], test, expected, 2)
+    every = evaluation.linear_probe_accuracy(train[500:], targets[500:], test, expected)
+    assert every > few + 0.2
+
+
+@pytest.fixture
+def pictures_and_model(shared_folder, small_spec, randomised):
+    source = data.open_source(shared_folder)
+    return source, randomised(keras_vit.ViT(small_spec, 2, 16))
+
+
+def test_features_are_what_the_head_reads(pictures_and_model):
+    source, model = pictures_and_model
+    indices = np.array([3, 0, 7])
+    seen = []
+    actual = evaluation.features_of(model, source, indices, batch_size=2, report=seen.append)
+    images = np.stack([preprocess(source.image(i), model)[0] for i in indices])
+    logits = actual @ np.asarray(model.get_layer("head").kernel)
+    logits += np.asarray(model.get_layer("head").bias)
+    np.testing.assert_allclose(logits, np.asarray(model(images)), atol=1e-4)
+    assert seen == [2, 3]
+
+
+def test_cached_features_are_those_of_the_same_weights_and_images(
+    pictures_and_model, tmp_path, monkeypatch
+):
+    source, model = pictures_and_model
+    split, cache = data.split_source(source), tmp_path / "features.npz"
+    first = evaluation.split_features(model, source, split, cache=cache)
+    assert len(first.train) == len(split.train)
+    np.testing.assert_array_equal(first.test_targets, source.targets[split.held_out])
+
+    def computed(*arguments):
+        raise AssertionError("the features were computed again")
+
+    monkeypatch.setattr(features_module, "features_of", computed)
+    again = evaluation.split_features(model, source, split, cache=cache)
+    np.testing.assert_array_equal(again.test, first.test)
+    with pytest.raises(AssertionError):  # other images
+        evaluation.split_features(model, source, data.split_source(source, 0.4), cache=cache)
+    cache.write_bytes(cache.read_bytes()[:200])
+    with pytest.raises(AssertionError):  # a damaged file
+        evaluation.split_features(model, source, split, cache=cache)
+    monkeypatch.undo()
+    evaluation.split_features(model, source, split, cache=cache)
+    model.get_layer("head").bias.assign([1.0, 2.0])
+    monkeypatch.setattr(features_module, "features_of", computed)
+    with pytest.raises(AssertionError):  # other weights
+        evaluation.split_features(model, source, split, cache=cache)
+
+
+def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
+    import dataclasses
+
+    recipe = dataclasses.replace(
+        RECIPES["scratch"],
+        image_size=16,
+        duration="2 steps",
+        batch_size=4,
+        jit=False,
+        augment="none",
+    )
+    source = data.open_source(shared_folder)
+    built = []
+
+    def probes(model, split):
+        built.extend([model, split])
+        return [evaluation.FewShotProbe(model, source, split, shots=(1, 2))]
+
+    run = train(tiny_model, source, recipe, tmp_path / "run", callbacks=probes)
+    (record,) = run.metrics()
+    model, split = built
+    every = evaluation.split_features(model, source, split)
+    values = dataclasses.astuple(every)
+    for shots in (1, 2):
+        expected = [evaluation.fewshot_accuracy(*values, shots, seed=seed) for seed in range(3)]
+        assert record[f"fewshot_{shots}"] == pytest.approx(np.mean(expected))
+
+
+@pytest.mark.once
+def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tmp_path):
+    words = ("--run", trained_run.path, "--out", tmp_path / "probe", "--shots", "1", "10")
+    words += ("--l2", "1", "1024", "--seeds", "2", "--linear")
+    code, out, error = invoke("train/fewshot.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    assert "1,438 images of 10 classes to learn from, 359 to test on" in out
+    stored = json.loads((tmp_path / "probe/fewshot.json").read_text())
+    accuracies = np.array(stored["accuracy"])
+    assert accuracies.shape == (2, 2, 2)
+    line = next(line for line in out.splitlines() if line.startswith("10 "))
+    assert f"{100 * accuracies[1, 1].mean():.2f} \u00b1" in line
+    assert stored["logistic regression"] > accuracies.max() > 0.2
+    code, again, _ = invoke("train/fewshot.py", *words, cwd=tmp_path)
+    assert again == out
+
+
+@pytest.mark.once
+def test_wrong_options_of_the_command_are_one_line(invoke, tmp_path):
+    (tmp_path / "some.npz").touch()
+    for words, message in (
+        (("--weights", "some.npz"), "--weights need --data"),
+        (("--model", "ViT_B16"), "--model is only used with --weights"),
+        (("--l2", "0"), "--l2 must be positive"),
+        (("--crop", "2"), r"--crop must lie in (0, 1]"),
+        (("--shots", "0"), "--shots must be"),
+    ):
+        code, _, error = invoke("train/fewshot.py", *words, cwd=tmp_path)
+        assert (code, len(error.splitlines())) == (2, 1), error
+        assert message in error
