@@ -231,6 +231,15 @@ class Run:
         ways = (self.setting("class_weights", "none"), self.setting("sampling", "all"))
         return self.setting("loss", "softmax") == "softmax" and "balanced" not in ways
 
+    def check_classifies(self) -> None:
+        """Raises a `UsageError` if it was trained without classes, so that it cannot classify."""
+        loss = self.setting("loss", "softmax")
+        if loss not in ("softmax", "sigmoid"):
+            raise UsageError(
+                f"{self.path} was trained without classes (loss {loss}), so its head is all zeros; "
+                f"train one that starts from its weights, {self.path / 'weights.npz'}."
+            )
+
     def metrics(self) -> list[dict[str, Any]]:
         """A record for each finished epoch, oldest first."""
         return [record for record in self.log() if "epoch" in record]

@@ -79,6 +79,7 @@ def _predictor(arguments: Arguments) -> Predictor:
         description = f"weights {arguments.weights}: {size(model)}"
     else:
         run = runs.open_run(arguments.run or newest_run())
+        run.check_classifies()
         model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
         if run.setting("loss", "softmax") == "sigmoid":
             scores = functools.partial(_sigmoids, model)

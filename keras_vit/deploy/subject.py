@@ -162,6 +162,7 @@ def of_run(
         UsageError: there is no such run, or its images are missing.
     """
     opened = runs.open_run(run or runs.newest_run())
+    opened.check_classifies()
     source = opened.source(data)
     split = opened.split(source)
     resampled = image_size and model_from_weights(

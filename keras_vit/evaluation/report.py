@@ -52,6 +52,7 @@ def evaluate(
     Raises:
         UsageError: see `Run.model`, `Run.source` and `Run.images`.
     """
+    run.check_classifies()
     model, source = run.model(average=average), run.source(data)
     images = run.images(source, split)
     scores = _scores(model, source, images, batch_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, data, evaluation, preprocess
 from keras_vit.evaluation import features as features_module
-from keras_vit.training import RECIPES, train
+from keras_vit.training import Recipe, train
 
 
 def problem(rng, channels, count=60, classes=4):
@@ -159,16 +160,7 @@ def test_cached_features_are_those_of_the_same_weights_and_images(
 
 
 def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
-    import dataclasses
-
-    recipe = dataclasses.replace(
-        RECIPES["scratch"],
-        image_size=16,
-        duration="2 steps",
-        batch_size=4,
-        jit=False,
-        augment="none",
-    )
+    recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, jit=False, augment="none")
     source = data.open_source(shared_folder)
     built = []
 

@@ -1,0 +1,166 @@
+"""Masked patch prediction and the masked autoencoder, as models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit._keras import keras
+from keras_vit.layers.masking import CorruptedPatches, PatchNoise
+from keras_vit.models.masked_autoencoder import MaskedAutoencoder
+from keras_vit.models.masked_patches import MaskedPatchPredictor
+from keras_vit.training.masking import MaskedLoss, normalised_patches
+
+SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=1, num_heads=3, mlp_dim=32)
+# The places of transformers' decoder weights in a `MaskedAutoencoder`.
+_BLOCK = {
+    "norm_attention": "layernorm_before", "norm_mlp": "layernorm_after",
+    "attention.query": "attention.q_proj", "attention.key": "attention.k_proj",
+    "attention.value": "attention.v_proj", "attention.out": "attention.o_proj",
+    "mlp.dense_0": "mlp.fc1", "mlp.dense_1": "mlp.fc2",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reference(fixtures):
+    """transformers' ViTMAEForPreTraining: its outputs, and a model with its weights."""
+    vit = keras_vit.model_from_weights(fixtures / "hf_mae.safetensors", dtype="float32")
+    model = MaskedAutoencoder(vit, 0.75, 32, 2, 2, 64)
+    weights = load_file(fixtures / "hf_mae.safetensors")
+
+    def fill(layer, key):
+        if hasattr(layer, "kernel"):
+            layer.kernel.assign(weights[f"decoder.{key}.weight"].T)
+            layer.bias.assign(weights[f"decoder.{key}.bias"])
+        else:
+            layer.gamma.assign(weights[f"decoder.{key}.weight"])
+            layer.beta.assign(weights[f"decoder.{key}.bias"])
+
+    fill(model.get_layer("decoder_embedding"), "decoder_embed")
+    fill(model.get_layer("decoder_norm"), "decoder_norm")
+    fill(model.get_layer("predictions"), "decoder_pred")
+    model.get_layer("restored").mask_token.assign(weights["decoder.mask_token"])
+    model.get_layer("restored").positions.assign(weights["decoder.decoder_pos_embed"])
+    for i in range(2):
+        for path, key in _BLOCK.items():
+            layer = model.get_layer(f"decoderblock_{i}")
+            for name in path.split("."):
+                layer = getattr(layer, name)
+            fill(layer, f"decoder_layers.{i}.{key}")
+    with np.load(fixtures / "hf_mae.io.npz") as file:
+        return model, dict(file)
+
+
+def test_the_autoencoder_equals_that_of_transformers(reference):
+    model, expected = reference
+    actual = model({"images": expected["images"], "noise": expected["noise"]})
+    np.testing.assert_allclose(actual["predictions"], expected["logits"], atol=2e-5)
+    np.testing.assert_array_equal(actual["mask"], expected["mask"])
+
+
+def test_its_loss_is_that_of_transformers(reference):
+    import tensorflow as tf
+
+    model, expected = reference
+    outputs = model({"images": expected["images"], "noise": expected["noise"]})
+    targets = normalised_patches(tf.constant(expected["images"]), 8)
+    mask = np.asarray(outputs["mask"])[..., None]
+    predictions = np.concatenate([np.asarray(outputs["predictions"]), mask], axis=-1)
+    actual = np.asarray(MaskedLoss("pixels").call(targets, predictions)).mean()
+    assert actual == pytest.approx(float(expected["loss"]), abs=1e-6)
+
+
+def test_hidden_patches_do_not_matter(reference, rng):
+    model, expected = reference
+    images = expected["images"].copy()
+    hidden = np.argwhere(expected["mask"])
+    for image, patch in hidden:
+        row, column = divmod(patch, 4)
+        images[image, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = rng.normal(
+            size=(8, 8, 3)
+        )
+    actual = model({"images": images, "noise": expected["noise"]})
+    np.testing.assert_allclose(actual["predictions"], expected["logits"], atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda vit: MaskedAutoencoder(vit, decoder_dim=16, decoder_depth=1, decoder_heads=2),
+        lambda vit: MaskedPatchPredictor(vit, "colours"),
+    ],
+    ids=["autoencoder", "masked patches"],
+)
+def test_a_saved_model_is_the_same(model, rng, randomised, tmp_path):
+    model = model(randomised(keras_vit.ViT(SPEC, 5, (16, 24))))
+    inputs = {
+        "images": rng.normal(size=(2, 16, 24, 3)).astype(np.float32),
+        "noise": rng.normal(size=(2, 6)).astype(np.float32),
+    }
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    for name, expected in model(inputs).items():
+        np.testing.assert_allclose(again(inputs)[name], expected, atol=1e-6)
+
+
+def test_the_head_has_no_part_and_everything_else_is_trained():
+    vit = keras_vit.ViT(SPEC, 5, 16)
+    for model in (MaskedAutoencoder(vit, 0.5, 16, 1, 2), MaskedPatchPredictor(vit)):
+        trained = {id(v) for v in model.trainable_variables}
+        of_vit = [v for layer in vit.layers for v in layer.trainable_variables]
+        head = {id(v) for v in vit.get_layer("head").trainable_variables}
+        assert {id(v) for v in of_vit} - trained == head
+
+
+def test_corrupted_patches_are_replaced_exchanged_or_kept(rng):
+    count, patches, width = 40, 20, 6
+    encoder = keras_vit.layers.PatchEncoder(width, False, "none")
+    encoder.build((None, patches, 12))
+    layer = CorruptedPatches(encoder, 10)
+    noise = rng.permuted(np.tile(np.arange(patches, dtype=np.float32), (count, 1)), axis=1)
+    images = rng.normal(size=(count, patches, 12)).astype(np.float32)
+    tokens, mask = map(np.asarray, layer([images, noise]))
+    plain = np.asarray(encoder(images))
+    learned = np.asarray(layer.embedding)[0, 0]
+    places = noise.astype(int)  # the place of each patch in the order
+    np.testing.assert_array_equal(mask, places < 10)
+    np.testing.assert_allclose(tokens[places >= 9], plain[places >= 9], atol=1e-6)
+    np.testing.assert_allclose(tokens[places < 8], np.tile(learned, (8 * count, 1)), atol=1e-6)
+    sources = []
+    for i, patch in np.argwhere(places == 8):  # one patch of each image is another one of it
+        distances = np.abs(plain[i] - tokens[i, patch]).max(-1)
+        assert distances.min() < 1e-6
+        sources.append(distances.argmin())
+        assert sources[-1] != patch
+    assert len(set(sources)) > patches // 2
+
+
+def test_noise_is_new_in_each_step_and_the_same_in_each_evaluation():
+    layer = PatchNoise(9)
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    first, second = (np.asarray(layer(images, training=True)) for _ in range(2))
+    assert first.shape == (4, 9)
+    assert np.abs(first - second).min() > 0
+    first, second = (np.asarray(layer(images, training=False)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert len(np.unique(first)) == 36  # images have different masks
+
+
+def test_models_that_cannot_be_masked_are_refused():
+    hybrid = keras_vit.create_model("R+ViT-Pico_4", num_classes=2, image_size=32)
+    with pytest.raises(UsageError, match="need a ViT without a stem.*Received: R_ViT-Pico_4"):
+        MaskedPatchPredictor(hybrid)
+    relative = keras_vit.create_model("ViT_Pico4", position_embedding="relative", image_size=32)
+    with pytest.raises(UsageError, match="position_embedding='relative'; choose learned"):
+        MaskedAutoencoder(relative)
+    plain = keras_vit.create_model("ViT_Pico4", image_size=32)
+    with pytest.raises(UsageError, match="decoder_dim=30, decoder_heads=2"):
+        MaskedAutoencoder(plain, decoder_dim=30, decoder_heads=2)
+    with pytest.raises(UsageError, match=r"masked must lie in \(0, 1\). Received: masked=0"):
+        MaskedAutoencoder(plain, masked=0)
+    six = keras_vit.ViT(keras_vit.ViTSpec(6, 24, 1, 3, 32), 2, 12)
+    with pytest.raises(UsageError, match="4 x 4 cells. Received: patch_size=6"):
+        MaskedPatchPredictor(six, "colours")

@@ -1,0 +1,158 @@
+"""Training without classes: the targets by hand, the losses, and what is learned."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit import UsageError, data
+from keras_vit.specs import Preprocessing
+from keras_vit.training import RECIPES, Recipe, train
+from keras_vit.training.masking import (
+    ColourAccuracy,
+    MaskedLoss,
+    MaskedPatches,
+    colours_of,
+    normalised_patches,
+    patches_of,
+)
+
+LOSSES = ("masked_colour", "masked_colours", "masked_pixels", "mae")
+
+
+@pytest.mark.once
+def test_patches_have_the_order_of_the_model(rng):
+    images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+    expected = np.asarray(keras_vit.layers.Patches(8)(images))
+    np.testing.assert_array_equal(patches_of(tf.constant(images), 8), expected)
+
+
+@pytest.mark.once
+def test_colours_equal_values_computed_by_hand():
+    image = np.zeros((1, 4, 8, 3), np.float32)
+    image[0, :, :4] = [255, 128, 31]  # levels 7 (clipped), 4 and 0
+    image[0, :2, 4:] = [100, 0, 0]  # the upper half; the mean 50 is level 1
+    np.testing.assert_array_equal(colours_of(tf.constant(image), 4, 1), [[[7 + 4 * 8], [1]]])
+    cells = np.asarray(colours_of(tf.constant(image), 4, 4)).reshape(2, 4, 4)
+    assert (cells[0] == 7 + 4 * 8).all()
+    np.testing.assert_array_equal(cells[1], np.repeat([[3], [3], [0], [0]], 4, axis=1))
+
+
+@pytest.mark.once
+def test_patches_are_normalised_as_in_pytorch(rng):
+    images = rng.normal(3, 5, (2, 8, 8, 3)).astype(np.float32)
+    patches = np.asarray(patches_of(tf.constant(images), 4), np.float64)
+    expected = (patches - patches.mean(-1, keepdims=True)) / np.sqrt(
+        patches.var(-1, ddof=1, keepdims=True) + 1e-6
+    )
+    actual = normalised_patches(tf.constant(images), 4)
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_the_loss_and_the_accuracy_count_masked_patches_only(rng):
+    classes = rng.integers(0, 512, (3, 5, 2))
+    values = rng.normal(0, 2, (3, 5, 2 * 512)).astype(np.float32)
+    mask = np.float32([[1, 0, 0, 1, 0], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0]])
+    logits = values.reshape(3, 5, 2, 512).astype(np.float64)
+    log = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    of_patch = -np.take_along_axis(log, classes[..., None], -1)[..., 0].mean(-1)
+    expected = (of_patch * mask).sum(-1) / 2
+    predictions = np.concatenate([values, mask[..., None]], -1)
+    targets = classes.astype(np.float32)
+    np.testing.assert_allclose(
+        MaskedLoss("colours").call(targets, predictions), expected, rtol=1e-5
+    )
+    values.reshape(3, 5, 2, 512)[0, 0, 1, classes[0, 0, 1]] = 99  # one of two cells is right
+    predictions = np.concatenate([values, mask[..., None]], -1)
+    metric = ColourAccuracy()
+    metric.update_state(targets, predictions)
+    assert float(metric.result()) == pytest.approx(1 / 4 / 3)
+
+
+def test_pixels_are_those_of_the_models_input(rng):
+    pixels = rng.integers(0, 256, (1, 8, 8, 3)).astype(np.uint8)
+    preprocessing = Preprocessing(8, 8, mean=(10.0, 20.0, 30.0), scale=50.0)
+    task = MaskedPatches(8, preprocessing, "pixels")
+    expected = ((pixels - np.array([10, 20, 30])) / 50).reshape(1, 1, -1)
+    np.testing.assert_allclose(task.targets(tf.constant(pixels), None), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_training_lowers_the_loss_and_writes_the_encoder(
+    loss, shared_folder, tiny_model, tmp_path
+):
+    recipe = dataclasses.replace(
+        RECIPES["mae-cifar10"], image_size=16, duration="30 steps", batch_size=8, jit=False,
+        augment="none", loss=loss, decoder_dim=16, decoder_depth=1, decoder_heads=2,
+        learning_rate=1e-2, warmup="2 steps", weight_decay=0.0,
+    )  # fmt: skip
+    source = data.open_source(shared_folder)
+    run = train(tiny_model, source, recipe, tmp_path / "run")
+    first, *_, last = run.metrics()
+    assert last["val_loss"] < first["val_loss"]
+    assert ("val_accuracy" in last) == (loss in ("masked_colour", "masked_colours"))
+    model = run.model()
+    assert not np.asarray(model.get_layer("head").kernel).any()
+    assert np.asarray(model.get_layer("encoderblock_0").mlp.dense_0.bias).any()
+
+
+@pytest.mark.slow
+def test_a_stopped_training_goes_on_bit_for_bit(shared_folder, tiny_model, tmp_path):
+    recipe = dataclasses.replace(
+        RECIPES["mae-cifar10"], image_size=16, duration="8 steps", batch_size=4, jit=False,
+        augment="none", decoder_dim=16, decoder_depth=1, decoder_heads=2, warmup="1 steps",
+    )  # fmt: skip
+    source = data.open_source(shared_folder)
+    whole = train(tiny_model, source, recipe, tmp_path / "whole")
+
+    def stop(progress):
+        if progress.step == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_model, source, recipe, tmp_path / "run", report=stop, checkpoint_every="2 steps")
+    resumed = train(tiny_model, source, recipe, tmp_path / "run", resume=True)
+    assert (resumed.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
+
+
+@pytest.mark.once
+def test_settings_that_need_classes_are_refused():
+    for setting, value in (("mixup", 0.2), ("label_smoothing", 0.1), ("lora", 4)):
+        with pytest.raises(UsageError, match=f"{setting} is for training with classes"):
+            Recipe(loss="mae", **{setting: value})
+    with pytest.raises(UsageError, match="loss must be one of"):
+        Recipe(loss="bert")
+
+
+@pytest.mark.once
+def test_the_command_ends_with_the_loss_and_what_to_do_next(
+    invoke, image_folder, tiny_model, tmp_path
+):
+    words = ("--data", image_folder, "--model", tiny_model, "--out", "run")
+    words += (
+        "--recipe",
+        "mae-cifar10",
+        "--image-size",
+        "16",
+        "--duration",
+        "2 steps",
+        "--batch-size",
+        "4",
+        "--no-jit",
+    )
+    words += ("--decoder-dim", "16", "--decoder-heads", "2", "--augment", "none")
+    code, out, error = invoke("train/fit.py", *words, "--fewshot", "2", cwd=tmp_path)
+    assert code == 0, error
+    assert error == ""
+    loss, advice = out.splitlines()[-2:]
+    assert loss.startswith("held-out loss ")
+    assert advice.endswith("--weights run/weights.npz")
+    for script in ("train/evaluate.py", "export/to_tflite.py", "train/predict.py"):
+        pictures = [image_folder / "red" / "0.jpg"] if "predict" in script else []
+        code, out, error = invoke(script, *pictures, "--run", "run", cwd=tmp_path)
+        assert code == 2, out
+        assert "was trained without classes (loss mae), so its head is all zeros" in error
