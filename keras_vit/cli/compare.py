@@ -19,6 +19,7 @@ from keras_vit.cli._options import check_model
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import TrialArguments, print_time_left, time_taken
+from keras_vit.training.ablations import ABLATIONS, varied
 
 
 def _check_seeds(name: str, seeds: int) -> None:
@@ -34,6 +35,12 @@ class Arguments(TrialArguments):
 
     models: tuple[str, ...] = option(("ViT_Ti16", "R+ViT-Ti_16", "BiT-R50x1"), check=check_model)
     """The models to compare."""
+    ablation: str | None = option(None, choices=ABLATIONS)
+    """Vary one thing of each model: its position embedding, its pooling, the size of its patches,
+    or its depth against its width."""
+    variations: tuple[str, ...] = ()
+    """Variations of each model: fields of the model or of the recipe, as in pooling=gap
+    depth=8,hidden_dim=48."""
     fractions: tuple[float, ...] = (1.0,)
     """Fractions of the training images to train on, such as 0.1 0.3 1.0."""
     seeds: tuple[int, ...] = option((1,), check=_check_seeds)
@@ -44,6 +51,8 @@ class Arguments(TrialArguments):
         # This imports NumPy, which --help does not need.
         from keras_vit.training.settings import adapted, check_recipe
 
+        if self.ablation is not None and self.variations:
+            raise UsageError("expected --ablation or --variations. Received: both.")
         for fraction in self.fractions:
             if not 0 < fraction <= 1:
                 raise UsageError(f"--fractions must lie in (0, 1]. Received: {fraction}.")
@@ -52,11 +61,32 @@ class Arguments(TrialArguments):
                 "--seeds is how many seeds to train with, not which: one number, or one for each "
                 f"of {len(self.fractions)} --fractions. Received: {len(self.seeds)} numbers."
             )
-        for model in self.models:
+        for model, variation in self.varied():
             try:
-                check_recipe(adapted(self.settings, model), model)
+                check_recipe(varied(adapted(self.settings, model), variation), model)
             except UsageError as error:
-                raise UsageError(f"{model}: {error}") from None
+                raise UsageError(f"{labelled(model, variation)}: {error}") from None
+
+    def varied(self) -> list[tuple[str, str]]:
+        """Each model with each of its variations; "" for the model itself."""
+        from keras_vit.specs import VARIANTS, ViTSpec, find_variant
+
+        found = []
+        for name in dict.fromkeys(map(find_variant, self.models)):
+            spec = VARIANTS[name]
+            if self.ablation is None:
+                variations = self.variations or ("",)
+            elif isinstance(spec, ViTSpec):
+                variations = ABLATIONS[self.ablation](spec)
+            else:
+                raise UsageError(f"--ablation is for Vision Transformers. Received: {name}.")
+            found += [(name, variation) for variation in variations]
+        return found
+
+
+def labelled(model: str, variation: str) -> str:
+    """What a variation of a model is called."""
+    return f"{model} {variation}".strip()
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +112,7 @@ def run(arguments: Arguments) -> None:
         print_time_left(results, trials[i - 1 :], out / "trials")
         results.append(arguments.trained(trial, source, out / "trials"))
         facts = _facts(arguments, source, split, trials, results)
-        page = evaluation.write_comparison(out, f"Models on {source.name}", facts, results)
+        page = evaluation.write_comparison(out, _title(arguments, source), facts, results)
     print(f"\n{table(*evaluation.summary(results))}\n\n{time_taken(results)}\npage: {page}")
     if all("diverged" in result for result in results):
         raise RefusedError(
@@ -90,26 +120,37 @@ def run(arguments: Arguments) -> None:
         )
 
 
+def _title(arguments: Arguments, source: Any) -> str:
+    models = list(dict.fromkeys(model for model, _ in arguments.varied()))
+    varied = arguments.ablation is not None or arguments.variations
+    what = f"Variations of {', '.join(models)}" if varied else "Models"
+    return f"{what} on {source.name}"
+
+
 def _trials(arguments: Arguments, source: Any, split: Any) -> list[Any]:
     from keras_vit import data, training
-    from keras_vit.specs import find_variant
 
     recipe = training.fixed_budget(arguments.settings, len(split.train))
     each = arguments.seeds * (len(arguments.fractions) if len(arguments.seeds) == 1 else 1)
     seeds = dict(zip(arguments.fractions, each, strict=True))
+    is_one = len({model for model, _ in arguments.varied()}) == 1
     return [
         training.Trial(
-            f"{model}-{fraction:g}-seed{seed}",
+            "-".join(filter(None, [model, variation, f"{fraction:g}", f"seed{seed}"])),
             model,
-            training.with_seed(recipe, model, recipe.seed + seed),
+            varied(training.with_seed(recipe, model, recipe.seed + seed), variation),
             data.subset(source, split, fraction, recipe.seed + seed),
             arguments.weights,
-            {"fraction": fraction, "seed": recipe.seed + seed},
+            {
+                "model": variation if is_one and variation else labelled(model, variation),
+                "fraction": fraction,
+                "seed": recipe.seed + seed,
+            },
         )
         for seed in range(max(seeds.values()))
         for fraction in sorted(seeds)
         if seed < seeds[fraction]
-        for model in dict.fromkeys(map(find_variant, arguments.models))
+        for model, variation in arguments.varied()
     ]
 
 

@@ -154,9 +154,23 @@ def _figures(results: Sequence[Result]) -> list[str]:
         "2021) each point is a training of its own.</p>"
     )
     return [
-        page.section("Accuracy", page.image(plots.lines(panels), "svg+xml", "accuracy") + caption),
+        *_dots(largest),
+        page.section("Course", page.image(plots.lines(panels), "svg+xml", "accuracy") + caption),
         page.section("Curves", images + page.image(plots.lines(curves), "svg+xml", "losses")),
     ]
+
+
+def _dots(results: Sequence[Result]) -> list[str]:
+    """The accuracy of each training, if several models are compared."""
+    groups = [(name, _percent([r["accuracy"] for r in of])) for name, of in _by_model(results)]
+    if len(groups) < 2:
+        return []
+    note = (
+        f"<p>On {results[0]['images']:,} training images. Each ring is a training, each dot the "
+        "mean of a row.</p>"
+    )
+    picture = plots.dots(groups, "held-out accuracy (%)")
+    return [page.section("Accuracy", note + page.image(picture, "svg+xml", "accuracy of each row"))]
 
 
 def _finished(results: Sequence[Result]) -> list[Result]:

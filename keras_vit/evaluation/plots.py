@@ -133,6 +133,26 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
     return _svg(figure)
 
 
+@_own_settings()
+def dots(groups: Sequence[tuple[str, Sequence[float]]], xlabel: str) -> bytes:
+    """A row for each group as SVG: a small ring for each value and a large dot for their mean.
+
+    Args:
+        groups: names and values, from top to bottom.
+        xlabel: what the values are, with their unit.
+    """
+    figure = _figure(7.5, 0.9 + 0.34 * len(groups))
+    axis = figure.subplots()
+    for row, (_, values) in enumerate(groups):
+        axis.scatter(values, [row] * len(values), s=26, facecolors="none", edgecolors=_GREY)
+        axis.scatter([np.mean(values)], [row], s=44, color=_BLUE, zorder=3)
+    axis.set_yticks(range(len(groups)), [name for name, _ in groups])
+    axis.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.25, axis="x")
+    return _svg(figure)
+
+
 def _plain_numbers(axis: Any) -> None:
     """Numbers such as 2,000 on a logarithmic x axis, instead of formulas."""
     from matplotlib import ticker

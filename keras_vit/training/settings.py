@@ -9,6 +9,7 @@ from typing import Any
 
 from keras_vit._errors import UsageError
 from keras_vit.specs import VARIANTS, Spec, ViTSpec, find_variant
+from keras_vit.training.ablations import overridden
 from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.recipes import Recipe
 
@@ -17,6 +18,7 @@ _ONLY_VIT = {
     "dropout": None,
     "drop_path": 0.0,
     "position_embedding": None,
+    "overrides": "",
     "representation": False,
     "distillation_token": False,
     "layer_decay": 1.0,
@@ -114,9 +116,9 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
                     f"Received: {field}={value!r}; leave it out."
                 )
         return {}
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = overridden(spec, recipe.overrides)
     if recipe.representation:
-        fields["representation_dim"] = spec.hidden_dim
+        fields["representation_dim"] = fields.get("hidden_dim", spec.hidden_dim)
     if recipe.distillation_token:
         fields["pooling"] = "distilled"
     for field in ("dropout", "position_embedding"):

@@ -116,6 +116,8 @@ class Recipe:
     position_embedding: str | None = None
     """The position embedding: learned, learned2d, sincos2d, relative or none; default: that of the
     model."""
+    overrides: str = ""
+    """Hyperparameters of the model that differ from its usual ones: 'depth=8,pooling=gap'."""
     representation: bool = False
     """A tanh layer before the head, as wide as the model, for pre-training."""
     head_bias: float = 0.0

@@ -1,0 +1,91 @@
+"""Variations of models: what they set, and that a comparison trains each of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, runs
+from keras_vit.models.flops import forward_flops
+from keras_vit.specs import VARIANTS
+from keras_vit.training import Recipe
+from keras_vit.training.ablations import ABLATIONS, overridden, varied
+from keras_vit.training.building import build
+
+pytestmark = pytest.mark.once
+PICO = VARIANTS["ViT-Pico_4"]
+
+
+def test_fields_of_the_recipe_and_of_the_model_are_set():
+    recipe = varied(Recipe(overrides="pooling=map"), "learning_rate=0.5, depth=2,jit=false")
+    assert (recipe.learning_rate, recipe.jit) == (0.5, False)
+    assert recipe.overrides == "pooling=map,depth=2"
+    assert overridden(PICO, recipe.overrides) == {"pooling": "map", "depth": 2}
+    model = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32, overrides=recipe.overrides))
+    assert (model.spec.pooling, model.spec.depth) == ("map", 2)
+
+
+def test_what_cannot_be_varied_is_refused():
+    for text, message in (
+        ("gap", r"expected NAME=VALUE.* Received: 'gap'"),
+        ("poling=gap", "a ViT has no field 'poling'; did you mean pooling"),
+        ("stem=none", "overrides cannot set the stem"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            overridden(PICO, text)
+    with pytest.raises(UsageError, match="position_embedding must be one of"):
+        wrong = varied(Recipe(), "position_embedding=3d")
+        build("ViT_Pico4", ("a", "b"), wrong)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_variation_of_an_ablation_can_be_built(name):
+    variations = ABLATIONS[name](PICO)
+    assert len(variations) >= 3
+    specs = set()
+    for variation in variations:
+        recipe = varied(Recipe(image_size=32), variation)
+        specs.add(build("ViT_Pico4", ("a", "b"), recipe).spec)
+    assert len(specs) == len(variations)
+    assert PICO in specs  # the model itself is one of them
+
+
+def test_depths_have_about_as_many_operations():
+    for model in ("ViT-Pico_4", "ViT-B_16"):
+        size = 32 if "Pico" in model else 224
+        base = sum(forward_flops(VARIANTS[model], 10, size).values())
+        for variation in ABLATIONS["depth"](VARIANTS[model]):
+            spec = keras_vit.ViTSpec(
+                **{**VARIANTS[model].to_dict(), **overridden(VARIANTS[model], variation)}
+            )
+            assert sum(forward_flops(spec, 10, size).values()) / base == pytest.approx(1, abs=0.25)
+
+
+@pytest.mark.slow
+def test_a_comparison_trains_and_names_each_variation(invoke, image_folder, tiny_model, tmp_path):
+    words = ("--data", image_folder, "--out", "out", "--models", tiny_model, "--image-size", "16")
+    words += ("--duration", "2 steps", "--batch-size", "4", "--no-jit", "--augment", "none")
+    code, _, error = invoke("train/compare.py", *words, "--ablation", "pooling", cwd=tmp_path)
+    assert code == 0, error
+    results = json.loads((tmp_path / "out/compare.json").read_text())["results"]
+    assert [each["model"] for each in results] == ["pooling=token", "pooling=gap", "pooling=map"]
+    for result in results:
+        run = runs.open_run(tmp_path / "out/trials" / result["name"])
+        assert f"pooling={run.model().spec.pooling}" == result["model"]
+    page = (tmp_path / "out/index.html").read_text()
+    assert f"Variations of {tiny_model} on pictures" in page
+    assert "the mean of a row" in page
+
+
+def test_wrong_variations_are_one_line(invoke, tmp_path):
+    for words, message in (
+        (("--ablation", "pooling", "--variations", "depth=2"), "expected --ablation or"),
+        (("--variations", "width=2"), "ViT-Pico_4 width=2: a ViT has no field 'width'"),
+        (("--ablation", "depth", "--models", "BiT_R50x1"), "--ablation is for Vision Transform"),
+    ):
+        models = () if "--models" in words else ("--models", "ViT_Pico4")
+        code, _, error = invoke("train/compare.py", *models, *words, cwd=tmp_path)
+        assert (code, len(error.splitlines())) == (2, 1), error
+        assert message in error
