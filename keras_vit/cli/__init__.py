@@ -15,6 +15,7 @@ COMMANDS = {
     "compare": "train/compare.py",
     "evaluate": "train/evaluate.py",
     "fewshot": "train/fewshot.py",
+    "profile": "train/profile_model.py",
     "predict": "train/predict.py",
     "export": "export/to_tflite.py",
     "run": "export/run.py",

@@ -5,13 +5,17 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from keras_vit.cli._printing import table
 
 _SECONDS = 0.2  # between two updates of the line on a terminal
 _LOGGED = 60.0  # between two lines in a file, if no evaluation comes first
 # Steps and seconds after the first step from which the time left is estimated.
 _FIRST_STEPS, _FIRST_SECONDS = 3, 2.0
+_COSTS = ("parameters", "flops", "held")  # of a layer
 # Metrics of an epoch that are shown, and what they are called.
 _SHOWN = {"accuracy": "accuracy", "val_accuracy": "held-out", "ema_val_accuracy": "average"}
 
@@ -50,13 +54,30 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     total = costs.step_flops * plan.steps
     warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
     return (
-        f"{planned(plan, out)}\n"
+        f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n\n"
         f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
         f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
         f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"
         f"of the memory{devices}: {of}\n"
         "dry run: nothing was trained or written"
     )
+
+
+def profile_table(layers: Sequence[Any]) -> str:
+    """The parameters, operations and activations of layers, `models.profile.LayerCost`."""
+    rows = [
+        [
+            layer.name,
+            f"{layer.parameters:,}",
+            f"{layer.flops / 1e6:,.1f}",
+            f"{4 * layer.held / 2**20:,.2f}",
+        ]
+        for layer in layers
+    ]
+    totals = (sum(getattr(layer, name) for layer in layers) for name in _COSTS)
+    parameters, flops, held = totals
+    rows.append(["all", f"{parameters:,}", f"{flops / 1e6:,.1f}", f"{4 * held / 2**20:,.2f}"])
+    return table(["layer, for one image", "parameters", "MFLOP forward", "MiB held"], rows)
 
 
 class ProgressPrinter:

@@ -103,6 +103,16 @@ def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
     return section("Attention", f'{note}<div class="grid pairs">{figures}</div>')
 
 
+def profile(rows: list[list[str]]) -> str:
+    """The parameters and operations of the layers; the last row is their sum."""
+    note = (
+        "<p>Operations are those of matrix products and convolutions in the forward pass of one "
+        "image; a multiplication and an addition are two.</p>"
+    )
+    header = ["layer", "parameters", "MFLOP an image"]
+    return section("Layers", note + table(header, rows[:-1], rows[-1:]))
+
+
 def exports(record: dict[str, Any] | None) -> str:
     """The exported files, with the results that were measured at export."""
     if record is None:

@@ -21,6 +21,7 @@ from keras_vit.evaluation.classification import (
     classification_report,
     multi_label_report,
 )
+from keras_vit.models.profile import grouped, profile
 from keras_vit.specs import ViTSpec
 
 _MOST_WRONG, _MOST_ATTENTION = 24, 8
@@ -68,6 +69,7 @@ def evaluate(
         page.attention(_attention(model, source, images))
         if isinstance(model.spec, ViTSpec)
         else "",
+        page.profile(_profile(model)),
         page.exports(_exports(run.path)),
     ]
     out = run.path / _folder(report)
@@ -167,6 +169,14 @@ def _attention(model: Any, source: Source, indices: np.ndarray) -> list[tuple[by
         caption = source.labels[source.targets[index]]
         pictures.append((plots.picture(image), plots.overlay(image, attention), caption))
     return pictures
+
+
+def _profile(model: Any) -> list[list[str]]:
+    layers = profile(model.spec, model.num_classes, model.image_size)
+    rows = [(each.name, each.parameters, each.flops) for each in grouped(layers)]
+    rows = [row for row in rows if any(row[1:])]
+    rows.append(("all", *(sum(each) for each in list(zip(*rows, strict=True))[1:])))
+    return [[name, f"{count:,}", f"{flops / 1e6:,.1f}"] for name, count, flops in rows]
 
 
 def _exports(run: Path) -> dict[str, Any] | None:

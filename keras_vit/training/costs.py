@@ -1,9 +1,7 @@
 """What a training step costs: floating-point operations, and the memory of a device.
 
 Parameters, gradients and the optimiser's state are counted exactly. Activations are an estimate of
-the largest memory of the backward pass, in multiples of the sizes of a block's arrays. The factors
-below were fitted to what XLA allocates on CPUs for small models; a device with fused attention
-needs less. For five other models, from ViT-Pico to BiT-R50x1, the estimate was 0.81 to 1.03 of it.
+the largest memory of the backward pass: see `models/activations.py`.
 """
 
 from __future__ import annotations
@@ -13,14 +11,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from keras_vit.models.activations import held_values
 from keras_vit.models.flops import forward_flops
-from keras_vit.specs import ResNetUnit, Spec, ViTSpec, as_size
+from keras_vit.models.profile import LayerCost, grouped, profile
+from keras_vit.specs import Spec
 from keras_vit.training.recipes import Recipe
 
 _BYTES = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}  # of an activation
-# How often the backward pass holds an array of a block: tokens x width, tokens x MLP width, and
-# heads x tokens x tokens; and the output of a convolution.
-_WIDTH, _HIDDEN, _SCORES, _CONVOLUTION = 10, 3, 3.5, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +28,7 @@ class Costs:
         forward_flops: operations of the forward pass of one image; products and convolutions.
         step_flops: operations of a step, over all devices.
         parameters, gradients, optimizer, activations: bytes on each device.
+        layers: the costs of the model's layers for one image, those that cost the same together.
     """
 
     forward_flops: int
@@ -39,6 +37,7 @@ class Costs:
     gradients: int
     optimizer: int
     activations: int
+    layers: tuple[LayerCost, ...] = ()
 
     @property
     def memory(self) -> int:
@@ -75,6 +74,7 @@ def costs_of(
         trainable * (2 if recipe.accumulate > 1 else 1),
         _bytes(state() if callable(state) else state),
         images * each,
+        tuple(grouped(profile(model.spec, model.num_classes, model.image_size))),
     )
 
 
@@ -96,42 +96,18 @@ def training_flops(flops: dict[str, int], recipe: Recipe) -> int:
 
 def _activations(spec: Spec, image_size: tuple[int, int], recipe: Recipe) -> int:
     """Values that the backward pass of one image holds at a time."""
-    if not isinstance(spec, ViTSpec):
-        return 3 * math.prod(image_size) + _resnet(64 * spec.width, spec.units, image_size)
-    rows, columns = spec.grid(image_size)
-    tokens = rows * columns + spec.prefix_tokens
-    values = 3 * math.prod(image_size)
-    if spec.stem is not None:
-        values += _resnet(spec.stem.root_channels, spec.stem.units, image_size)
-    block = _block(spec, tokens)
+    held = held_values(spec, image_size)
+    blocks = [values for name, values in held.items() if name.startswith("encoderblock_")]
+    if not blocks:
+        return sum(held.values())
+    others, block = sum(held.values()) - sum(blocks), max(blocks)
     if recipe.freeze == "body":
-        return values + block  # one block at a time, and nothing is kept
+        return others + block  # one block at a time, and nothing is kept
     if recipe.remat:
-        return values + spec.depth * tokens * spec.hidden_dim + block
-    return values + spec.depth * block
-
-
-def _block(spec: ViTSpec, tokens: int) -> int:
-    dropped = 2 * bool(spec.dropout)
-    width = (_WIDTH + dropped) * tokens * spec.hidden_dim
-    hidden = (_HIDDEN + dropped) * tokens * spec.mlp_dim
-    scores = (_SCORES + 2 * bool(spec.attention_dropout)) * spec.num_heads * tokens**2
-    return round(width + hidden + scores)
-
-
-def _resnet(root: int, units: Iterable[ResNetUnit], image_size: tuple[int, int]) -> int:
-    height, width = (-(-side // 2) for side in as_size(image_size))
-    values = height * width * root
-    height, width = -(-height // 2), -(-width // 2)
-    for unit in units:
-        before = height * width
-        if unit.strides == 2:
-            height, width = -(-height // 2), -(-width // 2)
-        after = height * width
-        inner, outer = unit.features, 4 * unit.features
-        values += before * inner + after * inner + after * outer
-        values += after * outer if unit.projects else 0
-    return _CONVOLUTION * values
+        rows, columns = spec.grid(image_size)
+        tokens = rows * columns + spec.prefix_tokens
+        return others + spec.depth * tokens * spec.hidden_dim + block
+    return others + sum(blocks)
 
 
 def _bytes(variables: Iterable[Any]) -> int:

@@ -1,0 +1,54 @@
+"""Counts the operations of a built model from the graph that TensorFlow traces of each layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def counted_flops(model: Any) -> dict[str, int]:
+    """The operations of each layer's matrix products and convolutions for one image, by its name.
+
+    They are read off the graph, so they check the formulas of `keras_vit.models.flops`. Layers
+    without any are left out.
+
+    Args:
+        model: a built Keras model on TensorFlow whose layers have one input.
+    """
+    import tensorflow as tf
+
+    found = {}
+    for layer in model.layers[1:]:  # without the input
+        shape = tf.TensorSpec((1, *layer.input.shape[1:]), layer.input.dtype)
+        graph = tf.function(lambda x, layer=layer: layer(x)).get_concrete_function(shape).graph
+        flops = sum(map(_flops, _operations(graph)))
+        if flops:
+            found[layer.name] = flops
+    return found
+
+
+def _operations(graph: Any):
+    """The operations of a graph and of the functions that it calls."""
+    for operation in graph.get_operations():
+        yield operation
+        if operation.type in ("PartitionedCall", "StatefulPartitionedCall"):
+            name = operation.get_attr("f").name
+            yield from _operations(graph._get_function(name).graph)
+
+
+def _flops(operation: Any) -> int:
+    if operation.type in ("MatMul", "BatchMatMulV2", "BatchMatMulV3"):
+        left = operation.inputs[0].shape
+        transposed = "adj_x" if "Batch" in operation.type else "transpose_a"
+        inner = left[-2] if operation.get_attr(transposed) else left[-1]
+        return 2 * inner * math.prod(operation.outputs[0].shape)
+    if operation.type == "Conv2D":
+        kernel = operation.inputs[1].shape  # (height, width, inputs of a group, outputs)
+        return 2 * math.prod(kernel[:3]) * math.prod(operation.outputs[0].shape)
+    if operation.type == "Einsum" and len(operation.inputs) == 2:
+        equation = operation.get_attr("equation").decode()
+        sizes = {}
+        for letters, x in zip(equation.split("->")[0].split(","), operation.inputs, strict=True):
+            sizes |= dict(zip(letters, x.shape, strict=True))
+        return 2 * math.prod(sizes.values())
+    return 0

@@ -1,0 +1,62 @@
+"""The costs of layers: the formula equals what TensorFlow's graph of each layer has."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import keras_vit
+from keras_vit.evaluation.counting import counted_flops
+from keras_vit.models.flops import forward_flops
+from keras_vit.models.profile import grouped, profile
+from keras_vit.models.variants import model_class
+from keras_vit.specs import VARIANTS
+from keras_vit.weights import parameter_count
+
+SMALL = keras_vit.ViTSpec(8, 96, 2, 3, 384)
+CASES = {
+    "token": (SMALL, (48, 80)),
+    "map": (dataclasses.replace(SMALL, pooling="map", representation_dim=64), (48, 48)),
+    "none": (dataclasses.replace(SMALL, pooling="none"), (48, 48)),
+    "distilled": (dataclasses.replace(SMALL, pooling="distilled"), (32, 32)),
+    "relative": (dataclasses.replace(SMALL, position_embedding="relative"), (32, 32)),
+    "hybrid": (
+        dataclasses.replace(SMALL, patch_size=4, depth=1, stem=keras_vit.ResNetStem((1, 1))),
+        (40, 56),
+    ),
+    "bit": (keras_vit.ResNetSpec((1, 2, 1, 1)), (70, 96)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operations_by_layer_are_those_of_the_graph(name):
+    spec, size = CASES[name]
+    assert counted_flops(model_class(spec)(spec, 5, size)) == forward_flops(spec, 5, size)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["ViT-B_16", "R50+ViT-B_16", "BiT-R50x1"])
+def test_the_layers_have_all_parameters_in_the_order_of_the_model(name):
+    layers = profile(VARIANTS[name])
+    assert sum(layer.parameters for layer in layers) == parameter_count(VARIANTS[name])
+    names = [layer.name for layer in layers]
+    assert (names[0], names[-1]) == ("images", "head")
+    if "R50+" in name:
+        assert names.index("block3_unit9") < names.index("patch_encoder")
+    joined = grouped(layers)
+    for field in ("parameters", "flops", "held"):
+        totals = [sum(getattr(each, field) for each in of) for of in (layers, joined)]
+        assert totals[0] == totals[1] > 0
+    assert len(joined) < len(layers)
+
+
+@pytest.mark.once
+def test_the_command_prints_a_table_and_counts(invoke, tmp_path):
+    words = ("--model", "ViT_Pico4", "--image-size", "32", "--num-classes", "10", "--count")
+    code, out, error = invoke("train/profile_model.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    line = next(line for line in out.splitlines() if line.startswith("encoderblock_0 to 3"))
+    assert line.split()[3:5] == ["133,888", "21.4"]
+    total = sum(forward_flops(VARIANTS["ViT-Pico_4"], 10, 32).values())
+    assert f"TensorFlow's graph has the same {total:,} operations" in out
