@@ -451,6 +451,24 @@ class Row(Struct):
     measured: Measurement | None = None
 
 
+class ReportedClass(Struct):
+    """The figures of a class in report.json."""
+
+    label: Line
+    precision: Number
+    recall: Number
+    f1: Number
+    support: Count
+
+
+class Report(Struct):
+    """report.json of a run's report."""
+
+    images: Count
+    accuracy: Annotated[float, Meta(ge=0, le=1)]
+    classes: list[ReportedClass]
+
+
 class Table(Struct):
     """table.json of a folder of bundles."""
 

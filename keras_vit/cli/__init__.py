@@ -23,6 +23,7 @@ COMMANDS = {
     "web": "export/to_web.py",
     "saved-model": "export/to_saved_model.py",
     "compress": "export/compress.py",
+    "card": "export/hub_card.py",
     "convert-checkpoint": "export/convert_checkpoint.py",
 }
 

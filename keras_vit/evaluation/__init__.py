@@ -11,6 +11,7 @@ from keras_vit.evaluation.comparison import summary, write_comparison
 from keras_vit.evaluation.features import Features, features_of, split_features
 from keras_vit.evaluation.fewshot import choose_shots, fewshot_accuracy, fewshot_sweep
 from keras_vit.evaluation.fewshot_probe import FewShotProbe
+from keras_vit.evaluation.hub_card import hub_card, write_hub_folder
 from keras_vit.evaluation.probes import knn_accuracy, linear_probe_accuracy
 from keras_vit.evaluation.report import evaluate, held_out_report
 
@@ -26,6 +27,7 @@ __all__ = [
     "fewshot_accuracy",
     "fewshot_sweep",
     "held_out_report",
+    "hub_card",
     "knn_accuracy",
     "linear_probe_accuracy",
     "multi_label_report",
@@ -34,4 +36,5 @@ __all__ = [
     "split_features",
     "summary",
     "write_comparison",
+    "write_hub_folder",
 ]

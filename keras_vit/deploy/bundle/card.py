@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from keras_vit._markdown import code, table_lines
 from keras_vit.deploy.clients.clients import CLIENTS, Client
 from keras_vit.deploy.judge.measure import Measured
 from keras_vit.deploy.judge.parity import Verdict
@@ -65,14 +65,6 @@ def notes(descriptions: Descriptions) -> list[str]:
     lines = _each("Accuracy", descriptions, _proof)
     lines += _each("In the app's client", descriptions, _client)
     return [line.removeprefix("- ") for line in lines]
-
-
-def code(text: Any) -> str:
-    """Any text as a code span of one line, so that nothing in it is markup, a link or a mention."""
-    plain = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split()) or "?"
-    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
-    pad = " " if "`" in (plain[0], plain[-1]) else ""
-    return f"{fence}{pad}{plain}{pad}{fence}"
 
 
 def _model(descriptions: Descriptions, labels: tuple[str, ...]) -> list[str]:
@@ -191,9 +183,7 @@ def _figures(
     earlier: tuple[str, ...],
 ) -> list[str]:
     header, rows = table
-    cells = [[code(name).replace("|", "\\|"), *rest] for name, *rest in rows]
-    lines = [[*header], ["---", *["---:"] * (len(header) - 1)], *cells]
-    notes = [f"| {' | '.join(line)} |" for line in lines]
+    notes = table_lines(header, [[code(name), *rest] for name, *rest in rows])
     notes += ["", "![Size and latency against accuracy](plot.png)", "", *_legend(header, measured)]
     if machine:
         notes.append(f"- Measured on: {code(machine)}; on other machines even the ratios differ.")

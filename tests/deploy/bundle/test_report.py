@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 import keras_vit
+from keras_vit._markdown import code
 from keras_vit.deploy import compare, notes
-from keras_vit.deploy.bundle.card import code
 from keras_vit.deploy.bundle.plot import draw, plot
 from keras_vit.deploy.bundle.report import table, write_report
 from keras_vit.deploy.inspect.inspection import inspect_file

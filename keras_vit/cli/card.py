@@ -1,0 +1,65 @@
+"""Writes a folder for a hub: a model card, and the weights for keras_vit, timm and transformers.
+
+The card says what the model is, how to load it, what it was trained on, its figures and limits. The
+figures are those of the last `evaluate` and `export` of the run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from keras_vit._errors import UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import check_folder, check_run, newest_run
+from keras_vit.cli._printing import warn
+from keras_vit.cli._program import load, spelled
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def _check_name(name: str, value: str) -> None:
+    if not _NAME.fullmatch(value):
+        raise UsageError(
+            f"{name} must be USER/NAME, of letters, digits, dots, - and _. Received: {value!r}."
+        )
+
+
+def _check_license(name: str, value: str) -> None:
+    if not re.fullmatch(r"[a-z0-9.+-]+", value):
+        raise UsageError(f"{name} must be an identifier such as apache-2.0. Received: {value!r}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Options of the command."""
+
+    run: Path | None = None
+    """The run folder; default: the newest under runs/."""
+    name: str = option("USER/MODEL", check=_check_name)
+    """The model's name on the hub, which the programs in the card use."""
+    license: str | None = option(None, check=_check_license)
+    """The identifier of the licence, such as apache-2.0; without it the card has none."""
+    out: Path | None = None
+    """The folder to write; default: hub/ in the run folder."""
+
+    def __post_init__(self):
+        check_run(self.run)
+        check_folder(self.out)
+
+
+def run(arguments: Arguments) -> None:
+    """Writes the folder and prints where it is."""
+    load()
+    from keras_vit import evaluation, runs
+
+    run = runs.open_run(arguments.run or newest_run())
+    print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
+    out = arguments.out or run.path / "hub"
+    if out.is_dir() and any(out.iterdir()) and not (out / "README.md").is_file():
+        raise UsageError(f"{out} is not empty and holds no card; choose another folder.")
+    card = evaluation.write_hub_folder(run, out, arguments.name, arguments.license)
+    if "No report was written" in card.read_text(encoding="utf-8"):
+        warn(f"the card has no figures; write them first with {spelled('evaluate')}.")
+    print(f"card: {card}\nupload the whole folder, for example: hf upload {arguments.name} {out}")

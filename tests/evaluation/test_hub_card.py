@@ -1,0 +1,101 @@
+"""The folder for a hub: its card says what the run is, and its files hold the run's weights."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, evaluation, runs
+from keras_vit.evaluation.hub_card import hub_card
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(scope="module")
+def run(trained_run, tmp_path_factory):
+    folder = shutil.copytree(trained_run.path, tmp_path_factory.mktemp("card") / "digits")
+    run = runs.open_run(folder)
+    evaluation.evaluate(run)
+    return run
+
+
+def test_the_files_hold_the_weights_of_the_run(run, rng, tmp_path):
+    card = evaluation.write_hub_folder(run, tmp_path / "hub", "me/digits")
+    assert card == tmp_path / "hub/README.md"
+    images = rng.integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
+    expected_model = run.model()
+    expected = expected_model(keras_vit.preprocess(images, expected_model))
+    for folder in ("", "transformers"):
+        model = keras_vit.model_from_weights(tmp_path / "hub" / folder / "model.safetensors")
+        actual = model(keras_vit.preprocess(images, model))
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+        assert model.labels == run.labels
+        assert json.loads((tmp_path / "hub" / folder / "config.json").read_text())
+
+
+def test_the_card_states_the_figures_of_the_report(run, tmp_path):
+    text = evaluation.write_hub_folder(run, tmp_path / "hub", "me/digits", "mit").read_text()
+    report = json.loads((run.path / "report/report.json").read_text())
+    assert f"Of 359 held-out images, {report['accuracy']:.2%} are right." in text
+    seven = report["classes"][7]
+    assert f"| `7` | {seven['precision']:.4f} | {seven['recall']:.4f} |" in text
+    assert "1,438 for training" in text
+    assert "- Start: random weights" in text
+    header = text.split("---\n")[1]
+    assert 'license: "mit"' in header
+    assert f"value: {report['accuracy']:.4f}" in header
+    assert str(run.path.parent) not in text  # no path of the machine
+    missed = [c["label"] for c in report["classes"] if not c["recall"]]
+    assert ("Never recognised" in text) == bool(missed)
+    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        compile(program, "card", "exec")
+        assert "me/digits" in program
+
+
+def test_names_of_classes_are_never_markup(run):
+    labels = ("a|b", "<script>", "[x](http://y)", "`tick`", *run.labels[4:])
+    object.__setattr__(run, "labels", labels)
+    text = hub_card(run, run_model(run), "me/x", {"timm": "", "transformers": ""})
+    object.__setattr__(run, "labels", tuple("0123456789"))
+    assert "`<script>`" in text
+    assert "`` `tick` ``" in text
+    assert "`[x](http://y)`" in text
+
+
+def run_model(run):
+    return keras_vit.ViT(
+        keras_vit.ViTSpec(**run.spec["spec"]), len(run.labels), tuple(run.spec["image_size"])
+    )
+
+
+def test_a_library_that_cannot_load_the_model_is_named_with_the_reason(run):
+    reason = "transformers has no gap pooling"
+    text = hub_card(run, run_model(run), "me/x", {"timm": "", "transformers": reason})
+    assert f"transformers cannot load it: `{reason}`." in text
+    assert "AutoModel" not in text
+
+
+def test_a_run_without_a_report_says_how_to_get_figures(invoke, trained_run, tmp_path):
+    words = ("--run", trained_run.path, "--out", tmp_path / "hub", "--name", "me/digits")
+    code, out, error = invoke("export/hub_card.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    assert "the card has no figures; write them first with" in error
+    assert "hf upload me/digits" in out
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    code, _, error = invoke("export/hub_card.py", *words[:2], "--out", "other", cwd=tmp_path)
+    assert (code, "not empty and holds no card" in error) == (2, True)
+    code, _, error = invoke("export/hub_card.py", "--name", "digits", cwd=tmp_path)
+    assert (code, "--name must be USER/NAME" in error) == (2, True)
+
+
+def test_a_run_without_classes_has_no_card(run, tmp_path):
+    recipe = {**run.recipe, "recipe": {**run.recipe["recipe"], "loss": "mae"}}
+    other = runs.Run(run.path, run.spec, run.labels, recipe)
+    with pytest.raises(UsageError, match="was trained without classes"):
+        evaluation.write_hub_folder(other, tmp_path / "hub", "me/digits")
