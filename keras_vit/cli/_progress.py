@@ -100,6 +100,35 @@ class ProgressPrinter:
         self._printed, self._width = time.monotonic(), 0
 
 
+class CountPrinter:
+    """Prints how far an evaluation is and the accuracy so far.
+
+    On a terminal that is a line that changes, elsewhere a new line each minute.
+    """
+
+    def __init__(self):
+        self._live = sys.stdout.isatty()
+        self._start = self._printed = time.monotonic()
+        self._first = 0  # images in the first batch, whose time is mostly compilation
+        self._width = 0
+
+    def __call__(self, done: int, count: int, right: int) -> None:
+        """Prints the number of images so far, of all, and of those that were recognised."""
+        now = time.monotonic()
+        if not self._first:
+            self._first, self._start = done, now
+        if done == count:
+            print(" " * self._width, end="\r" if self._width else "", flush=True)
+        elif now - self._printed > (_SECONDS if self._live else _LOGGED):
+            text = f"{done:,} of {count:,} images, {right / done:.2%} so far"
+            if done > self._first:
+                left = (now - self._start) / (done - self._first) * (count - done)
+                text += f", {duration(left)} left"
+            text = text[: _columns()] if self._live else text
+            print(text.ljust(self._width), end="\r" if self._live else "\n", flush=True)
+            self._printed, self._width = now, len(text) if self._live else 0
+
+
 def print_saving(step: int) -> None:
     """Prints that the state is being saved, which takes seconds for a large model."""
     print(f"\nsaving the state after step {step}; Ctrl-C ends without it", flush=True)
