@@ -115,18 +115,15 @@ class Arguments:
     @property
     def start(self) -> tuple[str, str]:
         """The name of the model and its initial weights."""
-        from keras_vit.specs import VARIANTS, find_variant
+        from keras_vit.specs import find_variant
 
         if self.run is None:
             return find_variant(self.model), self.weights
         spec = _files.read_json(self.run / "spec.json", format=1, schema=_contracts.RunSpec)
-        names = {name.replace("+", "_"): name for name in VARIANTS} | {n: n for n in VARIANTS}
-        if spec["model"] not in names:
-            raise UsageError(
-                f"{self.run}: expected a run of a model in the table of models. "
-                f"Received: {spec['model']!r}; give its weights.npz as --weights, and --model."
-            )
-        return names[spec["model"]], str(self.run / "weights.npz")
+        try:
+            return find_variant(spec["model"]), str(self.run / "weights.npz")
+        except UsageError as error:
+            raise UsageError(f"{self.run}: {error}") from None
 
     def recipe(self, task: TransferTask) -> Recipe:
         """The settings of a task."""
@@ -152,7 +149,7 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page after each task."""
-    load("tensorflow", "sklearn.metrics", "tensorflow_datasets")
+    load("tensorflow", "sklearn.metrics")
     from keras_vit import evaluation
 
     model, weights = arguments.start
@@ -162,10 +159,9 @@ def run(arguments: Arguments) -> None:
     if arguments.dry_run:
         rows = [_planned(arguments, task, found.get(task.name)) for task in arguments.chosen]
         print(table(["task", "images", "test", "steps", "images each", "learning rates"], rows))
-    for name, reason in missing.items():
-        print(f"missing: {name}: {reason}", flush=True)
+    _print_missing(missing)
     if arguments.dry_run:
-        print("dry run: nothing was trained or written")
+        print("\ndry run: nothing was trained or written")
         return
     if not found:
         raise UsageError(
@@ -201,13 +197,22 @@ def _searched(arguments: Arguments) -> tuple[dict[str, str], dict[str, str]]:
             try:
                 data.check_present(locator)
             except UsageError as error:
-                reasons.append(str(error))
+                reasons.append(getattr(error, "preparation", str(error)))
             else:
                 found[task.name] = locator
                 break
         else:
             missing[task.name] = reasons[0]
     return found, missing
+
+
+def _print_missing(missing: Mapping[str, str]) -> None:
+    """Prints what prepares the images of the tasks; several tasks may have the same."""
+    if missing:
+        print("\nnot on this machine, and what prepares it:")
+    for reason in dict.fromkeys(missing.values()):
+        names = ", ".join(name for name, each in missing.items() if each == reason)
+        print(f"  {names}: {reason}", flush=True)
 
 
 def _opened(locator: str) -> Any:

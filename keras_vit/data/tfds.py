@@ -28,6 +28,18 @@ _BY_HAND = {
 _IMAGE, _LABEL, _SEVERAL = "image", "label", "labels"  # TFDS' usual names; the last of a list
 
 
+class NotPreparedError(UsageError):
+    """A data set is not on the disk.
+
+    Attributes:
+        preparation: the command that prepares it.
+    """
+
+    def __init__(self, message: str, preparation: str):
+        super().__init__(message)
+        self.preparation = preparation
+
+
 def tfds(text: str) -> Source:
     """Opens a data set of TensorFlow Datasets.
 
@@ -78,7 +90,7 @@ def prepared(name: str) -> Any:
 
 
 def check_prepared(text: str) -> None:
-    """Raises a `UsageError` that says how to prepare a data set if it is not on the disk.
+    """Raises a `NotPreparedError` if a data set is not on the disk.
 
     Args:
         text: see `tfds`; its splits are not checked.
@@ -119,9 +131,11 @@ def _directory(name: str) -> Path:
         names = listed(sorted(folder.relative_to(root).as_posix() for folder in configurations))
         raise UsageError(f"tfds:{name} has several configurations: {names}; name one of them.")
     if not found:
-        raise UsageError(
+        preparation = _preparation(name)
+        raise NotPreparedError(
             f"{root / name}: expected a prepared data set of TensorFlow Datasets; set "
-            f"TFDS_DATA_DIR, or prepare it: {_preparation(name)}"
+            f"TFDS_DATA_DIR, or prepare it: {preparation}",
+            preparation,
         )
     return found[-1].parent
 

@@ -55,12 +55,12 @@ VTAB: dict[str, VtabTask] = {
     "clevr-count": VtabTask("structured", "clevr", ("train", 90), ("validation", 0), ""),
     "clevr-distance": VtabTask("structured", "clevr", ("train", 90), ("validation", 0), ""),
     "dmlab": VtabTask("structured", "dmlab", _DECLARED),
-    "kitti-distance": VtabTask("structured", "kitti", _DECLARED, label=""),
     # dSprites' levels are 0 and 1.
     "dsprites-location": VtabTask("structured", "dsprites", ("train", 80), ("train", 90), "", 255),
     "dsprites-orientation": VtabTask(
         "structured", "dsprites", ("train", 80), ("train", 90), "", 255
     ),
+    "kitti-distance": VtabTask("structured", "kitti", _DECLARED, label=""),
     "smallnorb-azimuth": VtabTask(
         "structured", "smallnorb", ("test", 0), ("test", 50), "label_azimuth"
     ),
