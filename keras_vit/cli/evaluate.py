@@ -67,11 +67,11 @@ class Arguments(RunOptions):
             return
         if self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
+        check_weights(self.weights, self.model)
         if self.data is None:
             raise UsageError("--weights need --data, the images, such as --data imagenet2012.")
         if self.average:
             raise UsageError("--average is for a run; give its weights_ema.npz as --weights.")
-        check_weights(self.weights, self.model)
         check_folder(self.out)
 
 
@@ -87,6 +87,7 @@ def _evaluate_weights(arguments: Arguments) -> None:
     """Prints the accuracy of weights, beside the published one if there is one."""
     load("tensorflow")
     from keras_vit import data, evaluation
+    from keras_vit.labels import imagenet2012_ids
 
     data.check_present(arguments.data)  # before the weights are downloaded
     model, published = _opened(arguments.weights, arguments.model)
@@ -96,8 +97,8 @@ def _evaluate_weights(arguments: Arguments) -> None:
     source = data.open_source(arguments.data)
     print_skipped(data.skipped_summary(source))
     indices = _indices(source, arguments.split)
-    if model.labels is None and model.num_classes == len(source.labels) != 1000:
-        warn("the weights have no names of classes: their order is taken to be that of the data.")
+    if model.labels is None and not {*source.labels} <= {*imagenet2012_ids()}:
+        warn("the weights have no names of classes; the data's are taken to be theirs, in order.")
     accuracy = evaluation.accuracy_on(
         model, source, indices, arguments.batch_size, report=CountPrinter()
     )
