@@ -71,21 +71,21 @@ def accuracy_on(
         labelled = indices
     if not len(labelled):
         raise UsageError(f"{source.locator}: expected images with classes. Received: none.")
-    ranks = []  # the place of the first right class among the most probable ones, _TOP if none is
+    # The place of the first right class among the most probable ones, or _TOP.
+    ranks, done, size = np.full(len(labelled), _TOP), 0, min(batch_size, len(labelled))
     with naming_unreadable(source):
-        for images, _ in evaluation_batches(source, labelled, model.preprocessing, batch_size):
-            logits = model.predict_on_batch(normalise(images, model.preprocessing))
-            done = sum(map(len, ranks))
-            ranks.append(_ranks(logits, source, labelled[done : done + len(logits)], places))
-            done += len(logits)
-            report(done, len(labelled), sum(int((each == 0).sum()) for each in ranks))
-    found = np.concatenate(ranks)
+        for images, _ in evaluation_batches(source, labelled, model.preprocessing, size):
+            now = slice(done, done + len(images))
+            logits = model.predict_on_batch(_filled(normalise(images, model.preprocessing), size))
+            ranks[now] = _ranks(logits[: len(images)], source, labelled[now], places)
+            done += len(images)
+            report(done, len(labelled), int((ranks == 0).sum()))
     return Accuracy(
         len(labelled),
         len(indices) - len(labelled),
-        float((found == 0).mean()),
-        float((found < _TOP).mean()),
-        [] if source.multi_hot is not None else _by_class(source, labelled, found == 0),
+        float((ranks == 0).mean()),
+        float((ranks < _TOP).mean()),
+        [] if source.multi_hot is not None else _by_class(source, labelled, ranks == 0),
     )
 
 
@@ -156,6 +156,12 @@ def write_accuracy(folder: Path, title: str, facts: dict[str, str], accuracy: Ac
 
 def _wordnet(names: tuple[str, ...]) -> tuple[str, ...]:
     return imagenet2012_ids() if names == imagenet2012_labels() else names
+
+
+def _filled(images: Any, size: int) -> np.ndarray:
+    """A last, smaller batch with more images, because another size would be compiled again."""
+    images = np.asarray(images)
+    return np.concatenate([images, np.repeat(images[-1:], size - len(images), axis=0)])
 
 
 def _ranks(logits: Any, source: Source, indices: np.ndarray, places: np.ndarray) -> np.ndarray:
