@@ -338,7 +338,10 @@ def _facts(
     missing: Mapping[str, str],
     done: Sequence[Mapping[str, Any]],
 ) -> dict[str, str]:
-    changes = [f"{name} {getattr(arguments.settings, name)}" for name in arguments.changed]
+    settings = arguments.settings
+    changes = [f"{x.replace('_', ' ')} {getattr(settings, x)}" for x in arguments.changed]
+    if arguments.learning_rates:
+        changes.append(f"learning rates {' '.join(map(str, arguments.learning_rates))}")
     to_come = len(arguments.chosen) - len(missing) - len(results)
     left = f", {to_come} tasks to come" if to_come else ""
     return {

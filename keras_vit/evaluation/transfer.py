@@ -6,6 +6,7 @@ import csv
 import io
 import statistics
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,9 @@ def _as_csv(figures: Sequence[Result]) -> str:
 def _page(
     title: str, facts: dict[str, str], results: Sequence[Result], published: Mapping[str, float]
 ) -> str:
-    # Noisy Student and BiT-L have no figures for most of VTAB.
-    header, rows = transfer_table(results, published, list(PAPER))
+    done = {each["task"] for each in results if "missing" not in each}
+    columns = [column for column, figures in PAPER.items() if done & figures.keys()]
+    header, rows = transfer_table(results, published, columns)
     notes = "Accuracy on the test images"
     if any(len(each.get("accuracies", ())) > 1 for each in results):
         notes += ", the mean over the seeds \u00b1 their standard deviation"
@@ -175,10 +177,10 @@ def _trials(results: Sequence[Result]) -> list[str]:
 
 
 def _left(results: Sequence[Result]) -> list[str]:
-    """What was not run, and why."""
-    rows = [
-        [each["task"], each.get("missing") or each["diverged"]]
-        for each in results
-        if "missing" in each or "diverged" in each
-    ]
-    return [page.section("Not finished", page.table(["task", "reason"], rows))] if rows else []
+    """What was not run, and what prepares it; what diverged."""
+    reasons: dict[str, list[str]] = {}
+    for each in results:
+        if reason := each.get("missing") or each.get("diverged"):
+            reasons.setdefault(reason, []).append(each["task"])
+    lines = [f"<p>{escape(', '.join(of))}: {escape(reason)}</p>" for reason, of in reasons.items()]
+    return [page.section("Not finished", "".join(lines))] if lines else []
