@@ -37,14 +37,14 @@ def _check_task(name: str, task: str) -> None:
         raise UsageError(f"{name}: unknown value {task!r}; {did_you_mean(task, TASKS)}")
 
 
-def _check_source(name: str, pair: str) -> None:
+def _check_source(pair: str) -> None:
     task, separator, source = pair.partition("=")
     if not separator or not source:
         raise UsageError(
-            f"{name} must be a task, = and its images, such as cifar10=cifar10:FOLDER. "
+            "--sources must be a task, = and its images, such as cifar10=cifar10:FOLDER. "
             f"Received: {pair!r}."
         )
-    _check_task(name, task)
+    _check_task("--sources", task)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Arguments:
     """The tasks: the paper's five data sets, VTAB's 19 tasks, or all."""
     tasks: tuple[str, ...] = option((), check=_check_task)
     """Only these tasks, such as cifar10 vtab-clevr-count; --tasks all lists their names."""
-    sources: tuple[str, ...] = option((), check=_check_source)
+    sources: tuple[str, ...] = ()
     """Other images for a task, with declared splits: TASK=SOURCE, such as cifar10=cifar10:FOLDER,
     where SOURCE is a --data of fit."""
     out: Path | None = None
@@ -90,6 +90,8 @@ class Arguments:
             )
         if self.weights is not None and self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
+        for pair in self.sources:
+            _check_source(pair)
         for rate in self.learning_rates:
             if not 0 < rate < float("inf"):
                 raise UsageError(f"--learning-rates must be positive. Received: {rate}.")

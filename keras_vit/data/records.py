@@ -460,10 +460,13 @@ def _features(record: bytes, keys: Keys, file: Path) -> tuple[bytes, list[int], 
 
 def _derived(name: str, features: Mapping[str, Any], file: Path) -> int:
     """The class that `DERIVED` computes from the features of an example."""
-    needed, label, _ = DERIVED[name]
+    needed, label, classes = DERIVED[name]
     lists = [(features[key].int64_list.value, features[key].float_list.value) for key in needed]
     try:
-        return label(*(np.array(integers or numbers) for integers, numbers in lists))
+        number = label(*(np.array(integers or numbers) for integers, numbers in lists))
+        if not 0 <= number < len(classes):
+            raise ValueError(f"class {number} of {len(classes)}")
+        return number
     except (ValueError, IndexError, OverflowError) as error:
         raise UsageError(
             f"{file}: expected values of {', '.join(needed)} for {name}. Received: {error}."

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from keras_vit import UsageError
-from keras_vit.data import VTAB, open_source, vtab
+from keras_vit import Preprocessing, UsageError
+from keras_vit.data import VTAB, evaluation_batches, open_source, vtab
 from keras_vit.data.derived import DERIVED
 from keras_vit.data.records import Keys, Piece, record_source
 from keras_vit.data.sources import check_present
@@ -132,6 +132,8 @@ def test_the_only_split_of_dsprites_is_divided_and_its_levels_are_black_and_whit
     source = open_source("vtab:dsprites-location")
     assert source.targets.tolist() == [0, 0, 1, 8, 9, 9]  # of the images 0, 1, 2, 16, 18, 19
     assert [source.image(i).max() for i in range(4)] == [0, 255, 0, 0]
+    ((batch, _),) = evaluation_batches(source, np.arange(2), Preprocessing(64, 64), 2)
+    np.testing.assert_array_equal(batch, [source.image(i) for i in range(2)])
     turned = open_source("vtab:dsprites-orientation")
     assert turned.targets[:3].tolist() == [15, 15, 14]  # 39, 38 and 37 of 40
 
@@ -204,14 +206,23 @@ def test_imagenet_is_read_without_its_training_images(prepare_tfds):
         check_present("imagenet_v2:topimages")
 
 
-def test_coordinates_that_are_no_points_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "key", "values", "received"),
+    [
+        ("clevr-distance", "objects/pixel_coords", [1.0, 2.0], "cannot reshape"),
+        ("dsprites-location", "label_x_position", [3e38], r"class \d+ of 16"),
+        ("dsprites-location", "label_x_position", [float("nan")], "cannot convert float NaN"),
+        ("dsprites-location", "label_x_position", [], "out of bounds"),
+    ],
+)
+def test_features_that_give_no_class_are_refused(tmp_path, name, key, values, received):
     feature = {
         "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b""])),
-        "objects/pixel_coords": tf.train.Feature(float_list=tf.train.FloatList(value=[1.0, 2.0])),
+        key: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
     }
     with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
         features = tf.train.Features(feature=feature)
         writer.write(tf.train.Example(features=features).SerializeToString())
-    keys = Keys("image", "", derived="clevr-distance")
-    with pytest.raises(UsageError, match="expected values of objects/pixel_coords"):
-        record_source("x", "x", {"": [Piece(tmp_path / "a.tfrecord")]}, keys, ["a"])
+    pieces = {"": [Piece(tmp_path / "a.tfrecord")]}
+    with pytest.raises(UsageError, match=f"expected values of {key} for {name}.*{received}"):
+        record_source("x", "x", pieces, Keys("image", "", derived=name), ["a"])
