@@ -249,23 +249,9 @@ def _transferred(
         out: the folder with a folder for each task.
         done: the results of all trainings, to which those of this task are added.
     """
-    from keras_vit import training
-
-    source = _opened(locator)
-    development, final = task.splits(source)
-    rates, folder = arguments.rates(task), out / task.name
-    tries = {rate: _trial(arguments, task, f"lr-{rate:g}", rate, development) for rate in rates}
-    if len(rates) == 1:  # nothing to compare
-        tries = {}
-    finals = {
-        rate: [
-            _trial(arguments, task, f"final-lr-{rate:g}-seed{seed}", rate, final, seed)
-            for seed in range(arguments.seeds)
-        ]
-        for rate in rates
-    }
-    for trial in (*tries.values(), *(each for of_rate in finals.values() for each in of_rate)):
-        training.check_trial(trial, source, folder)
+    source, folder = _opened(locator), out / task.name
+    rates = arguments.rates(task)
+    tries, finals = _trials(arguments, task, source, folder)
 
     def result(trials: Sequence[Any]) -> dict[str, Any]:
         """That of the first of the trainings to come."""
@@ -291,11 +277,40 @@ def _transferred(
         "accuracies": accuracies,
         "learning_rate": best,
         "tried": {f"{rate:g}": each["accuracy"] for rate, each in fit.items()},
-        "images": len(final.train),
-        "test_images": len(final.held_out),
+        "images": len(finals[best][0].split.train),
+        "test_images": len(finals[best][0].split.held_out),
         "steps": last[0]["steps"],
         "seconds": sum(each["seconds"] for each in of_task),
     }
+
+
+def _trials(
+    arguments: Arguments, task: TransferTask, source: Any, folder: Path
+) -> tuple[dict[float, Any], dict[float, list[Any]]]:
+    """By learning rate: the trainings that compare them, and the final ones.
+
+    Raises:
+        UsageError: the folder holds other trainings.
+    """
+    from keras_vit import training
+
+    development, final = task.splits(source)
+    rates = arguments.rates(task)
+    tries = {
+        rate: _trial(arguments, task, f"lr-{rate:g}", rate, development)
+        for rate in rates
+        if len(rates) > 1  # or there is nothing to compare
+    }
+    finals = {
+        rate: [
+            _trial(arguments, task, f"final-lr-{rate:g}-seed{seed}", rate, final, seed)
+            for seed in range(arguments.seeds)
+        ]
+        for rate in rates
+    }
+    for trial in (*tries.values(), *(each for of_rate in finals.values() for each in of_rate)):
+        training.check_trial(trial, source, folder)
+    return tries, finals
 
 
 def _trial(

@@ -70,7 +70,7 @@ class TransferTask:
         declared = source.splits
         if not {"train", self.test} <= declared.keys():
             final = data.split_source(source)
-        elif self.group != "paper":
+        elif self.group != "paper" and "validation" in declared:
             train = np.concatenate([declared["train"], declared["validation"]])
             final = data.Split(train, declared[self.test], _VTAB_RULE)
             return data.Split(declared["train"], declared["validation"], _VTAB_RULE), final

@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import runs, training
 from keras_vit.cli import _arguments, transfer
-from keras_vit.data import vtab
+from keras_vit.data import open_source, vtab
 from keras_vit.specs import VARIANTS
 from keras_vit.training import trials
 from keras_vit.weights import find_weights
@@ -132,6 +132,22 @@ def test_each_task_has_its_own_splits_settings_and_learning_rates(
     assert re.search(r"^cifar10 +0\.003 +50\.00% ± 0\.00% +99\.50%$", out, re.MULTILINE)
 
 
+def test_images_without_their_own_splits_are_divided(image_folder):
+    source = open_source(str(image_folder))
+    for name in ("cifar10", "vtab-dtd"):
+        tried, final = training.TASKS[name].splits(source)
+        assert {*tried.train, *tried.held_out} == {*final.train}
+        assert not {*final.train} & {*final.held_out}
+
+
+def test_a_folder_may_declare_no_validation_images(image_folder, tmp_path):
+    for split in ("train", "test"):
+        shutil.copytree(image_folder, tmp_path / "divided" / split)
+    tried, final = training.TASKS["vtab-dtd"].splits(open_source(str(tmp_path / "divided")))
+    assert (len(final.train), len(final.held_out)) == (12, 12)
+    assert (len(tried.train), len(tried.held_out)) == (10, 2)  # a tenth, at least one of each class
+
+
 def read(*words):
     line = _arguments.Line([*words, "--weights", "imagenet21k"], "transfer", "")
     return _arguments.read(transfer.Arguments, line, transfer.defaults)
@@ -218,7 +234,7 @@ def test_published_weights_are_held_against_the_catalogue(
         "imagenet2012", validation=[{"image": i, "label": 0, "file_name": ""} for i in images]
     )
     # Labels that are right for two of the six images, whatever the random model says.
-    source = keras_vit.data.open_source("imagenet2012")
+    source = open_source("imagenet2012")
     inputs = keras_vit.preprocess([source.image(i) for i in range(6)], published)
     best = np.asarray(published(inputs)).argmax(-1)
     labels = [*best[:2], *((best[2:] + 1) % 1000)]
