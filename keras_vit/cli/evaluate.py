@@ -155,7 +155,7 @@ def _described(preprocessing: Any) -> str:
     """The preprocessing in words."""
     height, width, crop = preprocessing.height, preprocessing.width, preprocessing.crop
     part = "the whole image" if crop is None else f"the centre {crop:.1%} of the short side"
-    scaled = f"({preprocessing.mean} subtracted, divided by {preprocessing.scale})"
+    scaled = f"{preprocessing.mean} subtracted, divided by {preprocessing.scale}"
     return f"{part} resized to {height} x {width} ({preprocessing.interpolation}), {scaled}"
 
 

@@ -147,7 +147,8 @@ def write_accuracy(folder: Path, title: str, facts: dict[str, str], accuracy: Ac
         [each["label"], f"{each['recognised'] / each['images']:.2%}", f"{each['images']:,}"]
         for each in seen[:_MOST_CLASSES]
     ]
-    note = f"<p>The {len(rows)} of {len(seen)} classes that are recognised least often.</p>"
+    of = f"The {len(rows)} of {len(seen)}" if len(rows) < len(seen) else "All"
+    note = f"<p>{of} classes, those first that are recognised least often.</p>"
     classes = page.section("Classes", note + page.table(["class", "recognised", "images"], rows))
     sections = [page.facts(facts), classes if rows else ""]
     _files.write_text(folder / "index.html", page.document(title, sections))
