@@ -99,6 +99,31 @@ def seeded_weights(tmp_path):
     return functools.partial(write, tmp_path)
 
 
+@pytest.fixture
+def prepare_tfds(tmp_path, monkeypatch):
+    """Prepares a data set of TensorFlow Datasets with its own features from a few examples."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+
+    def prepare(name, **examples):
+        import tensorflow_datasets as tfds
+
+        builder = tfds.builder(name, data_dir=tmp_path / "catalogue")
+        name, _, config = name.partition("/")
+        written = tfds.dataset_builders.store_as_tfds_dataset(
+            name,
+            str(builder.info.version),
+            builder.info.features,
+            {split: enumerate(each) for split, each in examples.items()},
+            config=config or None,
+            data_dir=tmp_path / "tfds",
+            file_format="tfrecord",
+            disable_shuffling=True,
+        )
+        return Path(written.data_dir)
+
+    return prepare
+
+
 @pytest.fixture(scope="session")
 def variants():
     """Each field of a JSON file with each wrong value: descriptions and contents."""

@@ -90,7 +90,9 @@ def test_commands_are_read(trained_run, tmp_path, monkeypatch):
     for run in ("demo", "flowers", "cifar10"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
     (tmp_path / "runs/flowers/export/int8").mkdir(parents=True)
-    (tmp_path / "ViT-B_16.npz").touch()
+    for file in ("ViT-B_16.npz", "runs/digits/weights.npz"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
     for folder in ("flower_photos", "photos", "pictures"):
         (tmp_path / folder).mkdir()
     lines = [line for page in PAGES for line in _commands((ROOT / page).read_text())]

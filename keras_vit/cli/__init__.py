@@ -13,6 +13,7 @@ COMMANDS = {
     "fit": "train/fit.py",
     "sweep": "train/sweep.py",
     "compare": "train/compare.py",
+    "transfer": "train/transfer.py",
     "evaluate": "train/evaluate.py",
     "fewshot": "train/fewshot.py",
     "profile": "train/profile_model.py",

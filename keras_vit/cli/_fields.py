@@ -40,6 +40,11 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def internal(default: Any) -> Any:
+    """A field that is no option: a command's `defaults` sets it."""
+    return dataclasses.field(default=default, metadata={"internal": True})
+
+
 @dataclasses.dataclass(frozen=True)
 class Option:
     """An option of a command.
@@ -112,6 +117,8 @@ def options_of(kind: type, group: str = "") -> Iterator[Option]:
     """The options of a dataclass, in the order of its fields."""
     hints, documents = typing.get_type_hints(kind), _documents(kind)
     for field in dataclasses.fields(kind):
+        if field.metadata.get("internal"):
+            continue
         annotation = hints[field.name]
         if dataclasses.is_dataclass(annotation):
             yield from options_of(annotation, field.name)

@@ -78,7 +78,11 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
         raise UsageError(
             f"{weights}: there is no such file; published weights need --model, such as ViT_B16."
         )
-    if Path(weights).suffix in _WEIGHT_FILES or Path(weights).name != weights:
+    from keras_vit.weights.catalogue import PUBLISHED
+
+    directory, slash, _ = weights.partition("/")
+    is_published = not slash or directory in {entry.directory for entry in PUBLISHED}
+    if Path(weights).suffix in _WEIGHT_FILES or not is_published:
         raise UsageError(f"{weights}: there is no such file of weights.")
 
 

@@ -122,22 +122,33 @@ class ProgressPrinter:
 
 
 class CountPrinter:
-    """Prints how many images are done: on a terminal a line that changes, else one a minute."""
+    """Prints how many images are done and, of an evaluation, the accuracy so far.
 
-    def __init__(self, what: str):
-        self._what, self._live = what, sys.stdout.isatty()
-        self._shown = time.monotonic()
+    On a terminal that is a line that changes, elsewhere a new line each minute.
+    """
 
-    def __call__(self, done: int, total: int) -> None:
-        """Prints that `done` of `total` images are done."""
+    def __init__(self):
+        self._live = sys.stdout.isatty()
+        self._start = self._printed = time.monotonic()
+        self._first = 0  # images in the first batch, whose time is mostly compilation
+        self._width = 0
+
+    def __call__(self, done: int, count: int, right: int | None = None) -> None:
+        """Prints the number of images so far, of all, and of those that were recognised."""
         now = time.monotonic()
-        if self._live and (done == total or now - self._shown > _SECONDS):
-            end = "\n" if done == total else "\r"
-            print(f"{self._what}: {done:,} of {total:,} images", end=end, flush=True)
-            self._shown = now
-        elif not self._live and now - self._shown > _LOGGED:
-            print(f"{self._what}: {done:,} of {total:,} images", flush=True)
-            self._shown = now
+        if not self._first:
+            self._first, self._start = done, now
+        if done == count:
+            print(" " * self._width, end="\r" if self._width else "", flush=True)
+        elif now - self._printed > (_SECONDS if self._live else _LOGGED):
+            text = f"{done:,} of {count:,} images"
+            text += "" if right is None else f", {right / done:.2%} so far"
+            if done > self._first:
+                left = (now - self._start) / (done - self._first) * (count - done)
+                text += f", {duration(left)} left"
+            text = text[: _columns()] if self._live else text
+            print(text.ljust(self._width), end="\r" if self._live else "\n", flush=True)
+            self._printed, self._width = now, len(text) if self._live else 0
 
 
 def print_saving(step: int) -> None:

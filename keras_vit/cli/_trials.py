@@ -29,6 +29,7 @@ _ADVICE = {
 _FILES = {
     "sweep": ("sweep.json", "lr-*/spec.json"),
     "compare": ("compare.json", "trials"),
+    "transfer": ("transfer.json", "*/final-lr-*-seed*/spec.json"),
     "run": ("spec.json",),
 }
 
@@ -71,9 +72,7 @@ class TrialArguments:
         from keras_vit.data import source_name
 
         out = self.out or Path("runs") / f"{command}-{source_name(self.data)}"
-        for other, patterns in _FILES.items():
-            if other != command and any(next(out.glob(each), None) for each in patterns):
-                raise UsageError(f"{out} is the folder of a {other}; choose another folder.")
+        check_folder_of(out, command)
         return out
 
     def images(self) -> tuple[Any, Any]:
@@ -86,35 +85,66 @@ class TrialArguments:
         return source, data.split_source(source, self.settings.held_out)
 
     def trained(self, trial: Any, source: Any, folder: Path) -> dict[str, Any]:
-        """The result of a trial; prints its progress, and its accuracy or that it diverged."""
-        from keras_vit import evaluation, training
+        """The result of a trial, see `trained`."""
+        return trained(trial, source, folder, self, self.recipe)
 
-        def judge(run: Any) -> dict[str, Any]:
-            average = run.has_average  # which big_vision and DeiT report, where there is one
-            report = evaluation.held_out_report(run, source, average=average)
-            means = {f"macro_{name}": value for name, value in report.macro.items()}
-            precision = report.mean_average_precision
-            several = {} if precision is None else {"mean_average_precision": precision}
-            weights = {"judged_weights": "average" if average else "last"}
-            figures = {"accuracy": report.accuracy, **several, **means, **weights}
-            return {**figures, "classes": report.classes}
 
-        try:
-            result = training.run_trial(
-                trial, source, folder, judge, checkpoint_every=self.checkpoint_every,
-                preset=self.recipe,
-                started=_print_plan, report=ProgressPrinter(),
-                saving=print_saving,
-                stuck=lambda message: exit_interrupted(_for_trials(message), type(self)),
-            )  # fmt: skip
-        except (KeyboardInterrupt, Terminated) as error:
-            raise type(error)(_for_trials(str(error))) from None
-        if "diverged" in result:
-            print(result["diverged"], flush=True)
-            return result
-        of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
-        print(f"held-out accuracy {result['accuracy']:.2%}{of}", flush=True)
+def trained(trial: Any, source: Any, folder: Path, arguments: Any, preset: str) -> dict[str, Any]:
+    """The result of a trial; prints its progress, and its accuracy or that it diverged.
+
+    Args:
+        trial, source, folder: see `training.run_trial`.
+        arguments: the command's options, with `checkpoint_every`.
+        preset: the name of the recipe.
+    """
+    from keras_vit import evaluation, training
+
+    def judge(run: Any) -> dict[str, Any]:
+        average = run.has_average  # which big_vision and DeiT report, where there is one
+        report = evaluation.held_out_report(run, source, average=average)
+        means = {f"macro_{name}": value for name, value in report.macro.items()}
+        precision = report.mean_average_precision
+        several = {} if precision is None else {"mean_average_precision": precision}
+        weights = {"judged_weights": "average" if average else "last"}
+        figures = {"accuracy": report.accuracy, **several, **means, **weights}
+        return {**figures, "classes": report.classes}
+
+    try:
+        result = training.run_trial(
+            trial, source, folder, judge, checkpoint_every=arguments.checkpoint_every,
+            preset=preset,
+            started=_print_plan, report=ProgressPrinter(),
+            saving=print_saving,
+            stuck=lambda message: exit_interrupted(_for_trials(message), type(arguments)),
+        )  # fmt: skip
+    except (KeyboardInterrupt, Terminated) as error:
+        raise type(error)(_for_trials(str(error))) from None
+    if "diverged" in result:
+        print(result["diverged"], flush=True)
         return result
+    of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
+    print(f"held-out accuracy {result['accuracy']:.2%}{of}", flush=True)
+    return result
+
+
+def quality(result: Mapping[str, Any]) -> tuple[float, float]:
+    """What the best of several trials is chosen by: the larger, the better."""
+    # Where images have several classes, the most probable one says little.
+    main = result.get("mean_average_precision", result["accuracy"])
+    return main, -held_out_loss(result)
+
+
+def held_out_loss(result: Mapping[str, Any]) -> float:
+    """The held-out loss of the weights that were judged: the average if there is one."""
+    average = result.get("judged_weights") == "average"
+    return result["curve"][-1]["ema_val_loss" if average else "val_loss"]
+
+
+def check_folder_of(out: Path, command: str) -> None:
+    """Raises a `UsageError` if another command wrote the folder `out` of `command`."""
+    for other, patterns in _FILES.items():
+        if other != command and any(next(out.glob(each), None) for each in patterns):
+            raise UsageError(f"{out} is the folder of a {other}; choose another folder.")
 
 
 def time_taken(results: Sequence[Mapping[str, Any]]) -> str:

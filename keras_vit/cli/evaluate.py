@@ -1,19 +1,34 @@
-"""Evaluates a run on its held-out images; writes a report.
+"""Evaluates a run on its held-out images, or weights on any images; writes a report.
 
 Without --run the newest run under runs/ is evaluated. The report is a folder in the run: figures
 and a page to look at. --split test takes the test images that the data declares instead.
+
+With --weights, a file or published weights are evaluated with their own preprocessing on --data,
+whose classes must be among theirs: 'imagenet2012' (the validation images), 'imagenet2012_real',
+'imagenet_v2', a folder, or another source of fit. Where an accuracy on ImageNet is published for
+the weights, it is printed too.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from typing import Any
 
 from keras_vit import _checks
-from keras_vit._errors import RefusedError
+from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
-from keras_vit.cli._options import RunOptions, newest_run
-from keras_vit.cli._printing import table, warn
+from keras_vit.cli._options import (
+    RunOptions,
+    check_data,
+    check_folder,
+    check_model,
+    check_weights,
+    newest_run,
+)
+from keras_vit.cli._printing import print_skipped, table, warn
 from keras_vit.cli._program import load, spelled
+from keras_vit.cli._progress import CountPrinter
 
 SPLITS = ("held_out", "validation", "test")
 
@@ -22,9 +37,19 @@ SPLITS = ("held_out", "validation", "test")
 class Arguments(RunOptions):
     """Options of the command."""
 
+    data: str | None = option(None, check=check_data)
+    """With --weights: the images. Of a run: where its pictures are now, if they were moved."""
+    weights: str | None = None
+    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
+    such as augreg."""
+    model: str | None = option(None, check=check_model)
+    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
+    model that the file holds."""
+    out: Path | None = None
+    """With --weights: the folder for a report. Default: none is written."""
     split: str = option("held_out", choices=SPLITS)
     """The images: those that training held out, or a split that the data declares and that training
-    did not use."""
+    did not use. With --weights, held_out means validation, or else test, or else all images."""
     average: bool = False
     """Judge the average of the weights of a run that was trained with --ema, instead of its last
     weights."""
@@ -33,9 +58,127 @@ class Arguments(RunOptions):
     min_accuracy: float = option(0.0, check=_checks.probability)
     """Exit with code 3 if the accuracy is lower than this; from 0 to 1."""
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.weights is None:
+            for name in ("model", "out"):
+                if getattr(self, name) is not None:
+                    raise UsageError(f"--{name} is only used with --weights.")
+            return
+        if self.run is not None:
+            raise UsageError("expected --run or --weights. Received: both.")
+        check_weights(self.weights, self.model)
+        if self.data is None:
+            raise UsageError("--weights need --data, the images, such as --data imagenet2012.")
+        if self.average:
+            raise UsageError("--average is for a run; give its weights_ema.npz as --weights.")
+        check_folder(self.out)
+
 
 def run(arguments: Arguments) -> None:
-    """Evaluates and prints a table of the classes."""
+    """Evaluates and prints the results."""
+    if arguments.weights is None:
+        _evaluate_run(arguments)
+    else:
+        _evaluate_weights(arguments)
+
+
+def _evaluate_weights(arguments: Arguments) -> None:
+    """Prints the accuracy of weights, beside the published one if there is one."""
+    load("tensorflow")
+    from keras_vit import data, evaluation
+    from keras_vit.labels import imagenet2012_ids
+
+    data.check_present(arguments.data)  # before the weights are downloaded
+    model, published = _opened(arguments.weights, arguments.model)
+    print(f"{model.name} from {published.name if published else arguments.weights}")
+    print(f"preprocessing: {_described(model.preprocessing)}")
+    print(f"reading {arguments.data}", flush=True)
+    source = data.open_source(arguments.data)
+    print_skipped(data.skipped_summary(source))
+    indices = _indices(source, arguments.split)
+    if model.labels is None and not {*source.labels} <= {*imagenet2012_ids()}:
+        warn("the weights have no names of classes; the data's are taken to be theirs, in order.")
+    accuracy = evaluation.accuracy_on(
+        model, source, indices, arguments.batch_size, report=CountPrinter()
+    )
+    results = _results(source, accuracy, published)
+    width = max(map(len, results))
+    print("\n".join(f"{name.ljust(width)}  {value}" for name, value in results.items()))
+    if arguments.out is not None:
+        facts = {
+            **results,
+            "Model": f"{model.name} from {published.name if published else arguments.weights}",
+            "Preprocessing": _described(model.preprocessing),
+        }
+        page = evaluation.write_accuracy(
+            arguments.out, f"{model.name} on {source.name}", facts, accuracy
+        )
+        print(f"report: {page}")
+    if accuracy.top1 < arguments.min_accuracy:
+        raise RefusedError(
+            f"expected an accuracy of {arguments.min_accuracy:.2%} or more. "
+            f"Received: {accuracy.top1:.2%}."
+        )
+
+
+def _opened(weights: str, name: str | None) -> tuple[Any, Any]:
+    """The model of weights, and their entry in the catalogue or None."""
+    from keras_vit.models import create_model, model_from_weights
+    from keras_vit.weights import find_weights
+
+    if name is None:
+        return model_from_weights(weights), None
+    published = None
+    if not Path(weights).exists() and "://" not in weights:
+        published = find_weights(name, weights)
+    return create_model(name, weights=weights), published
+
+
+def _indices(source: Any, split: str) -> Any:
+    """The images to judge on."""
+    import numpy as np
+
+    declared = {name: each for name, each in source.splits.items() if len(each)}
+    if split in declared:
+        return declared[split]
+    if split != "held_out":
+        names = f"the splits {' and '.join(declared)}" if declared else "no splits"
+        raise UsageError(f"{source.locator} declares {names}. Received: split={split!r}.")
+    for name in ("validation", "test"):
+        if name in declared:
+            return declared[name]
+    return np.arange(len(source))
+
+
+def _described(preprocessing: Any) -> str:
+    """The preprocessing in words."""
+    height, width, crop = preprocessing.height, preprocessing.width, preprocessing.crop
+    part = "the whole image" if crop is None else f"the centre {crop:.1%} of the short side"
+    scaled = f"{preprocessing.mean} subtracted, divided by {preprocessing.scale}"
+    return f"{part} resized to {height} x {width} ({preprocessing.interpolation}), {scaled}"
+
+
+def _results(source: Any, accuracy: Any, published: Any) -> dict[str, str]:
+    """The figures in words; the first one is the most important."""
+    several = source.multi_hot is not None
+    judged = "the most probable class is one of the image's" if several else "top-1"
+    left_out = f"; {accuracy.unlabelled:,} without a class left out" if several else ""
+    results = {
+        "Accuracy": f"{accuracy.top1:.2%} ({judged})",
+        "Top-5": f"{accuracy.top5:.2%}",
+        "Images": f"{accuracy.images:,} of {source.locator}{left_out}",
+    }
+    if published is None or published.top1 is None:
+        return results
+    if source.name != "imagenet2012":
+        return {**results, "Published": f"{published.top1:.2f}%, on ImageNet's validation images"}
+    difference = 100 * accuracy.top1 - published.top1
+    return {**results, "Published": f"{published.top1:.2f}%, difference {difference:+.2f} points"}
+
+
+def _evaluate_run(arguments: Arguments) -> None:
+    """Prints a table of the classes, and writes the report into the run."""
     load("tensorflow", "sklearn.metrics", "matplotlib.figure")
     from keras_vit import evaluation, runs
 

@@ -87,7 +87,7 @@ def run(arguments: Arguments) -> None:
         flush=True,
     )
     features = evaluation.split_features(
-        model, source, split, arguments.batch_size, out / "features.npz", CountPrinter("features")
+        model, source, split, arguments.batch_size, out / "features.npz", CountPrinter()
     )
     accuracies = evaluation.fewshot_sweep(
         *dataclasses.astuple(features), arguments.shots, arguments.l2, range(arguments.seeds)

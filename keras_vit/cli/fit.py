@@ -41,7 +41,8 @@ class Arguments:
     data: str = option("digits", check=check_data)
     """A folder with one subfolder for each class, or with such folders in train/ and val/; or
     'digits' (scikit-learn's, no download), 'cifar10' or 'cifar10:FOLDER', 'tfds:NAME' (a prepared
-    data set of TensorFlow Datasets), 'tfrecords:FOLDER'."""
+    data set of TensorFlow Datasets), 'vtab:TASK' (one of VTAB-1k, from such a data set),
+    'tfrecords:FOLDER'."""
     model: str = option(PRESETS["scratch"].model, check=check_model)
     """The model to train, such as ViT_S16 or BiT_R50x1; the error for an unknown name, such as
     --model all, lists every name."""

@@ -22,7 +22,13 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model, check_weights
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import TrialArguments, print_time_left, time_taken
+from keras_vit.cli._trials import (
+    TrialArguments,
+    held_out_loss,
+    print_time_left,
+    quality,
+    time_taken,
+)
 from keras_vit.training.recipes import PRESETS, Recipe
 
 _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
@@ -93,7 +99,7 @@ def run(arguments: Arguments) -> None:
     finished = {rate: each for rate, each in results.items() if "diverged" not in each}
     if not finished:
         raise RefusedError(f"no learning rate of {rates} trains; try lower --learning-rates.")
-    best = max(finished, key=lambda rate: _quality(finished[rate]))
+    best = max(finished, key=lambda rate: quality(finished[rate]))
     final = _result(arguments, [finals[best]], results, source, out)
     _write(out, results, best, final)
     if "diverged" in final:
@@ -119,18 +125,6 @@ def _result(
     return arguments.trained(trials[0], source, out)
 
 
-def _quality(result: Mapping[str, Any]) -> tuple[float, float]:
-    # Where images have several classes, the most probable one says little.
-    main = result.get("mean_average_precision", result["accuracy"])
-    return main, -_loss(result)
-
-
-def _loss(result: Mapping[str, Any]) -> float:
-    """The held-out loss of the weights that were judged: the average if there is one."""
-    average = result.get("judged_weights") == "average"
-    return result["curve"][-1]["ema_val_loss" if average else "val_loss"]
-
-
 def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> None:
     from keras_vit import _files
 
@@ -151,7 +145,7 @@ def _table(results: Mapping[float, Any], best: float, final: Any) -> str:
         figures = [f"{result['accuracy']:.2%}"]
         if several:
             figures.append(f"{result['mean_average_precision']:.4f}")
-        return [name, on, *figures, f"{_loss(result):.4f}", f"{result['seconds']:,.0f}"]
+        return [name, on, *figures, f"{held_out_loss(result):.4f}", f"{result['seconds']:,.0f}"]
 
     rows = [
         row(f"{rate:g}{' (best)' if rate == best else ''}", "development", each)

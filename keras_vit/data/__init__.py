@@ -13,10 +13,11 @@ __getattr__, __all__ = lazy_names(
         "repeats": ["repeats_warning"],
         "source": ["Source"],
         "sources": [
-            "SOURCES", "Opener", "check_source", "digits", "open_source", "skipped_summary",
-            "source_folder", "source_name",
+            "SOURCES", "Opener", "check_present", "check_source", "digits", "open_source",
+            "skipped_summary", "source_folder", "source_name",
         ],
         "subsets": ["development_split", "subset"],
         "split": ["Split", "split_source", "split_summary"],
+        "vtab_tasks": ["VTAB", "VtabTask"],
     },
 )  # fmt: skip

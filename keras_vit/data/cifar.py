@@ -41,7 +41,7 @@ def cifar10(folder: str | os.PathLike | None = None) -> Source:
     Raises:
         UsageError: the files are absent or damaged.
     """
-    given = cache_folder() / "cifar10" if folder is None else Path(folder)
+    given = _given(folder)
     files, read = _found(given)
     train, test = (read(files, names) for names in (_TRAIN, _TEST))
     counts = [len(targets) for _, targets in (train, test)]
@@ -60,6 +60,15 @@ def cifar10(folder: str | os.PathLike | None = None) -> Source:
         splits={"train": np.arange(counts[0]), "test": np.arange(counts[0], sum(counts))},
         pixels=pixels,
     )
+
+
+def check_cifar10(folder: str | os.PathLike | None = None) -> None:
+    """Raises a `UsageError` if the files are absent; see `cifar10`."""
+    _found(_given(folder))
+
+
+def _given(folder: str | os.PathLike | None) -> Path:
+    return cache_folder() / "cifar10" if folder is None else Path(folder)
 
 
 def _found(folder: Path) -> tuple[Path, Callable]:

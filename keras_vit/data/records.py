@@ -27,6 +27,7 @@ from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
 from keras_vit.data.class_sets import ClassSets
 from keras_vit.data.decoding import decode_content, examine_stream
+from keras_vit.data.derived import DERIVED
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
 from keras_vit.data.reading import changed, states
@@ -34,7 +35,8 @@ from keras_vit.data.source import Source, check_labels
 from keras_vit.weights.cache import cache_folder
 from keras_vit.weights.tensors import ERRORS
 
-FORMAT = 5  # a change of the checks is a new format, so that all files are read again
+# A change of the checks or of `DERIVED` is a new format, so that all files are read again.
+FORMAT = 5
 _NO_CLASS = "it has no class"
 _HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
 _SHARD = re.compile(r"(.+-)(\d{5})(-of-(\d{5})(?:\.tfrecord.*)?)")
@@ -43,11 +45,19 @@ _TOGETHER = 64  # pictures that are examined at once
 
 
 class Keys(NamedTuple):
-    """The names of an example's features: the encoded image, its classes, and their names."""
+    """The names of an example's features.
+
+    Attributes:
+        image: the encoded image.
+        label: its classes, integers.
+        text: the names of the classes.
+        derived: instead of `label`: a name in `DERIVED`, which computes the class.
+    """
 
     image: str
     label: str
     text: str = ""
+    derived: str = ""
 
 
 class Piece(NamedTuple):
@@ -329,9 +339,9 @@ def _image(file: Path, offset: int, keys: Keys) -> np.ndarray:
 def _scan(file: Path, keys: Keys) -> _Scan:
     """The examples of a file, from the cache folder if the file has not changed."""
     status = file.stat()
-    about = [FORMAT, os.fspath(file), status.st_size, status.st_mtime_ns, *keys]
-    name = hashlib.sha256(os.fsencode(file)).hexdigest()[:32]
-    cached = cache_folder() / "records" / f"{name}.npz"
+    about = [FORMAT, os.fspath(file), status.st_size, status.st_mtime_ns]
+    about += [keys.image, keys.label, keys.text]
+    cached = cache_folder() / "records" / cache_name(file, keys)
     if stored := _stored(cached, about):
         return stored
     scan = _read(file, keys)
@@ -342,6 +352,11 @@ def _scan(file: Path, keys: Keys) -> _Scan:
         with _files.replacing(cached) as temporary:
             np.savez(temporary, about=_bytes(about), words=_bytes(words), **arrays)
     return scan
+
+
+def cache_name(file: Path, keys: Keys) -> str:
+    """The name of a file's scan; several tasks may read a file, each with its own classes."""
+    return f"{hashlib.sha256(os.fsencode(file) + repr(tuple(keys)).encode()).hexdigest()[:32]}.npz"
 
 
 def _stored(cached: Path, about: list[Any]) -> _Scan | None:
@@ -428,14 +443,34 @@ def _features(record: bytes, keys: Keys, file: Path) -> tuple[bytes, list[int], 
     except Exception as error:  # protobuf's own error
         raise UsageError(f"{file}: expected records of tf.train.Example.") from error
     names = sorted(features)  # before reading others, which adds them
-    images, labels = features[keys.image].bytes_list.value, features[keys.label].int64_list.value
-    if len(images) != 1 or keys.label not in names:
+    images = features[keys.image].bytes_list.value
+    needed = DERIVED[keys.derived].features if keys.derived else (keys.label,)
+    if len(images) != 1 or not {*needed} <= {*names}:
         raise UsageError(
-            f"{file}: expected one {keys.image} and {keys.label} in each example. "
+            f"{file}: expected one {keys.image} and {', '.join(needed)} in each example. "
             f"Received: {listed(names)}."
         )
+    if keys.derived:
+        labels = [_derived(keys.derived, features, file)]
+    else:
+        labels = features[keys.label].int64_list.value
     texts = features[keys.text].bytes_list.value if keys.text else ()
     return images[0], list(labels), [text.decode("utf-8", "replace") for text in texts]
+
+
+def _derived(name: str, features: Mapping[str, Any], file: Path) -> int:
+    """The class that `DERIVED` computes from the features of an example."""
+    needed, label, classes = DERIVED[name]
+    lists = [(features[key].int64_list.value, features[key].float_list.value) for key in needed]
+    try:
+        number = label(*(np.array(integers or numbers) for integers, numbers in lists))
+        if not 0 <= number < len(classes):
+            raise ValueError(f"class {number} of {len(classes)}")
+        return number
+    except (ValueError, IndexError, OverflowError) as error:
+        raise UsageError(
+            f"{file}: expected values of {', '.join(needed)} for {name}. Received: {error}."
+        ) from None
 
 
 def _bytes(value: Any) -> np.ndarray:

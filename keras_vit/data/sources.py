@@ -16,11 +16,18 @@ import numpy as np
 
 from keras_vit._errors import MissingPackageError, UsageError, nearest
 from keras_vit.data import folders
-from keras_vit.data.cifar import cifar10
+from keras_vit.data.cifar import check_cifar10, cifar10
+from keras_vit.data.imagenet import (
+    check_imagenet_v2,
+    imagenet2012,
+    imagenet2012_real,
+    imagenet_v2,
+)
 from keras_vit.data.picture_folders import image_folder
 from keras_vit.data.records import tfrecords
 from keras_vit.data.source import Source
-from keras_vit.data.tfds import tfds
+from keras_vit.data.tfds import check_prepared, tfds
+from keras_vit.data.vtab import check_vtab, vtab
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +39,14 @@ class Opener:
         argument: whether something comes after the colon. A source that needs it opens many data
             sets, and files are named after these.
         help: what comes after the colon, for messages.
+        check: raises a `UsageError` if the data is absent, and reads no images; None if there is
+            no faster way than to open it. It receives what `open` does.
     """
 
     open: Callable[..., Source]
     argument: Literal["none", "optional", "needed"] = "none"
     help: str = "FOLDER"
+    check: Callable[..., None] | None = None
 
 
 def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
@@ -71,6 +81,18 @@ def check_source(data: str | os.PathLike) -> None:
         raise UsageError(f"nothing may follow the name {name}. Received: {data!r}; use {name!r}.")
     if row.argument == "needed" and not what:
         raise UsageError(f"{name} needs what to open. Received: {data!r}; use '{name}:{row.help}'.")
+
+
+def check_present(data: str | os.PathLike) -> None:
+    """Raises a `UsageError` that says how to get the data if it is not on the disk.
+
+    Images are not read, where a source can tell without.
+    """
+    check_source(data)
+    name, what = _parts(data)
+    check = SOURCES[name].check if name else None
+    if check is not None:
+        check(*([what] if what else []))
 
 
 def source_folder(data: str | os.PathLike) -> Path | None:
@@ -121,8 +143,14 @@ def digits() -> Source:
 
 SOURCES: dict[str, Opener] = {
     "digits": Opener(digits),
-    "cifar10": Opener(cifar10, "optional"),
-    "tfds": Opener(tfds, "needed", "NAME"),
+    "cifar10": Opener(cifar10, "optional", check=check_cifar10),
+    "tfds": Opener(tfds, "needed", "NAME", check_prepared),
+    "vtab": Opener(vtab, "needed", "TASK", check_vtab),
+    "imagenet2012": Opener(imagenet2012, check=lambda: check_prepared("imagenet2012")),
+    "imagenet2012_real": Opener(
+        imagenet2012_real, check=lambda: check_prepared("imagenet2012_real")
+    ),
+    "imagenet_v2": Opener(imagenet_v2, "optional", "VARIANT", check_imagenet_v2),
     "tfrecords": Opener(tfrecords, "needed"),
 }
 

@@ -16,7 +16,28 @@ from keras_vit.data.records import Keys, Piece, record_source
 from keras_vit.data.source import Source
 
 _FORMAT = "tfrecord"  # of TFDS' formats the only one whose records are read
+# Data sets that TFDS cannot download by itself: the files that it needs, and where they are.
+_BY_HAND = {
+    "imagenet2012": "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar "
+    "(image-net.org, with a registration)",
+    "imagenet2012_real": "ILSVRC2012_img_val.tar (image-net.org, with a registration)",
+    "resisc45": "NWPU-RESISC45.rar (its address is in TFDS' catalogue) and unpacking it",
+    "diabetic_retinopathy_detection": "and unpacking the files of Kaggle's competition "
+    "diabetic-retinopathy-detection",
+}
 _IMAGE, _LABEL, _SEVERAL = "image", "label", "labels"  # TFDS' usual names; the last of a list
+
+
+class NotPreparedError(UsageError):
+    """A data set is not on the disk.
+
+    Attributes:
+        preparation: the command that prepares it.
+    """
+
+    def __init__(self, message: str, preparation: str):
+        super().__init__(message)
+        self.preparation = preparation
 
 
 def tfds(text: str) -> Source:
@@ -35,13 +56,28 @@ def tfds(text: str) -> Source:
             with classes; or the splits have images in common.
         MissingPackageError: tensorflow-datasets is not installed.
     """
+    name, *splits = _separated(text)
+    builder = prepared(name)
+    keys, labels, several = _keys(name, builder.info)
+    parts = pieces_of(builder, text, _parts(name, splits, list(builder.info.splits)))
+    return record_source(name.partition("/")[0], f"tfds:{text}", parts, keys, labels, several)
+
+
+def prepared(name: str) -> Any:
+    """TFDS' builder of a data set that is on the disk.
+
+    Args:
+        name: its name, with the configuration and the version if there are several.
+
+    Raises:
+        UsageError, MissingPackageError: see `tfds`.
+    """
     try:
         import tensorflow_datasets
     except ImportError:
         raise MissingPackageError(
             "tfds needs TensorFlow Datasets: pip install 'keras_vit[train]'"
         ) from None
-    name, *splits = re.split(r":(?![^\[]*\])", text)
     folder = _directory(name)
     builder = tensorflow_datasets.builder_from_directory(folder)
     kind = builder.info.file_format
@@ -50,46 +86,86 @@ def tfds(text: str) -> Source:
             f"{folder}: expected files in the format {_FORMAT}. Received: {kind.value}; prepare "
             f"the data set in another folder, TFDS_DATA_DIR: {_preparation(name)}"
         )
-    keys, labels, several = _keys(name, builder.info, tensorflow_datasets)
-    parts = {
-        split: [Piece(Path(f.filename), f.skip, f.take) for f in _pieces(builder, name, given)]
-        for split, given in _parts(name, splits, list(builder.info.splits)).items()
+    return builder
+
+
+def check_prepared(text: str) -> None:
+    """Raises a `NotPreparedError` if a data set is not on the disk.
+
+    Args:
+        text: see `tfds`; its splits are not checked.
+    """
+    _directory(_separated(text)[0])
+
+
+def pieces_of(builder: Any, text: str, parts: Mapping[str, str]) -> dict[str, list[Piece]]:
+    """The pieces of files with the examples of each split.
+
+    Args:
+        builder: see `prepared`.
+        text: the data set, for errors.
+        parts: for keras_vit's splits those of TFDS, in its notation.
+
+    Raises:
+        UsageError: there is no such split, or splits have images in common.
+    """
+    pieces = {
+        split: [Piece(Path(f.filename), f.skip, f.take) for f in _pieces(builder, text, given)]
+        for split, given in parts.items()
     }
-    _check_apart(text, parts)
-    return record_source(name.partition("/")[0], f"tfds:{text}", parts, keys, labels, several)
+    _check_apart(text, pieces)
+    return pieces
+
+
+def _separated(text: str) -> list[str]:
+    """The name of a data set and its splits, in whose notation there are colons too."""
+    return re.split(r":(?![^\[]*\])", text)
 
 
 def _directory(name: str) -> Path:
     """The folder of the newest version of a data set."""
-    root = Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    root = _root()
     found = sorted((root / name).rglob("dataset_info.json"), key=_version)
     configurations = {file.parent.parent for file in found if file.parent != root / name}
     if len(configurations) > 1:
         names = listed(sorted(folder.relative_to(root).as_posix() for folder in configurations))
         raise UsageError(f"tfds:{name} has several configurations: {names}; name one of them.")
     if not found:
-        raise UsageError(
+        preparation = _preparation(name)
+        raise NotPreparedError(
             f"{root / name}: expected a prepared data set of TensorFlow Datasets; set "
-            f"TFDS_DATA_DIR, or prepare it: {_preparation(name)}"
+            f"TFDS_DATA_DIR, or prepare it: {preparation}",
+            preparation,
         )
     return found[-1].parent
 
 
 def _preparation(name: str) -> str:
-    """The command that prepares a data set."""
-    return (
+    """The command that prepares a data set, and what must be downloaded by hand before."""
+    command = (
         'python -c "import tensorflow_datasets as t; '
         f't.builder({name!r}, file_format={_FORMAT!r}).download_and_prepare()"'
     )
+    by_hand = _BY_HAND.get(name.partition("/")[0])
+    if by_hand is None:
+        return command
+    return f"{command}, after downloading {by_hand} to {_root() / 'downloads/manual'}"
+
+
+def _root() -> Path:
+    """TFDS' folder."""
+    return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
 def _version(file: Path) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", file.parent.name))
 
 
-def _keys(name: str, info: Any, tensorflow_datasets: Any) -> tuple[Keys, Sequence[str], bool]:
+def _keys(name: str, info: Any) -> tuple[Keys, Sequence[str], bool]:
     """The features with the image and with its class or classes, their names, whether several."""
-    kinds, features = tensorflow_datasets.features, info.features
+    from tensorflow_datasets import features as kinds
+
+    features = info.features
 
     def of_kind(kind, within=lambda feature: feature):
         return [key for key, feature in features.items() if isinstance(within(feature), kind)]
@@ -129,12 +205,13 @@ def _parts(name: str, given: Sequence[str], existing: Sequence[str]) -> dict[str
     return {"": "train" if "train" in existing else existing[0]}
 
 
-def _pieces(builder: Any, name: str, split: str) -> Sequence[Any]:
+def _pieces(builder: Any, text: str, split: str) -> Sequence[Any]:
     try:
         return builder.info.splits[split].file_instructions
     except (KeyError, ValueError, AssertionError) as error:
         raise UsageError(
-            f"tfds:{name} has the splits {', '.join(builder.info.splits)}. Received: {split}."
+            f"tfds:{_separated(text)[0]} has the splits {', '.join(builder.info.splits)}. "
+            f"Received: {split}."
         ) from error
 
 

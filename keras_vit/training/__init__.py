@@ -22,6 +22,7 @@ __getattr__, __all__ = lazy_names(
             "run_trial",
             "with_seed",
         ],
+        "transfer": ["SUITES", "TASKS", "TransferTask"],
         "tasks": ["MultiLabel", "SingleLabel", "Task", "task_of"],
     },
 )

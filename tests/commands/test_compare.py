@@ -188,7 +188,7 @@ def test_a_sweep_compares_the_averages_and_says_so():
         return {**figures, "curve": [record]}
 
     results = {0.1: tried(1.0, 3.0), 0.2: tried(2.0, 1.5)}
-    assert max(results, key=lambda rate: sweep._quality(results[rate])) == 0.2
+    assert max(results, key=lambda rate: _trials.quality(results[rate])) == 0.2
     header, _, line, *_ = sweep._table(results, 0.2, results[0.2]).splitlines()
     assert "accuracy of the average" in header
     assert "loss of the average" in header

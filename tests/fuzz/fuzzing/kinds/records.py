@@ -80,7 +80,7 @@ def _found_at(folder: Path):
 
 def library_name() -> str:
     """The name of the file's cache."""
-    return f"{library.hashlib.sha256(os.fsencode(_FILE)).hexdigest()[:32]}.npz"
+    return library.cache_name(_FILE, IMAGENET)
 
 
 def _example(i: int) -> bytes:

@@ -1,0 +1,370 @@
+"""Fine-tunes weights on the paper's data sets and VTAB-1k; one table of all results.
+
+Of each task whose images are on this machine, the learning rates are compared on development
+images; the best one trains on all training images, and that model is judged on the test images.
+The other tasks are listed with what prepares their images; nothing is downloaded. At the end there
+is a table beside the figures of Dosovitskiy et al. 2021. A command that was stopped goes on where
+it stopped when it is started again.
+
+Each task has the settings of its recipe (finetune-imagenet, -cifar10, -cifar100, -pets, -flowers,
+-vtab); those given below replace them in all tasks. If only --duration is given, the warmup stays
+the same fraction of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks, _contracts, _files
+from keras_vit._errors import RefusedError, UsageError, did_you_mean
+from keras_vit.cli._fields import internal, option
+from keras_vit.cli._options import check_folder, check_model, check_run, check_weights
+from keras_vit.cli._printing import print_skipped, table
+from keras_vit.cli._program import load
+from keras_vit.cli._trials import check_folder_of, print_time_left, quality, time_taken, trained
+from keras_vit.training.recipes import PRESETS, Recipe
+from keras_vit.training.transfer import SUITES, TASKS, TransferTask
+
+_BASE = PRESETS["finetune"].recipe
+
+
+def _check_task(name: str, task: str) -> None:
+    if task not in TASKS:
+        raise UsageError(f"{name}: unknown value {task!r}; {did_you_mean(task, TASKS)}")
+
+
+def _check_source(pair: str) -> None:
+    task, separator, source = pair.partition("=")
+    if not separator or not source:
+        raise UsageError(
+            "--sources must be a task, = and its images, such as cifar10=cifar10:FOLDER. "
+            f"Received: {pair!r}."
+        )
+    _check_task("--sources", task)
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """Options of the command."""
+
+    weights: str | None = None
+    """The weights to begin with: a file in any layout, a URL, or a published name such as
+    imagenet21k."""
+    model: str = option(PRESETS["finetune-cifar10"].model, check=check_model)
+    """The model of the weights, such as ViT_B16."""
+    run: Path | None = None
+    """Instead of weights and a model: the folder of a trained run, whose weights are used."""
+    suite: str = option("all", choices=tuple(SUITES))
+    """The tasks: the paper's five data sets, VTAB's 19 tasks, or all."""
+    tasks: tuple[str, ...] = option((), check=_check_task)
+    """Only these tasks, such as cifar10 vtab-clevr-count; --tasks all lists their names."""
+    sources: tuple[str, ...] = ()
+    """Other images for a task, with declared splits: TASK=SOURCE, such as cifar10=cifar10:FOLDER,
+    where SOURCE is a --data of fit."""
+    out: Path | None = None
+    """The folder to write; default: runs/, transfer- and the model's name."""
+    learning_rates: tuple[float, ...] = ()
+    """The learning rates to try in every task. Default: those of its recipe."""
+    seeds: int = option(1, check=_checks.positive_integer)
+    """Number of final trainings with different random seeds; the paper's figures are means of 3."""
+    dry_run: bool = False
+    """List the tasks with their images, steps and learning rates, and what is missing; train
+    nothing."""
+    checkpoint_every: str = "5 minutes"
+    """How often the state of a training is saved: '5 minutes', '1 epoch', '500 steps'."""
+    settings: Recipe = _BASE
+    changed: tuple[str, ...] = internal(())  # the names of the settings that were given
+
+    def __post_init__(self):
+        # This imports NumPy, which --help does not need.
+        from keras_vit.training.settings import check_checkpoint_every, check_recipe
+
+        if self.weights is None and self.run is None:
+            raise UsageError(
+                "transfer begins with weights. Received: none; give some, such as --weights "
+                "imagenet21k, or --run FOLDER."
+            )
+        if self.weights is not None and self.run is not None:
+            raise UsageError("expected --run or --weights. Received: both.")
+        for pair in self.sources:
+            _check_source(pair)
+        for rate in self.learning_rates:
+            if not 0 < rate < float("inf"):
+                raise UsageError(f"--learning-rates must be positive. Received: {rate}.")
+        if self.settings.distillation != "none":
+            raise UsageError(
+                "distillation needs a teacher, which only fit has. "
+                f"Received: --distillation {self.settings.distillation}."
+            )
+        check_run(self.run)
+        check_weights(self.weights, self.model)
+        check_folder(self.out)
+        check_checkpoint_every(self.checkpoint_every)
+        model, _ = self.start
+        for task in self.chosen:
+            check_recipe(self.recipe(task), model)
+
+    @property
+    def chosen(self) -> list[TransferTask]:
+        """The tasks, in the order of the suites."""
+        names = self.tasks or SUITES[self.suite]
+        return [task for name, task in TASKS.items() if name in names]
+
+    @property
+    def start(self) -> tuple[str, str]:
+        """The name of the model and its initial weights."""
+        from keras_vit.specs import find_variant
+
+        if self.run is None:
+            return find_variant(self.model), self.weights
+        spec = _files.read_json(self.run / "spec.json", format=1, schema=_contracts.RunSpec)
+        try:
+            return find_variant(spec["model"]), str(self.run / "weights.npz")
+        except UsageError as error:
+            raise UsageError(f"{self.run}: {error}") from None
+
+    def recipe(self, task: TransferTask) -> Recipe:
+        """The settings of a task."""
+        given = self.changed
+        return task.recipe({name: getattr(self.settings, name) for name in given})
+
+    def rates(self, task: TransferTask) -> list[float]:
+        """The learning rates that are compared."""
+        given = (self.settings.learning_rate,) if "learning_rate" in self.changed else ()
+        return sorted(set(self.learning_rates or given or task.learning_rates))
+
+    def locators(self, task: TransferTask) -> tuple[str, ...]:
+        """Where its images may be."""
+        other = dict(pair.split("=", 1) for pair in self.sources)
+        return (other[task.name],) if task.name in other else task.sources
+
+
+def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Which settings replace those of the tasks."""
+    fields = {field.name for field in dataclasses.fields(Recipe)}
+    return {"changed": tuple(name for name in given if name in fields), "settings": _BASE}
+
+
+def run(arguments: Arguments) -> None:
+    """Trains what is not trained yet, and writes the page after each task."""
+    load("tensorflow", "sklearn.metrics")
+    from keras_vit import evaluation
+
+    model, weights = arguments.start
+    out = arguments.out or Path("runs") / f"transfer-{model}"
+    check_folder_of(out, "transfer")
+    found, missing = _searched(arguments)
+    if arguments.dry_run:
+        rows = [_planned(arguments, task, found.get(task.name)) for task in arguments.chosen]
+        print(table(["task", "images", "test", "steps", "images each", "learning rates"], rows))
+    _print_missing(missing)
+    if arguments.dry_run:
+        print("\ndry run: nothing was trained or written")
+        return
+    if not found:
+        raise UsageError(
+            f"none of {len(missing)} tasks has its images on this machine; prepare them as said "
+            "above, or give others with --sources."
+        )
+    published = evaluation.published_transfer(_published_name(model, weights))
+    done: list[dict[str, Any]] = []  # of all trainings
+    results: dict[str, Any] = {}
+    for number, (name, locator) in enumerate(found.items(), 1):
+        print(f"\n[{number} of {len(found)}] {name}", flush=True)
+        results[name] = _transferred(arguments, TASKS[name], locator, out, done)
+        facts = _facts(arguments, model, weights, results, missing, done)
+        figures = [_figures(task, results, missing) for task in arguments.chosen]
+        figures = [each for each in figures if each]
+        page = evaluation.write_transfer(out, f"Transfer of {model}", facts, figures, published)
+    print(f"\n{table(*evaluation.transfer_table(figures, published))}")
+    if missing:
+        print(f"not on this machine: {', '.join(missing)}")
+    print(f"\n{time_taken(done)}\npage: {page}")
+    if all("diverged" in each for each in results.values()):
+        raise RefusedError("every training diverged; try lower --learning-rates.")
+
+
+def _searched(arguments: Arguments) -> tuple[dict[str, str], dict[str, str]]:
+    """By task: the source that is on this machine, and for the others how to prepare it."""
+    from keras_vit import data
+
+    found, missing = {}, {}
+    for task in arguments.chosen:
+        reasons = []
+        for locator in arguments.locators(task):
+            try:
+                data.check_present(locator)
+            except UsageError as error:
+                reasons.append(getattr(error, "preparation", str(error)))
+            else:
+                found[task.name] = locator
+                break
+        else:
+            missing[task.name] = reasons[0]
+    return found, missing
+
+
+def _print_missing(missing: Mapping[str, str]) -> None:
+    """Prints what prepares the images of the tasks; several tasks may have the same."""
+    if missing:
+        print("\nnot on this machine, and what prepares it:")
+    for reason in dict.fromkeys(missing.values()):
+        names = ", ".join(name for name, each in missing.items() if each == reason)
+        print(f"  {names}: {reason}", flush=True)
+
+
+def _opened(locator: str) -> Any:
+    from keras_vit import data
+
+    print(f"reading {locator}", flush=True)
+    source = data.open_source(locator)
+    print_skipped(data.skipped_summary(source))
+    return source
+
+
+def _planned(arguments: Arguments, task: TransferTask, locator: str | None) -> list[str]:
+    """A row of the dry run."""
+    recipe, rates = arguments.recipe(task), arguments.rates(task)
+    numbers = ["missing", ""]
+    if locator is not None:
+        _, final = task.splits(_opened(locator))
+        numbers = [f"{len(final.train):,}", f"{len(final.held_out):,}"]
+    side = recipe.image_size if isinstance(recipe.image_size, int) else max(recipe.image_size)
+    of = f"{recipe.batch_size} of {side} px"
+    return [task.name, *numbers, recipe.duration, of, " ".join(f"{rate:g}" for rate in rates)]
+
+
+def _transferred(
+    arguments: Arguments, task: TransferTask, locator: str, out: Path, done: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The result of a task: of its final trainings, or why there is none.
+
+    Args:
+        arguments, task: what is trained.
+        locator: the images.
+        out: the folder with a folder for each task.
+        done: the results of all trainings, to which those of this task are added.
+    """
+    source, folder = _opened(locator), out / task.name
+    rates = arguments.rates(task)
+    tries, finals = _trials(arguments, task, source, folder)
+
+    def result(trials: Sequence[Any]) -> dict[str, Any]:
+        """That of the first of the trainings to come."""
+        print(f"\n{task.name}: {trials[0].name}", flush=True)
+        print_time_left(of_task, trials, folder)
+        of_task.append(trained(trials[0], source, folder, arguments, task.preset))
+        done.append(of_task[-1])
+        return of_task[-1]
+
+    of_task: list[dict[str, Any]] = []
+    to_come = [*tries.values(), *finals[rates[0]]]
+    tried = {rate: result(to_come[i:]) for i, rate in enumerate(tries)}
+    fit = {rate: each for rate, each in tried.items() if "diverged" not in each}
+    if tried and not fit:
+        return {"diverged": f"with every learning rate of {rates}"}
+    best = max(fit, key=lambda rate: quality(fit[rate])) if fit else rates[0]
+    last = [result(finals[best][seed:]) for seed in range(arguments.seeds)]
+    if bad := [each["diverged"] for each in last if "diverged" in each]:
+        return {"diverged": bad[0]}
+    accuracies = [each["accuracy"] for each in last]
+    return {
+        "accuracy": statistics.mean(accuracies),
+        "accuracies": accuracies,
+        "learning_rate": best,
+        "tried": {f"{rate:g}": each["accuracy"] for rate, each in fit.items()},
+        "images": len(finals[best][0].split.train),
+        "test_images": len(finals[best][0].split.held_out),
+        "steps": last[0]["steps"],
+        "seconds": sum(each["seconds"] for each in of_task),
+    }
+
+
+def _trials(
+    arguments: Arguments, task: TransferTask, source: Any, folder: Path
+) -> tuple[dict[float, Any], dict[float, list[Any]]]:
+    """By learning rate: the trainings that compare them, and the final ones.
+
+    Raises:
+        UsageError: the folder holds other trainings.
+    """
+    from keras_vit import training
+
+    development, final = task.splits(source)
+    rates = arguments.rates(task)
+    tries = {
+        rate: _trial(arguments, task, f"lr-{rate:g}", rate, development)
+        for rate in rates
+        if len(rates) > 1  # or there is nothing to compare
+    }
+    finals = {
+        rate: [
+            _trial(arguments, task, f"final-lr-{rate:g}-seed{seed}", rate, final, seed)
+            for seed in range(arguments.seeds)
+        ]
+        for rate in rates
+    }
+    for trial in (*tries.values(), *(each for of_rate in finals.values() for each in of_rate)):
+        training.check_trial(trial, source, folder)
+    return tries, finals
+
+
+def _trial(
+    arguments: Arguments, task: TransferTask, name: str, rate: float, images: Any, seed: int = 0
+) -> Any:
+    from keras_vit import training
+
+    model, weights = arguments.start
+    recipe = dataclasses.replace(arguments.recipe(task), learning_rate=rate)
+    recipe = training.with_seed(recipe, model, recipe.seed + seed)
+    tags = {"task": task.name, "learning_rate": rate, "seed": recipe.seed}
+    return training.Trial(name, model, recipe, images, weights, tags)
+
+
+def _figures(
+    task: TransferTask, results: Mapping[str, Any], missing: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """What the table needs of a task; None if it is still to come."""
+    about = {"task": task.name, "group": task.group}
+    if task.name in missing:
+        return {**about, "missing": missing[task.name]}
+    return {**about, **results[task.name]} if task.name in results else None
+
+
+def _published_name(model: str, weights: str) -> str | None:
+    """The name in the catalogue of the weights, if it has them."""
+    from keras_vit.weights import find_weights
+
+    if Path(weights).exists():
+        return None
+    try:
+        return find_weights(model, weights).name
+    except UsageError:  # a URL, or no such file, which is said when the first model is built
+        return None
+
+
+def _facts(
+    arguments: Arguments,
+    model: str,
+    weights: str,
+    results: Mapping[str, Any],
+    missing: Mapping[str, str],
+    done: Sequence[Mapping[str, Any]],
+) -> dict[str, str]:
+    settings = arguments.settings
+    changes = [f"{x.replace('_', ' ')} {getattr(settings, x)}" for x in arguments.changed]
+    if arguments.learning_rates:
+        changes.append(f"learning rates {' '.join(map(str, arguments.learning_rates))}")
+    to_come = len(arguments.chosen) - len(missing) - len(results)
+    left = f", {to_come} tasks to come" if to_come else ""
+    return {
+        "Done": f"{len(results)} of {len(arguments.chosen)} tasks, {time_taken(done)}{left}",
+        "Start": f"{model} from {weights}",
+        "Settings": "those of each task's recipe"
+        + (f", except {', '.join(changes)}" if changes else ""),
+        "Seeds": str(arguments.seeds),
+    }

@@ -1,0 +1,187 @@
+"""The accuracy of a model on images whose classes it knows, by the classes' names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_vit import _files
+from keras_vit._errors import UsageError
+from keras_vit.data import evaluation_batches
+from keras_vit.data.folders import listed
+from keras_vit.data.preprocessing import normalise
+from keras_vit.data.reading import naming_unreadable
+from keras_vit.data.source import Source
+from keras_vit.evaluation import page
+from keras_vit.labels import imagenet2012_ids, imagenet2012_labels
+
+FORMAT = 1
+_TOP = 5
+_MOST_CLASSES = 50  # in the table of the page
+
+
+@dataclasses.dataclass(frozen=True)
+class Accuracy:
+    """How often a model is right.
+
+    Attributes:
+        images: the number of images that were judged.
+        unlabelled: the number of images that were left out because they have no class.
+        top1: the fraction whose most probable class is theirs, or one of theirs.
+        top5: the fraction of whose five most probable classes one is theirs.
+        classes: for each class its label, its number of images and of those that were recognised;
+            empty if an image may have several classes.
+    """
+
+    images: int
+    unlabelled: int
+    top1: float
+    top5: float
+    classes: list[dict[str, Any]]
+
+
+def accuracy_on(
+    model: Any,
+    source: Source,
+    indices: np.ndarray,
+    batch_size: int = 64,
+    report: Callable[[int, int, int], None] = lambda done, count, right: None,
+) -> Accuracy:
+    """Judges a model on images that it was not trained on.
+
+    Args:
+        model: a model of keras_vit.
+        source: the images.
+        indices: which of them; those without a class are left out, as in ImageNet-ReaL.
+        batch_size: number of images that the model computes at a time.
+        report: called after each batch with the number of images so far, of all of them, and of
+            those that were recognised.
+
+    Raises:
+        UsageError: the model lacks a class of the images, or no image has a class.
+    """
+    places = class_places(source.labels, model.labels, model.num_classes)
+    if source.multi_hot is not None:
+        labelled = indices[np.diff(source.multi_hot.starts)[indices] > 0]
+    else:
+        labelled = indices
+    if not len(labelled):
+        raise UsageError(f"{source.locator}: expected images with classes. Received: none.")
+    # The place of the first right class among the most probable ones, or _TOP.
+    ranks, done, size = np.full(len(labelled), _TOP), 0, min(batch_size, len(labelled))
+    with naming_unreadable(source):
+        for images, _ in evaluation_batches(source, labelled, model.preprocessing, size):
+            now = slice(done, done + len(images))
+            logits = model.predict_on_batch(_filled(normalise(images, model.preprocessing), size))
+            ranks[now] = _ranks(logits[: len(images)], source, labelled[now], places)
+            done += len(images)
+            report(done, len(labelled), int((ranks == 0).sum()))
+    return Accuracy(
+        len(labelled),
+        len(indices) - len(labelled),
+        float((ranks == 0).mean()),
+        float((ranks < _TOP).mean()),
+        [] if source.multi_hot is not None else _by_class(source, labelled, ranks == 0),
+    )
+
+
+def class_places(
+    names: Sequence[str], labels: Sequence[str] | None, num_classes: int
+) -> np.ndarray:
+    """The place of each class of the images among the model's classes, int64 (names,).
+
+    Classes are the same if their names are; ImageNet-1k's may be named by words or by WordNet ids.
+
+    Args:
+        names: the names of the images' classes.
+        labels: those of the model's; None if its file has no names, which then are ImageNet-1k's
+            for 1,000 classes, and otherwise must be those of the images in their order.
+        num_classes: the number of the model's classes.
+
+    Raises:
+        UsageError: the model lacks a class.
+    """
+    ids = imagenet2012_ids()
+    if labels is None:
+        if num_classes == len(names):
+            labels = ids if {*names} <= {*ids} else names
+        elif num_classes == len(ids):
+            labels = ids
+        else:
+            raise UsageError(
+                f"expected a model of the images' {len(names)} classes. Received: {num_classes} "
+                "classes without names; use weights that were fine-tuned on these classes."
+            )
+    names, labels = _wordnet(tuple(names)), _wordnet(tuple(labels))
+    if names == labels:  # names may occur twice
+        return np.arange(len(names))
+    place = {label: i for i, label in enumerate(labels)}
+    missing = [name for name in names if name not in place]
+    if missing:
+        raise UsageError(
+            f"expected classes that are among the model's {num_classes}. Received: "
+            f"{listed(missing)}, which the model does not know; use weights that were fine-tuned "
+            "on these classes."
+        )
+    return np.array([place[name] for name in names], np.int64)
+
+
+def write_accuracy(folder: Path, title: str, facts: dict[str, str], accuracy: Accuracy) -> Path:
+    """Writes report.json and index.html, and returns the path of the page.
+
+    Args:
+        folder: the folder; other files in it stay.
+        title: the title of the page.
+        facts: the results and what was judged, in words.
+        accuracy: the results.
+    """
+    content = {"format": FORMAT, "title": title, "facts": facts, **dataclasses.asdict(accuracy)}
+    _files.write_json(folder / "report.json", content)
+    seen = [each for each in accuracy.classes if each["images"]]
+    seen.sort(key=lambda each: each["recognised"] / each["images"])
+    rows = [
+        [each["label"], f"{each['recognised'] / each['images']:.2%}", f"{each['images']:,}"]
+        for each in seen[:_MOST_CLASSES]
+    ]
+    of = f"The {len(rows)} of {len(seen)}" if len(rows) < len(seen) else "All"
+    note = f"<p>{of} classes, those first that are recognised least often.</p>"
+    classes = page.section("Classes", note + page.table(["class", "recognised", "images"], rows))
+    sections = [page.facts(facts), classes if rows else ""]
+    _files.write_text(folder / "index.html", page.document(title, sections))
+    return folder / "index.html"
+
+
+def _wordnet(names: tuple[str, ...]) -> tuple[str, ...]:
+    return imagenet2012_ids() if names == imagenet2012_labels() else names
+
+
+def _filled(images: Any, size: int) -> np.ndarray:
+    """A last, smaller batch with more images, because another size would be compiled again."""
+    images = np.asarray(images)
+    return np.concatenate([images, np.repeat(images[-1:], size - len(images), axis=0)])
+
+
+def _ranks(logits: Any, source: Source, indices: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The place of the first right class among each image's five most probable ones, or 5."""
+    top = np.argsort(-np.asarray(logits), axis=1, kind="stable")[:, :_TOP]  # (b, 5)
+    if source.multi_hot is None:
+        right = top == places[source.targets[indices]][:, None]
+    else:
+        truth = np.zeros(logits.shape, bool)
+        truth[:, places] = source.multi_hot[indices]
+        right = np.take_along_axis(truth, top, axis=1)
+    return np.where(right.any(axis=1), right.argmax(axis=1), _TOP)
+
+
+def _by_class(source: Source, indices: np.ndarray, right: np.ndarray) -> list[dict[str, Any]]:
+    targets, count = source.targets[indices], len(source.labels)
+    images = np.bincount(targets, minlength=count).tolist()
+    recognised = np.bincount(targets[right], minlength=count).tolist()
+    return [
+        {"label": label, "images": n, "recognised": k}
+        for label, n, k in zip(source.labels, images, recognised, strict=True)
+    ]

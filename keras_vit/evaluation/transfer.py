@@ -1,0 +1,186 @@
+"""The results of a transfer suite: a table beside published figures, a page, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _files
+from keras_vit.data.vtab_tasks import VTAB
+from keras_vit.evaluation import page
+from keras_vit.evaluation.published import PAPER, VTAB_MEAN
+
+FORMAT = 1
+COLUMNS = (
+    "task", "group", "accuracy", "accuracies", "learning_rate", "images", "test_images", "steps",
+    "seconds", "published", "diverged", "missing",
+)  # fmt: skip
+_BEST = "ViT-H/14, JFT"  # the column of the paper that the terminal has room for
+_GROUPS = ("natural", "specialised", "structured")
+
+Result = dict[str, Any]
+
+
+def write_transfer(
+    folder: Path,
+    title: str,
+    facts: dict[str, str],
+    results: Sequence[Result],
+    published: Mapping[str, float],
+) -> Path:
+    """Writes transfer.json, transfer.csv and index.html, and returns the path of the page.
+
+    Args:
+        folder: the folder; other files in it stay.
+        title: the title of the page.
+        facts: what was done, in words.
+        results: for each task `task`, `group`, and one of: `accuracies`, one for each seed, with
+            `accuracy` (their mean), `learning_rate`, `tried` (accuracy on the development images by
+            learning rate), `images`, `test_images`, `steps` and `seconds`; the reason as
+            `diverged`; or how to prepare the images as `missing`.
+        published: what was published for these weights, in percent by task.
+    """
+    figures = [
+        {**each, "published": published.get(each["task"])}
+        for each in (*results, *_means(results, published))
+    ]
+    content = {"format": FORMAT, "title": title, "facts": facts, "results": figures}
+    _files.write_json(folder / "transfer.json", content)
+    _files.write_text(folder / "transfer.csv", _as_csv(figures))
+    _files.write_text(folder / "index.html", _page(title, facts, results, published))
+    return folder / "index.html"
+
+
+def transfer_table(
+    results: Sequence[Result], published: Mapping[str, float], columns: Sequence[str] = (_BEST,)
+) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows of a table: the tasks that were run, then VTAB's means.
+
+    A mean is given only where all of its tasks were run.
+
+    Args:
+        results, published: see `write_transfer`.
+        columns: the models of `PAPER` to compare with.
+    """
+    header = ["task", "learning rate", "accuracy"]
+    header += ["published", "difference"] if published else []
+    header += list(columns)
+
+    def row(each: Result) -> list[str]:
+        task = each["task"]
+        beside = [_percent(PAPER[column].get(task)) for column in columns]
+        if "diverged" in each:
+            return [task, "", "diverged", *(["", ""] if published else []), *beside]
+        known = published.get(task)
+        difference = "" if known is None else f"{100 * each['accuracy'] - known:+.2f}"
+        cells = [_percent(known), difference] if published else []
+        rate = each.get("learning_rate")
+        return [task, "" if rate is None else f"{rate:g}", _accuracy(each), *cells, *beside]
+
+    done = [each for each in results if "missing" not in each]
+    rows = [row(each) for each in done]
+    for mean in _means(results, published):
+        beside = [_percent(mean["paper"].get(column)) for column in columns]
+        blank = ["", ""] if published else []
+        rows.append([mean["task"], "", _accuracy(mean), *blank, *beside])
+    return header, rows
+
+
+def _means(results: Sequence[Result], published: Mapping[str, float]) -> list[Result]:
+    """The means of VTAB's complete groups, and of all 19 tasks; with the paper's."""
+    finished = {each["task"]: each for each in results if "accuracy" in each}
+    means = []
+    for group in (*_GROUPS, None):
+        tasks = [f"vtab-{name}" for name, row in VTAB.items() if group in (row.group, None)]
+        if not finished.keys() >= set(tasks):
+            continue
+        name = f"VTAB {group or 'all'}, mean of {len(tasks)}"
+        paper = {
+            column: figures.get(VTAB_MEAN) if group is None else _mean(figures, tasks)
+            for column, figures in PAPER.items()
+        }
+        accuracy = statistics.mean(finished[task]["accuracy"] for task in tasks)
+        means.append({"task": name, "group": "mean", "accuracy": accuracy, "paper": paper})
+    return means
+
+
+def _mean(figures: Mapping[str, float], tasks: Sequence[str]) -> float | None:
+    values = [figures.get(task) for task in tasks]
+    return None if None in values else statistics.mean(values)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}%"
+
+
+def _accuracy(result: Result) -> str:
+    mean, of_seeds = _percent(100 * result["accuracy"]), result.get("accuracies", ())
+    if len(of_seeds) < 2:
+        return mean
+    return f"{mean} \u00b1 {_percent(100 * statistics.stdev(of_seeds))}"
+
+
+def _as_csv(figures: Sequence[Result]) -> str:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {**each, "accuracies": " ".join(map(str, each.get("accuracies", ())))} for each in figures
+    )
+    return stream.getvalue()
+
+
+def _page(
+    title: str, facts: dict[str, str], results: Sequence[Result], published: Mapping[str, float]
+) -> str:
+    done = {each["task"] for each in results if "missing" not in each}
+    columns = [column for column, figures in PAPER.items() if done & figures.keys()]
+    header, rows = transfer_table(results, published, columns)
+    notes = "Accuracy on the test images"
+    if any(len(each.get("accuracies", ())) > 1 for each in results):
+        notes += ", the mean over the seeds \u00b1 their standard deviation"
+    if published:
+        notes += "; \u201cpublished\u201d is for these weights"
+    notes += (
+        ". The other columns are tables 2 and 9 of Dosovitskiy et al. 2021, whose means of VTAB's "
+        "groups were computed from table 9."
+    )
+    sections = [
+        page.facts(facts),
+        page.section("Tasks", f"<p>{notes}</p>{page.table(header, rows)}"),
+        *_trials(results),
+        *_left(results),
+    ]
+    return page.document(title, sections)
+
+
+def _trials(results: Sequence[Result]) -> list[str]:
+    """The learning rates that were compared."""
+    tried = [each for each in results if each.get("tried")]
+    rates = sorted({float(rate) for each in tried for rate in each["tried"]})
+    if not rates:
+        return []
+
+    def cell(each: Result, rate: float) -> str:
+        accuracy = {float(key): value for key, value in each["tried"].items()}.get(rate)
+        return "" if accuracy is None else _percent(100 * accuracy)
+
+    rows = [[each["task"], *(cell(each, rate) for rate in rates)] for each in tried]
+    header = ["task", *(f"{rate:g}" for rate in rates)]
+    note = "<p>Accuracy on the development images by learning rate; empty where it diverged.</p>"
+    return [page.section("Learning rates", note + page.table(header, rows))]
+
+
+def _left(results: Sequence[Result]) -> list[str]:
+    """What was not run, and what prepares it; what diverged."""
+    reasons: dict[str, list[str]] = {}
+    for each in results:
+        if reason := each.get("missing") or each.get("diverged"):
+            reasons.setdefault(reason, []).append(each["task"])
+    lines = [f"<p>{escape(', '.join(of))}: {escape(reason)}</p>" for reason, of in reasons.items()]
+    return [page.section("Not finished", "".join(lines))] if lines else []

@@ -1,0 +1,322 @@
+"""transfer, and evaluate --weights, as a user runs them on small data sets of TFDS."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import runs, training
+from keras_vit.cli import _arguments, transfer
+from keras_vit.data import open_source, vtab
+from keras_vit.specs import VARIANTS
+from keras_vit.training import trials
+from keras_vit.weights import find_weights
+from keras_vit.weights.cache import cached_path
+
+pytestmark = pytest.mark.once
+
+QUICK = (
+    "--duration", "4 steps", "--image-size", "16", "--batch-size", "4", "--no-jit",
+)  # fmt: skip
+
+
+def coloured(rng, count, classes, **fields):
+    """Examples with an image that is brighter for a higher class."""
+    return [
+        {
+            "image": np.clip(rng.normal(40 * (i % classes), 5, (32, 32, 3)), 0, 255).astype(
+                "uint8"
+            ),
+            "label": i % classes,
+            **fields,
+        }
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def weights(tiny_model, tmp_path):
+    """A file of weights of the tiny model, with a head for other classes."""
+    model = keras_vit.create_model(tiny_model, 3, 16)
+    keras_vit.save_weights(model, tmp_path / "tiny.npz")
+    return ("--weights", tmp_path / "tiny.npz", "--model", tiny_model)
+
+
+@pytest.fixture
+def two_tasks(prepare_tfds, monkeypatch, rng):
+    """CIFAR-10, and a task of VTAB that has 8 images for training and 4 for validation."""
+    monkeypatch.setattr(vtab, "_TRAIN", 8)
+    monkeypatch.setattr(vtab, "_VALIDATION", 4)
+    prepare_tfds(
+        "cifar10",
+        train=coloured(rng, 100, 10, id="a"),
+        test=coloured(rng, 10, 10, id="b"),
+    )
+    parts = {"train": 10, "validation": 6, "test": 5}
+    prepare_tfds("dtd", **{name: coloured(rng, n, 3, file_name="c") for name, n in parts.items()})
+
+
+@pytest.mark.slow
+def test_tasks_on_the_disk_are_transferred_and_a_second_call_trains_only_what_is_new(
+    invoke, two_tasks, weights, tmp_path, monkeypatch
+):
+    words = (*weights, "--tasks", "cifar10,cifar100,vtab-dtd", "--out", "out", *QUICK)
+    rates = ("--learning-rates", "0.03")
+    code, out, error = invoke("train/transfer.py", *words, *rates, cwd=tmp_path)
+    assert code == 0, error
+    assert "[2 of 2] vtab-dtd" in out
+    assert re.search(r"not on this machine, .*\n  cifar100: python -c .*'cifar100'", out)
+    assert out.endswith("page: out/index.html\n")
+    final = runs.open_run(tmp_path / "out/vtab-dtd/final-lr-0.03-seed0")
+    split = final.split(final.source())
+    assert (len(split.train), len(split.held_out)) == (12, 5)
+    assert final.recipe["preset"] == "finetune-vtab"
+    assert final.setting("augment") == "resize_crop_flip"
+    # What is finished is only read.
+    trained, train = [], trials.train
+
+    def recorded(model, source, recipe, out, **options):
+        trained.append(out.name)
+        return train(model, source, recipe, out, **options)
+
+    monkeypatch.setattr(trials, "train", recorded)
+    code, out, error = invoke("train/transfer.py", *words, *rates, "1e-9", cwd=tmp_path)
+    assert code == 0, error
+    cifar, missing, dtd = json.loads((tmp_path / "out/transfer.json").read_text())["results"]
+    assert trained[:2] == ["lr-1e-09", "lr-0.03"]
+    assert cifar["learning_rate"] == 0.03  # the other one learns nothing
+    assert cifar["tried"].keys() == {"1e-09", "0.03"}
+    assert "'cifar100'" in missing["missing"]
+    assert (dtd["images"], dtd["test_images"], dtd["steps"]) == (12, 5, 4)
+
+
+def test_each_task_has_its_own_splits_settings_and_learning_rates(
+    invoke, two_tasks, weights, tmp_path, monkeypatch
+):
+    trained = []
+
+    def pretend(trial, source, folder, arguments, preset):
+        trained.append((f"{folder.name}/{trial.name}", trial))
+        better = trial.recipe.learning_rate == 0.003 and "seed" not in trial.name
+        figures = {"accuracy": 0.9 if better else 0.5, "curve": [{"val_loss": 1.0}]}
+        return {**figures, "model": trial.model, "steps": 4, "seconds": 1.0}
+
+    monkeypatch.setattr(transfer, "trained", pretend)
+    words = (*weights, "--tasks", "vtab-dtd,cifar10", "--seeds", 2, "--out", "out")
+    code, out, error = invoke("train/transfer.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    names = [name for name, _ in trained]
+    assert names == [
+        *(f"cifar10/lr-{rate:g}" for rate in (0.001, 0.003, 0.01, 0.03)),
+        "cifar10/final-lr-0.003-seed0", "cifar10/final-lr-0.003-seed1",
+        # With one learning rate there is nothing to compare.
+        "vtab-dtd/final-lr-0.01-seed0", "vtab-dtd/final-lr-0.01-seed1",
+    ]  # fmt: skip
+    of = dict(trained)
+    tried, final = of["cifar10/lr-0.03"].split, of["cifar10/final-lr-0.003-seed1"]
+    assert tried.held_out.tolist() == [98, 99]  # the last 2% of the training images
+    assert final.split.train.tolist() == list(range(100))
+    assert final.split.held_out.tolist() == list(range(100, 110))
+    assert (final.recipe.duration, final.recipe.warmup) == ("10000 steps", "500 steps")
+    assert [of[name].recipe.seed for name in names[-2:]] == [0, 1]
+    assert (final.recipe.augment, final.recipe.image_size) == ("crop_flip", 384)
+    dtd = of["vtab-dtd/final-lr-0.01-seed0"]
+    assert (len(dtd.split.train), len(dtd.split.held_out)) == (12, 5)
+    assert (dtd.recipe.duration, dtd.recipe.batch_size) == ("2500 steps", 512)
+    assert re.search(r"^cifar10 +0\.003 +50\.00% ± 0\.00% +99\.50%$", out, re.MULTILINE)
+
+
+def test_images_without_their_own_splits_are_divided(image_folder):
+    source = open_source(str(image_folder))
+    for name in ("cifar10", "vtab-dtd"):
+        tried, final = training.TASKS[name].splits(source)
+        assert {*tried.train, *tried.held_out} == {*final.train}
+        assert not {*final.train} & {*final.held_out}
+
+
+def test_a_folder_may_declare_no_validation_images(image_folder, tmp_path):
+    for split in ("train", "test"):
+        shutil.copytree(image_folder, tmp_path / "divided" / split)
+    tried, final = training.TASKS["vtab-dtd"].splits(open_source(str(tmp_path / "divided")))
+    assert (len(final.train), len(final.held_out)) == (12, 12)
+    assert (len(tried.train), len(tried.held_out)) == (10, 2)  # a tenth, at least one of each class
+
+
+def read(*words):
+    line = _arguments.Line([*words, "--weights", "imagenet21k"], "transfer", "")
+    return _arguments.read(transfer.Arguments, line, transfer.defaults)
+
+
+def test_given_settings_replace_those_of_every_task():
+    task = training.TASKS["cifar10"]
+    recipe = read("--duration", "100 steps", "--image-size", "64").recipe(task)
+    assert (recipe.duration, recipe.warmup, recipe.image_size) == ("100 steps", "5%", 64)
+    recipe = read("--duration", "100 steps", "--warmup", "1 step").recipe(task)
+    assert recipe.warmup == "1 step"
+    # A value that is the default of --help is given all the same.
+    vtab_task = training.TASKS["vtab-clevr-count"]
+    assert read("--duration", "500 steps").recipe(vtab_task).duration == "500 steps"
+    assert vtab_task.recipe({}).augment == "none"
+    assert read("--learning-rate", "0.5").rates(task) == [0.5]
+    assert read("--augment", "shift").recipe(vtab_task).augment == "shift"
+
+
+def test_a_dry_run_lists_tasks_and_what_is_missing(invoke, two_tasks, weights, tmp_path):
+    words = (*weights, "--dry-run", "--out", "out")
+    code, out, error = invoke("train/transfer.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    assert re.search(r"^cifar10 +100 +10 +10000 steps +512 of 384 px +0.001 0.003", out, re.M)
+    assert re.search(r"^vtab-clevr-count +missing +2500 steps", out, re.MULTILINE)
+    assert re.search(r"^  vtab-clevr-count, vtab-clevr-distance: python -c", out, re.MULTILINE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_on_the_disk_is_an_error(invoke, weights, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    words = (*weights, "--tasks", "vtab-kitti-distance")
+    code, out, error = invoke("train/transfer.py", *words, cwd=tmp_path)
+    assert code == 2
+    assert "t.builder('kitti'" in out
+    assert "none of 1 tasks has its images on this machine" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "transfer begins with weights. Received: none"),
+        ("--weights a --run .", "expected --run or --weights. Received: both"),
+        ("--weights a --tasks cifar1", "--tasks: unknown value 'cifar1'; did you mean cifar10"),
+        ("--weights a --sources cifar10", "must be a task, = and its images"),
+        ("--weights a --image-size 30", "must be a multiple of patch_size=16"),
+        ("--weights a --learning-rates 0", "--learning-rates must be positive"),
+    ],
+)
+def test_mistakes_are_one_line(invoke, tmp_path, words, message):
+    (tmp_path / "spec.json").write_text("{}")
+    code, _, error = invoke("train/transfer.py", *words.split(), cwd=tmp_path)
+    assert code == 2
+    assert message in error
+    assert error.count("\n") == 1
+
+
+PUBLISHED = "imagenet21k+imagenet2012/ViT-B_16-224"
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A small model under the name of a published file for ImageNet, and the model."""
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    small = {"patch_size": 56, "hidden_dim": 24, "depth": 1, "num_heads": 2, "mlp_dim": 32}
+    spec = dataclasses.replace(VARIANTS["ViT-B_16"], **small)
+    monkeypatch.setitem(VARIANTS, "ViT-B_16", spec)
+    entry = find_weights("ViT-B_16", PUBLISHED)
+    model = keras_vit.ViT(spec, 1000, 224, preprocessing=entry.preprocessing)
+    rng = np.random.default_rng(0)
+    model.set_weights([rng.normal(0, 0.3, w.shape).astype(np.float32) for w in model.weights])
+    path = cached_path(entry.url)
+    path.parent.mkdir(parents=True)
+    keras_vit.save_weights(model, path)
+    return model
+
+
+def test_published_weights_are_held_against_the_catalogue(
+    invoke, published, prepare_tfds, tmp_path, rng
+):
+    images = rng.integers(0, 256, (6, 40, 30, 3)).astype(np.uint8)
+    folder = prepare_tfds(
+        "imagenet2012", validation=[{"image": i, "label": 0, "file_name": ""} for i in images]
+    )
+    # Labels that are right for two of the six images, whatever the random model says.
+    source = open_source("imagenet2012")
+    inputs = keras_vit.preprocess([source.image(i) for i in range(6)], published)
+    best = np.asarray(published(inputs)).argmax(-1)
+    labels = [*best[:2], *((best[2:] + 1) % 1000)]
+    shutil.rmtree(folder)
+    prepare_tfds(
+        "imagenet2012",
+        validation=[
+            {"image": image, "label": int(label), "file_name": ""}
+            for image, label in zip(images, labels, strict=True)
+        ],
+    )
+    words = ("--weights", PUBLISHED, "--model", "ViT_B16", "--data", "imagenet2012")
+    words = (*words, "--batch-size", 4, "--out", "report", "--min-accuracy", 0.5)
+    code, out, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
+    assert code == 3
+    assert "expected an accuracy of 50.00% or more. Received: 33.33%." in error
+    assert f"from {PUBLISHED}" in out
+    assert "the whole image resized to 224 x 224 (bilinear)" in out
+    assert re.search(r"^Accuracy +33\.33% \(top-1\)$", out, re.MULTILINE)
+    assert re.search(r"^Published +81\.20%, difference -47\.87 points$", out, re.MULTILINE)
+    assert json.loads((tmp_path / "report/report.json").read_text())["images"] == 6
+    assert "33.33%" in (tmp_path / "report/index.html").read_text()
+
+
+def test_a_file_is_judged_on_imagenet_real_and_v2(invoke, published, prepare_tfds, tmp_path, rng):
+    file = tmp_path / "own.npz"
+    keras_vit.save_weights(published, file)  # without names of classes
+    pixels = rng.integers(0, 256, (3, 40, 30, 3)).astype(np.uint8)
+    images = [{"image": image, "file_name": ""} for image in pixels]
+    everything, nothing = list(range(1000)), []
+    real = [
+        {**image, "original_label": 0, "real_label": classes}
+        for image, classes in zip(images, (everything, nothing, everything), strict=True)
+    ]
+    prepare_tfds("imagenet2012_real", validation=real)
+    words = ("--weights", file, "--data")
+    code, out, error = invoke("train/evaluate.py", *words, "imagenet2012_real", cwd=tmp_path)
+    assert code == 0, error
+    assert "Accuracy  100.00% (the most probable class is one of the image's)" in out
+    assert "2 of imagenet2012_real; 1 without a class left out" in out
+    assert "warning" not in error
+    prepare_tfds("imagenet_v2/matched-frequency", test=[{**i, "label": 7} for i in images])
+    code, out, error = invoke("train/evaluate.py", *words, "imagenet_v2", cwd=tmp_path)
+    assert code == 0, error
+    assert "3 of imagenet_v2" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--weights a", "there is no such file; published weights need --model"),
+        ("--weights . --run .", "expected --run or --weights. Received: both"),
+        ("--model ViT_B16", "--model is only used with --weights"),
+        ("--out here", "--out is only used with --weights"),
+        ("--weights own.npz --average --data digits", "--average is for a run"),
+        ("--weights own.npz", "--weights need --data, the images"),
+        (
+            "--weights augreg --model ViT_B16 --data imagenet2012",
+            "after downloading ILSVRC2012_img_train.tar",
+        ),
+    ],
+)
+def test_mistakes_of_evaluate_are_one_line(invoke, tmp_path, monkeypatch, words, message):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    (tmp_path / "own.npz").touch()
+    (tmp_path / "spec.json").write_text("{}")
+    code, _, error = invoke("train/evaluate.py", *words.split(), cwd=tmp_path)
+    assert code == 2
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_classes_of_a_folder_are_found_by_their_names(invoke, image_folder, tiny_model, tmp_path):
+    model = keras_vit.create_model(tiny_model, 3, 16, labels=["red", "green", "blue"])
+    keras_vit.save_weights(model, tmp_path / "own.npz")  # a head of zeros: always the first class
+    for file in sorted((image_folder / "red").iterdir())[3:]:
+        file.unlink()
+    words = ("--weights", "own.npz", "--data", image_folder)
+    code, out, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    assert "Accuracy  33.33%" in out  # 3 red and 6 blue pictures
+    (image_folder / "red").rename(image_folder / "rose")
+    code, _, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
+    assert code == 2
+    assert "Received: rose, which the model does not know" in error
