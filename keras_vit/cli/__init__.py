@@ -15,6 +15,7 @@ COMMANDS = {
     "compare": "train/compare.py",
     "evaluate": "train/evaluate.py",
     "predict": "train/predict.py",
+    "inspect": "train/look_inside.py",
     "export": "export/to_tflite.py",
     "run": "export/run.py",
     "android": "export/to_android.py",

@@ -1,4 +1,4 @@
-"""Evaluation of trained models: metrics and an HTML report."""
+"""Evaluation of trained models: metrics, an HTML report, and what can be seen inside a model."""
 
 from keras_vit.evaluation.attention import attention_maps, rollout
 from keras_vit.evaluation.classification import (
@@ -8,17 +8,40 @@ from keras_vit.evaluation.classification import (
     recall_warning,
 )
 from keras_vit.evaluation.comparison import summary, write_comparison
-from keras_vit.evaluation.report import evaluate, held_out_report
+from keras_vit.evaluation.inspection import (
+    Inspection,
+    attention_distance,
+    check_for_inspection,
+    embedding_filters,
+    head_maps,
+    inspect_model,
+    patch_pca,
+    position_similarity,
+    root_filters,
+    write_inspection,
+)
+from keras_vit.evaluation.report import class_report, evaluate, held_out_report
 
 __all__ = [
     "ClassReport",
+    "Inspection",
+    "attention_distance",
     "attention_maps",
+    "check_for_inspection",
+    "class_report",
     "classification_report",
+    "embedding_filters",
     "evaluate",
+    "head_maps",
     "held_out_report",
+    "inspect_model",
     "multi_label_report",
+    "patch_pca",
+    "position_similarity",
     "recall_warning",
     "rollout",
+    "root_filters",
     "summary",
     "write_comparison",
+    "write_inspection",
 ]
