@@ -93,6 +93,7 @@ def run(arguments: Arguments) -> None:
 
 
 def _of_run(arguments: Arguments) -> _Opened:
+    import keras_vit
     from keras_vit import runs
 
     run = runs.open_run(arguments.run or newest_run())
@@ -102,10 +103,8 @@ def _of_run(arguments: Arguments) -> _Opened:
     if arguments.image_size is None:
         model = run.model(average=arguments.average)
     else:
-        from keras_vit import model_from_weights
-
         weights = run.path / (runs.AVERAGE if arguments.average else "weights.npz")
-        model = model_from_weights(weights, image_size=arguments.image_size)
+        model = keras_vit.model_from_weights(weights, image_size=arguments.image_size)
     source = run.source(arguments.data)
     description = {"Images": f"{source.name}, held out from training"}
     if arguments.average:

@@ -1,6 +1,6 @@
 """What a model has learned: filters, positions, attention and features, as arrays and as a page."""
 
-from keras_vit.evaluation.inspection.distance import attention_distance
+from keras_vit.evaluation.inspection.distance import attention_distance, even_distance
 from keras_vit.evaluation.inspection.features import patch_pca
 from keras_vit.evaluation.inspection.filters import embedding_filters, root_filters
 from keras_vit.evaluation.inspection.heads import head_maps
@@ -13,6 +13,7 @@ __all__ = [
     "attention_distance",
     "check_for_inspection",
     "embedding_filters",
+    "even_distance",
     "head_maps",
     "inspect_model",
     "patch_pca",

@@ -18,7 +18,7 @@ from keras_vit.evaluation.drawing import as_svg, glowing, new_figure, own_settin
 from keras_vit.evaluation.inspection.features import PatchColours
 
 _WIDTH = 4.8  # inches
-_SIDE = 448  # pixels of the long side of a picture
+_SIDE, _SMALL = 448, 224  # pixels of the long side of a picture, and of one among many maps
 _MAP = "viridis"
 _CAPTION = 0.2  # inches of a line below a tile
 _MOST_POSITIONS = 24  # maps along one side of the figure of positions
@@ -134,7 +134,7 @@ def rollout(picture: np.ndarray, attention: np.ndarray, title: str) -> bytes:
 @own_settings()
 def heads(picture: np.ndarray, maps: np.ndarray, title: str) -> bytes:
     """A picture, and the attention of each head (heads, rows, columns), scaled to its largest."""
-    tiles = [Tile(np.asarray(resized(Image.fromarray(picture), _SIDE)), "picture")]
+    tiles = [Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "picture")]
     tiles += [
         Tile(each / (each.max() or 1), f"{i}: {each.max():.3f}") for i, each in enumerate(maps, 1)
     ]
@@ -145,7 +145,7 @@ def heads(picture: np.ndarray, maps: np.ndarray, title: str) -> bytes:
 def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, title: str) -> bytes:
     """A picture, its features as colours (rows, columns, 3), and each component in grey."""
     tiles = [
-        Tile(np.asarray(resized(Image.fromarray(picture), _SIDE)), "as the model sees it"),
+        Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "as the model sees it"),
         Tile(colours, "three components"),
     ]
     tiles += [
