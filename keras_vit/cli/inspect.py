@@ -18,7 +18,7 @@ from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import ModelOptions, check_data, newest_run
-from keras_vit.cli._printing import warn
+from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import load
 
 _LOGGED = 60.0  # seconds between two lines about the progress where there is no terminal
@@ -128,9 +128,9 @@ def _of_weights(arguments: Arguments) -> _Opened:
     if arguments.data is None:
         return _Opened(model, arguments.out, {})
     source = data.open_source(arguments.data)
+    print_skipped(data.skipped_summary(source))
+    description, indices = {"Images": source.name}, np.arange(len(source))
     is_labelled = source.labels == model.labels
-    description = {"Images": source.name}
-    indices = np.arange(len(source))
     return _Opened(model, arguments.out, description, source, indices, is_labelled)
 
 

@@ -17,6 +17,10 @@ from keras_vit.specs import ResNetSpec
 _MOST_FILTERS = 64
 _PAPER = "Dosovitskiy et al. 2021"
 _NO_PICTURES = "There is none, because no pictures were given."
+_NO_CLASSES = (
+    "There are none: they need images with this model's classes, and a model with one answer for "
+    "each image."
+)
 _NO_ATTENTION = "A ResNet has no attention."
 
 
@@ -236,8 +240,7 @@ def _features(subject: Subject) -> Section:
 def _errors(subject: Subject) -> Section:
     title, report = "Errors by class", subject.errors
     if report is None:
-        return Section(title, ("There are none, because no images with this model's classes were "
-                               "given.",))  # fmt: skip
+        return Section(title, (_NO_CLASSES,))
     several = not report.confusion
     count = "" if several else f" of {sum(each['support'] for each in report.classes):,} images"
     taken = "" if several else ", and the class for which it takes them most often"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -151,3 +153,17 @@ def test_a_block_that_the_model_does_not_have_is_refused(photos):
         evaluation.inspect_model(model, images=[])
     first = evaluation.inspect_model(model, photos, block=1)
     assert first.block == 1
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_rollout_of_b16_takes_less_than_two_seconds(rng):
+    model = keras_vit.ViT_B16(10)
+    inputs = rng.normal(size=(1, 224, 224, 3)).astype(np.float32)
+    seconds = []
+    for _ in range(6):  # the first one starts up; another process may slow some down
+        start = time.perf_counter()
+        evaluation.attention_maps(model, inputs)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 2, seconds
+    print(f"rollout of B/16: {min(seconds):.2f} s")

@@ -101,7 +101,7 @@ def test_the_page_says_which_part_a_model_does_not_have(tmp_path):
         text = _Page(path.read_text()).text
         assert sentence in text
         assert "because no pictures were given" in text
-        assert "no images with this model's classes" in text
+        assert "they need images with this model's classes" in text
 
 
 def test_only_an_inspection_is_replaced(model, found, tmp_path):
