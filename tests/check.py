@@ -138,10 +138,8 @@ def wheel() -> None:
 
 
 def notebooks() -> None:
-    """Every notebook of examples/ runs to its last cell, and is stored without outputs."""
+    """Every notebook of examples/ runs to its last cell."""
     for path in sorted((ROOT / "examples").glob("*.ipynb")):
-        cells = json.loads(path.read_text())["cells"]
-        assert not any(cell.get("outputs") for cell in cells), f"{path}: clear its outputs"
         with tempfile.TemporaryDirectory() as folder:  # what it writes is removed
             copy = shutil.copy(path, folder)
             _python("-m", "jupyter", "execute", "--inplace", "--timeout=1200", copy)

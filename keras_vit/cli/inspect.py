@@ -79,6 +79,10 @@ def run(arguments: Arguments) -> None:
     averaged = _random(opened, arguments.images)
     images = None if averaged is None else (opened.source.image(int(i)) for i in averaged)
     report = _progress(len(pictures) if averaged is None else len(averaged))
+    if pictures:
+        print(
+            f"looking at {len(pictures):,} picture{'' if len(pictures) == 1 else 's'}", flush=True
+        )
     found = evaluation.inspect_model(opened.model, pictures, images, arguments.block, report)
     errors = None
     if opened.is_labelled and found.logits is not None:

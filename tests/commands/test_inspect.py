@@ -36,6 +36,7 @@ def test_a_run_is_inspected_on_its_held_out_images(invoke, trained_run, tmp_path
     code, out, error = invoke(COMMAND, *words, cwd=tmp_path)  # without --run: the newest
     assert (code, error) == (0, "")
     assert out.splitlines()[1:] == [
+        "looking at 2 pictures",
         "attention of 40 of 40 images",
         "classifying 359 images",
         "page: runs/mine/inspection/index.html",

@@ -23,7 +23,7 @@ _MAP = "viridis"
 _CAPTION = 0.2  # inches of a line below a tile
 _MOST_POSITIONS = 24  # maps along one side of the figure of positions
 _MOST_CLASSES = 25
-_LABEL = 18  # characters of a class in a figure
+_LABEL, _TITLE = 18, 60  # characters of a class and of a title in a figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _sheet(
         )
     axis.set(xlim=(0, 1.06 * columns - 0.06), ylim=(step * rows - 0.06, 0))
     axis.set_axis_off()
-    axis.set_title(title, fontsize=10)
+    axis.set_title(_short(title, _TITLE), fontsize=10)
     if scale and drawn is not None:
         _scale(figure, axis, drawn, scale)
     return as_svg(figure)
@@ -231,5 +231,5 @@ def _scale(figure: Any, axis: Any, drawn: Any, name: str) -> None:
     bar.outline.set_visible(False)
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}\u2026"
+def _short(text: str, longest: int = _LABEL) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"
