@@ -136,3 +136,13 @@ def test_many_positions_are_thinned_and_figures_are_wide_or_tall():
     for grid in ((60, 60), (2, 40), (40, 2)):
         maps = np.zeros((*grid, *grid), np.float32)
         assert plots.similarity(maps).startswith(b"<?xml")
+
+
+def test_errors_of_images_with_several_classes_are_drawn():
+    logits = np.array([[2.0, -1, -3], [1, 3, -2], [-2, 1, -1]])
+    classes = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], np.uint8)
+    report = evaluation.multi_label_report(logits, classes, ("a", "b", "never"))
+    svg = plots.errors(report).decode()
+    assert ">0 of 2<" in svg
+    assert "most as" not in svg
+    assert "never" not in svg  # a class without images has no errors
