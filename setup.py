@@ -16,7 +16,14 @@ EXTRAS = {
     "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9"],
     "compress": ["tensorflow-model-optimization>=0.8.1"],
     "jax": ["jax>=0.6"],
-    "test": ["markdown-it-py>=3.0", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12"],
+    "test": [
+        "ipykernel>=6.29",
+        "markdown-it-py>=3.0",
+        "nbclient>=0.10",
+        "pytest>=8.3",
+        "pytest-xdist>=3.6",
+        "ruff>=0.12",
+    ],
 }
 # All that users need, without the tools of developers.
 EXTRAS["all"] = sorted({r for name, extra in EXTRAS.items() if name != "test" for r in extra})

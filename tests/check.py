@@ -16,9 +16,11 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -135,6 +137,14 @@ def wheel() -> None:
     _python("tests/commands/check_wheel.py")
 
 
+def notebooks() -> None:
+    """Every notebook of examples/ runs to its last cell."""
+    for path in sorted((ROOT / "examples").glob("*.ipynb")):
+        with tempfile.TemporaryDirectory() as folder:  # what it writes is removed
+            copy = shutil.copy(path, folder)
+            _python("-m", "jupyter", "execute", "--inplace", "--timeout=1200", copy)
+
+
 def clients() -> None:
     """MediaPipe and other clients run the demo's files. They need Python 3.11 or older."""
     if sys.version_info >= (3, 12):
@@ -161,8 +171,8 @@ def slow_tf_keras() -> None:
 
 # The demo trains the run that those after it use.
 _ALL = (
-    demo, exports, wheel, kills, resumes, interrupts, fuzz, runtimes, compression, clients, slow,
-    slow_tf_keras,
+    demo, exports, wheel, notebooks, kills, resumes, interrupts, fuzz, runtimes, compression,
+    clients, slow, slow_tf_keras,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}
 _end: list[float] = []  # the monotonic time when no check may run any more, if there is one

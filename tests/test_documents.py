@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shlex
 import shutil
@@ -114,6 +115,14 @@ def _commands(text: str) -> list[list[str]]:
 def test_links_lead_to_files(page):
     links = re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / page).read_text())
     assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
+
+
+@pytest.mark.once
+def test_notebooks_are_stored_without_outputs():
+    for path in (ROOT / "examples").glob("*.ipynb"):
+        for cell in json.loads(path.read_text())["cells"]:
+            assert not cell.get("outputs"), path
+            assert not cell.get("execution_count"), path
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if not name.endswith("-gap")])

@@ -18,6 +18,7 @@ COMMANDS = {
     "fewshot": "train/fewshot.py",
     "profile": "train/profile_model.py",
     "predict": "train/predict.py",
+    "inspect": "train/look_inside.py",
     "export": "export/to_tflite.py",
     "run": "export/run.py",
     "android": "export/to_android.py",

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from keras_vit._checks import keras_vit_model
+from keras_vit.evaluation.blocks import batches, each_block
 
 
 def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1]."""
     keras_vit_model(model)
-    names = [f"attention_{i}" for i in range(model.spec.depth)]
-    scores = model.intermediates(*names)(inputs, training=False)
-    stacked = np.stack([np.asarray(scores[name]) for name in names])  # (layers, n, heads, t, t)
-    maps = rollout(stacked, model.spec.prefix_tokens)
-    return maps.reshape(len(inputs), *model.grid)  # (n, rows, columns)
+    maps = [
+        rollout((block.scores for block in each_block(model, part)), model.spec.prefix_tokens)
+        for part in batches(model, inputs)
+    ]
+    return np.concatenate(maps).reshape(len(inputs), *model.grid)  # (n, rows, columns)
 
 
-def rollout(attention_scores: np.ndarray, prefix: int) -> np.ndarray:
+def rollout(attention_scores: Iterable[np.ndarray], prefix: int) -> np.ndarray:
     """Attention multiplied through the layers (Abnar and Zuidema 2020).
 
     In each layer, scores are averaged over heads, the identity is added for the residual, and rows
@@ -28,19 +30,26 @@ def rollout(attention_scores: np.ndarray, prefix: int) -> np.ndarray:
     mean of all rows without such tokens, divided by its maximum.
 
     Args:
-        attention_scores: (layers, n, heads, tokens, tokens); each row sums to 1.
+        attention_scores: an array (n, heads, tokens, tokens) for each layer, from input to output;
+            each row sums to 1. Or one array (layers, n, heads, tokens, tokens).
         prefix: the number of tokens before the patches: 1 for a class token, 2 for a class and a
             distillation token.
 
     Returns:
         (n, patches); the largest value in each image is 1.
     """
-    layers = attention_scores.astype(np.float64).mean(axis=2)  # (layers, n, tokens, tokens)
-    layers = layers + np.eye(layers.shape[-1])
-    layers /= layers.sum(axis=-1, keepdims=True)
-    joint = layers[0]
-    for layer in layers[1:]:
-        joint = layer @ joint
-    readers = joint[:, :prefix] if prefix else joint
-    rows = readers[:, :, prefix:].mean(axis=1)  # (n, patches)
-    return rows / rows.max(axis=-1, keepdims=True)
+    layers = [_with_residual(scores) for scores in attention_scores]
+    count, tokens, _ = layers[0].shape
+    rows = np.zeros((count, tokens))
+    rows[:, : prefix or tokens] = 1 / (prefix or tokens)
+    # From the last layer to the first, each product is of rows and a matrix, not of two matrices.
+    for layer in reversed(layers):
+        rows = np.einsum("nq,nqk->nk", rows, layer)
+    patches = rows[:, prefix:]  # (n, patches)
+    return patches / patches.max(axis=-1, keepdims=True)
+
+
+def _with_residual(scores: np.ndarray) -> np.ndarray:
+    """(n, heads, tokens, tokens) to (n, tokens, tokens), whose rows sum to 1."""
+    mean = scores.mean(axis=1, dtype=np.float64) + np.eye(scores.shape[-1])
+    return mean / mean.sum(axis=-1, keepdims=True)

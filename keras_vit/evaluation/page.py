@@ -31,6 +31,9 @@ img { max-width: 100%; height: auto; display: block; }
 figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); overflow-wrap: anywhere; }
 figure div { display: flex; gap: 4px; } figure div img { width: calc(50% - 2px); }
 figure > img { width: 100%; }
+.figures { display: grid; gap: 1.5rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
+.figures img { width: 100%; } .figures.one { display: block; max-width: 36rem; }
 """
 
 

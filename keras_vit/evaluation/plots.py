@@ -2,61 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 import math
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from keras_vit._errors import MissingPackageError
-from keras_vit._quiet import ignore_warning
+from keras_vit.evaluation.drawing import as_png, as_svg, glowing, new_figure, own_settings, resized
 
-_SETTINGS = {
-    # Text stays text, for the browser's fonts, and a $ does not start a formula.
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.family": "sans-serif",
-    "font.size": 10,
-    # The same data give the same bytes.
-    "svg.hashsalt": "keras_vit",
-}
 _BLUE, _ORANGE, _GREY = "#2a6fbb", "#d9772b", "#8a8f98"
 _DARK_TO_LIGHT = ("#14243a", "#2a6fbb", "#d9772b", "#7a4fa0", "#8a8f98")
-_lock = threading.Lock()
 
 
-@contextlib.contextmanager
-def _own_settings() -> Iterator[None]:
-    """Matplotlib's settings belong to the whole process: one drawing at a time changes them.
-
-    Only these settings are restored; others may have been changed by another thread.
-    """
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
-    with _lock:
-        before = {name: matplotlib.rcParams[name] for name in _SETTINGS}
-        matplotlib.rcParams.update(_SETTINGS)
-        try:
-            yield
-        finally:
-            matplotlib.rcParams.update(before)
-
-
-@_own_settings()
+@own_settings()
 def curves(metrics: list[dict[str, Any]]) -> bytes:
     """Loss and accuracy by step, for training and held-out images, as SVG.
 
     A training that was stopped before an evaluation has no training metrics for that epoch, which
     leaves a gap.
     """
-    figure = _figure(9, 3.2)
+    figure = new_figure(9, 3.2)
     axes = figure.subplots(1, 2)
     steps = [record["step"] for record in metrics]
     marker = "o" if len(steps) == 1 else None
@@ -68,16 +35,16 @@ def curves(metrics: list[dict[str, Any]]) -> bytes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
         axis.legend(frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
-@_own_settings()
+@own_settings()
 def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
     """The confusion matrix as SVG; rows are true classes, columns predicted classes."""
     counts = np.array(matrix)
     fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(max(3.0, 0.42 * len(labels) + 1.5), 14)
-    figure = _figure(side, side)
+    figure = new_figure(side, side)
     axis = figure.subplots()
     axis.imshow(fractions, cmap="Blues", vmin=0, vmax=1)
     axis.set(xlabel="predicted", ylabel="true")
@@ -92,7 +59,7 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
                 color = "white" if fractions[row, column] > 0.5 else "black"
                 axis.text(column, row, str(count), ha="center", va="center", color=color)
     axis.spines[:].set_visible(False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +72,7 @@ class Line:
     deviation: Sequence[float] | None = None
 
 
-@_own_settings()
+@own_settings()
 def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
     """Diagrams side by side as SVG; the same line has the same style in each.
 
@@ -115,7 +82,7 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
         panels: for each diagram the settings of its axes (title, xlabel, ylabel, xscale), and its
             lines.
     """
-    figure = _figure(4.6 * len(panels), 3.6)
+    figure = new_figure(4.6 * len(panels), 3.6)
     axes = figure.subplots(1, len(panels), squeeze=False)
     names = list(dict.fromkeys(line.name for _, of_panel in panels for line in of_panel))
     for axis, (settings, of_panel) in zip(axes[0], panels, strict=True):
@@ -130,10 +97,10 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
     axes[0][0].legend(frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
-@_own_settings()
+@own_settings()
 def dots(groups: Sequence[tuple[str, Sequence[float]]], xlabel: str) -> bytes:
     """A row for each group as SVG: a small ring for each value and a large dot for their mean.
 
@@ -141,7 +108,7 @@ def dots(groups: Sequence[tuple[str, Sequence[float]]], xlabel: str) -> bytes:
         groups: names and values, from top to bottom.
         xlabel: what the values are, with their unit.
     """
-    figure = _figure(7.5, 0.9 + 0.34 * len(groups))
+    figure = new_figure(7.5, 0.9 + 0.34 * len(groups))
     axis = figure.subplots()
     for row, (_, values) in enumerate(groups):
         axis.scatter(values, [row] * len(values), s=26, facecolors="none", edgecolors=_GREY)
@@ -150,7 +117,7 @@ def dots(groups: Sequence[tuple[str, Sequence[float]]], xlabel: str) -> bytes:
     axis.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25, axis="x")
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def _plain_numbers(axis: Any) -> None:
@@ -175,44 +142,9 @@ def _style(i: int) -> dict[str, Any]:
 
 def picture(image: np.ndarray, side: int = 192) -> bytes:
     """A uint8 RGB image as PNG, its long side `side` pixels; tiny images are enlarged in blocks."""
-    return _png(_fit(Image.fromarray(image), side))
+    return as_png(resized(Image.fromarray(image), side))
 
 
 def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
     """An image darkened where `attention` (rows, columns) in [0, 1] is low, as PNG."""
-    base = _fit(Image.fromarray(image), side)
-    mask = Image.fromarray(attention.astype(np.float32)).resize(base.size, Image.Resampling.BICUBIC)
-    light = 0.15 + 0.85 * np.clip(np.asarray(mask), 0, 1)[..., None]
-    # Where attention is low, the picture fades to dark blue, so that attention is visible on black
-    # pictures too.
-    ground = np.array([12, 20, 60], np.float32)
-    glow = np.array([255, 190, 70], np.float32) * 0.35 * np.clip(np.asarray(mask), 0, 1)[..., None]
-    mixed = np.asarray(base, np.float32) * light + ground * (1 - light) + glow
-    return _png(Image.fromarray(mixed.clip(0, 255).astype(np.uint8)))
-
-
-def _fit(image: Image.Image, side: int) -> Image.Image:
-    ratio = side / max(image.size)
-    size = tuple(max(round(length * ratio), 1) for length in image.size)
-    method = Image.Resampling.NEAREST if ratio > 2 else Image.Resampling.BICUBIC
-    return image.resize(size, method)
-
-
-def _png(image: Image.Image) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "PNG", optimize=True)
-    return stream.getvalue()
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure((width, height), layout="constrained")
-
-
-def _svg(figure: Any) -> bytes:
-    stream = io.BytesIO()
-    # Fonts missing on this machine do not matter, because the browser draws the text.
-    ignore_warning("Glyph .* missing from font", __name__)
-    figure.savefig(stream, format="svg", metadata={"Date": None})  # no date: the same bytes
-    return stream.getvalue()
+    return as_png(glowing(resized(Image.fromarray(image), side), attention))

@@ -86,9 +86,16 @@ def held_out_report(
 ) -> ClassReport:
     """The metrics on an open source, without writing a report; see `evaluate`."""
     held_out = run.split(source).held_out
-    scores = _scores(run.model(average=average), source, held_out, batch_size)
-    report = _report(source, held_out, scores, run.labels)
+    report = class_report(run.model(average=average), source, held_out, batch_size)
     return dataclasses.replace(report, average=average)
+
+
+def class_report(
+    model: Any, source: Source, indices: np.ndarray, batch_size: int = 64
+) -> ClassReport:
+    """The metrics of a model on the images `indices` of a source with the model's classes."""
+    scores = _scores(model, source, indices, batch_size)
+    return _report(source, indices, scores, source.labels)
 
 
 def _folder(report: ClassReport) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, evaluation, runs
-from keras_vit.evaluation.hub_card import hub_card
+from keras_vit.evaluation.hub import hub_card
 
 pytestmark = pytest.mark.once
 

@@ -1,0 +1,218 @@
+"""Shows what a model has learned: filters, positions, attention, features and errors, as a page.
+
+The model comes from a run (--run) or from weights (--weights); by default from the newest run under
+runs/. Pictures are the run's held-out ones, those of --data, or your own. Written are index.html,
+which needs no other file, each figure as SVG, and the numbers as inspection.json.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _checks
+from keras_vit._errors import UsageError
+from keras_vit.cli._fields import option
+from keras_vit.cli._options import ModelOptions, check_data, newest_run
+from keras_vit.cli._printing import print_skipped, warn
+from keras_vit.cli._program import load
+
+_LOGGED = 60.0  # seconds between two lines about the progress where there is no terminal
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(ModelOptions):
+    """Options of the command."""
+
+    pictures: tuple[Path, ...] = option((), positional="PICTURE")
+    """Picture files, and folders of them, to look at; default: some of the model's data."""
+    data: str | None = option(None, check=check_data)
+    """Where the run's pictures are now, if they were moved; with --weights, a folder with one
+    subfolder for each class, or a source such as 'digits'. Default: the pictures of the run; with
+    --weights only your own."""
+    out: Path | None = None
+    """The folder to write; default: inspection/ in the run folder."""
+    average: bool = False
+    """Inspect the average of the weights of a run that was trained with --ema, instead of its last
+    weights."""
+    show: int = option(6, check=_checks.positive_integer)
+    """Show at most this many pictures; of the data, one of each class first."""
+    images: int = option(128, check=_checks.positive_integer)
+    """Average the attention distance over at most this many images; the paper takes 128."""
+    judge: int = option(2000, check=_checks.positive_integer)
+    """Classify at most this many images of the data for the errors by class."""
+    block: int | None = option(None, check=_checks.positive_integer)
+    """The block whose heads are shown, from 1; default: the last one."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.average and self.weights is not None:
+            raise UsageError("--average is only used with a run; --weights are what they are.")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    """A model, where its pictures are, and whether they have its classes."""
+
+    model: Any
+    out: Path
+    description: dict[str, str]
+    source: Any = None
+    indices: Any = None
+    is_labelled: bool = False
+
+
+def run(arguments: Arguments) -> None:
+    """Inspects the model and writes the page."""
+    load("tensorflow", "sklearn.metrics", "matplotlib.figure")
+    from keras_vit import evaluation
+
+    if arguments.out is not None:
+        evaluation.check_for_inspection(arguments.out)
+    opened = _of_run(arguments) if arguments.weights is None else _of_weights(arguments)
+    evaluation.check_for_inspection(opened.out)
+    pictures, captions = _shown(arguments, opened)
+    averaged = _random(opened, arguments.images)
+    images = None if averaged is None else (opened.source.image(int(i)) for i in averaged)
+    report = _progress(len(pictures) if averaged is None else len(averaged))
+    if pictures:
+        print(
+            f"looking at {len(pictures):,} picture{'' if len(pictures) == 1 else 's'}", flush=True
+        )
+    found = evaluation.inspect_model(opened.model, pictures, images, arguments.block, report)
+    errors = None
+    if opened.is_labelled and found.logits is not None:
+        judged = _random(opened, arguments.judge)
+        print(f"classifying {len(judged):,} images", flush=True)
+        errors = evaluation.class_report(opened.model, opened.source, judged)
+    captions = _with_answers(captions, found.logits, opened.model)
+    page = evaluation.write_inspection(
+        opened.out, opened.model, found, captions, errors, opened.description
+    )
+    print(f"page: {page}")
+
+
+def _of_run(arguments: Arguments) -> _Opened:
+    import keras_vit
+    from keras_vit import runs
+
+    run = runs.open_run(arguments.run or newest_run())
+    print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
+    if run.is_being_trained:
+        warn(f"{run.path} is still being trained; these are its newest weights.")
+    if arguments.image_size is None:
+        model = run.model(average=arguments.average)
+    else:
+        weights = run.path / (runs.AVERAGE if arguments.average else "weights.npz")
+        model = keras_vit.model_from_weights(weights, image_size=arguments.image_size)
+    source = run.source(arguments.data)
+    description = {"Images": f"{source.name}, held out from training"}
+    if arguments.average:
+        description["Weights"] = "their average over the steps"
+    out = arguments.out or run.path / "inspection"
+    return _Opened(model, out, description, source, run.images(source), is_labelled=True)
+
+
+def _of_weights(arguments: Arguments) -> _Opened:
+    import numpy as np
+
+    import keras_vit
+    from keras_vit import data
+
+    size, weights = arguments.image_size, arguments.weights
+    if arguments.model is not None:
+        model = keras_vit.create_model(arguments.model, image_size=size, weights=weights)
+    else:
+        model = keras_vit.model_from_weights(weights, image_size=size)
+    print(f"weights {weights}: {model.name}", flush=True)
+    if arguments.data is None:
+        return _Opened(model, arguments.out, {})
+    source = data.open_source(arguments.data)
+    print_skipped(data.skipped_summary(source))
+    description, indices = {"Images": source.name}, np.arange(len(source))
+    is_labelled = source.labels == model.labels
+    return _Opened(model, arguments.out, description, source, indices, is_labelled)
+
+
+def _shown(arguments: Arguments, opened: _Opened) -> tuple[list[Any], list[str]]:
+    """The pictures to look at, and the file or the class of each."""
+    if arguments.pictures:
+        return _own(arguments)
+    if opened.source is None:
+        warn("no pictures were given, so only what needs none is shown.")
+        return [], []
+    chosen = _one_of_each_class(opened)[: arguments.show]
+    images = [opened.source.image(int(i)) for i in chosen]
+    return images, [opened.source.labels[opened.source.targets[i]] for i in chosen]
+
+
+def _own(arguments: Arguments) -> tuple[list[Any], list[str]]:
+    """The first pictures in the files and folders of the user that can be read."""
+    from keras_vit.data.decoding import printable
+    from keras_vit.data.listing import find_pictures, read_picture
+
+    images, names = [], []
+    for path in find_pictures(arguments.pictures):
+        if len(images) == arguments.show:
+            warn(f"only the first {arguments.show} pictures are shown; --show shows more.")
+            break
+        try:
+            images.append(read_picture(path))
+            names.append(printable(path.name))
+        except UsageError as error:
+            print(f"skipped {error}", file=sys.stderr)
+    if not images:
+        raise UsageError("no picture could be read.")
+    return images, names
+
+
+def _one_of_each_class(opened: _Opened) -> Any:
+    """The images in random order, but first one of each class, then a second one, and so on."""
+    import numpy as np
+
+    indices = _random(opened, len(opened.indices))
+    targets, turns = opened.source.targets[indices], np.zeros(len(indices), int)
+    for target in np.unique(targets):
+        turns[targets == target] = np.arange((targets == target).sum())
+    return indices[np.argsort(turns, kind="stable")]
+
+
+def _random(opened: _Opened, count: int) -> Any:
+    """At most `count` images of the data in random order, always the same; None without data."""
+    import numpy as np
+
+    if opened.source is None:
+        return None
+    return np.random.default_rng(0).permutation(opened.indices)[:count]
+
+
+def _with_answers(captions: list[str], logits: Any, model: Any) -> list[str]:
+    """Captions with the class that the model finds most probable."""
+    if logits is None:
+        return captions
+    labels = model.labels or [f"class {i}" for i in range(model.num_classes)]
+    answers = logits.argmax(-1)
+    return [
+        f"{caption}; the model says {labels[i]}"
+        for caption, i in zip(captions, answers, strict=True)
+    ]
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """A function that prints how many images are done: on a terminal in a line that changes."""
+    last = time.monotonic()
+
+    def show(done: int) -> None:
+        nonlocal last
+        text = f"attention of {done:,} of {total:,} images"
+        if sys.stdout.isatty():
+            print(text, end="\n" if done >= total else "\r", flush=True)
+        elif done >= total or time.monotonic() - last > _LOGGED:
+            print(text, flush=True)
+            last = time.monotonic()
+
+    return show

@@ -1,0 +1,235 @@
+"""The figures of an inspection; each function returns the bytes of an SVG.
+
+Figures are narrow, so that their text can be read on a phone. All maps but the filters and the
+features go from dark to light, so that they can be read in grey.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from keras_vit.evaluation.classification import ClassReport
+from keras_vit.evaluation.drawing import as_svg, glowing, new_figure, own_settings, resized
+from keras_vit.evaluation.inspection.features import PatchColours
+
+_WIDTH = 4.8  # inches
+_SIDE, _SMALL = 448, 224  # pixels of the long side of a picture, and of one among many maps
+_MAP = "viridis"
+_CAPTION = 0.2  # inches of a line below a tile
+_MOST_POSITIONS = 24  # maps along one side of the figure of positions
+_MOST_CLASSES = 25
+_LABEL, _TITLE = 18, 60  # characters of a class and of a title in a figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """An image in a sheet: RGB (height, width, 3), or a map (rows, columns); and its caption."""
+
+    image: np.ndarray
+    caption: str = ""
+
+
+@own_settings()
+def filters(patches: np.ndarray, title: str, fractions: np.ndarray | None = None) -> bytes:
+    """Filters (count, height, width, 3) as colours; grey is zero, in each filter.
+
+    Args:
+        patches: the filters.
+        title: the title.
+        fractions: the fraction of the variance of each one, for its caption.
+    """
+    largest = np.abs(patches).max(axis=(1, 2, 3), keepdims=True)
+    colours = 0.5 + 0.5 * patches / np.where(largest > 0, largest, 1)
+    captions = [""] * len(patches) if fractions is None else [f"{f:.1%}" for f in fractions]
+    tiles = [Tile(colour, caption) for colour, caption in zip(colours, captions, strict=True)]
+    return _sheet(tiles, 7 if fractions is not None else 8, title)
+
+
+@own_settings()
+def similarity(maps: np.ndarray) -> bytes:
+    """Similarity of positions (rows, columns, rows, columns): a grid of maps."""
+    steps = [-(-side // _MOST_POSITIONS) for side in maps.shape[:2]]
+    maps = maps[:: steps[0], :: steps[1]]
+    rows, columns, height, width = maps.shape
+    grid = np.full((rows, columns, height + 1, width + 1), np.nan)  # a gap after each map
+    grid[:, :, :height, :width] = maps
+    # (rows, columns, height, width) to (rows * height, columns * width)
+    canvas = grid.transpose(0, 2, 1, 3).reshape(rows * (height + 1), columns * (width + 1))
+    figure = new_figure(_WIDTH, _WIDTH * min(max(canvas.shape[0] / canvas.shape[1], 0.4), 2))
+    axis = figure.subplots()
+    drawn = axis.imshow(
+        canvas[:-1, :-1], cmap=_MAP, vmin=-1, vmax=1, interpolation="none", aspect="equal"
+    )
+    for set_ticks, count, side, step in (
+        (axis.set_yticks, rows, height, steps[0]),
+        (axis.set_xticks, columns, width, steps[1]),
+    ):
+        every = -(-count // 14)
+        shown = np.arange(0, count, every)
+        set_ticks(shown * (side + 1) + (side - 1) / 2, [str(i * step + 1) for i in shown])
+    axis.set(xlabel="patch column", ylabel="patch row", title="Similarity of positions")
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0, labelsize=8)
+    _scale(figure, axis, drawn, "cosine similarity")
+    return as_svg(figure)
+
+
+@own_settings()
+def bias(maps: np.ndarray) -> bytes:
+    """What relative positions add to the logits: (depth, heads, rows, columns)."""
+    heads = maps.shape[1]
+    names = [f"{i + 1}.{j + 1}" for i, j in np.ndindex(maps.shape[:2])]
+    # (depth, heads, rows, columns) to (depth * heads, rows, columns)
+    flat = maps.reshape(-1, *maps.shape[2:])
+    tiles = [Tile(each, name) for each, name in zip(flat, names, strict=True)]
+    largest = float(np.abs(maps).max()) or 1.0
+    return _sheet(
+        tiles, heads, "Bias of the middle patch (block.head)", "added to the logit",
+        (-largest, largest),
+    )  # fmt: skip
+
+
+@own_settings()
+def distance(distances: np.ndarray, even: float) -> bytes:
+    """The attention distance of each head (depth, heads) by block, in pixels.
+
+    Args:
+        distances: in pixels.
+        even: the distance of attention that is the same for all tokens.
+    """
+    depth, heads = distances.shape
+    figure = new_figure(_WIDTH, 3.6)
+    axis = figure.subplots()
+    blocks = np.arange(1, depth + 1)
+    axis.axhline(even, color="#5c6672", linestyle="--", label="attention spread evenly")
+    axis.plot(blocks, distances.mean(axis=1), color="#5c6672", label="mean of the heads")
+    axis.scatter(
+        np.repeat(blocks, heads), distances.ravel(), s=22, color="#2a6fbb", edgecolor="white",
+        linewidth=0.5, zorder=3, label="a head",
+    )  # fmt: skip
+    axis.set(
+        xlabel="block", ylabel="mean distance in pixels", title="Attention distance",
+        xticks=blocks[:: -(-depth // 12)], ylim=(0, 1.25 * max(even, distances.max(), 1e-9)),
+    )  # fmt: skip
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    return as_svg(figure)
+
+
+@own_settings()
+def rollout(picture: np.ndarray, attention: np.ndarray, title: str) -> bytes:
+    """A picture (height, width, 3), and the same one bright where attention (rows, columns) is."""
+    base = resized(Image.fromarray(picture), _SIDE)
+    bright = np.asarray(glowing(base, attention))
+    tiles = [Tile(np.asarray(base), "as the model sees it"), Tile(bright, "rollout, brightest: 1")]
+    return _sheet(tiles, 2, title)
+
+
+@own_settings()
+def heads(picture: np.ndarray, maps: np.ndarray, title: str) -> bytes:
+    """A picture, and the attention of each head (heads, rows, columns), scaled to its largest."""
+    tiles = [Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "picture")]
+    tiles += [
+        Tile(each / (each.max() or 1), f"{i}: {each.max():.3f}") for i, each in enumerate(maps, 1)
+    ]
+    return _sheet(tiles, 5, title, "fraction of the head's largest weight", (0, 1))
+
+
+@own_settings()
+def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, title: str) -> bytes:
+    """A picture, its features as colours (rows, columns, 3), and each component in grey."""
+    tiles = [
+        Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "as the model sees it"),
+        Tile(colours, "three components"),
+    ]
+    tiles += [
+        Tile(np.repeat(colours[..., i : i + 1], 3, axis=-1), f"component {i + 1}: {fraction:.0%}")
+        for i, fraction in enumerate(found.fractions)
+    ]
+    return _sheet(tiles, 3, title)
+
+
+@own_settings()
+def errors(report: ClassReport) -> bytes:
+    """The fraction of each class that is classified wrongly, the largest first."""
+    labels = [each["label"] for each in report.classes]
+    order = sorted(
+        (i for i, each in enumerate(report.classes) if each["support"]),
+        key=lambda i: report.classes[i]["recall"],
+    )[:_MOST_CLASSES]
+    figure = new_figure(_WIDTH, 0.24 * len(order) + 1)
+    axis = figure.subplots()
+    wrong = [100 * (1 - report.classes[i]["recall"]) for i in order]
+    axis.barh(range(len(order)), wrong, color="#2a6fbb")
+    for place, i in enumerate(order):
+        axis.text(wrong[place] + 1, place, _mistakes(report, i, labels), va="center", fontsize=7.5)
+    axis.set_yticks(range(len(order)), [_short(labels[i]) for i in order], fontsize=8)
+    title = "Errors by class" + ("" if len(order) == len(labels) else f", the {len(order)} largest")
+    # There is room for the texts on the right.
+    axis.set(xlabel="wrong in %", title=title, xlim=(0, 1.8 * max(*wrong, 5)))
+    axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
+    return as_svg(figure)
+
+
+def _mistakes(report: ClassReport, i: int, labels: Sequence[str]) -> str:
+    """How many images of a class are wrong, and which class they are taken for most often."""
+    support = report.classes[i]["support"]
+    count = round(support * (1 - report.classes[i]["recall"]))
+    text = f"{count} of {support}"
+    if not count or not report.confusion:
+        return text
+    others = np.array(report.confusion[i])
+    others[i] = 0
+    return f"{text}, most as {_short(labels[int(others.argmax())])}"
+
+
+def _sheet(
+    tiles: Sequence[Tile],
+    columns: int,
+    title: str,
+    scale: str = "",
+    limits: tuple[float, float] = (0, 1),
+) -> bytes:
+    """Tiles in rows, each with its caption below; with `scale`, the name of the maps' values."""
+    columns = min(columns, len(tiles))
+    height, width = tiles[0].image.shape[:2]
+    ratio = height / width
+    inches = _WIDTH / (1.06 * columns)  # the width of a tile
+    below = _CAPTION / inches if any(tile.caption for tile in tiles) else 0.0
+    step, rows = ratio + below + 0.06, -(-len(tiles) // columns)
+    figure = new_figure(_WIDTH, inches * step * rows + (1.0 if scale else 0.35))
+    figure.suppressComposite = True  # otherwise all images become one of the lowest resolution
+    axis, drawn = figure.subplots(), None
+    for i, tile in enumerate(tiles):
+        left, top = 1.06 * (i % columns), step * (i // columns)
+        image = axis.imshow(
+            tile.image, cmap=_MAP, vmin=limits[0], vmax=limits[1], interpolation="none",
+            extent=(left, left + 1, top + ratio, top),
+        )  # fmt: skip
+        drawn = image if tile.image.ndim == 2 else drawn
+        size = 8 if columns < 8 else 5
+        axis.text(
+            left + 0.5, top + ratio + 0.03, tile.caption, ha="center", va="top", fontsize=size
+        )
+    axis.set(xlim=(0, 1.06 * columns - 0.06), ylim=(step * rows - 0.06, 0))
+    axis.set_axis_off()
+    axis.set_title(_short(title, _TITLE), fontsize=10)
+    if scale and drawn is not None:
+        _scale(figure, axis, drawn, scale)
+    return as_svg(figure)
+
+
+def _scale(figure: Any, axis: Any, drawn: Any, name: str) -> None:
+    bar = figure.colorbar(drawn, ax=axis, label=name, orientation="horizontal", aspect=40, pad=0.02)
+    bar.outline.set_visible(False)
+
+
+def _short(text: str, longest: int = _LABEL) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"

@@ -1,0 +1,111 @@
+"""The page of an inspection, its figures as SVG, and its numbers as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_vit import _files
+from keras_vit._checks import keras_vit_model
+from keras_vit._errors import UsageError
+from keras_vit.evaluation import page
+from keras_vit.evaluation.classification import ClassReport
+from keras_vit.evaluation.inspection.distance import even_distance
+from keras_vit.evaluation.inspection.inspecting import Inspection
+from keras_vit.evaluation.inspection.sections import Subject, sections
+from keras_vit.specs import ResNetSpec
+
+_NUMBERS = "inspection.json"
+
+
+def write_inspection(
+    out: str | os.PathLike,
+    model: Any,
+    found: Inspection,
+    captions: Sequence[str] = (),
+    errors: ClassReport | None = None,
+    facts: Mapping[str, str] | None = None,
+) -> Path:
+    """Writes index.html, the figures as SVG and inspection.json, and returns the page's path.
+
+    Args:
+        out: the folder; an inspection that is there is replaced.
+        model: the model that was inspected.
+        found: what `inspect_model` returned for it.
+        captions: a line for each picture; () for their numbers.
+        errors: the model's figures on labelled images, if there are any.
+        facts: what else was inspected, in words, for the top of the page.
+
+    Raises:
+        UsageError: see `check_for_inspection`; or there are more or fewer captions than pictures.
+    """
+    keras_vit_model(model)
+    check_for_inspection(out)
+    pictures = 0 if found.pictures is None else len(found.pictures)
+    captions = tuple(captions) or tuple(f"picture {i}" for i in range(1, pictures + 1))
+    if len(captions) != pictures:
+        raise UsageError(f"expected {pictures} captions. Received: {len(captions)}.")
+    subject = Subject(model, found, captions, errors)
+    with _files.replacing_folder(out) as folder:
+        parts = [page.facts({**_facts(model), **(facts or {})})]
+        for section in sections(subject):
+            parts.append(section.html())
+            for figure in section.figures:
+                (folder / f"{figure.name}.svg").write_bytes(figure.svg)
+        _files.write_json(folder / _NUMBERS, _numbers(subject))
+        _files.write_text(folder / "index.html", page.document(f"Inside {model.name}", parts))
+    return Path(out) / "index.html"
+
+
+def check_for_inspection(out: str | os.PathLike) -> None:
+    """Checks that an inspection may be written to `out`; nothing is written.
+
+    Raises:
+        UsageError: it is a file or a folder that holds something else, or cannot be written.
+    """
+    out = Path(out)
+    _files.check_writable(out)
+    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / _NUMBERS).is_file()):
+        raise UsageError(f"{out} holds something other than an inspection; choose another folder.")
+
+
+def _facts(model: Any) -> dict[str, str]:
+    (height, width), spec = model.image_size, model.spec
+    size = f"{height} x {width} pixels"
+    if isinstance(spec, ResNetSpec):
+        return {"Model": f"{model.name}, a ResNet", "Input": size}
+    rows, columns = model.grid
+    return {
+        "Model": f"{model.name}, {spec.depth} blocks of {spec.num_heads} heads",
+        "Input": f"{size}: {rows} x {columns} patches of {spec.stride} pixels",
+        "Positions": spec.position_embedding,
+        "Pooling": spec.pooling,
+    }
+
+
+def _numbers(subject: Subject) -> dict[str, Any]:
+    """The content of inspection.json."""
+    model, found = subject.model, subject.found
+    content: dict[str, Any] = {
+        "format": 1,
+        "model": model.name,
+        "image_size": list(model.image_size),
+        "captions": list(subject.captions),
+    }
+    if found.distance is not None:
+        content["attention_distance"] = {
+            "unit": "pixels",
+            "images": found.distance_images,
+            "evenly_spread": even_distance(model.grid, model.spec.stride, model.spec.prefix_tokens),
+            "blocks": found.distance.tolist(),  # a number for each head
+        }
+    if found.filters is not None:
+        content["filter_variance"] = found.filters.fractions.tolist()
+    if found.features is not None:
+        content["feature_variance"] = found.features.fractions.tolist()
+    if subject.errors is not None:
+        content["errors"] = dataclasses.asdict(subject.errors)
+    return content

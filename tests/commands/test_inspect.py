@@ -1,0 +1,119 @@
+"""train/look_inside.py, as a user runs it: from a run or weights, with its data or own pictures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit import evaluation, runs
+
+pytestmark = pytest.mark.once
+COMMAND = "train/look_inside.py"
+
+
+@pytest.fixture
+def photos(tmp_path, rng):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name in ("a.png", "b.jpg"):
+        Image.fromarray(rng.integers(0, 255, (20, 30, 3), np.uint8)).save(folder / name)
+    (folder / "torn.jpg").write_bytes(b"\xff\xd8\xff")
+    return folder
+
+
+def numbers(folder):
+    return json.loads((folder / "inspection.json").read_text())
+
+
+def test_a_run_is_inspected_on_its_held_out_images(invoke, trained_run, tmp_path):
+    run = shutil.copytree(trained_run.path, tmp_path / "runs" / "mine")
+    words = ("--images", "40", "--show", "2")
+    code, out, error = invoke(COMMAND, *words, cwd=tmp_path)  # without --run: the newest
+    assert (code, error) == (0, "")
+    assert out.splitlines()[1:] == [
+        "looking at 2 pictures",
+        "attention of 40 of 40 images",
+        "classifying 359 images",
+        "page: runs/mine/inspection/index.html",
+    ]
+    found = numbers(run / "inspection")
+    assert found["attention_distance"]["images"] == 40
+    assert found["errors"]["accuracy"] == pytest.approx(
+        runs.open_run(run).metrics()[-1]["val_accuracy"], abs=1e-6
+    )
+    classes = [caption.partition(";")[0] for caption in found["captions"]]
+    assert len(set(classes)) == 2
+    assert "held out from training" in (run / "inspection" / "index.html").read_text()
+    code, _, error = invoke(COMMAND, *words, "--out", run, cwd=tmp_path)
+    assert code == 2
+    assert "runs/mine holds something other than an inspection; choose another folder." in error
+
+
+def test_own_pictures_at_another_size(invoke, trained_run, photos, tmp_path):
+    words = ("--run", trained_run.path, "--image-size", "24", "32", "--out", "new", "--images", "5")
+    code, _, error = invoke(COMMAND, photos, *words, "--judge", "20", cwd=tmp_path)
+    assert code == 0, error
+    (line,) = error.splitlines()
+    assert line.startswith(f"skipped {photos}/torn.jpg: ")
+    found = numbers(tmp_path / "new")
+    assert found["image_size"] == [24, 32]
+    assert [caption.partition(";")[0] for caption in found["captions"]] == ["a.png", "b.jpg"]
+    assert sum(each["support"] for each in found["errors"]["classes"]) == 20
+    model = keras_vit.model_from_weights(trained_run.path / "weights.npz", image_size=(24, 32))
+    source, run = trained_run.source(), trained_run
+    chosen = np.random.default_rng(0).permutation(run.images(source))[:5]
+    images = [source.image(int(i)) for i in chosen]
+    distance = evaluation.inspect_model(model, images=images).distance
+    np.testing.assert_allclose(found["attention_distance"]["blocks"], distance, atol=1e-6)
+
+
+def test_weights_with_data_own_pictures_or_nothing(invoke, image_folder, photos, tmp_path):
+    spec = keras_vit.ViTSpec(8, 24, 1, 3, 32)
+    model = keras_vit.ViT(spec, 2, (16, 24), labels=("blue", "red"))
+    keras_vit.save_weights(model, tmp_path / "a.npz")
+    model = keras_vit.ViT(spec, 3, (16, 24), labels=("blue", "green", "red"))
+    keras_vit.save_weights(model, tmp_path / "other.npz")
+    two = (photos / "a.png", photos / "b.jpg")
+    for words, message, shown, errors in (
+        (("a.npz", "--data", image_folder, "--show", "2"), "", 2, True),
+        (("other.npz", "--data", image_folder, "--show", "1"), "", 1, False),
+        (("a.npz", *two, "--show", "1"), "--show shows more", 1, False),
+        (("a.npz",), "warning: no pictures were given, so only what needs none", 0, False),
+    ):
+        code, _, error = invoke(COMMAND, "--weights", *words, "--out", "out", cwd=tmp_path)
+        assert code == 0, error
+        assert message in error
+        found = numbers(tmp_path / "out")
+        assert (len(found["captions"]), "errors" in found) == (shown, errors)
+        assert ("attention_distance" in found) == bool(shown)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--run", "nope"], "nope: expected a run folder; there is no such folder."),
+        (["--weights", "a.npz"], "--weights need --out, the folder to write."),
+        (["--weights", "a.npz", "--out", "o", "--average"], "--average is only used with a run"),
+        (["--block", "0"], "--block must be a positive integer. Received: --block=0."),
+        (["--block", "9"], "block must be from 1 to 1, as the model has. Received: 9."),
+        (["--average"], "has no average of its weights"),
+        (["torn.jpg"], "no picture could be read."),
+        (["--image-size", "20"], "must be a multiple of patch_size=8"),
+    ],
+)
+def test_a_mistake_is_one_line(invoke, trained_run, photos, words, message):
+    (photos / "a.npz").touch()
+    (photos / "runs").mkdir()
+    (photos / "runs" / "mine").symlink_to(trained_run.path)
+    code, _, error = invoke(COMMAND, *words, cwd=photos)
+    assert code == 2
+    line = error.splitlines()[-1]
+    assert line.startswith("look_inside.py: ")
+    assert message in line
+    assert "Traceback" not in error
+    assert not (trained_run.path / "inspection").exists()

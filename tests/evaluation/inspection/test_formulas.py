@@ -1,0 +1,136 @@
+"""The formulas of an inspection equal values computed by hand, or by a plain loop."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from keras_vit import evaluation
+from keras_vit.evaluation.inspection.distance import even_distance
+from keras_vit.evaluation.inspection.positions import position_bias
+from keras_vit.layers import StdConv
+
+pytestmark = pytest.mark.once
+TIGHT = {"rtol": 0, "atol": 1e-6}
+
+
+def attention(rng, *shape):
+    """Random attention scores, whose rows sum to 1."""
+    scores = rng.random(shape)
+    return scores / scores.sum(-1, keepdims=True)
+
+
+def test_attention_distance_equals_values_computed_by_hand():
+    # A class token, then a grid of 1 x 3 patches of 16 pixels. The first patch attends to the last
+    # one, 32 pixels away, and to the class token alike; the second to its neighbours; the third to
+    # itself. What the class token attends to does not count.
+    scores = [[0, 0, 0, 1], [0.5, 0, 0, 0.5], [0, 0.25, 0, 0.75], [0, 0, 0, 1]]
+    actual = evaluation.attention_distance(np.array(scores)[None, None], (1, 3), 16)
+    np.testing.assert_allclose(actual, [[(0.5 * 32 + 16 + 0) / 3]], **TIGHT)
+
+
+def test_attention_distance_equals_a_plain_loop(rng):
+    grid, stride, prefix = (2, 3), 8, 2
+    scores = attention(rng, 2, 3, 8, 8)
+    places = list(itertools.product(range(2), range(3)))
+    for image, head in itertools.product(range(2), range(3)):
+        total = 0.0
+        for query, at in enumerate(places):
+            for key, to in enumerate(places):
+                weight = scores[image, head, prefix + query, prefix + key]
+                total += weight * stride * math.dist(at, to)
+        actual = evaluation.attention_distance(scores, grid, stride)[image, head]
+        assert actual == pytest.approx(total / len(places), abs=1e-6)
+
+
+def test_evenly_spread_attention_has_the_mean_distance_of_two_patches():
+    # Two of the four ordered pairs of patches are 4 pixels apart; a third token takes a third.
+    assert even_distance((1, 2), 4, 0) == pytest.approx(2, abs=1e-6)
+    assert even_distance((1, 2), 4, 1) == pytest.approx(2 * 2 / 3, abs=1e-6)
+
+
+def test_position_similarity_equals_values_computed_by_hand():
+    table = np.array([[2, 0], [0, 3], [1, 1], [-1, 0], [0, 0], [4, 4]], np.float32)
+    actual = evaluation.position_similarity(table, (2, 3))
+    half = math.sqrt(0.5)
+    np.testing.assert_allclose(actual[0, 0], [[1, 0, half], [-1, 0, half]], **TIGHT)
+    np.testing.assert_allclose(actual[0, 2], [[half, half, 1], [-half, 0, 1]], **TIGHT)
+    assert not actual[1, 1].any()  # of an embedding of zeros
+
+
+def test_embedding_filters_are_the_principal_components():
+    # Four filters of 1 x 2 pixels: the mean, and 3 or 1 along two directions of length 1.
+    first, second = np.array([0.6, 0, 0, 0, 0, 0.8]), np.array([0, 1.0, 0, 0, 0, 0])
+    filters = np.array([first * 3, -first * 3, second, -second]) + 7
+    actual = evaluation.embedding_filters(filters.T.reshape(1, 2, 3, 4))
+    expected = np.array([first, second]).reshape(2, 1, 2, 3)  # four filters have two directions
+    np.testing.assert_allclose(actual.patches, expected, **TIGHT)
+    np.testing.assert_allclose(actual.fractions, [0.9, 0.1], **TIGHT)
+    assert len(evaluation.embedding_filters(filters.T.reshape(1, 2, 3, 4), 1).patches) == 1
+
+
+def test_filters_without_differences_have_no_components():
+    actual = evaluation.embedding_filters(np.full((2, 2, 3, 5), 0.3))
+    assert actual.patches.shape == (0, 2, 2, 3)
+
+
+def test_root_filters_are_those_that_the_convolution_uses(rng):
+    kernel = rng.normal(3, 2, (7, 7, 3, 32)).astype(np.float32)
+    actual = evaluation.root_filters(kernel)
+    used = np.asarray(StdConv(32, 7, name="root")._standardise(kernel))
+    np.testing.assert_allclose(actual, np.moveaxis(used, -1, 0), atol=1e-4)
+    np.testing.assert_allclose(actual.mean(axis=(1, 2, 3)), 0, **TIGHT)
+    np.testing.assert_allclose(actual.std(axis=(1, 2, 3)), 1, **TIGHT)
+
+
+def test_colours_are_components_of_all_pictures_together():
+    # Along one direction: 0 to 100 in two pictures. The ends of 2% are cut off.
+    steps = np.arange(101.0)
+    along = np.array([0, 0.6, 0, 0.8])
+    features = np.stack([steps[:50], steps[50:100]])[:, None, :, None] * along + 5
+    actual = evaluation.patch_pca(features)
+    assert actual.colours.shape == (2, 1, 50, 3)
+    np.testing.assert_allclose(actual.fractions, [1], **TIGHT)
+    low, high = np.percentile(steps[:100], (2, 98))
+    expected = np.clip((steps[:100] - low) / (high - low), 0, 1)
+    np.testing.assert_allclose(actual.colours[..., 0].ravel(), expected, **TIGHT)
+    assert (actual.colours[..., 1:] == 0.5).all()  # there is no second component
+    alone = evaluation.patch_pca(np.ones((1, 1, 1, 4)))
+    assert (alone.colours == 0.5).all()
+
+
+@pytest.mark.parametrize("prefix", [0, 1, 2])
+def test_maps_of_heads_are_rows_of_the_tokens_that_the_head_reads(rng, prefix):
+    scores = attention(rng, 2, 3, 6 + prefix, 6 + prefix)
+    actual = evaluation.head_maps(scores, (2, 3))
+    rows = [scores[1, 2, i, prefix:] for i in range(prefix or 6)]
+    np.testing.assert_allclose(actual[1, 2].ravel(), np.mean(rows, axis=0), **TIGHT)
+
+
+@pytest.mark.parametrize("prefix", [0, 1, 2])
+def test_rollout_equals_the_product_of_the_matrices(rng, prefix):
+    layers = attention(rng, 3, 1, 2, 7, 7)
+    joint = np.eye(7)
+    for scores in layers:
+        joint = (scores[0].mean(axis=0) + np.eye(7)) / 2 @ joint
+    expected = joint[: prefix or 7, prefix:].mean(axis=0)
+    actual = evaluation.rollout(layers, prefix)[0]
+    np.testing.assert_allclose(actual, expected / expected.max(), **TIGHT)
+
+
+def test_relative_bias_is_that_of_the_patch_in_the_middle():
+    import keras_vit
+
+    spec = keras_vit.ViTSpec(8, 24, 1, 2, 32, position_embedding="relative")
+    model = keras_vit.ViT(spec, 2, (24, 24))
+    variable = model.get_layer("encoderblock_0").attention.relative_position_bias
+    values = np.zeros(variable.shape, np.float32)
+    values[2 * 5 + 3, 1] = 7  # of 5 x 5 offsets: the query is one column to the right of the key
+    variable.assign(values)
+    actual = position_bias(model)
+    assert actual.shape == (1, 2, 3, 3)
+    assert not actual[0, 0].any()
+    np.testing.assert_array_equal(actual[0, 1], [[0, 0, 0], [7, 0, 0], [0, 0, 0]])

@@ -1,0 +1,148 @@
+"""The page of an inspection stands alone, says what is missing, and its figures are files."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import UsageError, evaluation
+from keras_vit.evaluation.inspection import plots
+
+pytestmark = pytest.mark.once
+SECTIONS = (
+    "Embedding filters", "Positions", "Attention distance", "Attention rollout",
+    "Heads of block 2", "Features", "Errors by class",
+)  # fmt: skip
+
+
+class _Page(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.images, self.titles, self.text = [], [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "img":
+            self.images.append(dict(attributes))
+        assert tag not in ("script", "iframe", "object")
+        if tag not in ("img", "meta", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += f" {data}"
+        if self.open and self.open[-1] == "h2":
+            self.titles.append(data)
+
+
+@pytest.fixture(scope="module")
+def model():
+    spec = keras_vit.ViTSpec(8, 24, 2, 3, 32)
+    return keras_vit.ViT(spec, 2, (16, 24), labels=("a", "b"))
+
+
+@pytest.fixture(scope="module")
+def found(model):
+    photos = np.random.default_rng(0).integers(0, 255, (2, 20, 30, 3), np.uint8)
+    return evaluation.inspect_model(model, photos)
+
+
+def test_the_page_has_every_section_and_stands_alone(model, found, tmp_path):
+    targets = np.array([0, 0, 1, 1])
+    errors = evaluation.classification_report(np.array([0, 1, 1, 1]), targets, ("a", "b"))
+    captions = ("<script>alert(1)</script>", "$2$ & 'more'")
+    out = tmp_path / "new" / "inspection"
+    path = evaluation.write_inspection(out, model, found, captions, errors, {"Images": "two"})
+    text = path.read_text()
+    page = _Page(text)
+    assert tuple(page.titles) == SECTIONS
+    assert not page.open
+    assert "http" not in text
+    assert all(each["src"].startswith("data:image/svg+xml;base64,") for each in page.images)
+    assert all(each["alt"] for each in page.images)
+    assert "75.00% of 4 images" in page.text
+    files = {file.name for file in out.iterdir()}
+    each = {f"{kind}-{i}.svg" for kind in ("rollout", "heads", "features") for i in (1, 2)}
+    figures = {"filters.svg", "positions.svg", "distance.svg", "errors.svg"} | each
+    assert files == figures | {"index.html", "inspection.json"}
+    assert len(page.images) == len(figures)
+    for name in figures:
+        root = ElementTree.parse(out / name).getroot()
+        links = [v for e in root.iter() for k, v in e.attrib.items() if k.endswith("href")]
+        assert all(link.startswith(("#", "data:")) for link in links)
+    numbers = json.loads((out / "inspection.json").read_text())
+    assert numbers["format"] == 1
+    assert numbers["attention_distance"]["blocks"] == found.distance.tolist()
+    assert numbers["errors"]["accuracy"] == 0.75
+    assert "1 of 2, most as b" in (out / "errors.svg").read_text()
+
+
+def test_the_page_says_which_part_a_model_does_not_have(tmp_path):
+    cases = {
+        "resnet": (keras_vit.BiT(keras_vit.ResNetSpec((1,)), 2, 16), "A ResNet has no attention."),
+        "positions": (
+            keras_vit.ViT(keras_vit.ViTSpec(8, 24, 1, 3, 32, position_embedding="none"), 2, 16),
+            "it sees its patches without their order",
+        ),
+        "hybrid": (
+            keras_vit.ViT(keras_vit.ViTSpec(1, 24, 1, 3, 32, stem=keras_vit.ResNetStem()), 2, 16),
+            "so the filters of its embedding have no colours",
+        ),
+    }
+    for name, (model, sentence) in cases.items():
+        path = evaluation.write_inspection(tmp_path / name, model, evaluation.inspect_model(model))
+        text = _Page(path.read_text()).text
+        assert sentence in text
+        assert "because no pictures were given" in text
+        assert "they need images with this model's classes" in text
+
+
+def test_only_an_inspection_is_replaced(model, found, tmp_path):
+    out = tmp_path / "out"
+    evaluation.write_inspection(out, model, found)
+    (out / "old.svg").touch()
+    evaluation.write_inspection(out, model, evaluation.inspect_model(model))
+    assert {file.name for file in out.iterdir()} == {
+        "filters.svg", "positions.svg", "index.html", "inspection.json"
+    }  # fmt: skip
+    (tmp_path / "holiday.jpg").touch()
+    for path in (tmp_path, tmp_path / "holiday.jpg"):
+        with pytest.raises(UsageError, match="holds something other than an inspection|is a file"):
+            evaluation.write_inspection(path, model, found)
+    assert (tmp_path / "holiday.jpg").exists()
+    with pytest.raises(UsageError, match="expected 2 captions. Received: 1"):
+        evaluation.write_inspection(out, model, found, ["one"])
+
+
+def test_the_largest_errors_come_first_and_many_classes_are_cut(rng):
+    targets = np.arange(60).repeat(2)
+    predicted = targets.copy()
+    predicted[[80, 81]] = 3
+    report = evaluation.classification_report(predicted, targets, tuple(f"c{i}" for i in range(60)))
+    svg = plots.errors(report).decode()
+    assert "Errors by class, the 25 largest" in svg
+    assert "2 of 2, most as c3" in svg
+    assert svg.index(">c40<") < svg.index(">c0<")
+
+
+def test_many_positions_are_thinned_and_figures_are_wide_or_tall():
+    for grid in ((60, 60), (2, 40), (40, 2)):
+        maps = np.zeros((*grid, *grid), np.float32)
+        assert plots.similarity(maps).startswith(b"<?xml")
+
+
+def test_errors_of_images_with_several_classes_are_drawn():
+    logits = np.array([[2.0, -1, -3], [1, 3, -2], [-2, 1, -1]])
+    classes = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], np.uint8)
+    report = evaluation.multi_label_report(logits, classes, ("a", "b", "never"))
+    svg = plots.errors(report).decode()
+    assert ">0 of 2<" in svg
+    assert "most as" not in svg
+    assert "never" not in svg  # a class without images has no errors
