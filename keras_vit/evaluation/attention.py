@@ -10,7 +10,12 @@ from keras_vit._checks import keras_vit_model
 
 
 def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
-    """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1]."""
+    """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1].
+
+    >>> from keras_vit import evaluation
+    >>> evaluation.attention_maps(model, inputs[:1]).shape
+    (1, 6, 6)
+    """
     keras_vit_model(model)
     names = [f"attention_{i}" for i in range(model.spec.depth)]
     scores = model.intermediates(*names)(inputs, training=False)
