@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.data.augmentation import AUGMENTATIONS
+from keras_vit.data.sources import SOURCES
+from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights, parameter_count
 from keras_vit.weights.cache import cached_path
@@ -55,12 +58,23 @@ def test_programs_run(page, published, image_folder, trained_run, monkeypatch, r
     image_folder.rename(folder / "flower_photos")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "keras", keras)  # of the flavour under test
+    write_weights()
     names = {
         "images": rng.integers(0, 255, (8, 30, 20, 3)).astype(np.uint8),
         "labels": np.arange(8) % 5,
     }
-    exec("\n".join(PROGRAMS[page]), names)
+    with patch.dict(VARIANTS), patch.dict(SOURCES), patch.dict(PRECISIONS):  # for added rows
+        exec("\n".join(PROGRAMS[page]), names)
     _CHECKS.get(page, lambda names, folder: None)(names, folder)
+
+
+def write_weights():
+    """The files that programs read: of a small model, under all names."""
+    model = keras_vit.ViT(VARIANTS["ViT-B_16"], num_classes=2, image_size=32)
+    for name in ("ViT-B_16", "vit_keras", "kerashub", "tf_vit"):
+        keras_vit.save_weights(model, f"{name}.npz")
+    for layout in ("timm", "transformers"):
+        keras_vit.save_weights(model, f"{layout}_model/model.safetensors", layout)
 
 
 # The files that the programs of a page write.
