@@ -36,26 +36,26 @@ SMALL = {
     "sweep": f"{QUICK} --duration '4 steps' --learning-rates 0.001 0.003 --out runs/swept",
     "compare": f"{QUICK} --duration '4 steps' --models ViT_Pico4 BiT_R8x1 --fractions 1 --seeds 1",
     "export": "--images 16 --calibrate 8 --threads 1",
-    "compress": "--duration '2 steps' --batch-size 8 --images 16 --threads 1 --max-drop 100",
+    "compress": "--duration '2 steps' --images 16 --threads 1 --max-drop 100",
     "android": "--app android_demo",
 }
-DEVICES = f"{QUICK} --model ViT_Pico4 --duration '4 steps' --overwrite"
+DEVICES = f"{QUICK} --data photos --model ViT_Pico4 --duration '4 steps' --overwrite"
 # The same for the lines that begin so.
 LINES = {
     "keras-vit fit --data digits --strategy mirrored": DEVICES,
     "keras-vit fit --data digits --dry-run": "",
-    "keras-vit fit --recipe cifar10": f"--data digits {SMALL['fit']}",
+    "keras-vit fit --recipe cifar10": f"--data flower_photos {SMALL['fit']}",
     "keras-vit fit --out runs/flowers --resume": "--duration '64 steps'",
-    "keras-vit compare --recipe cifar10": f"--data digits {SMALL['compare']}",
+    "keras-vit compare --recipe cifar10": f"--data flower_photos {SMALL['compare']}",
     "keras-vit sweep --data digits": f"--data flower_photos {SMALL['sweep']}",
     "keras-vit compare --data digits": f"--data flower_photos {SMALL['compare']}",
     "keras-vit fit --data photos --model ViT_B16 --batch-size 1024 --precision mixed_bfloat16 "
-    "--strategy mirrored": f"{DEVICES} --logical-devices 2",
+    "--strategy mirrored": f"{DEVICES} --logical-devices 2 --precision float32",
     "keras-vit export --run runs/demo --quantize none float16 dynamic int8 --gpu auto": (
         f"{SMALL['export']} --quantize none"
     ),
 }
-# The reason for lines that begin so. `test_commands_are_read` reads the options of most of them.
+# The reason for lines that begin so. The options of all commands of keras_vit are read anyway.
 NOT_RUN = {
     "make demo": "a check of its own, in tests/check.py",
     "make test": "it runs the tests",
