@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DIGITS := web_demo/build/digits
 
-.PHONY: help demo test check fuzz apk android-test android-setup web-test web-setup lint format lock clean
+.PHONY: help demo test check docs docs-test fuzz apk android-test android-setup web-test web-setup lint \
+	format lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -29,12 +30,20 @@ test: lint ## lint and the essential tests, in both flavours of Keras: under ten
 	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
 
-check: $(INSTALLED) ## everything else: demo, whole exports, wheel, kills, Ctrl-C, fuzz, old runtimes, clients, slow tests
+check: $(INSTALLED) ## everything else: demo, docs, whole exports, wheel, kills, Ctrl-C, fuzz, old runtimes, clients, slow tests
 	JOBS=$(JOBS) $(BIN)/python tests/check.py $(if $(MINUTES),--minutes $(MINUTES))
 
 fuzz: $(INSTALLED) ## read damaged files of every kind for SECONDS=60, or of KINDS="npz run" only
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),60) --jobs $(JOBS) \
 		$(if $(KINDS),--kinds $(KINDS))
+
+docs: $(INSTALLED) ## build the documents and the Python API strictly: build/docs/index.html
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CURDIR) $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/docs/index.html; for the search: python -m http.server --directory build/docs"
+
+docs-test: docs ## open every page of them in Chromium, as wide as a phone and as a desktop
+	cd web_demo && npm ci --ignore-scripts --no-audit --no-fund
+	cd web_demo && node --test tests/docs.browser.js
 
 # The app needs no virtual environment: these call Maven and the standard library of Python.
 apk: ## build the Android app from the command line: android_demo/build/keras-vit-demo.apk and .aab
@@ -74,7 +83,7 @@ format: $(INSTALLED) ## fix and format the code with ruff
 # newer, and uv does not notice this, because it resolves for Python 3.10.
 lock: $(INSTALLED) ## resolve requirements.lock again from setup.py
 	$(BIN)/pip install --quiet uv
-	echo 'backports-strenum<1.3' | $(BIN)/uv pip compile setup.py --extra all --extra test --universal \
+	echo 'backports-strenum<1.3' | $(BIN)/uv pip compile setup.py --extra all --extra docs --extra test --universal \
 		--python-version 3.10 --constraint - --output-file requirements.lock --quiet --upgrade \
 		--no-annotate --no-emit-index-url --custom-compile-command "make lock"
 

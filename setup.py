@@ -16,6 +16,7 @@ EXTRAS = {
     "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9"],
     "compress": ["tensorflow-model-optimization>=0.8.1"],
     "jax": ["jax>=0.6"],
+    "docs": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1.0"],
     "test": [
         "ipykernel>=6.29",
         "markdown-it-py>=3.0",
@@ -26,7 +27,9 @@ EXTRAS = {
     ],
 }
 # All that users need, without the tools of developers.
-EXTRAS["all"] = sorted({r for name, extra in EXTRAS.items() if name != "test" for r in extra})
+EXTRAS["all"] = sorted(
+    {r for name, extra in EXTRAS.items() if name not in ("docs", "test") for r in extra}
+)
 
 setup(
     name="keras_vit",

@@ -62,6 +62,9 @@ def decode_predictions(
 ) -> list[list[tuple[str, float]]]:
     """The most probable classes of each image, by name.
 
+    >>> keras_vit.decode_predictions([[0.25, 0.75]], ["daisy", "rose"], top=1, from_logits=False)
+    [[('rose', 0.75)]]
+
     Args:
         predictions: (n, classes): logits, as keras_vit's models return them, or, with
             `from_logits=False`, probabilities.

@@ -380,8 +380,8 @@ def load_run(path: str | os.PathLike) -> ImageModel:
     """The trained model of a run folder, with the run's labels and preprocessing.
 
     >>> model = keras_vit.load_run("runs/flowers")
-    >>> scores = model.predict(keras_vit.preprocess(images, model))
-    >>> keras_vit.decode_predictions(scores, model)
+    >>> scores = model.predict(keras_vit.preprocess(images, model), verbose=0)
+    >>> best = keras_vit.decode_predictions(scores, model, top=3)
 
     Raises:
         UsageError: see `open_run`.

@@ -144,6 +144,12 @@ class ResNetStem:
 class ViTSpec:
     """The hyperparameters of a Vision Transformer: everything but image size and classes.
 
+    >>> spec = keras_vit.ViTSpec(
+    ...     patch_size=16, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112, pooling="gap"
+    ... )
+    >>> spec.grid((48, 80))  # patches in height and width
+    (3, 5)
+
     Attributes:
         patch_size: side of a square patch in pixels; after a stem, in positions of its output.
         hidden_dim: width of the residual stream.

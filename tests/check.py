@@ -92,6 +92,14 @@ def demo() -> None:
         assert row["accuracy"] >= 0.975, f"expected an accuracy of 0.975 or more. Received: {row}"
 
 
+def docs() -> None:
+    """The documents are built without a warning, and their pages open without an error."""
+    _run("make", "docs")
+    if not all(map(shutil.which, ("node", "npm", "chromium"))):
+        raise SkippedError("built; to open its pages, install Chromium and Node.js: make web-setup")
+    _run("make", "docs-test")
+
+
 def exports() -> None:
     """Every precision of the demo's run is within its budget, and the command exits with 0."""
     out = f"{RUN}/every"
@@ -171,7 +179,7 @@ def slow_tf_keras() -> None:
 
 # The demo trains the run that those after it use.
 _ALL = (
-    demo, exports, wheel, notebooks, kills, resumes, interrupts, fuzz, runtimes, compression,
+    demo, docs, exports, wheel, notebooks, kills, resumes, interrupts, fuzz, runtimes, compression,
     clients, slow, slow_tf_keras,
 )  # fmt: skip
 CHECKS = {check.__name__: check for check in _ALL}

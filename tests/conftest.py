@@ -78,6 +78,27 @@ def small_spec():
 
 
 @pytest.fixture
+def augreg_index(tmp_path, monkeypatch):
+    """A cache of its own, without a network, with an index of AugReg that names this one file."""
+    from keras_vit.weights import augreg
+    from keras_vit.weights.cache import cached_path
+
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    best = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k"
+    best += "-lr_0.01-res_224"
+    columns = [field.name for field in dataclasses.fields(augreg.IndexRow)]
+    cells = dict.fromkeys(columns, "") | {
+        "name": "S/16", "ds": "i21k", "adapt_ds": "imagenet2012", "adapt_resolution": "224",
+        "adapt_final_val": "0.8", "adapt_filename": best,
+    }  # fmt: skip
+    index = cached_path(augreg.INDEX_URL)
+    index.parent.mkdir(parents=True)
+    index.write_text("\n".join(",".join(line) for line in (columns, cells.values())))
+    return best
+
+
+@pytest.fixture
 def randomised():
     """Sets every weight of a model to random values, because zeros (head) could hide errors."""
 

@@ -28,6 +28,10 @@ _RESAMPLING = {
 def preprocess(images: Any, model: Any) -> Any:
     """The inputs of `model` from images of any size and kind.
 
+    >>> inputs = keras_vit.preprocess(["photo.jpg", images[0]], model)
+    >>> inputs.shape
+    (2, 48, 48, 3)
+
     Args:
         images: one of the following, or a list of them:
             - the path of a picture: JPEG, PNG, WebP, GIF, BMP, TIFF;

@@ -12,7 +12,12 @@ from keras_vit.evaluation.blocks import batches, each_block
 
 
 def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
-    """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1]."""
+    """The rollout of a ViT for preprocessed images: (n, rows, columns) in [0, 1].
+
+    >>> from keras_vit import evaluation
+    >>> evaluation.attention_maps(model, inputs[:1]).shape
+    (1, 6, 6)
+    """
     keras_vit_model(model)
     maps = [
         rollout((block.scores for block in each_block(model, part)), model.spec.prefix_tokens)

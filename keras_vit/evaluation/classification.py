@@ -23,7 +23,7 @@ class ClassReport:
             predicted has precision 0.
         macro: means of precision, recall and f1 over the classes.
         weighted: the same means, weighted by support.
-        confusion: counts, as [true][predicted]; empty if an image may have several classes.
+        confusion: counts, `confusion[true][predicted]`; empty if an image may have several classes.
         mean_average_precision: if an image may have several classes: the mean over the classes
             that occur of the average precision; else None.
         split: which images these are: "held_out" by training, or the data's "validation" or "test".

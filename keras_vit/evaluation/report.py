@@ -38,6 +38,11 @@ def evaluate(
 ) -> tuple[ClassReport, Path]:
     """Runs the model on images it was not trained on and writes a report into the run folder.
 
+    >>> from keras_vit import evaluation, runs
+    >>> report, page = evaluation.evaluate(runs.open_run("runs/flowers"))
+    >>> page.name
+    'index.html'
+
     Args:
         run: an opened run folder.
         batch_size: images in a batch.

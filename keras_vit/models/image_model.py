@@ -103,6 +103,10 @@ class ImageModel(keras.Model):
     def intermediates(self, *names: str) -> keras.Model:
         """A model with the same input and weights, whose output is a dict of intermediate outputs.
 
+        >>> parts = model.intermediates("attention_0", "encoded")
+        >>> parts.predict(inputs[:1], verbose=0)["attention_0"].shape  # heads, tokens, tokens
+        (1, 3, 37, 37)
+
         Args:
             names: names from `intermediate_names`; the class documents each.
 

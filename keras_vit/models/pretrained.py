@@ -57,6 +57,10 @@ def model_from_weights(
 ) -> ViT | BiT:
     """The model in a file of weights; the architecture is read from the file too.
 
+    >>> keras_vit.save_weights(model, "out.npz")
+    >>> same = keras_vit.model_from_weights("out.npz")
+    >>> new = keras_vit.model_from_weights("out.npz", num_classes=5)  # its head starts at zero
+
     Args:
         weights: a file in any layout that `load_weights` reads, or its URL.
         num_classes, image_size, preprocessing, labels, head_bias, dtype, name, overrides: as in

@@ -30,6 +30,10 @@ def create_model(
 ) -> ViT | BiT:
     """Builds a variant by its name: "ViT-B_16", also spelled "ViT_B16" or "vit-b/16".
 
+    >>> model = keras_vit.create_model("ViT-Ti_16", num_classes=10, dropout=0.1)
+    >>> model.output_shape
+    (None, 10)
+
     Args:
         variant: see `list_models`.
         num_classes: number of logits; default: that of `weights`, or 1000. If the number or the

@@ -56,6 +56,14 @@ def train(
 ) -> runs.Run:
     """Trains a model and writes a run folder, which can be loaded at any time during training.
 
+    >>> import dataclasses
+    >>> from keras_vit import data, training
+    >>> recipe = dataclasses.replace(
+    ...     training.RECIPES["scratch"], image_size=32, batch_size=8, duration="20 steps"
+    ... )
+    >>> run = training.train("ViT_Pico4", data.open_source("flower_photos"), recipe, "runs/new")
+    >>> model = run.model()
+
     The weights of the last step are kept. Choosing the best epoch by its held-out accuracy would
     make this accuracy too optimistic.
 

@@ -3,9 +3,11 @@
 Source: Steiner et al. 2021 ("How to train your ViT?"). `get_augreg_df` in `vit_jax/checkpoint.py`
 of google-research/vision_transformer has the same columns.
 
->>> from keras_vit.weights import augreg, download
->>> rows = augreg.read_index(download.fetch(augreg.INDEX_URL))
->>> augreg.best(rows, "S/16", "imagenet2012", image_size=224).url
+>>> from keras_vit.weights import augreg, fetch
+>>> rows = augreg.read_index(fetch(augreg.INDEX_URL))
+>>> best = augreg.best(rows, "S/16", "imagenet2012", image_size=224)
+>>> best.model, best.image_size
+('ViT-S_16', 224)
 """
 
 from __future__ import annotations

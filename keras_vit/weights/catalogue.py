@@ -112,6 +112,9 @@ class WeightsTable(tuple):
 def list_weights(model: str | None = None) -> WeightsTable:
     """The published weights of one variant or of all, as a tuple that prints as a table.
 
+    >>> [entry.name for entry in keras_vit.list_weights("ViT-L_32")][:2]
+    ['imagenet21k/ViT-L_32', 'imagenet21k+imagenet2012/ViT-L_32']
+
     Of the 52,268 files in AugReg's directory, only the recommended ones are listed. All others can
     be loaded by their full names (`keras_vit.weights.augreg` reads AugReg's index).
 

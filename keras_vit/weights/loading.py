@@ -64,6 +64,10 @@ def load_weights(
 ) -> Loaded:
     """Loads a file of weights into a built model. Either all weights are loaded or none.
 
+    >>> keras_vit.save_weights(model, "out.npz")
+    >>> print(keras_vit.load_weights(model, "out.npz"))
+    40 weights from npz, official
+
     The layout is detected: the official `.npz` and its variations (prefixes, Linen names,
     big_vision's scanned layers and position tables, bfloat16), BiT's `.npz`, and the safetensors
     files of timm and transformers. Position tables of another resolution are resampled.

@@ -48,8 +48,7 @@ export async function open(browser, url, options = {}) {
   page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
   page.on("pageerror", (error) => faults.push(error.message));
   page.on("request", (request) => {
-    const isOwn = request.url().startsWith(url) || request.url().startsWith(`blob:${url}`);
-    if (!isOwn) faults.push(`request to ${request.url()}`);
+    if (new URL(request.url()).origin !== new URL(url).origin) faults.push(`request to ${request.url()}`);
   });
   await page.goto(url);
   return { page, faults };

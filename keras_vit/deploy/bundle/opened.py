@@ -20,8 +20,9 @@ from keras_vit.specs import Preprocessing
 class OpenedBundle:
     """A bundle loaded into LiteRT.
 
+    >>> bundle = keras_vit.deploy.open_bundle("runs/flowers/export/float32")
     >>> scores = bundle.predict(keras_vit.preprocess(images, bundle))
-    >>> keras_vit.decode_predictions(scores, bundle, from_logits=bundle.from_logits)
+    >>> best = keras_vit.decode_predictions(scores, bundle, top=1, from_logits=bundle.from_logits)
 
     Attributes:
         name: the model's name.

@@ -1,0 +1,183 @@
+"""The commands of README.md and docs/: each is read, and each is run in the order of its page.
+
+They run as they are written, in a folder that has what the pages speak of, with options behind them
+that make them quick. What cannot run here is in `NOT_RUN`, with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit.cli import COMMANDS
+from keras_vit.cli._arguments import Line, read
+from keras_vit.specs import VARIANTS, ViTSpec
+from keras_vit.weights import find_weights
+from keras_vit.weights.cache import cached_path
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+PROGRAMS = "keras-vit|python|make|npm|adb|mkdir|pip|pytest|export"
+QUICK = "--batch-size 8 --image-size 16 --augment none --warmup 10% --no-jit"
+# For each command, the options behind it.
+SMALL = {
+    "fit": f"{QUICK} --duration '60 steps' --learning-rate 0.003 --optimizer adamw --overwrite",
+    "sweep": f"{QUICK} --duration '4 steps' --learning-rates 0.001 0.003 --out runs/swept",
+    "compare": f"{QUICK} --duration '4 steps' --models ViT_Pico4 BiT_R8x1 --fractions 1 --seeds 1",
+    "export": "--images 16 --calibrate 8 --threads 1",
+    "compress": "--duration '2 steps' --images 16 --threads 1 --max-drop 100",
+    "android": "--app android_demo",
+}
+DEVICES = f"{QUICK} --data photos --model ViT_Pico4 --duration '4 steps' --overwrite"
+# The same for the lines that begin so.
+LINES = {
+    "keras-vit fit --data digits --strategy mirrored": DEVICES,
+    "keras-vit fit --data digits --dry-run": "",
+    "keras-vit fit --recipe cifar10": f"--data flower_photos {SMALL['fit']}",
+    "keras-vit fit --out runs/flowers --resume": "--duration '64 steps'",
+    "keras-vit compare --recipe cifar10": f"--data flower_photos {SMALL['compare']}",
+    "keras-vit sweep --data digits": f"--data flower_photos {SMALL['sweep']}",
+    "keras-vit compare --data digits": f"--data flower_photos {SMALL['compare']}",
+    "keras-vit fit --data photos --model ViT_B16 --batch-size 1024 --precision mixed_bfloat16 "
+    "--strategy mirrored": f"{DEVICES} --logical-devices 2 --precision float32",
+    "keras-vit export --run runs/demo --quantize none float16 dynamic int8 --gpu auto": (
+        f"{SMALL['export']} --quantize none"
+    ),
+}
+# The reason for lines that begin so. The options of all commands of keras_vit are read anyway.
+NOT_RUN = {
+    "make demo": "a check of its own, in tests/check.py",
+    "make test": "it runs the tests",
+    "make apk": "`make android-test` builds the app, with Maven",
+    "make android-setup": "it installs Debian packages",
+    "adb": "needs a phone",
+    "pip install": "tests/commands/check_wheel.py installs the package",
+    "npm": "downloads; `make web-test` calls it",
+    "mkdir cifar": "downloads CIFAR-10",
+    "python -m http.server": "serves until it is stopped",
+    "python benchmarks/": "takes minutes to hours; tests/benchmarks has their tests",
+    "python train/benchmark.py": "the same",
+    "keras-vit fit --data photos --model ViT_B16 --batch-size 1024 --precision mixed_bfloat16 "
+    "--strategy tpu": "needs a TPU",
+    "keras-vit fit --data photos --out runs/photos": "needs several machines; "
+    "tests/training/test_engines.py trains with these strategies in two processes",
+    "export TF_CONFIG": "the same",
+    "export KERAS_DISTRIBUTION": "the same",
+}
+
+
+class Command(NamedTuple):
+    """A line of a page, without the variables in front of it."""
+
+    page: str
+    line: str
+
+    @property
+    def words(self) -> list[str]:
+        return shlex.split(self.line)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not run here; None if it is."""
+        if self.line.startswith("keras-vit web") and not deploy.has_litert_js(ROOT / "web_demo"):
+            return "needs `npm ci --prefix web_demo`"
+        return next((why for begin, why in NOT_RUN.items() if self.line.startswith(begin)), None)
+
+    @property
+    def quick(self) -> list[str]:
+        """Its words after the name of the command, with what makes it quick."""
+        _, name, *words = self.words
+        begins = [options for begin, options in LINES.items() if self.line.startswith(begin)]
+        return [*words, *shlex.split(begins[0] if begins else SMALL.get(name, ""))]
+
+
+def commands(page: str) -> list[Command]:
+    """The commands in the indented blocks of a page, in their order."""
+    text = (ROOT / page).read_text().replace("\\\n", " ")
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [" ".join(line.split()) for line in re.findall(r"^    +(\S.*)", text, re.MULTILINE)]
+    found = (re.fullmatch(rf"(?:\w+=\S+ )*((?:{PROGRAMS}) .*)", line) for line in lines)
+    return [Command(page, match[1]) for match in found if match]
+
+
+ALL = [command for page in PAGES for command in commands(page)]
+
+
+def test_every_reason_is_still_needed():
+    lines = [command.line for command in ALL]
+    begins = (*NOT_RUN, *LINES)
+    assert [each for each in begins if not any(line.startswith(each) for line in lines)] == []
+
+
+def test_options_are_known(folder):
+    for bundle in ("flowers/export/int8", "demo/export/int8"):
+        (folder / "runs" / bundle).mkdir(parents=True)
+    for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
+        command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
+        line = Line(words, f"keras-vit {name}", command.__doc__)
+        read(command.Arguments, line, getattr(command, "defaults", None))
+
+
+def test_options_of_benchmarks_are_known(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    for _, script, *words in (each.words for each in ALL if each.words[0] == "python"):
+        if script.startswith(("benchmarks/", "train/")):
+            name = Path(script.replace("train/benchmark", "benchmarks/training_step")).stem
+            module = importlib.import_module(name)
+            if hasattr(module, "Arguments"):  # otherwise it has a parser of its own
+                read(module.Arguments, Line(words, script, ""))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in PAGES if any(not c.reason for c in commands(p))])
+def test_commands_run(page, folder, invoke, command):
+    for each in commands(page):
+        if each.reason:
+            print(f"not run: {each.line} ({each.reason})")
+            continue
+        script = COMMANDS[each.words[1]]
+        if each.words[1] == "compress" or "--strategy" in each.words:  # they need tf_keras
+            done = command(script, *each.quick, cwd=folder)
+            code, error = done.returncode, done.stderr
+        else:
+            code, _, error = invoke(script, *each.quick, cwd=folder)
+        assert code == 0, f"{each.line}\n{shlex.join(each.quick)}\n{error}"
+
+
+@pytest.fixture
+def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch):
+    """A folder with all that the pages speak of; models are small, under their own names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    for name, spec in VARIANTS.items():
+        if isinstance(spec, ViTSpec):
+            small = dataclasses.replace(spec, hidden_dim=32, depth=1, num_heads=2, mlp_dim=48)
+            monkeypatch.setitem(VARIANTS, name, small)
+    model = keras_vit.ViT_B16(num_classes=2, image_size=32)
+    keras_vit.save_weights(randomised(model), "ViT-B_16.npz")
+    entry = find_weights("ViT-S_16", "augreg")
+    path = cached_path(entry.url)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    keras_vit.save_weights(keras_vit.ViT_S16(entry.num_classes, entry.image_size), path)
+    for run in ("demo", "flowers", "cifar10"):
+        shutil.copytree(trained_run.path, tmp_path / "runs" / run)
+    for data in ("photos", "pictures", "more_photos"):
+        shutil.copytree(shared_folder, tmp_path / data)
+    for split in ("train", "val", "test"):
+        shutil.copytree(shared_folder, tmp_path / "flower_photos" / split)
+    shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / "photo.jpg")
+    (tmp_path / "android_demo/app/src/main").mkdir(parents=True)
+    (tmp_path / "android_demo/app/src/main/AndroidManifest.xml").touch()
+    return tmp_path
