@@ -1,6 +1,8 @@
 """Models: classes and functions that build a `keras.Model` from a spec."""
 
 from keras_vit.models.bit import BiT
+from keras_vit.models.masked_autoencoder import MaskedAutoencoder
+from keras_vit.models.masked_patches import MaskedPatchPredictor
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import (
     BiT_R8x1,
@@ -42,6 +44,8 @@ __all__ = [
     "BiT_R101x1",
     "BiT_R101x3",
     "BiT_R152x4",
+    "MaskedAutoencoder",
+    "MaskedPatchPredictor",
     "R26_ViT_B32",
     "R26_ViT_S32",
     "R50_ViT_B16",

@@ -98,8 +98,13 @@ def masked_count(patches: int, part: float) -> int:
     """The number of masked patches, at least one and never all.
 
     Raises:
-        UsageError: the fraction is not in (0, 1).
+        UsageError: the fraction is not in (0, 1), or there is only one patch.
     """
+    if patches < 2:
+        raise UsageError(
+            "masked patches need images of two patches or more. Received: one patch; choose a "
+            "larger image_size or a smaller patch_size."
+        )
     if not fraction("masked", part):
         raise UsageError(f"masked must lie in (0, 1). Received: masked={part}.")
     return min(max(round(part * patches), 1), patches - 1)

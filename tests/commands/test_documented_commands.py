@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 import keras_vit
@@ -37,6 +38,9 @@ SMALL = {
     "compare": f"{QUICK} --duration '4 steps' --models ViT_Pico4 BiT_R8x1 --fractions 1 --seeds 1",
     "export": "--images 16 --calibrate 8 --threads 1",
     "compress": "--duration '2 steps' --images 16 --threads 1 --max-drop 100",
+    "fewshot": "--neighbours 2",
+    "inspect": "--images 8 --show 2",
+    "transfer": f"{QUICK} --duration '4 steps' --learning-rates 0.001 --seeds 1",
     "android": "--app android_demo",
 }
 DEVICES = f"{QUICK} --data photos --model ViT_Pico4 --duration '4 steps' --overwrite"
@@ -46,9 +50,17 @@ LINES = {
     "keras-vit fit --data digits --dry-run": "",
     "keras-vit fit --recipe cifar10": f"--data flower_photos {SMALL['fit']}",
     "keras-vit fit --out runs/flowers --resume": "--duration '64 steps'",
+    "keras-vit fit --recipe mae": f"{SMALL['fit']} --duration '4 steps' --decoder-dim 16 "
+    "--decoder-depth 1 --decoder-heads 2 --image-size 32",
     "keras-vit compare --recipe cifar10": f"--data flower_photos {SMALL['compare']}",
     "keras-vit sweep --data digits": f"--data flower_photos {SMALL['sweep']}",
     "keras-vit compare --data digits": f"--data flower_photos {SMALL['compare']}",
+    "keras-vit compare --data flower_photos": f"{QUICK} --duration '2 steps' --seeds 1",
+    "keras-vit transfer --weights imagenet21k --model ViT_B16 --dry-run": "",
+    "keras-vit transfer --weights ViT-B_16.npz --tasks cifar10 --duration": (
+        f"{SMALL['transfer']} --sources cifar10=cifar10:cifar"
+    ),
+    "keras-vit fit --data digits --model ViT_Pico4": f"{QUICK} --duration '2 steps' --overwrite",
     "keras-vit fit --data photos --model ViT_B16 --batch-size 1024 --precision mixed_bfloat16 "
     "--strategy mirrored": f"{DEVICES} --logical-devices 2 --precision float32",
     "keras-vit export --run runs/demo --quantize none float16 dynamic int8 --gpu auto": (
@@ -73,6 +85,8 @@ NOT_RUN = {
     "keras-vit fit --data photos --out runs/photos": "needs several machines; "
     "tests/training/test_engines.py trains with these strategies in two processes",
     "export TF_CONFIG": "the same",
+    "keras-vit transfer --weights imagenet21k --model ViT_B16 --suite": "needs the paper's data",
+    "keras-vit evaluate --weights": "needs ImageNet; test_transfer.py has a tiny one",
     "export KERAS_DISTRIBUTION": "the same",
 }
 
@@ -123,6 +137,8 @@ def test_every_reason_is_still_needed():
 def test_options_are_known(folder):
     for bundle in ("flowers/export/int8", "demo/export/int8"):
         (folder / "runs" / bundle).mkdir(parents=True)
+    (folder / "runs/mae").mkdir()
+    (folder / "runs/mae/weights.npz").touch()
     for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
         command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
         line = Line(words, f"keras-vit {name}", command.__doc__)
@@ -156,7 +172,7 @@ def test_commands_run(page, folder, invoke, command):
 
 
 @pytest.fixture
-def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch):
+def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch, rng):
     """A folder with all that the pages speak of; models are small, under their own names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
@@ -167,13 +183,18 @@ def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch):
             monkeypatch.setitem(VARIANTS, name, small)
     model = keras_vit.ViT_B16(num_classes=2, image_size=32)
     keras_vit.save_weights(randomised(model), "ViT-B_16.npz")
-    entry = find_weights("ViT-S_16", "augreg")
-    path = cached_path(entry.url)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    keras_vit.save_weights(keras_vit.ViT_S16(entry.num_classes, entry.image_size), path)
-    for run in ("demo", "flowers", "cifar10"):
+    for name, weights in (
+        ("ViT-S_16", "augreg"), ("ViT-B_16", "augreg"), ("ViT-B_16", "imagenet21k"),
+    ):  # fmt: skip
+        entry = find_weights(name, weights)
+        path = cached_path(entry.url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        built = keras_vit.ViT(VARIANTS[name], entry.num_classes, entry.image_size)
+        keras_vit.save_weights(built, path)
+    _write_cifar(tmp_path / "cifar", rng)
+    for run in ("demo", "flowers", "cifar10", "digits"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
-    for data in ("photos", "pictures", "more_photos"):
+    for data in ("photos", "pictures", "more_photos", "pets"):
         shutil.copytree(shared_folder, tmp_path / data)
     for split in ("train", "val", "test"):
         shutil.copytree(shared_folder, tmp_path / "flower_photos" / split)
@@ -181,3 +202,12 @@ def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch):
     (tmp_path / "android_demo/app/src/main").mkdir(parents=True)
     (tmp_path / "android_demo/app/src/main/AndroidManifest.xml").touch()
     return tmp_path
+
+
+def _write_cifar(folder, rng):
+    """CIFAR-10's binary files with two images of each class."""
+    folder.mkdir()
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        rows = rng.integers(0, 256, (20, 3073)).astype(np.uint8)
+        rows[:, 0] = np.arange(20) % 10
+        (folder / f"{name}.bin").write_bytes(rows.tobytes())

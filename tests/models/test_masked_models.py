@@ -161,6 +161,9 @@ def test_models_that_cannot_be_masked_are_refused():
         MaskedAutoencoder(plain, decoder_dim=30, decoder_heads=2)
     with pytest.raises(UsageError, match=r"masked must lie in \(0, 1\). Received: masked=0"):
         MaskedAutoencoder(plain, masked=0)
+    one = keras_vit.ViT(SPEC, 2, 8)
+    with pytest.raises(UsageError, match="images of two patches or more. Received: one patch"):
+        MaskedAutoencoder(one)
     six = keras_vit.ViT(keras_vit.ViTSpec(6, 24, 1, 3, 32), 2, 12)
     with pytest.raises(UsageError, match="4 x 4 cells. Received: patch_size=6"):
         MaskedPatchPredictor(six, "colours")
