@@ -52,9 +52,10 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     devices = "" if plan.devices == 1 else f" of each of {plan.devices} devices"
     of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
     total = costs.step_flops * plan.steps
+    note = "(of the model; what is below is of its training)\n" if recipe.loss == "mae" else ""
     warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
     return (
-        f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n\n"
+        f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n{note}\n"
         f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
         f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
         f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"

@@ -15,16 +15,18 @@ def counted_flops(model: Any) -> dict[str, int]:
     Args:
         model: a built Keras model on TensorFlow whose layers have one input.
     """
+    inner = model.layers[1:]  # without the input
+    found = {each.name: layer_flops(each, each.input.shape[1:], each.input.dtype) for each in inner}
+    return {name: flops for name, flops in found.items() if flops}
+
+
+def layer_flops(layer: Any, shape: tuple[int, ...], dtype: Any = "float32") -> int:
+    """The operations of a layer or function for one input of a shape, without the batch."""
     import tensorflow as tf
 
-    found = {}
-    for layer in model.layers[1:]:  # without the input
-        shape = tf.TensorSpec((1, *layer.input.shape[1:]), layer.input.dtype)
-        graph = tf.function(lambda x, layer=layer: layer(x)).get_concrete_function(shape).graph
-        flops = sum(map(_flops, _operations(graph)))
-        if flops:
-            found[layer.name] = flops
-    return found
+    of_one = tf.TensorSpec((1, *shape), dtype)
+    graph = tf.function(lambda x: layer(x)).get_concrete_function(of_one).graph
+    return sum(map(_flops, _operations(graph)))
 
 
 def _operations(graph: Any):

@@ -17,12 +17,15 @@ from keras_vit.specs import ResNetUnit, Spec, ViTSpec, as_size
 _WIDTH, _HIDDEN, _SCORES, _CONVOLUTION = 10, 3, 3.5, 4
 
 
-def held_values(spec: Spec, image_size: int | tuple[int, int]) -> dict[str, int]:
+def held_values(
+    spec: Spec, image_size: int | tuple[int, int], visible: int | None = None
+) -> dict[str, int]:
     """The values that each layer holds for one image, by the layer's name, from input to output.
 
     Args:
         spec: the hyperparameters.
         image_size: input size in pixels, one number or (height, width).
+        visible: number of patches that the blocks see; None for all.
     """
     size = as_size(image_size)
     values = {"images": 3 * math.prod(size)}
@@ -30,9 +33,14 @@ def held_values(spec: Spec, image_size: int | tuple[int, int]) -> dict[str, int]
         return values | _resnet(64 * spec.width, spec.units, size)
     if spec.stem is not None:
         values |= _resnet(spec.stem.root_channels, spec.stem.units, size)
-    rows, columns = spec.grid(size)
-    block = _block(spec, rows * columns + spec.prefix_tokens)
+    patches = math.prod(spec.grid(size)) if visible is None else visible
+    block = _block(spec, patches + spec.prefix_tokens)
     return values | {f"encoderblock_{i}": block for i in range(spec.depth)}
+
+
+def decoder_block_values(tokens: int, width: int, mlp_dim: int, heads: int) -> int:
+    """The values that a block without dropout holds for so many tokens."""
+    return round(_WIDTH * tokens * width + _HIDDEN * tokens * mlp_dim + _SCORES * heads * tokens**2)
 
 
 def _block(spec: ViTSpec, tokens: int) -> int:

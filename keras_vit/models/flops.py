@@ -28,20 +28,43 @@ def forward_flops(
     return layers | _head(1, spec.channels, num_classes)
 
 
+def masked_patch_flops(
+    spec: ViTSpec, image_size: int | tuple[int, int], values: int
+) -> dict[str, int]:
+    """Those of a `MaskedPatchPredictor` that predicts so many values of each patch.
+
+    The exchange of patches, a small product, does not count.
+    """
+    layers = _encoder(spec, as_size(image_size))
+    return layers | {"predictions": _product(_patches(spec, image_size), spec.hidden_dim, values)}
+
+
+def autoencoder_flops(
+    spec: ViTSpec,
+    image_size: int | tuple[int, int],
+    visible: int,
+    decoder_dim: int,
+    decoder_depth: int,
+    decoder_mlp_dim: int,
+) -> dict[str, int]:
+    """Those of a `MaskedAutoencoder`, whose ViT sees `visible` patches of each image.
+
+    The choice of patches and their order, small products, do not count.
+    """
+    layers = _encoder(spec, as_size(image_size), visible)
+    tokens = _patches(spec, image_size) + spec.prefix_tokens
+    inputs = visible + spec.prefix_tokens
+    layers["decoder_embedding"] = _product(inputs, spec.hidden_dim, decoder_dim)
+    for i in range(decoder_depth):
+        layers[f"decoderblock_{i}"] = _block(tokens, decoder_dim, decoder_mlp_dim)
+    patches = _patches(spec, image_size)
+    layers["predictions"] = _product(patches, decoder_dim, 3 * spec.patch_size**2)
+    return layers
+
+
 def _vit(spec: ViTSpec, num_classes: int, size: tuple[int, int]) -> dict[str, int]:
-    layers: dict[str, int] = {}
-    channels = 3
-    if spec.stem is not None:
-        layers, _ = _resnet(spec.stem.root_channels, spec.stem.units, size)
-        channels = spec.stem.channels
-    rows, columns = spec.grid(size)
-    width, patches = spec.hidden_dim, rows * columns
-    tokens = patches + spec.prefix_tokens
-    layers["patch_encoder"] = _product(patches, channels * spec.patch_size**2, width)
-    attention = 4 * _product(tokens, width, width) + 2 * _product(tokens, width, tokens)
-    mlp = 2 * _product(tokens, width, spec.mlp_dim)
-    for i in range(spec.depth):
-        layers[f"encoderblock_{i}"] = attention + mlp
+    layers = _encoder(spec, size)
+    width, tokens = spec.hidden_dim, _patches(spec, size) + spec.prefix_tokens
     if spec.pooling == "map":
         # One probe attends to all tokens.
         projections = _product(2 + 2 * tokens, width, width)
@@ -52,6 +75,31 @@ def _vit(spec: ViTSpec, num_classes: int, size: tuple[int, int]) -> dict[str, in
         width = spec.representation_dim
     classifiers = 2 if spec.distillation_token else 1
     return layers | _head(tokens if spec.pooling == "none" else classifiers, width, num_classes)
+
+
+def _encoder(spec: ViTSpec, size: tuple[int, int], visible: int | None = None) -> dict[str, int]:
+    """The layers up to the last block; with `visible` the blocks see only so many patches."""
+    layers: dict[str, int] = {}
+    channels = 3
+    if spec.stem is not None:
+        layers, _ = _resnet(spec.stem.root_channels, spec.stem.units, size)
+        channels = spec.stem.channels
+    patches = _patches(spec, size)
+    layers["patch_encoder"] = _product(patches, channels * spec.patch_size**2, spec.hidden_dim)
+    tokens = (patches if visible is None else visible) + spec.prefix_tokens
+    for i in range(spec.depth):
+        layers[f"encoderblock_{i}"] = _block(tokens, spec.hidden_dim, spec.mlp_dim)
+    return layers
+
+
+def _patches(spec: ViTSpec, size: int | tuple[int, int]) -> int:
+    rows, columns = spec.grid(size)
+    return rows * columns
+
+
+def _block(tokens: int, width: int, mlp_dim: int) -> int:
+    attention = 4 * _product(tokens, width, width) + 2 * _product(tokens, width, tokens)
+    return attention + 2 * _product(tokens, width, mlp_dim)
 
 
 def _resnet(

@@ -61,13 +61,11 @@ class MaskedPatchPredictor(keras.Model):
             corrupt = CorruptedPatches(vit.get_layer("patch_encoder"), count, name="corrupted")
             x, mask = corrupt([vit.get_layer("patches")(inputs["images"]), inputs["noise"]])
             x = encoded(vit, x)[:, vit.spec.prefix_tokens :]  # (batch, patches, hidden_dim)
-            values = {
-                "colour": COLOURS,
-                "colours": CELLS**2 * COLOURS,
-                "pixels": 3 * vit.spec.patch_size**2,
-            }[target]
             predictions = keras.layers.Dense(
-                values, kernel_initializer="glorot_uniform", dtype="float32", name="predictions"
+                values_of(target, vit.spec.patch_size),
+                kernel_initializer="glorot_uniform",
+                dtype="float32",
+                name="predictions",
             )(x)
             super().__init__(inputs, {"predictions": predictions, "mask": mask}, name=name)
         object.__setattr__(self, "_vit", lambda: vit)  # not tracked: its head is not trained
@@ -83,6 +81,15 @@ class MaskedPatchPredictor(keras.Model):
         """The model that `get_config` describes, with new weights."""
         vit = keras.saving.deserialize_keras_object(config["vit"], custom_objects)
         return cls(**{**config, "vit": vit})
+
+
+def values_of(target: PatchTarget, patch_size: int) -> int:
+    """The number of values that are predicted for a patch."""
+    return {
+        "colour": COLOURS,
+        "colours": CELLS**2 * COLOURS,
+        "pixels": 3 * patch_size**2,
+    }[target]
 
 
 def check_plain(vit: ViT) -> None:

@@ -193,7 +193,7 @@ def learner_of(
         steps_per_execution=recipe.steps_per_execution,
     )
     learner.optimizer.build(learner.trainable_variables)
-    memory = costs_of(recipe, model, learner.optimizer, plan.devices, teacher).memory
+    memory = costs_of(recipe, model, learner, plan.devices, teacher).memory
     return learner, task, dataclasses.replace(plan, memory=memory)
 
 

@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from keras_vit.models.activations import held_values
-from keras_vit.models.flops import forward_flops
+from keras_vit.models.activations import decoder_block_values, held_values
+from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
+from keras_vit.models.masked_patches import masked_count, values_of
 from keras_vit.models.profile import LayerCost, grouped, profile
 from keras_vit.specs import Spec
 from keras_vit.training.recipes import Recipe
+from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 _BYTES = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}  # of an activation
 
@@ -46,36 +48,58 @@ class Costs:
 
 
 def costs_of(
-    recipe: Recipe, model: Any, optimizer: Any, devices: int = 1, teacher: Any = None
+    recipe: Recipe, model: Any, learner: Any, devices: int = 1, teacher: Any = None
 ) -> Costs:
     """The costs of a step.
 
     Args:
         recipe: the settings.
         model: the model that is trained.
-        optimizer: its optimiser, which is built.
+        learner: its learner, with a built optimiser.
         devices: the number of devices that a batch is divided among.
         teacher: the model that teaches it, which sees each image once; None for none.
     """
-    flops = forward_flops(model.spec, model.num_classes, model.image_size)
+    flops = _forward(recipe, model)
     images = recipe.batch_size // devices // recipe.accumulate  # at a time
     each = _activations(model.spec, model.image_size, recipe) * _BYTES[recipe.precision]
-    trainable = _bytes(model.trainable_variables)
-    state = optimizer.variables
-    taught, models = 0, [model]
+    trainable = _bytes(learner.trainable_variables)
+    state = learner.optimizer.variables
+    layers = tuple(grouped(profile(model.spec, model.num_classes, model.image_size)))
+    # Without classes the learner has a decoder or another head, and not the model's.
+    taught, models = 0, [learner if recipe.loss in SELF_SUPERVISED else model]
     if teacher is not None:
         taught = sum(forward_flops(teacher.spec, teacher.num_classes, teacher.image_size).values())
         models.append(teacher)
     return Costs(
         sum(flops.values()),
         recipe.batch_size * (training_flops(flops, recipe) + taught),
-        sum(_bytes(each.variables) for each in models),
+        sum(_bytes(each.weights) for each in models),
         # Parts of a batch are added to the gradients of the parts before.
         trainable * (2 if recipe.accumulate > 1 else 1),
         _bytes(state() if callable(state) else state),
         images * each,
-        tuple(grouped(profile(model.spec, model.num_classes, model.image_size))),
+        layers,
     )
+
+
+def _forward(recipe: Recipe, model: Any) -> dict[str, int]:
+    """The operations of what is trained, by layer."""
+    spec, size = model.spec, model.image_size
+    if recipe.loss not in SELF_SUPERVISED:
+        return forward_flops(spec, model.num_classes, size)
+    target, _ = SELF_SUPERVISED[recipe.loss]
+    if target is not None:
+        return masked_patch_flops(spec, size, values_of(target, spec.patch_size))
+    visible, width = _visible(recipe, spec, size), recipe.decoder_dim
+    return autoencoder_flops(spec, size, visible, width, recipe.decoder_depth, 4 * width)
+
+
+def _visible(recipe: Recipe, spec: Spec, image_size: tuple[int, int]) -> int | None:
+    """The number of patches that the blocks see; None for all."""
+    if recipe.loss != "mae":
+        return None
+    patches = math.prod(spec.grid(image_size))
+    return patches - masked_count(patches, recipe.masked or SELF_SUPERVISED[recipe.loss][1])
 
 
 def training_flops(flops: dict[str, int], recipe: Recipe) -> int:
@@ -96,11 +120,15 @@ def training_flops(flops: dict[str, int], recipe: Recipe) -> int:
 
 def _activations(spec: Spec, image_size: tuple[int, int], recipe: Recipe) -> int:
     """Values that the backward pass of one image holds at a time."""
-    held = held_values(spec, image_size)
+    held = held_values(spec, image_size, _visible(recipe, spec, image_size))
     blocks = [values for name, values in held.items() if name.startswith("encoderblock_")]
     if not blocks:
         return sum(held.values())
     others, block = sum(held.values()) - sum(blocks), max(blocks)
+    if recipe.loss == "mae":
+        tokens, width = math.prod(spec.grid(image_size)) + spec.prefix_tokens, recipe.decoder_dim
+        decoder = decoder_block_values(tokens, width, 4 * width, recipe.decoder_heads)
+        others += recipe.decoder_depth * decoder
     if recipe.freeze == "body":
         return others + block  # one block at a time, and nothing is kept
     if recipe.remat:

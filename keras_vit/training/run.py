@@ -204,7 +204,7 @@ def dry_run(
         check_model(built, source, recipe)
         split = split_source(source, recipe.held_out)
         learner, _, plan = learner_of(built, source, split, recipe, engine, teacher)
-        return plan, costs_of(recipe, built, learner.optimizer, plan.devices, teacher)
+        return plan, costs_of(recipe, built, learner, plan.devices, teacher)
 
 
 def versions() -> dict[str, str]:

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 import keras_vit
-from keras_vit.evaluation.counting import counted_flops
-from keras_vit.models.flops import forward_flops
+from keras_vit.evaluation.counting import counted_flops, layer_flops
+from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
 from keras_vit.models.profile import grouped, profile
 from keras_vit.models.variants import model_class
 from keras_vit.specs import VARIANTS
@@ -33,6 +33,23 @@ CASES = {
 def test_operations_by_layer_are_those_of_the_graph(name):
     spec, size = CASES[name]
     assert counted_flops(model_class(spec)(spec, 5, size)) == forward_flops(spec, 5, size)
+
+
+@pytest.mark.once
+def test_operations_of_an_autoencoder_are_those_of_its_layers():
+    vit = keras_vit.ViT(SMALL, 0, (32, 48))  # 24 patches
+    model = keras_vit.MaskedAutoencoder(vit, 0.75, 32, 2, 4)
+    expected = autoencoder_flops(SMALL, (32, 48), 6, 32, 2, 128)
+    tokens = {"encoderblock": (7, 96), "decoder_embedding": (7, 96), "decoderblock": (25, 32)}
+    tokens |= {"patch_encoder": (24, 192), "predictions": (24, 32)}
+    for name, flops in expected.items():
+        shape = next(shape for begin, shape in tokens.items() if name.startswith(begin))
+        layer = (vit if name == "patch_encoder" else model).get_layer(name)
+        assert layer_flops(layer, shape) == flops, name
+    masked = masked_patch_flops(SMALL, (32, 48), 512)
+    predictor = keras_vit.MaskedPatchPredictor(vit)
+    assert layer_flops(predictor.get_layer("predictions"), (24, 96)) == masked["predictions"]
+    assert layer_flops(vit.get_layer("encoderblock_1"), (25, 96)) == masked["encoderblock_1"]
 
 
 @pytest.mark.once
