@@ -1,0 +1,117 @@
+"""Accuracy with few labels: from scratch, after masked patch prediction, and after MAE.
+
+ViT-Pico/4 is pre-trained on all training images of CIFAR-10 without their classes, in both ways for
+the same number of images, and the features of both are probed. Then it is trained on a fraction of
+the images with classes, from random weights and from both, each with the same settings and the same
+seeds. What is done already is not repeated, so the command can be stopped and started again.
+
+    python benchmarks/few_labels.py --data cifar10:cifar
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from keras_vit import runs
+from keras_vit.cli._printing import table
+
+ROOT = Path(__file__).parents[1]
+# The recipe of each start, and its name in the table.
+STARTS = {
+    "scratch": (None, "random weights"),
+    "masked": ("masked-patch-cifar10", "masked patch prediction"),
+    "mae": ("mae-cifar10", "MAE"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", default="cifar10", help="as of fit (default: cifar10)")
+    parser.add_argument("--out", type=Path, default=Path("runs/few-labels"))
+    parser.add_argument("--fractions", nargs="+", default=["0.01", "0.1"])
+    parser.add_argument("--seeds", default="3", help="trainings of each row (default: 3)")
+    parser.add_argument("--duration", default="600 steps", help="of each training with classes")
+    parser.add_argument("--pretraining", default="20 epochs", help="without classes")
+    options = parser.parse_args()
+    for start, (recipe, _) in STARTS.items():
+        if recipe is not None:
+            pretrain(recipe, options.out / start, options)
+    for start in STARTS:
+        tune(start, options)
+    print(f"\n{table(*summary(options.out, STARTS))}")
+
+
+def pretrain(recipe: str, out: Path, options: Any) -> None:
+    """Trains without classes, unless it is done, and probes the features."""
+    words = ["--recipe", recipe, "--data", options.data, "--duration", options.pretraining]
+    if not is_done(out):
+        resume = ["--resume"] if (out / "spec.json").is_file() else []
+        saved = ["--checkpoint-every", "5 minutes"]
+        _run("train/fit.py", *words, "--out", str(out), *saved, *resume)
+    if not (out / "fewshot/fewshot.json").is_file():
+        _run("train/fewshot.py", "--run", str(out), "--l2", "1", "1024")
+
+
+def tune(start: str, options: Any) -> None:
+    """Trains with classes from a start."""
+    weights = [] if start == "scratch" else ["--weights", str(options.out / start / "weights.npz")]
+    _run(
+        "train/compare.py", "--models", "ViT_Pico4", "--recipe", "cifar10", "--data", options.data,
+        "--fractions", *options.fractions, "--seeds", options.seeds, "--duration", options.duration,
+        "--batch-size", "64", "--learning-rate", "1e-3", *weights,
+        "--out", str(options.out / f"few-{start}"),
+    )  # fmt: skip
+
+
+def is_done(out: Path) -> bool:
+    """Whether a training without classes has made all its steps."""
+    if not (out / "spec.json").is_file():
+        return False
+    run = runs.open_run(out)
+    records = run.metrics()
+    last = run.setting("end_learning_rate", 0.0)
+    return bool(records) and records[-1]["learning_rate"] <= max(last, 1e-6)
+
+
+def summary(out: Path, starts: Any) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table, from the results of the comparisons."""
+    found = {
+        start: json.loads((out / f"few-{start}/compare.json").read_text())["results"]
+        for start in starts
+    }
+    images = sorted({result["images"] for results in found.values() for result in results})
+    rows = [
+        [
+            name,
+            *(_accuracy([r["accuracy"] for r in found[start] if r["images"] == n]) for n in images),
+        ]
+        for start, (_, name) in starts.items()
+    ]
+    return ["start", *(f"{n:,} labels" for n in images)], rows
+
+
+def _accuracy(values: list[float]) -> str:
+    spread = f" \u00b1 {100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{100 * statistics.mean(values):.2f}{spread}"
+
+
+def _run(*words: str) -> None:
+    print(f"\n$ python {' '.join(words)}", flush=True)
+    done = subprocess.run([sys.executable, ROOT / words[0], *words[1:]])
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,29 @@
+"""The table of few labels is made of the results of the comparisons."""
+
+from __future__ import annotations
+
+import json
+
+import few_labels
+import pytest
+
+pytestmark = pytest.mark.once
+
+
+def test_a_row_is_the_mean_of_a_start_for_each_number_of_labels(tmp_path):
+    for start, shift in (("scratch", 0.0), ("mae", 0.2)):
+        results = [
+            {"images": images, "accuracy": accuracy + shift}
+            for images, accuracy in ((500, 0.2), (500, 0.3), (5000, 0.5))
+        ]
+        (tmp_path / f"few-{start}").mkdir()
+        (tmp_path / f"few-{start}/compare.json").write_text(json.dumps({"results": results}))
+    starts = {"scratch": (None, "random weights"), "mae": ("mae-cifar10", "MAE")}
+    header, rows = few_labels.summary(tmp_path, starts)
+    assert header == ["start", "500 labels", "5,000 labels"]
+    assert rows == [["random weights", "25.00 ± 7.07", "50.00"], ["MAE", "45.00 ± 7.07", "70.00"]]
+
+
+def test_a_training_is_done_when_its_schedule_has_ended(trained_run, tmp_path):
+    assert few_labels.is_done(trained_run.path)
+    assert not few_labels.is_done(tmp_path)
