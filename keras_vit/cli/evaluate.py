@@ -18,6 +18,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
+from keras_vit.cli._models import model_of_weights
 from keras_vit.cli._options import (
     RunOptions,
     check_data,
@@ -124,15 +125,12 @@ def _evaluate_weights(arguments: Arguments) -> None:
 
 def _opened(weights: str, name: str | None) -> tuple[Any, Any]:
     """The model of weights, and their entry in the catalogue or None."""
-    from keras_vit.models import create_model, model_from_weights
     from keras_vit.weights import find_weights
 
-    if name is None:
-        return model_from_weights(weights), None
     published = None
-    if not Path(weights).exists() and "://" not in weights:
+    if name is not None and not Path(weights).exists() and "://" not in weights:
         published = find_weights(name, weights)
-    return create_model(name, weights=weights), published
+    return model_of_weights(weights, name), published
 
 
 def _indices(source: Any, split: str) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
+from keras_vit.cli._models import model_of_weights
 from keras_vit.cli._options import (
     RunOptions,
     check_folder,
@@ -115,7 +116,6 @@ def run(arguments: Arguments) -> None:
 
 def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
     """The model, the images, their split and the folder to write."""
-    import keras_vit
     from keras_vit import data, runs
 
     own = None
@@ -126,10 +126,7 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
         source = run.source() if own else data.open_source(arguments.data)
         model, out = run.model(), run.path / "fewshot"
     else:
-        if arguments.model is None:
-            model = keras_vit.model_from_weights(arguments.weights)
-        else:
-            model = keras_vit.create_model(arguments.model, weights=arguments.weights)
+        model = model_of_weights(arguments.weights, arguments.model)
         source, out = data.open_source(arguments.data), Path("runs") / f"fewshot-{model.name}"
     print_skipped(data.skipped_summary(source))
     warn(data.repeats_warning(source))

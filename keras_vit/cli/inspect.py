@@ -17,6 +17,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
+from keras_vit.cli._models import has_trained_head, model_of_weights
 from keras_vit.cli._options import ModelOptions, check_data, newest_run
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import load
@@ -89,7 +90,8 @@ def run(arguments: Arguments) -> None:
         judged = _random(opened, arguments.judge)
         print(f"classifying {len(judged):,} images", flush=True)
         errors = evaluation.class_report(opened.model, opened.source, judged)
-    captions = _with_answers(captions, found.logits, opened.model)
+    if has_trained_head(opened.model):
+        captions = _with_answers(captions, found.logits, opened.model)
     page = evaluation.write_inspection(
         opened.out, opened.model, found, captions, errors, opened.description
     )
@@ -114,27 +116,23 @@ def _of_run(arguments: Arguments) -> _Opened:
     if arguments.average:
         description["Weights"] = "their average over the steps"
     out = arguments.out or run.path / "inspection"
-    return _Opened(model, out, description, source, run.images(source), is_labelled=True)
+    is_labelled = has_trained_head(model)  # not after a training without classes
+    return _Opened(model, out, description, source, run.images(source), is_labelled)
 
 
 def _of_weights(arguments: Arguments) -> _Opened:
     import numpy as np
 
-    import keras_vit
     from keras_vit import data
 
-    size, weights = arguments.image_size, arguments.weights
-    if arguments.model is not None:
-        model = keras_vit.create_model(arguments.model, image_size=size, weights=weights)
-    else:
-        model = keras_vit.model_from_weights(weights, image_size=size)
-    print(f"weights {weights}: {model.name}", flush=True)
+    model = model_of_weights(arguments.weights, arguments.model, arguments.image_size)
+    print(f"weights {arguments.weights}: {model.name}", flush=True)
     if arguments.data is None:
         return _Opened(model, arguments.out, {})
     source = data.open_source(arguments.data)
     print_skipped(data.skipped_summary(source))
     description, indices = {"Images": source.name}, np.arange(len(source))
-    is_labelled = source.labels == model.labels
+    is_labelled = source.labels == model.labels and has_trained_head(model)
     return _Opened(model, arguments.out, description, source, indices, is_labelled)
 
 

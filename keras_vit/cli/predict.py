@@ -15,6 +15,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
+from keras_vit.cli._models import has_trained_head, model_of_weights
 from keras_vit.cli._options import check_model, check_run, check_weights, newest_run
 from keras_vit.cli._predictions import Predictor, of_bundle, print_predictions, size
 from keras_vit.cli._printing import warn
@@ -94,16 +95,9 @@ def _sigmoids(model: Any, inputs: Any) -> Any:
 
 
 def _model_of_weights(weights: str, name: str | None) -> Any:
-    import numpy as np
-
-    import keras_vit
-
-    if name is not None:
-        model = keras_vit.create_model(name, weights=weights)
-    else:
-        model = keras_vit.model_from_weights(weights)
+    model = model_of_weights(weights, name)
     if not model.num_classes:
         raise UsageError(f"{weights} holds a model without a classification head.")
-    if not np.asarray(model.get_layer("head").kernel).any():
+    if not has_trained_head(model):
         warn("the head is all zeros, so every class is equally probable; train it first.")
     return model

@@ -1,0 +1,29 @@
+"""Models from weights, for the commands that take them instead of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def model_of_weights(
+    weights: str, name: str | None, image_size: int | tuple[int, int] | None = None
+) -> Any:
+    """The model of a file, a URL or published weights.
+
+    Args:
+        weights: a file in any layout, a URL, or with `name` a published name.
+        name: the model's name; None if the file says what it holds.
+        image_size: the size to resample it to; None for its own.
+    """
+    import keras_vit
+
+    if name is not None:
+        return keras_vit.create_model(name, image_size=image_size, weights=weights)
+    return keras_vit.model_from_weights(weights, image_size=image_size)
+
+
+def has_trained_head(model: Any) -> bool:
+    """Whether the model has a head that is not all zeros, so that its answers mean something."""
+    import numpy as np
+
+    return bool(model.num_classes) and np.asarray(model.get_layer("head").kernel).any()
