@@ -93,6 +93,14 @@ def test_links_lead_to_files(page):
 
 
 @pytest.mark.once
+def test_links_of_notebooks_lead_to_files():
+    for path in (ROOT / "examples").glob("*.ipynb"):
+        text = "".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
+        links = re.findall(r"\]\((?!https?://)([^)#]+)", text)
+        assert not [link for link in links if not (path.parent / link).exists()], path
+
+
+@pytest.mark.once
 def test_notebooks_are_stored_without_outputs():
     for path in (ROOT / "examples").glob("*.ipynb"):
         for cell in json.loads(path.read_text())["cells"]:
