@@ -101,10 +101,15 @@ class Settings(Struct):
     warmup: Line = UNSET
     weight_decay: Number | None = None
     momentum: Number = UNSET
+    beta_2: Number = UNSET
     layer_decay: Number = UNSET
     clip_norm: Number = UNSET
     ema: Number = UNSET
     loss: Line = UNSET
+    masked: Number | None = None
+    decoder_dim: Count = UNSET
+    decoder_depth: Count = UNSET
+    decoder_heads: Count = UNSET
     label_smoothing: Number = UNSET
     class_weights: Line = UNSET
     augment: Line = UNSET
@@ -114,6 +119,7 @@ class Settings(Struct):
     dropout: Number | None = None
     drop_path: Number = UNSET
     position_embedding: Line | None = None
+    overrides: Line = UNSET
     representation: bool = UNSET
     head_bias: Number = UNSET
     held_out: Number = UNSET

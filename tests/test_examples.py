@@ -12,6 +12,7 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit._keras import keras
 
 pytestmark = pytest.mark.once
 
@@ -57,6 +58,6 @@ def user(tmp_path, augreg_index, shared_folder, trained_run, randomised, monkeyp
     images = rng.integers(0, 256, (12, 48, 48, 3)).astype(np.uint8)
     inputs = keras_vit.preprocess(images, model)
     return {
-        "keras_vit": keras_vit, "model": model, "images": images, "inputs": inputs,
+        "keras": keras, "keras_vit": keras_vit, "model": model, "images": images, "inputs": inputs,
         "classes": np.arange(12) % 3, "names": ["daisy", "rose", "tulip"],
     }  # fmt: skip

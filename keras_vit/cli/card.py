@@ -1,7 +1,8 @@
-"""Writes a folder for a hub: a model card, and the weights for keras_vit, timm and transformers.
+"""Writes a model card, and the weights, for a hub.
 
-The card says what the model is, how to load it, what it was trained on, its figures and limits. The
-figures are those of the last `evaluate` and `export` of the run.
+keras_vit, timm and transformers load the weights. The card says what the model is, how to load it,
+what it was trained on, its figures and limits. The figures are those of the last `evaluate` and
+`export` of the run.
 """
 
 from __future__ import annotations

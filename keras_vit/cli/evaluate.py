@@ -1,6 +1,6 @@
-"""Evaluates a run on its held-out images, or weights on any images; writes a report.
+"""Evaluates a run, or weights, and writes a report.
 
-Without --run the newest run under runs/ is evaluated. The report is a folder in the run: figures
+Without --run the newest run under runs/ is evaluated, on its held-out images. The report is a folder in the run: figures
 and a page to look at. --split test takes the test images that the data declares instead.
 
 With --weights, a file or published weights are evaluated with their own preprocessing on --data,

@@ -1,9 +1,9 @@
-"""Measures how good the frozen features of a model are: few-shot, nearest neighbours, linear.
+"""Measures what frozen features are worth with a few labels.
 
 A linear classifier is fitted in closed form to a few images of each class, as in the paper, for all
 --shots, --l2 and --seeds. The model comes from a run or from weights, the images from --data: they
-need not be those of the training. Features are kept in the folder --out, so that other --shots take
-seconds.
+need not be those of the training. The nearest neighbours vote too. Features are kept in the folder
+--out, so that other --shots take seconds.
 """
 
 from __future__ import annotations

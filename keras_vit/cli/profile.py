@@ -1,4 +1,4 @@
-"""Prints what each layer of a model costs: parameters, operations, memory of activations.
+"""Prints parameters, operations and activations of each layer.
 
 The operations are those of matrix products and convolutions, a multiplication and an addition as
 two, by formula; --count also counts them in TensorFlow's graph of the model. Activations are the

@@ -1,4 +1,4 @@
-"""Fine-tunes weights on the paper's data sets and VTAB-1k; one table of all results.
+"""Fine-tunes weights on the paper's data sets and VTAB-1k.
 
 Of each task whose images are on this machine, the learning rates are compared on development
 images; the best one trains on all training images, and that model is judged on the test images.

@@ -19,8 +19,13 @@ class FewShotProbe(keras.callbacks.Callback):
     The metrics are called "fewshot_1" for one image of each class, "fewshot_5" and so on, each the
     mean over the seeds. Only the features of the images that are needed are computed.
 
-    >>> probe = FewShotProbe(model, source, split, shots=[5])
-    >>> model.fit(inputs, labels, callbacks=[probe])
+    >>> from keras_vit import data, evaluation
+    >>> source = data.open_source("flower_photos")
+    >>> probe = evaluation.FewShotProbe(model, source, data.split_source(source), shots=[1])
+    >>> model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> history = model.fit(inputs, classes, callbacks=[probe], verbose=0)
+    >>> list(history.history)
+    ['loss', 'fewshot_1']
 
     Args:
         model: the keras_vit model, which the trained model contains.

@@ -281,7 +281,7 @@ def test_two_models_in_one_file_and_strange_keys_are_refused(tmp_path):
 def test_tables_map_each_official_key_to_one_place_and_back(family, tmp_path):
     name = {
         "timm": "R50+ViT-B_16", "timm-stem": "R+ViT-Ti_16", "timm-bit": "BiT-R50x1",
-        "transformers": "ViT-B_16",
+        "transformers": "ViT-B_16", "transformers-5": "ViT-B_16",
     }[family]  # fmt: skip
     names = weight_names(VARIANTS[name], 1000, 224)
     places = {n.key: foreign_place(family, n.key) for n in names}
