@@ -1,7 +1,8 @@
 """Evaluates a run, or weights, and writes a report.
 
-Without --run the newest run under runs/ is evaluated, on its held-out images. The report is a folder in the run: figures
-and a page to look at. --split test takes the test images that the data declares instead.
+Without --run the newest run under runs/ is evaluated, on its held-out images. The report is a
+folder in the run: figures and a page to look at. --split test takes the test images that the data
+declares instead.
 
 With --weights, a file or published weights are evaluated with their own preprocessing on --data,
 whose classes must be among theirs: 'imagenet2012' (the validation images), 'imagenet2012_real',

@@ -1,8 +1,9 @@
 """Shows what a model has learned, as a page of figures.
 
-These are filters, positions, attention, features and errors. The model comes from a run (--run) or from weights (--weights); by default from the newest run under
-runs/. Pictures are the run's held-out ones, those of --data, or your own. Written are index.html,
-which needs no other file, each figure as SVG, and the numbers as inspection.json.
+These are filters, positions, attention, features and errors. The model comes from a run (--run) or
+from weights (--weights); by default from the newest run under runs/. Pictures are the run's
+held-out ones, those of --data, or your own. Written are index.html, which needs no other file, each
+figure as SVG, and the numbers as inspection.json.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Prints parameters, operations and activations of each layer.
+"""Prints what each layer of a model costs.
 
-The operations are those of matrix products and convolutions, a multiplication and an addition as
-two, by formula; --count also counts them in TensorFlow's graph of the model. Activations are the
-values that the backward pass holds, an estimate in float32.
+These are parameters, operations and the memory of activations. The operations are those of matrix
+products and convolutions, a multiplication and an addition as two, by formula; --count also counts
+them in TensorFlow's graph of the model. Activations are the values that the backward pass holds, an
+estimate in float32.
 """
 
 from __future__ import annotations
