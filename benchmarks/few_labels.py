@@ -20,6 +20,8 @@ from typing import Any
 
 from keras_vit import runs
 from keras_vit.cli._printing import table
+from keras_vit.training import Recipe
+from keras_vit.training.plan import steps_of
 
 ROOT = Path(__file__).parents[1]
 # The recipe of each start, and its name in the table.
@@ -76,9 +78,8 @@ def is_done(out: Path) -> bool:
     if not (out / "spec.json").is_file():
         return False
     run = runs.open_run(out)
-    records = run.metrics()
-    last = run.setting("end_learning_rate", 0.0)
-    return bool(records) and records[-1]["learning_rate"] <= max(last, 1e-6)
+    records, recipe = run.metrics(), Recipe(**run.recipe["recipe"])
+    return bool(records) and records[-1]["step"] >= steps_of(recipe, run.training_images)
 
 
 def summary(out: Path, starts: Any) -> tuple[list[str], list[list[str]]]:

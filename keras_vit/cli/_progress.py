@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.cli._printing import table
+from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 _SECONDS = 0.2  # between two updates of the line on a terminal
 _LOGGED = 60.0  # between two lines in a file, if no evaluation comes first
@@ -52,10 +53,11 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     devices = "" if plan.devices == 1 else f" of each of {plan.devices} devices"
     of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
     total = costs.step_flops * plan.steps
-    note = "(of the model; what is below is of its training)\n" if recipe.loss == "mae" else ""
+    # A decoder and masked patches have other costs than the layers of the model.
+    layers = "" if recipe.loss in SELF_SUPERVISED else f"\n{profile_table(costs.layers)}\n\n"
     warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
     return (
-        f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n{note}\n"
+        f"{planned(plan, out)}\n{layers}"
         f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
         f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
         f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"
@@ -78,7 +80,9 @@ def profile_table(layers: Sequence[Any]) -> str:
     totals = (sum(getattr(layer, name) for layer in layers) for name in _COSTS)
     parameters, flops, held = totals
     rows.append(["all", f"{parameters:,}", f"{flops / 1e6:,.1f}", f"{4 * held / 2**20:,.2f}"])
-    return table(["layer, for one image", "parameters", "MFLOP forward", "MiB held"], rows)
+    return table(
+        ["layer, for one image", "parameters", "MFLOP forward", "MiB of activations"], rows
+    )
 
 
 class ProgressPrinter:
@@ -201,6 +205,13 @@ def _now(progress: Any) -> str:
 
 def _metrics(metrics: dict[str, float]) -> str:
     shown = [f"{label} {metrics[name]:.2%}" for name, label in _SHOWN.items() if name in metrics]
+    shown += [
+        f"{name.removeprefix('fewshot_')}-shot {value:.2%}"
+        for name, value in metrics.items()
+        if name.startswith("fewshot_")
+    ]
+    if "val_accuracy" not in metrics and "val_loss" in metrics:
+        shown.insert(0, f"held-out {metrics['val_loss']:.4f}")
     return "  ".join([f"loss {metrics['loss']:.4f}", *shown])
 
 

@@ -17,6 +17,7 @@ from keras_vit.cli._program import exit_interrupted
 from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
 from keras_vit.training.recipes import RECIPES, Recipe
+from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 # How messages of `train` about an interruption end, and what starting the command again does.
 _ADVICE = {
@@ -32,6 +33,15 @@ _FILES = {
     "transfer": ("transfer.json", "*/final-lr-*-seed*/spec.json"),
     "run": ("spec.json",),
 }
+
+
+def check_classifies(recipe: Recipe) -> None:
+    """Raises a `UsageError` for trainings without classes, whose head cannot be judged."""
+    if recipe.loss in SELF_SUPERVISED:
+        raise UsageError(
+            f"accuracies need training with classes. Received: --loss {recipe.loss}; train it with "
+            "fit, and compare its features with fewshot."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +72,7 @@ class TrialArguments:
                 f"Received: --distillation {self.settings.distillation}."
             )
         check_checkpoint_every(self.checkpoint_every)
+        check_classifies(self.settings)
 
     def folder(self, command: str) -> Path:
         """The folder that the command writes.

@@ -58,8 +58,6 @@ def run(arguments: Arguments) -> None:
     run = runs.open_run(arguments.run or newest_run())
     print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
     out = arguments.out or run.path / "hub"
-    if out.is_dir() and any(out.iterdir()) and not (out / "README.md").is_file():
-        raise UsageError(f"{out} is not empty and holds no card; choose another folder.")
     card = evaluation.write_hub_folder(run, out, arguments.name, arguments.license)
     if "No report was written" in card.read_text(encoding="utf-8"):
         warn(f"the card has no figures; write them first with {spelled('evaluate')}.")

@@ -18,7 +18,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import TrialArguments, print_time_left, time_taken
+from keras_vit.cli._trials import TrialArguments, check_classifies, print_time_left, time_taken
 from keras_vit.training.ablations import ABLATIONS, varied
 
 
@@ -63,7 +63,11 @@ class Arguments(TrialArguments):
             )
         for model, variation in self.varied():
             try:
-                check_recipe(varied(adapted(self.settings, model), variation), model)
+                recipe = varied(adapted(self.settings, model), variation)
+                if recipe.seed != self.settings.seed:
+                    raise UsageError("--variations cannot set the seed; use --seeds.")
+                check_classifies(recipe)
+                check_recipe(recipe, model)
             except UsageError as error:
                 raise UsageError(f"{labelled(model, variation)}: {error}") from None
 
@@ -75,7 +79,7 @@ class Arguments(TrialArguments):
         for name in dict.fromkeys(map(find_variant, self.models)):
             spec = VARIANTS[name]
             if self.ablation is None:
-                variations = self.variations or ("",)
+                variations = tuple(dict.fromkeys(self.variations)) or ("",)
             elif isinstance(spec, ViTSpec):
                 variations = ABLATIONS[self.ablation](spec)
             else:

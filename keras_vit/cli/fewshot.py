@@ -27,6 +27,8 @@ from keras_vit.cli._printing import print_skipped, table, warn
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import CountPrinter
 
+_SHOTS = (1, 5, 10, 25)
+
 
 def _check_l2(name: str, value: float) -> None:
     if not 0 < value < float("inf"):
@@ -43,7 +45,9 @@ class Arguments(RunOptions):
     model: str | None = option(None, check=check_model)
     """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
     model that the file holds."""
-    shots: tuple[int, ...] = option((1, 5, 10, 25), check=_checks.positive_integer)
+    average: bool = False
+    """Judge the average of the weights of a run that was trained with --ema."""
+    shots: tuple[int, ...] = option(_SHOTS, check=_checks.positive_integer)
     """Numbers of images of each class."""
     l2: tuple[float, ...] = option((1024.0,), check=_check_l2)
     """Regularisations to try."""
@@ -66,6 +70,8 @@ class Arguments(RunOptions):
         super().__post_init__()
         if self.weights is not None and self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
+        if self.weights is not None and self.average:
+            raise UsageError("--average is for a run; give its weights_ema.npz as --weights.")
         if self.weights is None and self.model is not None:
             raise UsageError("--model is only used with --weights; a run already has its model.")
         if self.weights is not None and self.data is None:
@@ -87,16 +93,23 @@ def run(arguments: Arguments) -> None:
         f"{len(split.held_out):,} to test on",
         flush=True,
     )
+    shots, linear = _possible(arguments, source, split)
     features = evaluation.split_features(
         model, source, split, arguments.batch_size, out / "features.npz", CountPrinter()
     )
     accuracies = evaluation.fewshot_sweep(
-        *dataclasses.astuple(features), arguments.shots, arguments.l2, range(arguments.seeds)
+        *dataclasses.astuple(features), shots, arguments.l2, range(arguments.seeds)
     )
-    print(f"\n{_table(arguments, accuracies)}")
-    others = _others(arguments, features)
-    for name, accuracy in others.items():
-        print(f"{name}: {accuracy:.2%}")
+    if shots:
+        print(f"\n{_table(arguments, shots, accuracies)}\n")
+    neighbours = min(arguments.neighbours, len(features.train))
+    nearest = evaluation.knn_accuracy(*dataclasses.astuple(features), neighbours)
+    print(f"{neighbours} nearest neighbour{'' if neighbours == 1 else 's'}: {nearest:.2%}")
+    logistic = None
+    if linear:
+        print("fitting logistic regression ...", flush=True)
+        logistic = evaluation.linear_probe_accuracy(*dataclasses.astuple(features))
+        print(f"logistic regression: {logistic:.2%}")
     _files.write_json(
         out / "fewshot.json",
         {
@@ -105,10 +118,14 @@ def run(arguments: Arguments) -> None:
             "data": source.locator,
             "train_images": len(split.train),
             "test_images": len(split.held_out),
-            "shots": arguments.shots,
-            "l2": arguments.l2,
-            "accuracy": accuracies.tolist(),  # (shots, l2, seeds)
-            **others,
+            "fewshot": [
+                {"shots": count, "l2": l2, "seed": seed, "accuracy": accuracies[i, j, seed]}
+                for i, count in enumerate(shots)
+                for j, l2 in enumerate(arguments.l2)
+                for seed in range(arguments.seeds)
+            ],
+            "nearest_neighbours": {"neighbours": neighbours, "accuracy": nearest},
+            "logistic_regression": None if logistic is None else {"accuracy": logistic},
         },
     )
     print(f"results: {out / 'fewshot.json'}")
@@ -124,7 +141,8 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
         print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
         own = arguments.data is None
         source = run.source() if own else data.open_source(arguments.data)
-        model, out = run.model(), run.path / "fewshot"
+        model = run.model(average=arguments.average)
+        out = run.path / ("fewshot-average" if arguments.average else "fewshot")
     else:
         model = model_of_weights(arguments.weights, arguments.model)
         source, out = data.open_source(arguments.data), Path("runs") / f"fewshot-{model.name}"
@@ -136,29 +154,41 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
     return model, source, split, arguments.out or out
 
 
-def _table(arguments: Arguments, accuracies: Any) -> str:
+def _possible(arguments: Arguments, source: Any, split: Any) -> tuple[tuple[int, ...], bool]:
+    """The numbers of shots, and whether logistic regression is possible.
+
+    Of the usual numbers, those that a class has too few images for are left out.
+    """
+    import numpy as np
+
+    from keras_vit.evaluation.probe_inputs import check_shots
+
+    targets = source.targets[split.train]
+    counts = np.bincount(targets, minlength=len(source.labels))
+    label, fewest = source.labels[int(counts.argmin())], int(counts.min())
+    shots = arguments.shots
+    if shots == _SHOTS:
+        shots = tuple(count for count in _SHOTS if count <= fewest)
+    if shots != arguments.shots:
+        warn(f"{label!r} has only {fewest} images to learn from, so more shots are left out.")
+    for count in shots:
+        check_shots(targets, count, source.labels)
+    if arguments.linear and fewest < 2:
+        warn(f"logistic regression needs 2 images of each class; {label!r} has {fewest}.")
+    return shots, arguments.linear and fewest >= 2
+
+
+def _table(arguments: Arguments, shots: tuple[int, ...], accuracies: Any) -> str:
     """The mean accuracy over the seeds, and their standard deviation."""
     rows = [
         [
-            str(shots),
+            str(count),
             *(
                 f"{100 * of_seeds.mean():.2f}"
                 + (f" \u00b1 {100 * of_seeds.std(ddof=1):.2f}" if arguments.seeds > 1 else "")
                 for of_seeds in of_shots
             ),
         ]
-        for shots, of_shots in zip(arguments.shots, accuracies, strict=True)
+        for count, of_shots in zip(shots, accuracies, strict=True)
     ]
     return table(["images of a class", *(f"l2 = {l2:g}, %" for l2 in arguments.l2)], rows)
-
-
-def _others(arguments: Arguments, features: Any) -> dict[str, float]:
-    from keras_vit import evaluation
-
-    every = dataclasses.astuple(features)
-    neighbours = min(arguments.neighbours, len(features.train))
-    found = {f"{neighbours} nearest neighbours": evaluation.knn_accuracy(*every, neighbours)}
-    if arguments.linear:
-        print("fitting logistic regression ...", flush=True)
-        found["logistic regression"] = evaluation.linear_probe_accuracy(*every)
-    return found

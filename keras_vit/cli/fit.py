@@ -42,7 +42,7 @@ class Arguments:
     """A folder with one subfolder for each class, or with such folders in train/ and val/; or
     'digits' (scikit-learn's, no download), 'cifar10' or 'cifar10:FOLDER', 'tfds:NAME' (a prepared
     data set of TensorFlow Datasets), 'vtab:TASK' (one of VTAB-1k, from such a data set),
-    'tfrecords:FOLDER'."""
+    'tfrecords:FOLDER', 'unlabelled:FOLDER' (without classes, for recipes such as mae)."""
     model: str = option(PRESETS["scratch"].model, check=check_model)
     """The model to train, such as ViT_S16 or BiT_R50x1; the error for an unknown name, such as
     --model all, lists every name."""
@@ -197,6 +197,7 @@ def run(arguments: Arguments) -> None:
             warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
     if arguments.settings.may_weight_classes:
         warn(training.imbalance_warning(source.labels, counts), Arguments)
+    _check_fewshot(arguments, source)
     with engine.scope():
         teacher = None if arguments.teacher is None else runs.load_run(arguments.teacher)
     if arguments.dry_run:
@@ -243,6 +244,19 @@ def run(arguments: Arguments) -> None:
         print(f"{average.headline}: {run.path / runs.AVERAGE}")
 
 
+def _check_fewshot(arguments: Arguments, source: Any) -> None:
+    """Raises a `UsageError` before anything is written, if a class has too few images."""
+    if arguments.fewshot and not arguments.resume:
+        from keras_vit import data
+        from keras_vit.evaluation.probe_inputs import check_shots
+
+        targets = source.targets[data.split_source(source, arguments.settings.held_out).train]
+        try:
+            check_shots(targets, max(arguments.fewshot), source.labels)
+        except UsageError as error:
+            raise UsageError(str(error).replace("shots", "--fewshot")) from None
+
+
 def _probes(arguments: Arguments, model: Any, source: Any, split: Any) -> list[Any]:
     from keras_vit import evaluation
 
@@ -253,11 +267,18 @@ def _probes(arguments: Arguments, model: Any, source: Any, split: Any) -> list[A
 
 def _self_supervised_end(run: Any) -> str:
     """What a training without classes reached, and what to do with its weights."""
+    from keras_vit.specs import VARIANTS, find_variant, spec_from_dict
+    from keras_vit.training.ablations import difference
+
     last = run.metrics()[-1]
+    model = find_variant(run.spec["model"])
+    overrides = difference(spec_from_dict(run.spec["spec"]), VARIANTS[model])
+    words = f"--weights {run.path / 'weights.npz'} --model {model}"
+    words += f" --overrides {overrides}" if overrides else ""
     right = f", {last['val_accuracy']:.2%} of the colours right" if "val_accuracy" in last else ""
     return (
         f"held-out loss {last['val_loss']:.4f}{right} after {last['step']} steps: {run.path}\n"
-        f"the head is not trained; go on with {spelled('fit')} --weights {run.path}/weights.npz"
+        f"the head is not trained; go on with {spelled('fit')} {words} --data FOLDER --out RUN"
     )
 
 

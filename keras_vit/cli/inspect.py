@@ -53,7 +53,7 @@ class Arguments(ModelOptions):
     def __post_init__(self):
         super().__post_init__()
         if self.average and self.weights is not None:
-            raise UsageError("--average is only used with a run; --weights are what they are.")
+            raise UsageError("--average is only used with a run; weights are one file.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +113,8 @@ def _of_run(arguments: Arguments) -> _Opened:
         weights = run.path / (runs.AVERAGE if arguments.average else "weights.npz")
         model = keras_vit.model_from_weights(weights, image_size=arguments.image_size)
     source = run.source(arguments.data)
-    description = {"Images": f"{source.name}, held out from training"}
+    own = "Distance and errors" if arguments.pictures else "Images"
+    description = {own: f"{source.name}, held out from training"}
     if arguments.average:
         description["Weights"] = "their average over the steps"
     out = arguments.out or run.path / "inspection"
@@ -132,7 +133,8 @@ def _of_weights(arguments: Arguments) -> _Opened:
         return _Opened(model, arguments.out, {})
     source = data.open_source(arguments.data)
     print_skipped(data.skipped_summary(source))
-    description, indices = {"Images": source.name}, np.arange(len(source))
+    own = "Distance and errors" if arguments.pictures else "Images"
+    description, indices = {own: source.name}, np.arange(len(source))
     is_labelled = source.labels == model.labels and has_trained_head(model)
     return _Opened(model, arguments.out, description, source, indices, is_labelled)
 

@@ -25,11 +25,19 @@ from keras_vit.cli._fields import internal, option
 from keras_vit.cli._options import check_folder, check_model, check_run, check_weights
 from keras_vit.cli._printing import print_skipped, table
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import check_folder_of, print_time_left, quality, time_taken, trained
+from keras_vit.cli._trials import (
+    check_classifies,
+    check_folder_of,
+    print_time_left,
+    quality,
+    time_taken,
+    trained,
+)
 from keras_vit.training.recipes import PRESETS, Recipe
 from keras_vit.training.transfer import SUITES, TASKS, TransferTask
 
 _BASE = PRESETS["finetune"].recipe
+_OF_TRAINING = ("representation_dim", "dropout", "attention_dropout", "drop_path")
 
 
 def _check_task(name: str, task: str) -> None:
@@ -104,9 +112,27 @@ class Arguments:
         check_weights(self.weights, self.model)
         check_folder(self.out)
         check_checkpoint_every(self.checkpoint_every)
+        check_classifies(self.settings)
         model, _ = self.start
+        if self.run is not None and not self.settings.overrides:
+            # The run's model may differ from the one of its name.
+            own = dataclasses.replace(self.settings, overrides=self._overrides(model))
+            object.__setattr__(self, "settings", own)
+            object.__setattr__(self, "changed", (*self.changed, "overrides"))
         for task in self.chosen:
             check_recipe(self.recipe(task), model)
+
+    def _overrides(self, model: str) -> str:
+        from keras_vit.specs import VARIANTS, ViTSpec, spec_from_dict
+        from keras_vit.training.ablations import difference
+
+        run = _files.read_json(self.run / "spec.json", format=1, schema=_contracts.RunSpec)
+        spec, usual = spec_from_dict(run["spec"]), VARIANTS[model]
+        if not isinstance(usual, ViTSpec):
+            return ""
+        # A head's hidden layer and rates of training are those of the recipes.
+        kept = {name: getattr(usual, name) for name in _OF_TRAINING}
+        return difference(dataclasses.replace(spec, **kept), usual)
 
     @property
     def chosen(self) -> list[TransferTask]:
@@ -211,7 +237,7 @@ def _searched(arguments: Arguments) -> tuple[dict[str, str], dict[str, str]]:
 def _print_missing(missing: Mapping[str, str]) -> None:
     """Prints what prepares the images of the tasks; several tasks may have the same."""
     if missing:
-        print("\nnot on this machine, and what prepares it:")
+        print("\nmissing on this machine, each with the command that prepares it:")
     for reason in dict.fromkeys(missing.values()):
         names = ", ".join(name for name, each in missing.items() if each == reason)
         print(f"  {names}: {reason}", flush=True)
@@ -273,6 +299,7 @@ def _transferred(
         return {"diverged": bad[0]}
     accuracies = [each["accuracy"] for each in last]
     return {
+        "is_own": locator in task.sources or source.name == task.name,
         "accuracy": statistics.mean(accuracies),
         "accuracies": accuracies,
         "learning_rate": best,

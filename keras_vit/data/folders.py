@@ -117,14 +117,25 @@ def list_pictures(
         if not is_hidden(file.name) and not file.is_dir()
     ]
     for target, folder in enumerate(folders):
-        for file, reason in sorted(_walk(folder, check)):
-            if not reason:
-                files.append((target, file))
-                continue
-            unreadable = reason != _HIDDEN and (_is_picture(file) or reason.startswith(UNREAD))
-            place = printable(file.relative_to(path).as_posix())
-            skipped.append(Skipped(place, folder.name, reason, unreadable))
+        found, left_out = list_below(path, folder, folder.name, check)
+        files += [(target, file) for file in found]
+        skipped += left_out
     check_classes(path, folders, {target for target, _ in files}, skipped)
+    return files, skipped
+
+
+def list_below(
+    path: Path, folder: Path, label: str, check: Callable[[Path], str] = check_format
+) -> tuple[list[Path], list[Skipped]]:
+    """The pictures in a folder and below it, and all other files, named from `path` on."""
+    files, skipped = [], []
+    for file, reason in sorted(_walk(folder, check)):
+        if not reason:
+            files.append(file)
+            continue
+        unreadable = reason != _HIDDEN and (_is_picture(file) or reason.startswith(UNREAD))
+        place = printable(file.relative_to(path).as_posix())
+        skipped.append(Skipped(place, label, reason, unreadable))
     return files, skipped
 
 
@@ -220,7 +231,8 @@ def _check_not_too_low(path: Path, pictures: int, folders: list[Path]) -> None:
         else "put the pictures of each class in a subfolder of its own"
     )
     raise UsageError(
-        f"{path}: one level too low, it directly contains {pictures} pictures; {advice}."
+        f"{path}: one level too low, it directly contains {pictures} pictures; {advice}. Training "
+        f"without classes takes it as unlabelled:{path}."
     )
 
 

@@ -6,11 +6,13 @@ them too.
 
 from __future__ import annotations
 
+from keras_vit._errors import UsageError
 from keras_vit.data.records import Keys, record_source
 from keras_vit.data.source import Source
 from keras_vit.data.tfds import check_prepared, pieces_of, prepared
 
-_V2 = "matched-frequency"
+_V2_VARIANTS = ("matched-frequency", "threshold-0.7", "topimages")
+_V2 = _V2_VARIANTS[0]
 
 
 def imagenet2012() -> Source:
@@ -49,7 +51,11 @@ def imagenet_v2(variant: str = _V2) -> Source:
 
 
 def check_imagenet_v2(variant: str = _V2) -> None:
-    """Raises a `UsageError` if this variant is not prepared."""
+    """Raises a `UsageError` if there is no such variant, or if it is not prepared."""
+    if variant not in _V2_VARIANTS:
+        raise UsageError(
+            f"imagenet_v2 has the variants {', '.join(_V2_VARIANTS)}. Received: {variant!r}."
+        )
     check_prepared(f"imagenet_v2/{variant}")
 
 

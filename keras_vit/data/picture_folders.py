@@ -19,6 +19,9 @@ from keras_vit.data.index import Entry, Index
 from keras_vit.data.reading import changed
 from keras_vit.data.source import Source
 
+# The only class of pictures without classes, and the name of their source.
+_NO_CLASS = "unlabelled"
+
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
@@ -60,6 +63,40 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
     if splits:
         labels = {split: part.labels for split, part in zip(splits, parts, strict=True)}
         folders.check_same_classes(path, labels)
+    return _source(path, index, parts, splits, str(path), strict)
+
+
+def pictures_below(path: str | os.PathLike, strict: bool = False) -> Source:
+    """Opens a folder of pictures without classes: all that are in it and below it.
+
+    They are for training without classes. All have the class "unlabelled".
+
+    Args:
+        path, strict: see `image_folder`.
+
+    Raises:
+        UsageError: there is no such folder, or it has no readable picture.
+    """
+    path = Path(path).resolve()
+    if not path.is_dir():
+        raise UsageError(f"{path}: expected a folder of pictures; there is no such folder.")
+    index, only = Index(path), Path(_NO_CLASS)
+    files, skipped = folders.list_below(path, path, _NO_CLASS, index.check_format)
+    part = _Part(path, [only], [(0, file) for file in files], skipped)
+    if not files:
+        raise UsageError(f"{path}: expected pictures. Received: none.")
+    return _source(path, index, [part], {}, f"{_NO_CLASS}:{path}", strict)
+
+
+def _source(
+    path: Path,
+    index: Index,
+    parts: list[_Part],
+    splits: Mapping[str, Path],
+    locator: str,
+    strict: bool,
+) -> Source:
+    """The source of listed pictures, without those that cannot be decoded."""
     known = index.examine(file for part in parts for _, file in part.files)
     parts = [_readable(part, known) for part in parts]
     skipped = [*_unused(path, splits), *(each for part in parts for each in _placed(part, path))]
@@ -77,7 +114,7 @@ def image_folder(path: str | os.PathLike, strict: bool = False) -> Source:
         targets=np.array([target for part in parts for target, _ in part.files], np.int64),
         image=lambda i: decode_image(files[i]),
         skipped=tuple(skipped),
-        locator=str(path),
+        locator=locator,
         splits={split: np.arange(*bounds[i : i + 2]) for i, split in enumerate(splits)},
         contents=_reader(files),
         formats=np.array([PLAIN.index(known[file].plain) for file in files], np.uint8),

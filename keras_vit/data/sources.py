@@ -23,7 +23,7 @@ from keras_vit.data.imagenet import (
     imagenet2012_real,
     imagenet_v2,
 )
-from keras_vit.data.picture_folders import image_folder
+from keras_vit.data.picture_folders import image_folder, pictures_below
 from keras_vit.data.records import tfrecords
 from keras_vit.data.source import Source
 from keras_vit.data.tfds import check_prepared, tfds
@@ -144,6 +144,7 @@ def digits() -> Source:
 SOURCES: dict[str, Opener] = {
     "digits": Opener(digits),
     "cifar10": Opener(cifar10, "optional", check=check_cifar10),
+    "unlabelled": Opener(pictures_below, "needed"),
     "tfds": Opener(tfds, "needed", "NAME", check_prepared),
     "vtab": Opener(vtab, "needed", "TASK", check_vtab),
     "imagenet2012": Opener(imagenet2012, check=lambda: check_prepared("imagenet2012")),

@@ -51,7 +51,7 @@ def accuracy_on(
     batch_size: int = 64,
     report: Callable[[int, int, int], None] = lambda done, count, right: None,
 ) -> Accuracy:
-    """Judges a model on images that it was not trained on.
+    """Judges a model on images, which should not be those that it was trained on.
 
     Args:
         model: a model of keras_vit.

@@ -17,6 +17,7 @@ from keras_vit._keras import keras
 from keras_vit.data import Source, Split, evaluation_batches
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.reading import naming_unreadable
+from keras_vit.specs import Preprocessing
 from keras_vit.weights.hashing import weights_sha256
 
 Report = Callable[[int, int], None]  # of the number of images done, and of all
@@ -56,11 +57,28 @@ def features_of(
         batch_size: images that are computed at a time.
         report: called after each batch with the number of images that are done.
     """
-    body = keras.Model(model.input, model.features)
+    arguments = body_of(model), model.preprocessing, source, indices, batch_size, report
+    return body_features(*arguments)
+
+
+def body_of(model: Any) -> Any:
+    """The Keras model from inputs to features; it is compiled only once if it is used again."""
+    return keras.Model(model.input, model.features)
+
+
+def body_features(
+    body: Any,
+    preprocessing: Preprocessing,
+    source: Source,
+    indices: np.ndarray,
+    batch_size: int = 64,
+    report: Callable[[int], None] = lambda done: None,
+) -> np.ndarray:
+    """`features_of` for the result of `body_of`, and the preprocessing of its model."""
     found: list[np.ndarray] = []
     with naming_unreadable(source):
-        for images, _ in evaluation_batches(source, indices, model.preprocessing, batch_size):
-            inputs = np.asarray(normalise(images, model.preprocessing))
+        for images, _ in evaluation_batches(source, indices, preprocessing, batch_size):
+            inputs = np.asarray(normalise(images, preprocessing))
             output = np.asarray(body.predict_on_batch(inputs), np.float32)
             found.append(output.mean(1) if output.ndim == 3 else output)  # (b, channels)
             report(sum(map(len, found)))

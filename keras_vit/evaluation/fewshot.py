@@ -5,11 +5,13 @@ Source: Dosovitskiy et al. 2021, section 4.1; big_vision `evaluators/fewshot_lsr
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.evaluation.probe_inputs import check_shots, checked_probe
 
 _BIAS = 100.0  # the constant feature; a large one is hardly regularised
 _EPSILON = 1e-5  # added to the standard deviations
@@ -45,7 +47,8 @@ def fewshot_accuracy(
         The fraction of test images whose highest score is their class.
 
     Raises:
-        UsageError: a class has fewer training images than `shots`, or shapes do not fit.
+        UsageError: a class has fewer training images than `shots`, shapes do not fit, features are
+            not finite, or classes are not integers from 0.
 
     >>> import numpy as np
     >>> features = np.array([[0.0, 1], [0, 2], [3, 0], [4, 0]])
@@ -67,8 +70,9 @@ def fewshot_sweep(
     l2: Sequence[float] = (2.0**10,),
     seeds: Sequence[int] = (0,),
 ) -> np.ndarray:
-    """`fewshot_accuracy` for all combinations, (shots, l2, seeds), with one decomposition for each
-    choice of images.
+    """`fewshot_accuracy` for all combinations: (shots, l2, seeds).
+
+    There is one decomposition for each choice of images.
 
     Args:
         train_features, train_targets, test_features, test_targets: see `fewshot_accuracy`.
@@ -77,15 +81,17 @@ def fewshot_sweep(
     Raises:
         UsageError: see `fewshot_accuracy`.
     """
-    train, test = np.asarray(train_features, float), np.asarray(test_features, float)
-    train_targets, test_targets = np.asarray(train_targets), np.asarray(test_targets)
-    _check(train, train_targets, test, test_targets, l2)
+    train, train_targets, test, test_targets = checked_probe(
+        train_features, train_targets, test_features, test_targets
+    )
+    if not all(each > 0 for each in l2):
+        raise UsageError(f"l2 must be positive. Received: l2={', '.join(map(str, l2))}.")
+    test = test.astype(np.float64)
     found = np.empty((len(shots), len(l2), len(seeds)))
-    for j, seed in enumerate(seeds):
-        for i, count in enumerate(shots):
-            chosen = choose_shots(train_targets, count, seed)
-            scores = _scores(train[chosen], train_targets[chosen], test, l2)
-            found[i, :, j] = [(each.argmax(-1) == test_targets).mean() for each in scores]
+    for (i, count), (j, seed) in itertools.product(enumerate(shots), enumerate(seeds)):
+        chosen = choose_shots(train_targets, count, seed)
+        x, y = train[chosen].astype(np.float64), train_targets[chosen]
+        found[i, :, j] = accuracies_of_choice(x, y, test, test_targets, l2)
     return found
 
 
@@ -95,56 +101,33 @@ def choose_shots(targets: np.ndarray, shots: int, seed: int = 0) -> np.ndarray:
     Raises:
         UsageError: a class has fewer images.
     """
+    check_shots(targets, shots)
     generator = np.random.default_rng(seed)
-    chosen = []
-    for target in range(int(targets.max()) + 1):
-        members = np.flatnonzero(targets == target)
-        if len(members) < shots:
-            raise UsageError(
-                f"shots must be at most the number of training images of each class. Received: "
-                f"shots={shots}, and {len(members)} images of class {target}."
-            )
-        chosen.append(generator.permutation(members)[:shots])
-    return np.concatenate(chosen)
+    classes = range(int(targets.max()) + 1)
+    members = (np.flatnonzero(targets == target) for target in classes)
+    return np.concatenate([generator.permutation(each)[:shots] for each in members])
 
 
-def _scores(
-    train: np.ndarray, targets: np.ndarray, test: np.ndarray, l2: Sequence[float]
-) -> list[np.ndarray]:
-    """The scores (m, classes) of the test images for each regularisation, in float64."""
-    mean, deviation = train.mean(0), train.std(0) + _EPSILON
-    x, z = (_with_bias((each - mean) / deviation) for each in (train, test))
-    y = 2.0 * np.eye(int(targets.max()) + 1)[targets] - 1.0  # (n, classes)
-    if len(x) < x.shape[1]:
-        values, vectors = np.linalg.eigh(x @ x.T)
-        left, right = z @ (x.T @ vectors), vectors.T @ y
-    else:
-        values, vectors = np.linalg.eigh(x.T @ x)
-        left, right = z @ vectors, vectors.T @ (x.T @ y)
-    return [left @ (right / (values + each)[:, None]) for each in l2]
-
-
-def _with_bias(x: np.ndarray) -> np.ndarray:
-    return np.concatenate([x, np.full((len(x), 1), _BIAS)], axis=1)
-
-
-def _check(
-    train: np.ndarray,
-    train_targets: np.ndarray,
+def accuracies_of_choice(
+    x: np.ndarray,
+    targets: np.ndarray,
     test: np.ndarray,
     test_targets: np.ndarray,
     l2: Sequence[float],
-) -> None:
-    for name, features, targets in (("train", train, train_targets), ("test", test, test_targets)):
-        if features.ndim != 2 or targets.shape != features.shape[:1]:
-            raise UsageError(
-                f"{name}_features must be (n, channels), and {name}_targets (n,). "
-                f"Received: {features.shape} and {targets.shape}."
-            )
-    if train.shape[1] != test.shape[1]:
-        raise UsageError(
-            "train_features and test_features must have the same number of channels. "
-            f"Received: {train.shape[1]} and {test.shape[1]}."
-        )
-    if not all(each > 0 for each in l2):
-        raise UsageError(f"l2 must be positive. Received: l2={', '.join(map(str, l2))}.")
+) -> list[float]:
+    """The accuracy for each regularisation, of chosen training images `x` (n, channels)."""
+    mean, deviation = x.mean(0), x.std(0) + _EPSILON
+    x = np.hstack([(x - mean) / deviation, np.full((len(x), 1), _BIAS)])
+    y = 2.0 * np.eye(int(targets.max()) + 1)[targets] - 1.0  # (n, classes)
+    is_kernel = len(x) < x.shape[1]
+    values, vectors = np.linalg.eigh(x @ x.T if is_kernel else x.T @ x)
+    right = vectors.T @ (y if is_kernel else x.T @ y)
+    found = []
+    for each in l2:
+        w = vectors @ (right / (values + each)[:, None])
+        w = x.T @ w if is_kernel else w  # (channels + 1, classes)
+        # The test images are not standardised, but the weights are scaled for them.
+        scaled = w[:-1] / deviation[:, None]
+        scores = test @ scaled + (_BIAS * w[-1] - mean @ scaled)  # (m, classes)
+        found.append(float((scores.argmax(-1) == test_targets).mean()))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split
-from keras_vit.evaluation.features import features_of
-from keras_vit.evaluation.fewshot import choose_shots, fewshot_sweep
+from keras_vit.evaluation.features import body_features, body_of
+from keras_vit.evaluation.fewshot import accuracies_of_choice, choose_shots
+from keras_vit.evaluation.probe_inputs import check_shots
 
 
 class FewShotProbe(keras.callbacks.Callback):
@@ -51,28 +53,31 @@ class FewShotProbe(keras.callbacks.Callback):
         l2: float = 2.0**10,
     ):
         super().__init__()
-        self._features_of, self._source = model, source
-        self._shots, self._seeds, self._l2 = tuple(shots), seeds, l2
+        for count in shots:
+            check_shots(source.targets[split.train], count, source.labels)
+        self._body, self._preprocessing = body_of(model), model.preprocessing
+        self._source, self._shots, self._l2 = source, tuple(shots), l2
         targets = source.targets[split.train]
-        chosen = [choose_shots(targets, max(self._shots), seed) for seed in range(seeds)]
-        self._chosen = np.unique(np.concatenate(chosen))
-        self._train, self._targets = split.train, targets
+        self._choices = {
+            (count, seed): split.train[choose_shots(targets, count, seed)]
+            for count in self._shots
+            for seed in range(seeds)
+        }
+        self._train = np.unique(np.concatenate(list(self._choices.values())))
         test = np.random.default_rng(0).permutation(split.held_out)[:most]
         self._test = np.sort(test)
 
     def on_epoch_end(self, epoch, logs=None):
         """Adds the accuracies to `logs`."""
-        indices = np.concatenate([self._train[self._chosen], self._test])
-        found = features_of(self._features_of, self._source, indices)
-        # Images that no seed chooses keep zeros, so that the seeds choose as among all images.
-        train = np.zeros((len(self._train), found.shape[1]), np.float32)
-        train[self._chosen] = found[: len(self._chosen)]
-        test = found[len(self._chosen) :], self._source.targets[self._test]
-        accuracies = fewshot_sweep(
-            train, self._targets, *test, self._shots, [self._l2], range(self._seeds)
-        )
+        indices, count = np.concatenate([self._train, self._test]), len(self._train)
+        found = body_features(self._body, self._preprocessing, self._source, indices)
+        found = found.astype(np.float64)
+        accuracies: dict[int, list[float]] = {}
+        for (shots, _), chosen in self._choices.items():
+            x = found[np.searchsorted(self._train, chosen)]
+            targets, test_targets = (self._source.targets[each] for each in (chosen, self._test))
+            accuracies.setdefault(shots, []).extend(
+                accuracies_of_choice(x, targets, found[count:], test_targets, [self._l2])
+            )
         if logs is not None:
-            means = accuracies.mean((1, 2))  # (shots,)
-            logs |= {
-                f"fewshot_{k}": float(mean) for k, mean in zip(self._shots, means, strict=True)
-            }
+            logs |= {f"fewshot_{shots}": statistics.mean(of) for shots, of in accuracies.items()}

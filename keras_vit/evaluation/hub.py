@@ -23,6 +23,7 @@ _MOST_NAMES = 20
 _FEW = 50  # held-out images of a class below which its recall says little
 _LAYOUTS = {"timm": "", "transformers": "transformers"}  # and the folders of their files
 
+_FILES = {"README.md", "model.safetensors", "config.json", "weights.npz", *_LAYOUTS}
 Loaded = dict[str, str]  # why a library cannot load the model, or "", by its name
 
 
@@ -45,9 +46,10 @@ def write_hub_folder(
         license: the identifier of the licence, such as "apache-2.0"; None leaves it open.
 
     Raises:
-        UsageError: the run was trained without classes, or neither library has such a model.
+        UsageError: the run was trained without classes, or see `check_for_hub`.
     """
     run.check_classifies()
+    check_for_hub(out)
     model = run.model(average=run.has_average)
     with _files.replacing_folder(out) as folder:
         loaded: Loaded = {}
@@ -69,6 +71,18 @@ def write_hub_folder(
                 (folder / below).rmdir()
         _files.write_text(folder / "README.md", hub_card(run, model, name, loaded, license))
     return out / "README.md"
+
+
+def check_for_hub(out: Path) -> None:
+    """Raises a `UsageError` if a folder has anything else than `write_hub_folder` writes."""
+    if out.is_file():
+        raise UsageError(f"{out} is a file; choose another folder.")
+    others = sorted({path.name for path in out.iterdir()} - _FILES) if out.is_dir() else []
+    if others:
+        raise UsageError(
+            f"{out} has other files than those of a card, such as {others[0]!r}; choose another "
+            "folder, because this one would be replaced."
+        )
 
 
 def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | None = None) -> str:

@@ -107,12 +107,14 @@ def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
 
 
 def profile(rows: list[list[str]]) -> str:
-    """The parameters and operations of the layers; the last row is their sum."""
+    """Parameters, operations and activations of the layers; the last row is their sum."""
     note = (
         "<p>Operations are those of matrix products and convolutions in the forward pass of one "
-        "image; a multiplication and an addition are two.</p>"
+        "image; a multiplication and an addition are two. Activations are what the backward pass "
+        "holds for an image in float32: an estimate for blocks and convolutions, beside which the "
+        "other layers hold little.</p>"
     )
-    header = ["layer", "parameters", "MFLOP an image"]
+    header = ["layer", "parameters", "MFLOP an image", "activations, MiB"]
     return section("Layers", note + table(header, rows[:-1], rows[-1:]))
 
 

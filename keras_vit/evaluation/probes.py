@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_vit._errors import MissingPackageError, UsageError
+from keras_vit.evaluation.probe_inputs import check_shots, checked_probe
 
-_ROWS = 1024  # test images whose similarities are in memory at a time
+_VALUES = 1 << 24  # similarities in memory at a time
 
 
 def knn_accuracy(
@@ -33,23 +34,31 @@ def knn_accuracy(
         temperature: how fast a vote falls with the similarity.
 
     Raises:
-        UsageError: there are fewer training images than neighbours.
+        UsageError: there are fewer training images than neighbours, the temperature is not
+            positive, or see `fewshot_accuracy`.
     """
+    train, train_targets, test, test_targets = checked_probe(
+        train_features, train_targets, test_features, test_targets
+    )
     if not 0 < neighbours <= len(train_features):
         raise UsageError(
             f"neighbours must be from 1 to the number of training images, {len(train_features)}. "
             f"Received: neighbours={neighbours}."
         )
-    train = _unit(train_features)
-    one_hot = np.eye(int(np.max(train_targets)) + 1)[train_targets]  # (n, classes)
+    if not temperature > 0:
+        raise UsageError(f"temperature must be positive. Received: temperature={temperature}.")
+    train, classes = _unit(train), int(train_targets.max()) + 1
+    rows = max(_VALUES // len(train), 1)
     right = 0
-    for start in range(0, len(test_features), _ROWS):
-        similarity = _unit(test_features[start : start + _ROWS]) @ train.T  # (rows, n)
-        nearest = np.argpartition(-similarity, neighbours - 1, axis=1)[:, :neighbours]
-        votes = np.exp(np.take_along_axis(similarity, nearest, 1) / temperature)
-        scores = np.einsum("rk,rkc->rc", votes, one_hot[nearest])
-        right += (scores.argmax(-1) == test_targets[start : start + _ROWS]).sum()
-    return float(right / len(test_features))
+    for start in range(0, len(test), rows):
+        similarity = _unit(test[start : start + rows]) @ train.T  # (rows, n)
+        nearest = np.argpartition(similarity, -neighbours, axis=1)[:, -neighbours:]
+        found = np.take_along_axis(similarity, nearest, 1)  # (rows, neighbours)
+        votes = np.exp((found - found.max(1, keepdims=True)) / temperature)
+        scores = np.zeros((len(found), classes))
+        np.add.at(scores, (np.arange(len(found))[:, None], train_targets[nearest]), votes)
+        right += (scores.argmax(-1) == test_targets[start : start + rows]).sum()
+    return float(right / len(test))
 
 
 def linear_probe_accuracy(
@@ -71,8 +80,13 @@ def linear_probe_accuracy(
         seed: which tenth is held out.
 
     Raises:
+        UsageError: a class has only one training image, or see `fewshot_accuracy`.
         MissingPackageError: scikit-learn is not installed.
     """
+    train_features, train_targets, test_features, test_targets = checked_probe(
+        train_features, train_targets, test_features, test_targets
+    )
+    check_shots(train_targets, 2)
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import train_test_split

@@ -185,10 +185,12 @@ def _attention(model: Any, source: Source, indices: np.ndarray) -> list[tuple[by
 
 def _profile(model: Any) -> list[list[str]]:
     layers = profile(model.spec, model.num_classes, model.image_size)
-    rows = [(each.name, each.parameters, each.flops) for each in grouped(layers)]
-    rows = [row for row in rows if any(row[1:])]
+    rows = [(each.name, each.parameters, each.flops, each.held) for each in grouped(layers)]
     rows.append(("all", *(sum(each) for each in list(zip(*rows, strict=True))[1:])))
-    return [[name, f"{count:,}", f"{flops / 1e6:,.1f}"] for name, count, flops in rows]
+    return [
+        [name, f"{count:,}", f"{flops / 1e6:,.1f}", f"{4 * held / 2**20:,.2f}"]
+        for name, count, flops, held in rows
+    ]
 
 
 def _exports(run: Path) -> dict[str, Any] | None:

@@ -73,7 +73,9 @@ def transfer_table(
 
     def row(each: Result) -> list[str]:
         task = each["task"]
-        beside = [_percent(PAPER[column].get(task)) for column in columns]
+        # The paper's figures are for its own images.
+        own = each.get("is_own", True)
+        beside = [_percent(PAPER[column].get(task)) if own else "" for column in columns]
         if "diverged" in each:
             return [task, "", "diverged", *(["", ""] if published else []), *beside]
         known = published.get(task)

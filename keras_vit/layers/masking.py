@@ -57,7 +57,8 @@ class CorruptedPatches(keras.layers.Layer):
     """The tokens of a `PatchEncoder` for patches of which some are corrupted (appendix B.1.2).
 
     Of the corrupted embeddings, 80% become a learned embedding, 10% that of another patch of the
-    same image, chosen at random, and 10% stay as they are. Positions are added afterwards.
+    same image, chosen at random, and 10% stay as they are, rounded to whole patches. Positions are
+    added afterwards.
 
     Inputs: patches (batch, n, pixels) and noise (batch, n). Outputs: tokens (batch, prefix + n,
     hidden_dim), and 1 for corrupted patches and 0 for others, float32 (batch, n).
@@ -90,8 +91,9 @@ class CorruptedPatches(keras.layers.Layer):
         x = self.encoder.projection(patches)  # (batch, n, hidden_dim)
         order = ops.argsort(noise, axis=-1)
         place = ops.argsort(order, axis=-1)  # (batch, n): the place of each patch in the order
-        # Half a round further in a random order is another patch, each of them equally likely.
-        other = selected(selected(x, order), (place + count // 2) % count)
+        # So many places further in a random order is another patch, each of them about as likely.
+        further = 1 + place[:, :1] % (count - 1)  # a random number for each image
+        other = selected(selected(x, order), (place + further) % count)
         place = place[..., None]
         x = ops.where(place < self.learned + self.exchanged, other, x)
         x = ops.where(place < self.learned, ops.cast(self.embedding, x.dtype), x)

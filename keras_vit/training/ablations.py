@@ -7,6 +7,7 @@ or of the recipe, with their values.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,22 @@ def overridden(spec: ViTSpec, overrides: str) -> dict[str, object]:
     return found
 
 
+def difference(spec: ViTSpec, usual: ViTSpec) -> str:
+    """The `overrides` that make `usual` to `spec`; "" if they are equal.
+
+    Raises:
+        UsageError: they differ in their stems, or in a field that has no value.
+    """
+    names = [field.name for field in dataclasses.fields(usual)]
+    changed = {
+        name: getattr(spec, name) for name in names if getattr(spec, name) != getattr(usual, name)
+    }
+    for name, value in changed.items():
+        if name == "stem" or value is None:
+            raise UsageError(f"overrides cannot set {name}={value}.")
+    return ",".join(f"{name}={value}" for name, value in changed.items())
+
+
 def pairs(text: str) -> list[tuple[str, str]]:
     """The names and values of "name=value,name=value".
 
@@ -66,6 +83,9 @@ def pairs(text: str) -> list[tuple[str, str]]:
                 f"expected NAME=VALUE, several with commas, such as depth=8,pooling=gap. "
                 f"Received: {text!r}."
             )
+    names = [name for name, _, _ in found]
+    if len(set(names)) < len(names):
+        raise UsageError(f"expected each name once. Received: {text!r}.")
     return [(name, of_name) for name, _, of_name in found]
 
 
@@ -103,7 +123,8 @@ def _shapes(spec: ViTSpec) -> list[str]:
     for factor in _FACTORS:
         depth = max(round(spec.depth * factor), 1)
         scale = (spec.depth / depth) ** 0.5
-        unit = 4 * spec.num_heads
+        # Heads of any width, but sines and cosines need a multiple of 4.
+        unit = math.lcm(4, spec.num_heads)
         width = max(round(spec.hidden_dim * scale / unit), 1) * unit
         hidden = round(spec.mlp_dim * width / spec.hidden_dim)
         found.append(f"depth={depth},hidden_dim={width},mlp_dim={hidden}")

@@ -129,6 +129,11 @@ def check_settings(
 
 def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
     """Raises a `UsageError` if a model does not fit the images or the recipe."""
+    if len(source.labels) < 2 and recipe.loss not in SELF_SUPERVISED:
+        raise UsageError(
+            f"{source.locator} has one class only, which needs training without classes. "
+            f"Received: loss={recipe.loss!r}; choose the recipe mae, for example."
+        )
     if model.num_classes != len(source.labels):
         raise UsageError(
             f"{source.locator} has {len(source.labels)} classes. "

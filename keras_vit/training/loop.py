@@ -154,8 +154,10 @@ class Loop:
         """Evaluates and writes the epoch that ended before the training was resumed."""
         epoch = -(-self.plan.first_step // self.plan.period) - 1
         logs: dict[str, float] = {}
+        kinds = keras.callbacks
+        others = (Steps, AfterEachStep, Reporter, kinds.LambdaCallback, kinds.TensorBoard)
         for callback in callbacks:
-            if isinstance(callback, Evaluation | RunWriter):
+            if not isinstance(callback, others):
                 callback.set_model(self.learner)
                 callback.on_epoch_end(epoch, logs)
 

@@ -24,6 +24,6 @@ def test_a_row_is_the_mean_of_a_start_for_each_number_of_labels(tmp_path):
     assert rows == [["random weights", "25.00 ± 7.07", "50.00"], ["MAE", "45.00 ± 7.07", "70.00"]]
 
 
-def test_a_training_is_done_when_its_schedule_has_ended(trained_run, tmp_path):
+def test_a_training_is_done_after_its_last_step(trained_run, tmp_path):
     assert few_labels.is_done(trained_run.path)
     assert not few_labels.is_done(tmp_path)

@@ -72,15 +72,19 @@ def test_own_pictures_at_another_size(invoke, trained_run, photos, tmp_path):
     np.testing.assert_allclose(found["attention_distance"]["blocks"], distance, atol=1e-6)
 
 
-def test_weights_with_data_own_pictures_or_nothing(invoke, image_folder, photos, tmp_path):
+def test_weights_with_data_own_pictures_or_nothing(
+    invoke, image_folder, photos, randomised, tmp_path
+):
     spec = keras_vit.ViTSpec(8, 24, 1, 3, 32)
     model = keras_vit.ViT(spec, 2, (16, 24), labels=("blue", "red"))
-    keras_vit.save_weights(model, tmp_path / "a.npz")
+    keras_vit.save_weights(model, tmp_path / "untrained.npz")
+    keras_vit.save_weights(randomised(model), tmp_path / "a.npz")
     model = keras_vit.ViT(spec, 3, (16, 24), labels=("blue", "green", "red"))
     keras_vit.save_weights(model, tmp_path / "other.npz")
     two = (photos / "a.png", photos / "b.jpg")
     for words, message, shown, errors in (
         (("a.npz", "--data", image_folder, "--show", "2"), "", 2, True),
+        (("untrained.npz", "--data", image_folder, "--show", "2"), "", 2, False),
         (("other.npz", "--data", image_folder, "--show", "1"), "", 1, False),
         (("a.npz", *two, "--show", "1"), "--show shows more", 1, False),
         (("a.npz",), "warning: no pictures were given, so only what needs none", 0, False),

@@ -71,7 +71,7 @@ def test_tasks_on_the_disk_are_transferred_and_a_second_call_trains_only_what_is
     code, out, error = invoke("train/transfer.py", *words, *rates, cwd=tmp_path)
     assert code == 0, error
     assert "[2 of 2] vtab-dtd" in out
-    assert re.search(r"not on this machine, .*\n  cifar100: python -c .*'cifar100'", out)
+    assert re.search(r"missing on this machine, .*\n  cifar100: python -c .*'cifar100'", out)
     assert out.endswith("page: out/index.html\n")
     final = runs.open_run(tmp_path / "out/vtab-dtd/final-lr-0.03-seed0")
     split = final.split(final.source())

@@ -86,10 +86,11 @@ def test_a_run_without_a_report_says_how_to_get_figures(invoke, trained_run, tmp
     assert code == 0, error
     assert "the card has no figures; write them first with" in error
     assert "hf upload me/digits" in out
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    code, _, error = invoke("export/hub_card.py", *words[:2], "--out", "other", cwd=tmp_path)
-    assert (code, "not empty and holds no card" in error) == (2, True)
+    assert invoke("export/hub_card.py", *words, cwd=tmp_path)[0] == 0  # it replaces its own
+    (tmp_path / "hub" / "notes.txt").write_text("mine")
+    code, _, error = invoke("export/hub_card.py", *words, cwd=tmp_path)
+    assert (code, "has other files than those of a card, such as 'notes.txt'" in error) == (2, True)
+    assert (tmp_path / "hub" / "notes.txt").read_text() == "mine"
     code, _, error = invoke("export/hub_card.py", "--name", "digits", cwd=tmp_path)
     assert (code, "--name must be USER/NAME" in error) == (2, True)
 

@@ -69,6 +69,18 @@ def test_what_a_fewshot_probe_cannot_use_is_refused(rng):
     train, test = problem(rng, 5), problem(rng, 5)
     with pytest.raises(UsageError, match=r"shots=16, and 15 images of class 0"):
         evaluation.fewshot_accuracy(*train, *test, 16)
+    for shots in (-1, 0, 2.5):
+        with pytest.raises(UsageError, match="shots must be"):
+            evaluation.fewshot_accuracy(*train, *test, shots)
+    broken = np.where(np.arange(5) == 2, np.nan, test[0])
+    for probe in (evaluation.knn_accuracy, evaluation.linear_probe_accuracy):
+        with pytest.raises(UsageError, match="test_features must be finite numbers"):
+            probe(*train, broken, test[1])
+    for wrong in (train[1] - 1, train[1].astype(float), train[1].astype(str)):
+        with pytest.raises(UsageError, match="train_targets must be classes, integers from 0"):
+            evaluation.fewshot_accuracy(train[0], wrong, *test, 1)
+    with pytest.raises(UsageError, match=r"one image or more. Received: \(0, 5\)"):
+        evaluation.knn_accuracy(*train, test[0][:0], test[1][:0])
     with pytest.raises(UsageError, match="l2 must be positive"):
         evaluation.fewshot_accuracy(*train, *test, 1, 0.0)
     with pytest.raises(UsageError, match="the same number of channels. Received: 5 and 4"):
@@ -88,8 +100,11 @@ def test_nearest_neighbours_vote_by_their_similarity():
     # All five vote alike at a high temperature, and three are of class 1.
     flat = evaluation.knn_accuracy(train, targets, test, np.array([1, 1]), 5, temperature=100)
     assert flat == 1
+    assert evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 3, 1e-4) == 1
     with pytest.raises(UsageError, match=r"training images, 5. Received: neighbours=6"):
         evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 6)
+    with pytest.raises(UsageError, match=r"temperature must be positive"):
+        evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 3, 0.0)
 
 
 @pytest.mark.once
@@ -186,11 +201,13 @@ def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tmp_p
     assert code == 0, error
     assert "1,438 images of 10 classes to learn from, 359 to test on" in out
     stored = json.loads((tmp_path / "probe/fewshot.json").read_text())
-    accuracies = np.array(stored["accuracy"])
-    assert accuracies.shape == (2, 2, 2)
+    found = {(e["shots"], e["l2"], e["seed"]): e["accuracy"] for e in stored["fewshot"]}
+    assert len(found) == 8
     line = next(line for line in out.splitlines() if line.startswith("10 "))
-    assert f"{100 * accuracies[1, 1].mean():.2f} \u00b1" in line
-    assert stored["logistic regression"] > accuracies.max() > 0.2
+    mean = np.mean([found[10, 1024.0, seed] for seed in (0, 1)])
+    assert f"{100 * mean:.2f} \u00b1" in line
+    assert stored["logistic_regression"]["accuracy"] > max(found.values()) > 0.2
+    assert stored["nearest_neighbours"]["neighbours"] == 20
     code, again, _ = invoke("train/fewshot.py", *words, cwd=tmp_path)
     assert again == out
 
@@ -208,3 +225,25 @@ def test_wrong_options_of_the_command_are_one_line(invoke, tmp_path):
         code, _, error = invoke("train/fewshot.py", *words, cwd=tmp_path)
         assert (code, len(error.splitlines())) == (2, 1), error
         assert message in error
+
+
+@pytest.mark.once
+def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
+    invoke, image_folder, tiny_model, tmp_path
+):
+    for path in sorted((image_folder / "red").iterdir())[2:]:  # two pictures of red are left
+        path.unlink()
+    words = ("--data", image_folder, "--model", tiny_model, "--out", "run", "--image-size", "16")
+    words += ("--duration", "2 steps", "--batch-size", "4", "--no-jit", "--augment", "none")
+    code, _, error = invoke("train/fit.py", *words, "--fewshot", "1", "9", cwd=tmp_path)
+    assert (code, len(error.splitlines())) == (2, 1)
+    assert "--fewshot=9, and 1 images of 'red'" in error
+    assert not (tmp_path / "run").exists()
+    assert invoke("train/fit.py", *words, "--fewshot", "1", cwd=tmp_path)[0] == 0
+    code, out, error = invoke("train/fewshot.py", "--run", "run", "--linear", cwd=tmp_path)
+    assert code == 0, error
+    assert "'red' has only 1 images to learn from, so more shots are left out" in error
+    assert "logistic regression needs 2 images of each class; 'red' has 1" in error
+    assert "nearest neighbours: " in out
+    code, _, error = invoke("train/fewshot.py", "--run", "run", "--shots", "3", cwd=tmp_path)
+    assert (code, "--shots=3, and 1 images of 'red'" in error) == (2, True)

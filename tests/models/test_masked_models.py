@@ -129,13 +129,15 @@ def test_corrupted_patches_are_replaced_exchanged_or_kept(rng):
     np.testing.assert_array_equal(mask, places < 10)
     np.testing.assert_allclose(tokens[places >= 9], plain[places >= 9], atol=1e-6)
     np.testing.assert_allclose(tokens[places < 8], np.tile(learned, (8 * count, 1)), atol=1e-6)
-    sources = []
+    sources, corrupted = [], []
     for i, patch in np.argwhere(places == 8):  # one patch of each image is another one of it
         distances = np.abs(plain[i] - tokens[i, patch]).max(-1)
         assert distances.min() < 1e-6
         sources.append(distances.argmin())
         assert sources[-1] != patch
+        corrupted.append(mask[i, sources[-1]])
     assert len(set(sources)) > patches // 2
+    assert 0.2 < np.mean(corrupted) < 0.8  # it may be a corrupted one itself, or not
 
 
 def test_noise_is_new_in_each_step_and_the_same_in_each_evaluation():

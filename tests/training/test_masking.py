@@ -150,9 +150,34 @@ def test_the_command_ends_with_the_loss_and_what_to_do_next(
     assert error == ""
     loss, advice = out.splitlines()[-2:]
     assert loss.startswith("held-out loss ")
-    assert advice.endswith("--weights run/weights.npz")
+    assert advice.endswith(
+        f"--weights run/weights.npz --model {tiny_model} --data FOLDER --out RUN"
+    )
     for script in ("train/evaluate.py", "export/to_tflite.py", "train/predict.py"):
         pictures = [image_folder / "red" / "0.jpg"] if "predict" in script else []
         code, out, error = invoke(script, *pictures, "--run", "run", cwd=tmp_path)
         assert code == 2, out
         assert "was trained without classes (loss mae), so its head is all zeros" in error
+
+
+@pytest.mark.once
+def test_pictures_without_classes_are_trained_on(invoke, image_folder, tiny_model, tmp_path):
+    (image_folder / "red" / "0.jpg").rename(image_folder / "loose.jpg")
+    words = ("--data", f"unlabelled:{image_folder}", "--model", tiny_model, "--out", "run")
+    words += ("--image-size", "16", "--duration", "2 steps", "--batch-size", "4", "--no-jit")
+    words += ("--augment", "none")
+    code, _, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert (code, "has one class only, which needs training without classes" in error) == (2, True)
+    small = ("--recipe", "masked-patch-cifar10", "--overrides", "depth=2")
+    code, out, error = invoke("train/fit.py", *words, *small, "--overwrite", cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert "12 images of 1 classes" in out
+    assert "--overrides depth=2 --data FOLDER" in out.splitlines()[-1]
+    source = data.open_source(f"unlabelled:{image_folder}")
+    assert "loose.jpg" in source.ids
+    assert source.labels == ("unlabelled",)
+    with pytest.raises(UsageError, match=r"takes it as unlabelled:.*red"):
+        data.open_source(image_folder / "red")
+    with pytest.raises(UsageError, match=r"expected pictures. Received: none"):
+        (tmp_path / "none").mkdir()
+        data.open_source(f"unlabelled:{tmp_path / 'none'}")
