@@ -14,8 +14,9 @@ import keras_vit
 from keras_vit import runs, training
 from keras_vit.cli import _arguments, transfer
 from keras_vit.data import open_source, vtab
-from keras_vit.specs import VARIANTS
-from keras_vit.training import trials
+from keras_vit.specs import VARIANTS, Preprocessing
+from keras_vit.training import Recipe, trials
+from keras_vit.training.transfer import TASKS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
 
@@ -320,3 +321,20 @@ def test_classes_of_a_folder_are_found_by_their_names(invoke, image_folder, tiny
     code, _, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
     assert code == 2
     assert "Received: rose, which the model does not know" in error
+
+
+def test_a_run_is_transferred_with_the_hyperparameters_of_its_model(tmp_path):
+    own = dataclasses.replace(
+        VARIANTS["ViT-Pico_4"], depth=2, position_embedding="sincos2d", dropout=0.1,
+        representation_dim=64,
+    )  # fmt: skip
+    about = {"format": 1, "model": "ViT-Pico_4", "num_classes": 3, "image_size": [32, 32]}
+    about |= {"spec": own.to_dict(), "preprocessing": Preprocessing(32, 32).to_dict()}
+    (tmp_path / "spec.json").write_text(json.dumps({**about, "weights": "fresh"}))
+    settings = Recipe(image_size=32)
+    arguments = transfer.Arguments(
+        run=tmp_path, tasks=("cifar10",), settings=settings, changed=("image_size",)
+    )
+    recipe = arguments.recipe(TASKS["cifar10"])
+    assert recipe.overrides == "depth=2,position_embedding=sincos2d"
+    assert recipe.image_size == 32
