@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from keras_vit._keras import LEGACY, keras, ops, register
+from keras_vit.layers.named_build import named_build
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.parts.grids import as_grid
 from keras_vit.parts.positions.sincos2d import sincos_2d
@@ -33,7 +34,8 @@ class PatchNoise(keras.layers.Layer):
         self.noise = keras.layers.GaussianNoise(1.0, dtype="float32")
 
     def build(self, input_shape):
-        """Nothing: there are no weights."""
+        """Creates the state of the random generator, which a resumed training restores."""
+        named_build(self.noise, (input_shape[0], self.patches))
         self.built = True
 
     def call(self, images, training=None):
