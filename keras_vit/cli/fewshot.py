@@ -8,6 +8,7 @@ need not be those of the training. The nearest neighbours vote too. Features are
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def run(arguments: Arguments) -> None:
     """Computes the features, fits the classifiers and prints their accuracies."""
     load("tensorflow")
     from keras_vit import _files, evaluation
+    from keras_vit.evaluation.features import check_can_probe
 
     model, source, split, out = _opened(arguments)
     print(
@@ -93,6 +95,7 @@ def run(arguments: Arguments) -> None:
         f"{len(split.held_out):,} to test on",
         flush=True,
     )
+    check_can_probe(source)
     shots, linear = _possible(arguments, source, split)
     features = evaluation.split_features(
         model, source, split, arguments.batch_size, out / "features.npz", CountPrinter()
@@ -135,12 +138,14 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
     """The model, the images, their split and the folder to write."""
     from keras_vit import data, runs
 
-    own = None
+    split = None
     if arguments.weights is None:
         run = runs.open_run(arguments.run or newest_run())
         print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
         own = arguments.data is None
         source = run.source() if own else data.open_source(arguments.data)
+        with contextlib.nullcontext() if own else contextlib.suppress(UsageError):
+            split = run.split(source)  # also of the run's images in another folder
         model = run.model(average=arguments.average)
         out = run.path / ("fewshot-average" if arguments.average else "fewshot")
     else:
@@ -148,7 +153,7 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
         source, out = data.open_source(arguments.data), Path("runs") / f"fewshot-{model.name}"
     print_skipped(data.skipped_summary(source))
     warn(data.repeats_warning(source))
-    split = run.split(source) if own else data.split_source(source)
+    split = split or data.split_source(source)
     if arguments.crop is not None:
         model.preprocessing = dataclasses.replace(model.preprocessing, crop=arguments.crop)
     return model, source, split, arguments.out or out
@@ -170,7 +175,7 @@ def _possible(arguments: Arguments, source: Any, split: Any) -> tuple[tuple[int,
     if shots == _SHOTS:
         shots = tuple(count for count in _SHOTS if count <= fewest)
     if shots != arguments.shots:
-        warn(f"{label!r} has only {fewest} images to learn from, so more shots are left out.")
+        warn(f"{label!r} has only {fewest} to learn from, so larger shots are left out.")
     for count in shots:
         check_shots(targets, count, source.labels)
     if arguments.linear and fewest < 2:

@@ -105,13 +105,9 @@ def split_features(
         report: called after each batch.
 
     Raises:
-        UsageError: images have several classes.
+        UsageError: see `check_can_probe`.
     """
-    if source.multi_hot is not None:
-        raise UsageError(
-            f"probes need one class for each image. Received: {source.locator}, whose images have "
-            "several."
-        )
+    check_can_probe(source)
     key = _key(model, source, split)
     known = None if cache is None else _read(cache, key, len(split.train), len(split.held_out))
     if known is not None:
@@ -126,6 +122,16 @@ def split_features(
     if cache is not None:
         _write(cache, key, found)
     return found
+
+
+def check_can_probe(source: Source) -> None:
+    """Raises a `UsageError` unless each image has one of two classes or more."""
+    several = source.multi_hot is not None
+    if several or len(source.labels) < 2:
+        raise UsageError(
+            f"probes need images with one of two or more classes each. Received: {source.locator}, "
+            f"whose images have {'several classes' if several else 'one class only'}."
+        )
 
 
 def _key(model: Any, source: Source, split: Split) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split
-from keras_vit.evaluation.features import body_features, body_of
+from keras_vit.evaluation.features import body_features, body_of, check_can_probe
 from keras_vit.evaluation.fewshot import accuracies_of_choice, choose_shots
 from keras_vit.evaluation.probe_inputs import check_shots
 
@@ -39,7 +39,7 @@ class FewShotProbe(keras.callbacks.Callback):
         l2: the regularisation, see `fewshot_accuracy`.
 
     Raises:
-        UsageError: a class has fewer images than one of `shots`.
+        UsageError: a class has fewer images than one of `shots`, or see `check_can_probe`.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class FewShotProbe(keras.callbacks.Callback):
         l2: float = 2.0**10,
     ):
         super().__init__()
+        check_can_probe(source)
         for count in shots:
             check_shots(source.targets[split.train], count, source.labels)
         self._body, self._preprocessing = body_of(model), model.preprocessing

@@ -58,10 +58,8 @@ def write_hub_folder(
             try:
                 file.parent.mkdir(exist_ok=True)
                 save_weights(model, file, layout)
-                config = json.loads((file.parent / "config.json").read_text())
-                loaded[layout] = "" if config else "it has no such model"
-            except FileNotFoundError:
-                loaded[layout] = "it has no model with this ResNet"
+                has_model = (file.parent / "config.json").is_file()
+                loaded[layout] = "" if has_model else "it has no model with this ResNet"
             except UsageError as error:
                 loaded[layout] = str(error).replace(str(file), file.name)
         if not (folder / "model.safetensors").is_file():
@@ -104,7 +102,7 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         "Citation": _citation(model),
     }
     lines = [
-        *_front_matter(run, name, license, report),
+        *_front_matter(run, name, license, report, "keras" if loaded["timm"] else "timm"),
         f"# {name}",
         "",
         _summary(run, model),
@@ -115,12 +113,12 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
 
 
 def _front_matter(
-    run: Run, name: str, license: str | None, report: dict[str, Any] | None
+    run: Run, name: str, license: str | None, report: dict[str, Any] | None, library: str
 ) -> list[str]:
     """The header that hubs read. JSON strings are also YAML."""
-    lines = ["---", "library_name: timm", "pipeline_tag: image-classification"]
+    lines = ["---", f"library_name: {library}", "pipeline_tag: image-classification"]
     lines += [f"license: {json.dumps(license)}"] if license else []
-    lines += ["tags: [image-classification, keras, timm, vision-transformer]"]
+    lines += ["tags: [image-classification, keras, keras_vit]"]
     if report is not None:
         data = json.dumps(source_name(run.recipe["data"]))
         lines += [

@@ -227,8 +227,7 @@ def _task(
 
 def _masked_task(model: ImageModel, recipe: Recipe) -> Task:
     check_plain(model)
-    target, masked = SELF_SUPERVISED[recipe.loss]
-    masked = masked if recipe.masked is None else recipe.masked
+    target, masked = SELF_SUPERVISED[recipe.loss][0], recipe.masked_fraction
     patch_size, preprocessing = model.spec.patch_size, model.preprocessing
     if target is not None:
         return MaskedPatches(patch_size, preprocessing, target, masked)

@@ -99,7 +99,7 @@ def _visible(recipe: Recipe, spec: Spec, image_size: tuple[int, int]) -> int | N
     if recipe.loss != "mae":
         return None
     patches = math.prod(spec.grid(image_size))
-    return patches - masked_count(patches, recipe.masked or SELF_SUPERVISED[recipe.loss][1])
+    return patches - masked_count(patches, recipe.masked_fraction)
 
 
 def training_flops(flops: dict[str, int], recipe: Recipe) -> int:

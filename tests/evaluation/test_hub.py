@@ -78,6 +78,9 @@ def test_a_library_that_cannot_load_the_model_is_named_with_the_reason(run):
     text = hub_card(run, run_model(run), "me/x", {"timm": "", "transformers": reason})
     assert f"transformers cannot load it: `{reason}`." in text
     assert "AutoModel" not in text
+    assert "library_name: timm\n" in text
+    without = hub_card(run, run_model(run), "me/x", {"timm": reason, "transformers": ""})
+    assert "library_name: keras\n" in without
 
 
 def test_a_run_without_a_report_says_how_to_get_figures(invoke, trained_run, tmp_path):

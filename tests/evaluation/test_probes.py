@@ -242,8 +242,17 @@ def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
     assert invoke("train/fit.py", *words, "--fewshot", "1", cwd=tmp_path)[0] == 0
     code, out, error = invoke("train/fewshot.py", "--run", "run", "--linear", cwd=tmp_path)
     assert code == 0, error
-    assert "'red' has only 1 images to learn from, so more shots are left out" in error
+    assert "'red' has only 1 to learn from, so larger shots are left out" in error
     assert "logistic regression needs 2 images of each class; 'red' has 1" in error
     assert "nearest neighbours: " in out
+    moved = image_folder.rename(tmp_path / "moved")  # the run's images are divided as in training
+    code, out, error = invoke("train/fewshot.py", "--run", "run", "--data", moved, cwd=tmp_path)
+    assert code == 0, error
+    split = json.loads((tmp_path / "run/split.json").read_text())
+    assert f"{len(split['train'])} images of 2 classes to learn from" in out
+    one = ("--run", "run", "--data", f"unlabelled:{moved}")
+    code, _, error = invoke("train/fewshot.py", *one, cwd=tmp_path)
+    assert (code, "whose images have one class only" in error) == (2, True)
+    moved.rename(image_folder)
     code, _, error = invoke("train/fewshot.py", "--run", "run", "--shots", "3", cwd=tmp_path)
     assert (code, "--shots=3, and 1 images of 'red'" in error) == (2, True)

@@ -226,6 +226,11 @@ class Recipe:
         if self.seed >= 2**32:
             raise UsageError(f"seed must be below 2**32. Received: seed={self.seed}.")
 
+    @property
+    def masked_fraction(self) -> float:
+        """The fraction of masked patches; its loss is one of `SELF_SUPERVISED`."""
+        return SELF_SUPERVISED[self.loss][1] if self.masked is None else self.masked
+
     def _check_self_supervised(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
