@@ -12,6 +12,7 @@ ms to import.
 from __future__ import annotations
 
 import _signal as signal
+import atexit
 import os
 import sys
 
@@ -31,6 +32,10 @@ def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") 
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, end)
+        # Python gives up its handlers long before it ends; without them Ctrl-C would kill it. The
+        # first function that is registered runs last.
+        atexit.unregister(_ignore)
+        atexit.register(_ignore)
 
 
 def raise_on_interrupt() -> None:
@@ -79,6 +84,10 @@ def answered() -> None:
         _answered = True
         # Not SIG_IGN: Python would complain of a signal that it has just received.
         signal.signal(signal.SIGINT, lambda number, frame: None)
+
+
+def _ignore() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def was_interrupted() -> bool:

@@ -24,7 +24,7 @@ def imported(*words):
 def test_ctrl_c_is_handled_before_anything_else_is_imported():
     names = imported("train/fit.py", "--help")
     early = names[: names.index("keras_vit.cli._interrupts") + 1]
-    own = {"__future__", "keras_vit.cli", "keras_vit.cli._interrupts"}
+    own = {"__future__", "atexit", "keras_vit.cli", "keras_vit.cli._interrupts"}
     assert set(early) - set(imported("-c", "")) <= own
 
 
@@ -43,10 +43,30 @@ with _program._one_line_errors(""):
     time.sleep(30)
     print("went on")
 """
-    line = [sys.executable, "-c", program]
-    ended = subprocess.run(
-        line, cwd=ROOT, capture_output=True, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
-    )  # fmt: skip
+    ended = run(program)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr.endswith("\ninterrupted.\n")
+
+
+def test_ctrl_c_after_the_work_does_not_end_python_without_a_word():
+    program = """
+import os, signal
+from keras_vit.cli import _interrupts
+
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
+        kill(process, number)
+        print("still there", flush=True)
+
+_interrupts.exit_on_interrupt()
+_late = Late()  # Python has given up its handlers when it deletes this
+"""
+    ended = run(program)
+    assert (ended.returncode, ended.stdout) == (0, "still there\n"), ended.stderr
+
+
+def run(program):
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
+    )  # fmt: skip

@@ -241,10 +241,12 @@ def _batch(graph: Graph, operator: Operator) -> str:
 
 
 def _heads(graph: Graph, operator: Operator) -> str:
+    if operator.name != "BATCH_MATMUL":
+        return ""
     # In attention, the product of the probabilities and the values has the size of a head.
     shape = graph.written(operator)[0].shape
-    probabilities = graph.producers.get(operator.inputs[0]) if operator.inputs else None
-    if operator.name != "BATCH_MATMUL" or len(shape) != 4 or probabilities is None:
+    probabilities = graph.producers.get(operator.inputs[0])
+    if len(shape) != 4 or probabilities is None:
         return ""
     size = shape[-1] if probabilities.name == "SOFTMAX" else 0
     return f"heads of {size} channels; 32 or more are faster" if 0 < size < 32 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
 from keras_vit._errors import RefusedError
+from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.lint import RULES, lint
 from keras_vit.deploy.judge.emulation import emulate
 
@@ -294,6 +296,16 @@ def test_squares_overflow_half_precision_at_the_limit_of_the_rule(converted, sca
 def test_every_rule_has_a_test_and_a_source():
     assert {rule.name for rule in RULES} == BREAKERS.keys() | QUANTISED.keys() | OTHERS.keys()
     assert all(rule.source and rule.delegates for rule in RULES)
+
+
+def test_a_damaged_operator_without_operands_is_passed_over(converted):
+    graph = read_graph(converted(mask, TOKENS))
+    for emptied in ({"inputs": ()}, {"outputs": ()}, {"inputs": (None,)}):
+        operators = [
+            dataclasses.replace(op, **emptied) if op.name == "STRIDED_SLICE" else op
+            for op in graph.operators
+        ]
+        lint(dataclasses.replace(graph, operators=tuple(operators)))
 
 
 def test_one_finding_covers_many_layers(graph_file):
