@@ -2,6 +2,7 @@
 
 Of each task whose images are on this machine, the learning rates are compared on development
 images; the best one trains on all training images, and that model is judged on the test images.
+Models of ImageNet are also judged on the classes of ImageNet-ReaL.
 The other tasks are listed with what prepares their images; nothing is downloaded. At the end there
 is a table beside the figures of Dosovitskiy et al. 2021. A command that was stopped goes on where
 it stopped when it is started again.
@@ -25,6 +26,7 @@ from keras_vit.cli._fields import internal, option
 from keras_vit.cli._options import check_folder, check_model, check_run, check_weights
 from keras_vit.cli._printing import print_skipped, table
 from keras_vit.cli._program import load
+from keras_vit.cli._progress import CountPrinter
 from keras_vit.cli._trials import (
     check_classifies,
     check_folder_of,
@@ -67,7 +69,7 @@ class Arguments:
     run: Path | None = None
     """Instead of weights and a model: the folder of a trained run, whose weights are used."""
     suite: str = option("all", choices=tuple(SUITES))
-    """The tasks: the paper's five data sets, VTAB's 19 tasks, or all."""
+    """The tasks: the paper's data sets, VTAB's 19 tasks, or all."""
     tasks: tuple[str, ...] = option((), check=_check_task)
     """Only these tasks, such as cifar10 vtab-clevr-count; --tasks all lists their names."""
     sources: tuple[str, ...] = ()
@@ -137,7 +139,8 @@ class Arguments:
     @property
     def chosen(self) -> list[TransferTask]:
         """The tasks, in the order of the suites."""
-        names = self.tasks or SUITES[self.suite]
+        names = {*(self.tasks or SUITES[self.suite])}
+        names |= {TASKS[name].trained_as for name in names}
         return [task for name, task in TASKS.items() if name in names]
 
     @property
@@ -201,7 +204,11 @@ def run(arguments: Arguments) -> None:
     results: dict[str, Any] = {}
     for number, (name, locator) in enumerate(found.items(), 1):
         print(f"\n[{number} of {len(found)}] {name}", flush=True)
-        results[name] = _transferred(arguments, TASKS[name], locator, out, done)
+        task = TASKS[name]
+        if task.trained_as:
+            results[name] = _judged(arguments, task, locator, out, results[task.trained_as])
+        else:
+            results[name] = _transferred(arguments, task, locator, out, done)
         facts = _facts(arguments, model, weights, results, missing, done)
         figures = [_figures(task, results, missing) for task in arguments.chosen]
         figures = [each for each in figures if each]
@@ -231,6 +238,8 @@ def _searched(arguments: Arguments) -> tuple[dict[str, str], dict[str, str]]:
                 break
         else:
             missing[task.name] = reasons[0]
+        if task.trained_as in missing and found.pop(task.name, None):
+            missing[task.name] = missing[task.trained_as]  # without its models
     return found, missing
 
 
@@ -255,6 +264,9 @@ def _opened(locator: str) -> Any:
 def _planned(arguments: Arguments, task: TransferTask, locator: str | None) -> list[str]:
     """A row of the dry run."""
     recipe, rates = arguments.recipe(task), arguments.rates(task)
+    if task.trained_as and locator is not None:
+        judged = f"{len(_opened(locator)):,}"
+        return [task.name, "", judged, f"the models of {task.trained_as}", "", ""]
     numbers = ["missing", ""]
     if locator is not None:
         _, final = task.splits(_opened(locator))
@@ -311,6 +323,46 @@ def _transferred(
     }
 
 
+def _judged(
+    arguments: Arguments, task: TransferTask, locator: str, out: Path, of_training: dict[str, Any]
+) -> dict[str, Any]:
+    """The result of a task that judges the final models of another one.
+
+    Args:
+        arguments, task, locator, out: see `_transferred`.
+        of_training: the result of the other task.
+    """
+    import numpy as np
+
+    from keras_vit import evaluation, runs
+
+    if "diverged" in of_training:
+        return {"diverged": f"{task.trained_as} {of_training['diverged']}"}
+    source, rate = _opened(locator), of_training["learning_rate"]
+    indices, accuracies = source.splits.get(task.test, np.arange(len(source))), []
+    for seed in range(arguments.seeds):
+        run = runs.open_run(out / task.trained_as / _final(rate, seed))
+        model = run.model(average=run.has_average)
+        accuracy = evaluation.accuracy_on(model, source, indices, report=CountPrinter())
+        print(f"seed {seed}: accuracy {accuracy.top1:.2%}", flush=True)
+        accuracies.append(accuracy.top1)
+    return {
+        "is_own": locator in task.sources,
+        "accuracy": statistics.mean(accuracies),
+        "accuracies": accuracies,
+        "learning_rate": rate,
+        "images": of_training["images"],
+        "test_images": accuracy.images,
+        "steps": of_training["steps"],
+        "seconds": 0.0,
+    }
+
+
+def _final(rate: float, seed: int) -> str:
+    """The name of a final training."""
+    return f"final-lr-{rate:g}-seed{seed}"
+
+
 def _trials(
     arguments: Arguments, task: TransferTask, source: Any, folder: Path
 ) -> tuple[dict[float, Any], dict[float, list[Any]]]:
@@ -330,7 +382,7 @@ def _trials(
     }
     finals = {
         rate: [
-            _trial(arguments, task, f"final-lr-{rate:g}-seed{seed}", rate, final, seed)
+            _trial(arguments, task, _final(rate, seed), rate, final, seed)
             for seed in range(arguments.seeds)
         ]
         for rate in rates

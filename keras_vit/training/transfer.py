@@ -31,6 +31,7 @@ class TransferTask:
         preset: the name of its recipe; its learning rates are tried.
         test: the declared split that the final training is judged on.
         augment: the augmentation, if the recipe has another one.
+        trained_as: the task whose final models are judged on these images; "" if it has its own.
     """
 
     name: str
@@ -39,6 +40,7 @@ class TransferTask:
     preset: str
     test: str = "test"
     augment: str | None = None
+    trained_as: str = ""
 
     @property
     def learning_rates(self) -> tuple[float, ...]:
@@ -103,12 +105,16 @@ def _vtab(name: str) -> TransferTask:
 
 _ROWS = (
     _paper("imagenet2012", "imagenet", "validation"),
+    TransferTask(
+        "imagenet2012_real", "paper", ("imagenet2012_real",), "finetune-imagenet", "validation",
+        trained_as="imagenet2012",
+    ),
     _paper("cifar10", "cifar10", "test", "cifar10"),
     _paper("cifar100", "cifar100"),
     _paper("oxford_iiit_pet", "pets"),
     _paper("oxford_flowers102", "flowers"),
     *map(_vtab, VTAB),
-)
+)  # fmt: skip
 TASKS: dict[str, TransferTask] = {task.name: task for task in _ROWS}
 SUITES: dict[str, tuple[str, ...]] = {
     "paper": tuple(name for name, task in TASKS.items() if task.group == "paper"),

@@ -97,6 +97,34 @@ def test_tasks_on_the_disk_are_transferred_and_a_second_call_trains_only_what_is
     assert (dtd["images"], dtd["test_images"], dtd["steps"]) == (12, 5, 4)
 
 
+@pytest.mark.slow
+def test_models_of_imagenet_are_also_judged_on_the_classes_of_real(
+    invoke, weights, prepare_tfds, tmp_path, rng
+):
+    words = (*weights, "--tasks", "imagenet2012_real", "--out", "out", *QUICK)
+    images = coloured(rng, 20, 10, file_name="a")
+    real = [
+        {"image": each["image"], "file_name": "a", "original_label": 0, "real_label": classes}
+        for each, classes in zip(images, ([*range(1000)], []) * 10, strict=True)
+    ]
+    prepare_tfds("imagenet2012_real", validation=real)
+    code, out, error = invoke("train/transfer.py", *words, "--dry-run", cwd=tmp_path)
+    assert code == 0, error
+    assert "imagenet2012, imagenet2012_real: python -c" in out  # there are no models to judge
+    prepare_tfds("imagenet2012", train=images, validation=images[:10])
+    code, out, error = invoke("train/transfer.py", *words, "--dry-run", cwd=tmp_path)
+    assert code == 0, error
+    assert re.search(r"imagenet2012_real +20 +the models of imagenet2012 +\n", out)
+    words = (*words, "--learning-rates", "0.03", "--seeds", "2")
+    code, out, error = invoke("train/transfer.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    trained, judged = json.loads((tmp_path / "out/transfer.json").read_text())["results"]
+    assert (trained["task"], judged["task"]) == ("imagenet2012", "imagenet2012_real")
+    # Every class is right for the half of the images that have classes.
+    assert (judged["accuracies"], judged["test_images"], judged["images"]) == ([1.0, 1.0], 10, 20)
+    assert "90.72%" in (tmp_path / "out/index.html").read_text()
+
+
 def test_each_task_has_its_own_splits_settings_and_learning_rates(
     invoke, two_tasks, weights, tmp_path, monkeypatch
 ):
