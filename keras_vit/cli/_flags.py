@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from keras_vit.cli._fields import Option
 
@@ -12,13 +12,22 @@ from keras_vit.cli._fields import Option
 _OPTIONS = {"representative_data": "data"}
 # Functions of the library, and how a command says the same.
 _FUNCTIONS = {"keras_vit.list_weights": "an unknown name lists all"}
+# Lists of values, which may have the name of an argument.
+_VALUES = re.compile(r"((?:did you mean|choose one of|One of:) \S+(?:(?:(?<=,)| or) \S+)*)")
 
 
 def with_flags(message: str, options: Iterable[Option]) -> str:
     """A text in which the flags of `options` replace the arguments of Python.
 
-    Parts of paths and of calls, such as `ViT_B16(weights="augreg")`, stay as they are.
+    Parts of paths and of calls, such as `ViT_B16(weights="augreg")`, stay as they are, and so do
+    suggested values.
     """
+    options, parts = [*options], _VALUES.split(message)
+    parts[::2] = [_with_flags(part, options) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _with_flags(message: str, options: Sequence[Option]) -> str:
     by_name = {each.name: each for each in options if each.flag}
     by_name |= {name: by_name[other] for name, other in _OPTIONS.items() if other in by_name}
     for name, option in by_name.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_vit.cli import export, fit
+from keras_vit.cli import compare, export, fit
 from keras_vit.cli._fields import options_of
 from keras_vit.cli._flags import with_flags
 
@@ -29,6 +29,13 @@ pytestmark = pytest.mark.once
         (export, "pass representative_data, or", "pass --data, or"),
         (export, "representative_data is empty", "--data is empty"),
         (export, "min_runtime=2.14; max_drop", "--min-runtime=2.14; --max-drop"),
+        (compare, "One of: depth, position_embedding.", "One of: depth, position_embedding."),
+        (compare, "image_size? did you mean image_size?", "--image-size? did you mean image_size?"),
+        (
+            export,
+            "choose one of a, b or raise min_runtime.",
+            "choose one of a, b or raise --min-runtime.",
+        ),
         (fit, "none (keras_vit.list_weights)", "none (an unknown name lists all)"),
     ],
 )
