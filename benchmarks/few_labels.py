@@ -1,9 +1,10 @@
 """Accuracy with few labels: from scratch, after masked patch prediction, and after MAE.
 
 ViT-Pico/4 is pre-trained on all training images of CIFAR-10 without their classes, in both ways for
-the same number of images, and the features of both are probed. Then it is trained on a fraction of
-the images with classes, from random weights and from both, each with the same settings and the same
-seeds. What is done already is not repeated, so the command can be stopped and started again.
+the same number of images. The features of both, and those of random weights, are probed. Then it is
+trained on a fraction of the images with classes, from random weights and from both, each with the
+same settings and the same seeds. What is done already is not repeated, so that the command can be
+stopped and started again.
 
     python benchmarks/few_labels.py --data cifar10:cifar
 """
@@ -44,22 +45,44 @@ def main() -> None:
     parser.add_argument("--pretraining", default="20 epochs", help="without classes")
     options = parser.parse_args()
     for start, (recipe, _) in STARTS.items():
-        if recipe is not None:
+        if recipe is None:
+            write_random(options.out / start)
+        else:
             pretrain(recipe, options.out / start, options)
+        probe(options.out / start, options)
     for start in STARTS:
         tune(start, options)
-    print(f"\n{table(*summary(options.out, STARTS))}")
+    print(f"\nfrozen features\n{table(*features(options.out, STARTS))}")
+    print(f"\nfine-tuned\n{table(*summary(options.out, STARTS))}")
+
+
+def write_random(out: Path) -> None:
+    """Writes random weights, of which the probe needs a file."""
+    import keras
+
+    import keras_vit
+
+    keras.utils.set_random_seed(0)
+    out.mkdir(parents=True, exist_ok=True)
+    keras_vit.save_weights(keras_vit.ViT_Pico4(num_classes=10, image_size=32), out / "weights.npz")
 
 
 def pretrain(recipe: str, out: Path, options: Any) -> None:
-    """Trains without classes, unless it is done, and probes the features."""
+    """Trains without classes, unless it is done."""
     words = ["--recipe", recipe, "--data", options.data, "--duration", options.pretraining]
     if not is_done(out):
         resume = ["--resume"] if (out / "spec.json").is_file() else []
         saved = ["--checkpoint-every", "5 minutes"]
         _run("train/fit.py", *words, "--out", str(out), *saved, *resume)
+
+
+def probe(out: Path, options: Any) -> None:
+    """Measures the features of weights, unless that is done."""
     if not (out / "fewshot/fewshot.json").is_file():
-        _run("train/fewshot.py", "--run", str(out), "--l2", "1", "1024")
+        _run(
+            "train/fewshot.py", "--weights", str(out / "weights.npz"), "--model", "ViT_Pico4",
+            "--data", options.data, "--l2", "1", "1024", "--out", str(out / "fewshot"),
+        )  # fmt: skip
 
 
 def tune(start: str, options: Any) -> None:
@@ -82,6 +105,18 @@ def is_done(out: Path) -> bool:
     return bool(records) and records[-1]["step"] >= steps_of(recipe, run.training_images)
 
 
+def features(out: Path, starts: Any) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the probes: the better regularisation for each number of images."""
+    rows = []
+    for start, (_, name) in starts.items():
+        found = json.loads((out / start / "fewshot/fewshot.json").read_text())
+        best = [max(of_shots, key=statistics.mean) for of_shots in found["accuracy"]]
+        nearest = _accuracy([found["20 nearest neighbours"]])
+        rows.append([name, *map(_accuracy, best), nearest])
+    header = [f"{shots} of each class" for shots in found["shots"]]
+    return ["start", *header, "20 nearest neighbours"], rows
+
+
 def summary(out: Path, starts: Any) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table, from the results of the comparisons."""
     found = {
@@ -101,7 +136,7 @@ def summary(out: Path, starts: Any) -> tuple[list[str], list[list[str]]]:
 
 def _accuracy(values: list[float]) -> str:
     spread = f" \u00b1 {100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{100 * statistics.mean(values):.2f}{spread}"
+    return f"{100 * statistics.mean(values):.2f}%{spread}"
 
 
 def _run(*words: str) -> None:
