@@ -71,7 +71,7 @@ class CorruptedPatches(keras.layers.Layer):
     """
 
     def __init__(self, encoder: PatchEncoder, corrupted: int, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # in half precision, many numbers are equal
         self.encoder, self.corrupted = encoder, corrupted
         self.learned = round(0.8 * corrupted)
         self.exchanged = round(0.9 * corrupted) - self.learned
@@ -91,11 +91,9 @@ class CorruptedPatches(keras.layers.Layer):
         patches, noise = inputs
         count = patches.shape[1]
         x = self.encoder.projection(patches)  # (batch, n, hidden_dim)
-        order = ops.argsort(noise, axis=-1)
-        place = ops.argsort(order, axis=-1)  # (batch, n): the place of each patch in the order
-        # So many places further in a random order is another patch, each of them about as likely.
-        further = 1 + place[:, :1] % (count - 1)  # a random number for each image
-        other = selected(selected(x, order), (place + further) % count)
+        # The place of each patch in the order of the noise, (batch, n).
+        place = ops.argsort(ops.argsort(noise, axis=-1), axis=-1)
+        other = selected(x, _others(noise, count))
         place = place[..., None]
         x = ops.where(place < self.learned + self.exchanged, other, x)
         x = ops.where(place < self.learned, ops.cast(self.embedding, x.dtype), x)
@@ -131,7 +129,7 @@ class VisibleTokens(keras.layers.Layer):
     """
 
     def __init__(self, encoder: PatchEncoder, visible: int, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # as above
         self.encoder, self.visible = encoder, visible
 
     def build(self, input_shape):
@@ -228,6 +226,17 @@ def selected(x, places):
     """
     chosen = ops.one_hot(places, x.shape[1], dtype=x.dtype)  # (batch, k, n)
     return ops.matmul(chosen, x)
+
+
+def _others(noise, count):
+    """For each patch the place of another one, int (batch, n), each of them equally likely.
+
+    The order of the noise is in the first digits of its numbers; the others are as random.
+    """
+    digits = 64 * noise
+    part = ops.minimum(digits - ops.floor(digits), 1 - 1e-6)
+    further = 1 + ops.cast(part * (count - 1), "int32")
+    return (ops.arange(count) + further) % count
 
 
 def _fixed_noise(shape):

@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 import keras_vit
 from keras_vit import UsageError
 from keras_vit._keras import keras
+from keras_vit._policies import dtype_policy
 from keras_vit.layers.masking import CorruptedPatches, PatchNoise
 from keras_vit.models.masked_autoencoder import MaskedAutoencoder
 from keras_vit.models.masked_patches import MaskedPatchPredictor
@@ -116,29 +117,47 @@ def test_the_head_has_no_part_and_everything_else_is_trained():
 
 
 def test_corrupted_patches_are_replaced_exchanged_or_kept(rng):
-    count, patches, width = 40, 20, 6
+    count, patches, width = 400, 20, 6
     encoder = keras_vit.layers.PatchEncoder(width, False, "none")
     encoder.build((None, patches, 12))
     layer = CorruptedPatches(encoder, 10)
-    noise = rng.permuted(np.tile(np.arange(patches, dtype=np.float32), (count, 1)), axis=1)
+    noise = rng.normal(size=(count, patches)).astype(np.float32)
     images = rng.normal(size=(count, patches, 12)).astype(np.float32)
     tokens, mask = map(np.asarray, layer([images, noise]))
     plain = np.asarray(encoder(images))
     learned = np.asarray(layer.embedding)[0, 0]
-    places = noise.astype(int)  # the place of each patch in the order
+    places = noise.argsort(axis=1).argsort(axis=1)  # the place of each patch in the order
     np.testing.assert_array_equal(mask, places < 10)
     np.testing.assert_allclose(tokens[places >= 9], plain[places >= 9], atol=1e-6)
     np.testing.assert_allclose(tokens[places < 8], np.tile(learned, (8 * count, 1)), atol=1e-6)
-    sources, corrupted = [], []
+    sources, further, corrupted = [], [], []
     for i, patch in np.argwhere(places == 8):  # one patch of each image is another one of it
         distances = np.abs(plain[i] - tokens[i, patch]).max(-1)
         assert distances.min() < 1e-6
         sources.append(distances.argmin())
-        assert sources[-1] != patch
+        further.append((sources[-1] - patch) % patches)
         corrupted.append(mask[i, sources[-1]])
-    assert len(set(sources)) > patches // 2
-    assert 0.2 < np.mean(corrupted) < 0.8  # it may be a corrupted one itself, or not
+    # Every other patch is as likely: 20 or 21 of 400, give or take 4 standard deviations.
+    assert np.bincount(sources, minlength=patches).min() > 2
+    assert further.count(0) == 0
+    assert 2 < np.bincount(further, minlength=patches)[1:].min()
+    assert np.bincount(further).max() < 42
+    assert np.mean(corrupted) == pytest.approx(9 / 19, abs=0.1)  # a corrupted one, or not
 
+
+@pytest.mark.parametrize("masked", [MaskedPatchPredictor, MaskedAutoencoder])
+def test_masks_in_half_precision_are_those_of_the_noise(masked, rng):
+    inputs = {
+        "images": rng.normal(size=(4, 32, 32, 3)).astype(np.float32),
+        # bfloat16 has no digits for the differences.
+        "noise": 1 + rng.uniform(0, 1e-3, (4, 64)).astype(np.float32),
+    }
+    masks = []
+    for policy in ("float32", "mixed_bfloat16"):
+        with dtype_policy(policy):  # as a user's script sets it for all layers
+            model = masked(keras_vit.ViT_Pico4(num_classes=0, image_size=32))
+        masks.append(np.asarray(model(inputs)["mask"]))
+    np.testing.assert_array_equal(*masks)
 
 def test_noise_is_new_in_each_step_and_the_same_in_each_evaluation():
     layer = PatchNoise(9)
