@@ -580,3 +580,5 @@ VARIANTS: dict[str, Spec] = {
     "BiT-R101x3": ResNetSpec((3, 4, 23, 3), 3),
     "BiT-R152x4": ResNetSpec((3, 8, 36, 3), 4),
 }
+# Usual image sizes in pixels; all other variants have 224.
+USUAL_SIZES = {"ViT-Pico_4": 32, "R+ViT-Pico_4": 32, "BiT-R8x1": 32}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 import sys
 import time
@@ -33,6 +35,20 @@ def planned(plan: Any, out: Path) -> str:
         f"{plan.steps:,} steps of {plan.batch_size} images{start}: {_times(epochs)} passes over "
         f"the {plan.examples:,} training images; {plan.held_out:,} are held out\n"
         f"memory{each}: about {size(plan.memory)}, and what TensorFlow or JAX itself needs"
+    )
+
+
+def memory_warning(plan: Any) -> str:
+    """That a `training.Plan` needs more memory than this machine has; "" otherwise."""
+    names = ("SC_PAGE_SIZE", "SC_PHYS_PAGES")
+    if not {*names} <= {*getattr(os, "sysconf_names", ())}:
+        return ""
+    here = math.prod(map(os.sysconf, names))
+    if plan.memory <= here:
+        return ""
+    return (
+        f"training needs about {size(plan.memory)}, and this machine has {size(here)}; try "
+        "--accumulate to compute a batch in parts, or a smaller --batch-size or --image-size."
     )
 
 

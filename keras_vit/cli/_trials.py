@@ -14,7 +14,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_data
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
-from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
+from keras_vit.cli._progress import ProgressPrinter, count, duration, memory_warning, print_saving
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
 from keras_vit.training.recipes import RECIPES, Recipe
 from keras_vit.training.recipes.recipe import SELF_SUPERVISED
@@ -209,3 +209,4 @@ def _print_plan(plan: Any) -> None:
         f"{plan.examples:,} images{start}",
         flush=True,
     )
+    warn(memory_warning(plan))

@@ -8,6 +8,7 @@ that was stopped goes on where it stopped when it is started again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -95,7 +96,11 @@ def labelled(model: str, variation: str) -> str:
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe and its settings, where they are not given."""
+    from keras_vit.training.settings import in_usual_size
+
     found = fit.defaults({name: given[name] for name in given if name != "model"})
+    with contextlib.suppress(UsageError):  # an unknown model is refused later
+        found["settings"] = in_usual_size(found["settings"], given.get("models", Arguments.models))
     return {name: found[name] for name in ("data", "recipe", "settings")}
 
 

@@ -22,7 +22,13 @@ from keras_vit.cli._flags import with_flags
 from keras_vit.cli._options import check_data, check_model, check_run, check_weights
 from keras_vit.cli._printing import class_table, print_skipped, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
-from keras_vit.cli._progress import ProgressPrinter, planned, previewed, print_saving
+from keras_vit.cli._progress import (
+    ProgressPrinter,
+    memory_warning,
+    planned,
+    previewed,
+    print_saving,
+)
 from keras_vit.cli._recipes import (
     check_names_data,
     check_recipe_name,
@@ -125,10 +131,10 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     if "recipe" in given:  # its data; without any it is refused later
         data = given.get("data", preset.data or "")
     if "model" in given:
-        from keras_vit.training.settings import adapted
+        from keras_vit.training.settings import adapted, in_usual_size
 
         with contextlib.suppress(UsageError):  # an unknown model is refused later
-            settings = adapted(settings, given["model"])
+            settings = adapted(in_usual_size(settings, [given["model"]]), given["model"])
     model = given.get("model", preset.model)
     return {"data": data, "recipe": recipe, "settings": settings, "model": model}
 
@@ -209,6 +215,7 @@ def run(arguments: Arguments) -> None:
         if usual and arguments.weights is None and not arguments.resume:
             print(f"weights: none given; needed for the training, such as --weights {usual}")
         print(previewed(plan, costs, arguments.settings, out))
+        warn(memory_warning(plan))
         return
     run = training.train(
         arguments.model,
@@ -277,6 +284,8 @@ def _self_supervised_end(run: Any) -> str:
     overrides = difference(spec_from_dict(run.spec["spec"]), VARIANTS[model])
     words = f"--weights {run.path / 'weights.npz'} --model {model}"
     words += f" --overrides {overrides}" if overrides else ""
+    # Another recipe is for larger images, at which a small model may need very much memory.
+    words += f" --image-size {' '.join(map(str, dict.fromkeys(run.spec['image_size'])))}"
     right = f", {last['val_accuracy']:.2%} of the colours right" if "val_accuracy" in last else ""
     return (
         f"held-out loss {last['val_loss']:.4f}{right} after {last['step']} steps: {run.path}\n"
@@ -295,7 +304,8 @@ def _say_why(arguments: Arguments, strategy: str) -> None:
 
 
 def _announced(plan: Any, arguments: Arguments, out: Path) -> str:
-    """What will be trained, and that the first step takes longer."""
+    """What will be trained, and that the first step takes longer; warns if it is too large."""
+    warn(memory_warning(plan))
     again = arguments.resume and not plan.first_step
     lines = ["no checkpoint was saved: training begins again"] if again else []
     return "\n".join([*lines, planned(plan, out), "compiling the first step"])

@@ -29,7 +29,8 @@ class Arguments:
     run: Path | None = None
     """Instead of a model: a run folder."""
     image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
-    """One number, or height and width, in pixels. Default: the run's, or 224."""
+    """One number, or height and width, in pixels. Default: the run's, or
+    the usual one of the model: 224, or less for tiny ones."""
     num_classes: int = option(1000, check=_checks.positive_integer)
     """Number of logits of a model; a run has its own."""
     every: bool = False
@@ -58,7 +59,7 @@ def run(arguments: Arguments) -> None:
 def _model(arguments: Arguments) -> tuple[str, Any, int, tuple[int, int]]:
     """The name, the spec, the number of classes and the image size."""
     from keras_vit import runs
-    from keras_vit.specs import VARIANTS, as_size, find_variant, spec_from_dict
+    from keras_vit.specs import USUAL_SIZES, VARIANTS, as_size, find_variant, spec_from_dict
 
     if arguments.run is not None:
         run = runs.open_run(arguments.run)
@@ -66,7 +67,8 @@ def _model(arguments: Arguments) -> tuple[str, Any, int, tuple[int, int]]:
         spec = spec_from_dict(run.spec["spec"])
         return run.spec["model"], spec, len(run.labels), as_size(size)
     name = find_variant(arguments.model)
-    return name, VARIANTS[name], arguments.num_classes, as_size(arguments.image_size or 224)
+    size = arguments.image_size or USUAL_SIZES.get(name, 224)
+    return name, VARIANTS[name], arguments.num_classes, as_size(size)
 
 
 def _counted(spec: Any, classes: int, size: tuple[int, int], layers: Any) -> str:

@@ -9,10 +9,15 @@ from typing import Any
 from keras_vit.models.bit import BiT
 from keras_vit.models.pretrained import Request, check_overrides, pretrained
 from keras_vit.models.vit import ViT, with_overrides
-from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, Spec, ViTSpec, find_variant
-
-# Default image sizes in pixels; all other variants have 224.
-_DEFAULT_SIZES = {"ViT-Pico_4": 32, "R+ViT-Pico_4": 32, "BiT-R8x1": 32}
+from keras_vit.specs import (
+    USUAL_SIZES,
+    VARIANTS,
+    Preprocessing,
+    ResNetSpec,
+    Spec,
+    ViTSpec,
+    find_variant,
+)
 
 
 def create_model(
@@ -67,7 +72,7 @@ def create_model(
     return model_class(spec)(
         with_overrides(spec, overrides),
         1000 if num_classes is None else num_classes,
-        _DEFAULT_SIZES.get(variant, 224) if image_size is None else image_size,
+        USUAL_SIZES.get(variant, 224) if image_size is None else image_size,
         preprocessing=preprocessing,
         labels=labels,
         **build,

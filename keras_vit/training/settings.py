@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_vit._errors import UsageError
-from keras_vit.specs import VARIANTS, Spec, ViTSpec, find_variant
+from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
 from keras_vit.training.ablations import overridden
 from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.recipes import Recipe
@@ -134,3 +135,15 @@ def adapted(recipe: Recipe, model: str) -> Recipe:
     if isinstance(VARIANTS[find_variant(model)], ViTSpec):
         return recipe
     return dataclasses.replace(recipe, **_ONLY_VIT)
+
+
+def in_usual_size(recipe: Recipe, models: Iterable[str]) -> Recipe:
+    """`recipe` for `models`: if all of them are for smaller images, in their size.
+
+    Raises:
+        UsageError: a model is unknown.
+    """
+    usual = max(USUAL_SIZES.get(find_variant(model), math.inf) for model in models)
+    if usual >= max(as_size(recipe.image_size)):
+        return recipe
+    return dataclasses.replace(recipe, image_size=usual)

@@ -57,6 +57,14 @@ def test_numbers_are_short():
     assert (size(2**20), size(3 * 2**30)) == ("1.0 MiB", "3.0 GiB")
 
 
+def test_a_training_that_needs_more_memory_than_the_machine_has_is_said(monkeypatch):
+    monkeypatch.setattr(_progress.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.get)
+    expected = "about 1.5 GiB, and this machine has 1.0 GiB; try --accumulate"
+    assert expected in _progress.memory_warning(PLAN)
+    monkeypatch.setattr(_progress.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**19}.get)
+    assert _progress.memory_warning(PLAN) == ""
+
+
 def test_the_plan_says_model_parameters_and_steps(tmp_path):
     first, second, third = planned(PLAN, tmp_path).splitlines()
     assert first.startswith("training ViT-B_16, 86.6 M parameters (7,690 trained), to ")

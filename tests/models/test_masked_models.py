@@ -140,7 +140,7 @@ def test_corrupted_patches_are_replaced_exchanged_or_kept(rng):
     # Every other patch is as likely: 20 or 21 of 400, give or take 4 standard deviations.
     assert np.bincount(sources, minlength=patches).min() > 2
     assert further.count(0) == 0
-    assert 2 < np.bincount(further, minlength=patches)[1:].min()
+    assert np.bincount(further, minlength=patches)[1:].min() > 2
     assert np.bincount(further).max() < 42
     assert np.mean(corrupted) == pytest.approx(9 / 19, abs=0.1)  # a corrupted one, or not
 
@@ -158,6 +158,7 @@ def test_masks_in_half_precision_are_those_of_the_noise(masked, rng):
             model = masked(keras_vit.ViT_Pico4(num_classes=0, image_size=32))
         masks.append(np.asarray(model(inputs)["mask"]))
     np.testing.assert_array_equal(*masks)
+
 
 def test_noise_is_new_in_each_step_and_the_same_in_each_evaluation():
     layer = PatchNoise(9)

@@ -17,7 +17,7 @@ from keras_vit.training.durations import to_steps
 from keras_vit.training.plan import plan_of
 from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
 from keras_vit.training.recipes.augreg import AUGREG
-from keras_vit.training.settings import adapted, check_recipe, differences
+from keras_vit.training.settings import adapted, check_recipe, differences, in_usual_size
 
 pytestmark = pytest.mark.once
 
@@ -159,6 +159,16 @@ def test_a_resnet_trains_without_the_settings_of_transformers():
     recipe = PRESETS["scratch"].recipe
     assert adapted(recipe, "ViT_B16") == recipe
     check_recipe(adapted(recipe, "BiT_R50x1"), "BiT_R50x1")
+
+
+def test_models_of_small_images_are_trained_in_their_usual_size():
+    recipe = PRESETS["scratch"].recipe
+    assert in_usual_size(recipe, ["ViT_Pico4"]).image_size == 32
+    assert in_usual_size(recipe, ["ViT_Pico4", "BiT_R8x1"]).image_size == 32
+    for models in (["ViT_B16"], ["ViT_Pico4", "ViT_Ti16"]):
+        assert in_usual_size(recipe, models) == recipe
+    smaller = dataclasses.replace(recipe, image_size=(16, 24))
+    assert in_usual_size(smaller, ["ViT_Pico4"]) == smaller
 
 
 def test_the_settings_of_a_model_are_those_of_the_recipe():
