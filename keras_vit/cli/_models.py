@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
+
+from keras_vit._errors import UsageError
 
 
 def model_of_weights(
@@ -27,3 +31,28 @@ def has_trained_head(model: Any) -> bool:
     import numpy as np
 
     return bool(model.num_classes) and np.asarray(model.get_layer("head").kernel).any()
+
+
+def seen_warning(weights: str, source: Any, indices: Any) -> str:
+    """That weights in a run folder were trained on some of the images; "" otherwise.
+
+    Args:
+        weights: the file.
+        source: the images.
+        indices: which of them are judged.
+    """
+    import numpy as np
+
+    from keras_vit import runs
+
+    folder, seen = Path(weights).parent, 0
+    with contextlib.suppress(UsageError):  # no run, or its images have changed
+        run = runs.open_run(folder)
+        if run.recipe["data"] == source.locator:
+            seen = int(np.isin(indices, run.split(source).train).sum())
+    if not seen:
+        return ""
+    return (
+        f"these weights were trained on {seen:,} of the {len(indices):,} images; "
+        f"--run {folder} takes the others."
+    )

@@ -19,7 +19,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
-from keras_vit.cli._models import model_of_weights
+from keras_vit.cli._models import model_of_weights, seen_warning
 from keras_vit.cli._options import (
     RunOptions,
     check_data,
@@ -101,6 +101,7 @@ def _evaluate_weights(arguments: Arguments) -> None:
     indices = _indices(source, arguments.split)
     if model.labels is None and not {*source.labels} <= {*imagenet2012_ids()}:
         warn("the weights have no names of classes; the data's are taken to be theirs, in order.")
+    warn(seen_warning(arguments.weights, source, indices))
     accuracy = evaluation.accuracy_on(
         model, source, indices, arguments.batch_size, report=CountPrinter()
     )

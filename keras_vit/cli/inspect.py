@@ -18,7 +18,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
-from keras_vit.cli._models import has_trained_head, model_of_weights
+from keras_vit.cli._models import has_trained_head, model_of_weights, seen_warning
 from keras_vit.cli._options import ModelOptions, check_data, newest_run
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import load
@@ -135,6 +135,7 @@ def _of_weights(arguments: Arguments) -> _Opened:
     print_skipped(data.skipped_summary(source))
     own = "Distance and errors" if arguments.pictures else "Images"
     description, indices = {own: source.name}, np.arange(len(source))
+    warn(seen_warning(arguments.weights, source, indices))
     is_labelled = source.labels == model.labels and has_trained_head(model)
     return _Opened(model, arguments.out, description, source, indices, is_labelled)
 

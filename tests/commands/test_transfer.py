@@ -311,6 +311,18 @@ def test_a_file_is_judged_on_imagenet_real_and_v2(invoke, published, prepare_tfd
     assert "3 of imagenet_v2" in out
 
 
+def test_images_that_the_weights_were_trained_on_are_said(invoke, trained_run, tmp_path):
+    words = ("train/evaluate.py", "--weights", trained_run.path / "weights.npz", "--data", "digits")
+    code, _, error = invoke(*words, cwd=tmp_path)
+    assert code == 0, error
+    seen = len(trained_run.split(trained_run.source()).train)
+    expected = f"trained on {seen:,} of the 1,797 images; --run {trained_run.path} takes the others"
+    assert expected in error
+    shutil.copy(words[2], tmp_path / "elsewhere.npz")  # nothing is known of its training
+    code, _, error = invoke(*words[:2], "elsewhere.npz", *words[3:], cwd=tmp_path)
+    assert (code, error) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
