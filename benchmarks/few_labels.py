@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -110,11 +111,15 @@ def features(out: Path, starts: Any) -> tuple[list[str], list[list[str]]]:
     rows = []
     for start, (_, name) in starts.items():
         found = json.loads((out / start / "fewshot/fewshot.json").read_text())
-        best = [max(of_shots, key=statistics.mean) for of_shots in found["accuracy"]]
-        nearest = _accuracy([found["20 nearest neighbours"]])
-        rows.append([name, *map(_accuracy, best), nearest])
-    header = [f"{shots} of each class" for shots in found["shots"]]
-    return ["start", *header, "20 nearest neighbours"], rows
+        by_shots: dict[int, dict[float, list[float]]] = {}
+        for each in found["fewshot"]:
+            of_shots = by_shots.setdefault(each["shots"], {})
+            of_shots.setdefault(each["l2"], []).append(each["accuracy"])
+        best = [max(of_shots.values(), key=statistics.mean) for of_shots in by_shots.values()]
+        nearest = found["nearest_neighbours"]
+        rows.append([name, *map(_accuracy, best), _accuracy([nearest["accuracy"]])])
+    header = [f"{shots} of each class" for shots in by_shots]
+    return ["start", *header, f"{nearest['neighbours']} nearest neighbours"], rows
 
 
 def summary(out: Path, starts: Any) -> tuple[list[str], list[list[str]]]:
@@ -141,7 +146,11 @@ def _accuracy(values: list[float]) -> str:
 
 def _run(*words: str) -> None:
     print(f"\n$ python {' '.join(words)}", flush=True)
-    done = subprocess.run([sys.executable, ROOT / words[0], *words[1:]])
+    # Importing Keras may set the level of messages, which commands take for the user's wish.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("TF_CPP")
+    }
+    done = subprocess.run([sys.executable, ROOT / words[0], *words[1:]], env=environment)
     if done.returncode:
         sys.exit(done.returncode)
 
