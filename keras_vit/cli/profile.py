@@ -44,6 +44,8 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Prints the table."""
     load(*(["tensorflow"] if arguments.count else []))
+    if arguments.count:
+        _check_can_count()
     from keras_vit.models.profile import grouped, profile
 
     name, spec, classes, size = _model(arguments)
@@ -53,6 +55,16 @@ def run(arguments: Arguments) -> None:
     print(profile_table(layers if arguments.every else grouped(layers)))
     if arguments.count:
         print(f"\n{_counted(spec, classes, size, layers)}")
+
+
+def _check_can_count() -> None:
+    from keras_vit._keras import backend
+
+    if backend() != "tensorflow":
+        raise UsageError(
+            "--count counts in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow. "
+            f"Received: KERAS_BACKEND={backend()}; leave --count out, or change the variable."
+        )
 
 
 def _model(arguments: Arguments) -> tuple[str, Any, int, tuple[int, int]]:
