@@ -44,8 +44,8 @@ class Arguments:
     name: str = option("USER/MODEL", check=_check_name)
     """The model's name on the hub, which the programs in the card use."""
     license: str | None = option(None, check=_check_license)
-    """The identifier of the licence, such as apache-2.0, which the card has in lower case; without it
-    the card has none."""
+    """The identifier of the licence, such as apache-2.0, which the card has in lower case; without
+    it the card has none."""
     out: Path | None = None
     """The folder to write; default: hub/ in the run folder."""
 

@@ -78,13 +78,13 @@ def run_model(run):
     [
         ({"keras_flavour": "keras", "backend": "tensorflow"}, "keras `3`, tensorflow `2`, "),
         ({"keras_flavour": "keras", "backend": "jax"}, "keras `3`, jax `0`, "),
-        ({"keras_flavour": "tf_keras", "backend": "tensorflow"}, "tf_keras `2.1`, tensorflow `2`, "),
+        ({"keras_flavour": "tf_keras", "backend": "tensorflow"}, "tf_keras `1`, tensorflow `2`, "),
         ({"keras_flavour": "python", "backend": "<b>"}, ""),
         ({}, ""),  # a run of an old version
     ],
 )
 def test_only_the_libraries_that_trained_a_run_are_named(run, recorded, expected):
-    installed = {"keras": "3", "tf_keras": "2.1", "tensorflow": "2", "jax": "0", "numpy": "1"}
+    installed = {"keras": "3", "tf_keras": "1", "tensorflow": "2", "jax": "0", "numpy": "1"}
     versions = {"keras_vit": "4", "python": "5", **installed, **recorded}
     other = runs.Run(run.path, run.spec, run.labels, {**run.recipe, "versions": versions})
     text = hub_card(other, run_model(run), "me/x", {"timm": "", "transformers": ""})
