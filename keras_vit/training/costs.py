@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from keras_vit._masked import masked_count
 from keras_vit.models.activations import decoder_block_values, held_values
 from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
-from keras_vit.models.masked_patches import masked_count, values_of
+from keras_vit.models.masked_patches import values_of
 from keras_vit.models.profile import LayerCost, grouped, profile
 from keras_vit.specs import Spec
 from keras_vit.training.recipes import Recipe
@@ -98,8 +99,8 @@ def _visible(recipe: Recipe, spec: Spec, image_size: tuple[int, int]) -> int | N
     """The number of patches that the blocks see; None for all."""
     if recipe.loss != "mae":
         return None
-    patches = math.prod(spec.grid(image_size))
-    return patches - masked_count(patches, recipe.masked_fraction)
+    grid = spec.grid(image_size)
+    return math.prod(grid) - masked_count(grid, recipe.masked_fraction)
 
 
 def training_flops(flops: dict[str, int], recipe: Recipe) -> int:

@@ -129,6 +129,41 @@ def test_settings_that_need_classes_are_refused():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--recipe", "mae", "--masked", "1.2"), r"--masked must lie in (0, 1)"),
+        (("--recipe", "mae", "--masked", "0"), r"--masked must lie in (0, 1)"),
+        (
+            ("--recipe", "mae", "--decoder-dim", "30"),
+            "--decoder-dim must be a multiple of 4 and of --decoder-heads",
+        ),
+        (("--recipe", "mae", "--model", "R50_ViT_B16"), "masked patches need a ViT without a stem"),
+        (("--overrides", "pooling=none"), "one answer for each image. Received: pooling='none'"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_pictures_are_read(
+    invoke, words, message, tmp_path
+):
+    (tmp_path / "empty").mkdir()
+    code, out, error = invoke("train/fit.py", "--data", "empty", *words, cwd=tmp_path)
+    assert (code, out, len(error.splitlines())) == (2, "", 1)
+    assert message in error
+
+
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_a_built_model_without_an_answer_for_the_image_is_refused(
+    loss, shared_folder, small_spec, tmp_path
+):
+    source = data.open_source(shared_folder)
+    spec = dataclasses.replace(small_spec, pooling="none")
+    recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, jit=False, loss=loss)
+    with pytest.raises(UsageError, match="one answer for each image. Received: pooling='none'"):
+        train(keras_vit.ViT(spec, 2, 16), source, recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "recipe.json").exists()
+
+
+@pytest.mark.once
 def test_the_command_ends_with_the_loss_and_what_to_do_next(
     invoke, image_folder, tiny_model, tmp_path
 ):
