@@ -92,6 +92,14 @@ def fraction(field: str, value: Any) -> int | float:
     return result
 
 
+def inner_fraction(field: str, value: Any) -> int | float:
+    """A number in (0, 1)."""
+    result = number(field, value)
+    if not 0 < result < 1:
+        raise UsageError(f"{field} must lie in (0, 1). Received: {field}={shown(value)}.")
+    return result
+
+
 def label_names(labels: Any) -> tuple[str, ...]:
     """Class names as a tuple; sets, mappings and names of several lines are refused."""
     has_order = isinstance(labels, Iterable) and not isinstance(labels, (str, bytes, Set, Mapping))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.cli._printing import table
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 _SECONDS = 0.2  # between two updates of the line on a terminal
 _LOGGED = 60.0  # between two lines in a file, if no evaluation comes first
@@ -69,11 +68,9 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     devices = "" if plan.devices == 1 else f" of each of {plan.devices} devices"
     of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
     total = costs.step_flops * plan.steps
-    # A decoder and masked patches have other costs than the layers of the model.
-    layers = "" if recipe.loss in SELF_SUPERVISED else f"\n{profile_table(costs.layers)}\n\n"
     warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
     return (
-        f"{planned(plan, out)}\n{layers}"
+        f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n\n"
         f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
         f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
         f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"

@@ -28,8 +28,11 @@ def _check_name(name: str, value: str) -> None:
 
 
 def _check_license(name: str, value: str) -> None:
-    if not re.fullmatch(r"[a-z0-9.+-]+", value):
-        raise UsageError(f"{name} must be an identifier such as apache-2.0. Received: {value!r}.")
+    if not re.fullmatch(r"[A-Za-z0-9.+-]+", value):
+        raise UsageError(
+            f"{name} must be an identifier of letters, digits, dots, + and -, such as apache-2.0. "
+            f"Received: {value!r}."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Arguments:
     name: str = option("USER/MODEL", check=_check_name)
     """The model's name on the hub, which the programs in the card use."""
     license: str | None = option(None, check=_check_license)
-    """The identifier of the licence, such as apache-2.0; without it the card has none."""
+    """The identifier of the licence, such as apache-2.0, which the card has in lower case; without
+    it the card has none."""
     out: Path | None = None
     """The folder to write; default: hub/ in the run folder."""
 

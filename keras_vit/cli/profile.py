@@ -16,8 +16,9 @@ from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model, check_run
-from keras_vit.cli._program import load
+from keras_vit.cli._program import load, spelled
 from keras_vit.cli._progress import profile_table
+from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,24 +46,41 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Prints the table."""
     load(*(["tensorflow"] if arguments.count else []))
+    if arguments.count:
+        _check_can_count()
+    from keras_vit import runs
     from keras_vit.models.profile import grouped, profile
 
-    name, spec, classes, size = _model(arguments)
+    run = None if arguments.run is None else runs.open_run(arguments.run)
+    name, spec, classes, size = _model(arguments, run)
     layers = profile(spec, classes, size)
     height, width = size
     print(f"{name}, {height} x {width} pixels, {classes:,} classes\n")
     print(profile_table(layers if arguments.every else grouped(layers)))
+    if run is not None and (loss := run.setting("loss", "softmax")) in SELF_SUPERVISED:
+        print(
+            f"\nthese are the costs of the classifier; the run was trained without classes (loss "
+            f"{loss}), and what that costs is printed by {spelled('fit')} --dry-run."
+        )
     if arguments.count:
         print(f"\n{_counted(spec, classes, size, layers)}")
 
 
-def _model(arguments: Arguments) -> tuple[str, Any, int, tuple[int, int]]:
+def _check_can_count() -> None:
+    from keras_vit._keras import backend
+
+    if backend() != "tensorflow":
+        raise UsageError(
+            "--count counts in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow. "
+            f"Received: KERAS_BACKEND={backend()}; leave --count out, or change the variable."
+        )
+
+
+def _model(arguments: Arguments, run: Any) -> tuple[str, Any, int, tuple[int, int]]:
     """The name, the spec, the number of classes and the image size."""
-    from keras_vit import runs
     from keras_vit.specs import USUAL_SIZES, VARIANTS, as_size, find_variant, spec_from_dict
 
-    if arguments.run is not None:
-        run = runs.open_run(arguments.run)
+    if run is not None:
         size = arguments.image_size or tuple(run.spec["image_size"])
         spec = spec_from_dict(run.spec["spec"])
         return run.spec["model"], spec, len(run.labels), as_size(size)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from keras_vit._errors import UsageError
+from keras_vit._keras import backend
+
 
 def counted_flops(model: Any) -> dict[str, int]:
     """The operations of each layer's matrix products and convolutions for one image, by its name.
@@ -13,8 +16,12 @@ def counted_flops(model: Any) -> dict[str, int]:
     without any are left out.
 
     Args:
-        model: a built Keras model on TensorFlow whose layers have one input.
+        model: a built Keras model whose layers have one input.
+
+    Raises:
+        UsageError: Keras' backend is not TensorFlow.
     """
+    _check_backend()
     inner = model.layers[1:]  # without the input
     found = {each.name: layer_flops(each, each.input.shape[1:], each.input.dtype) for each in inner}
     return {name: flops for name, flops in found.items() if flops}
@@ -22,11 +29,20 @@ def counted_flops(model: Any) -> dict[str, int]:
 
 def layer_flops(layer: Any, shape: tuple[int, ...], dtype: Any = "float32") -> int:
     """The operations of a layer or function for one input of a shape, without the batch."""
+    _check_backend()
     import tensorflow as tf
 
     of_one = tf.TensorSpec((1, *shape), dtype)
     graph = tf.function(lambda x: layer(x)).get_concrete_function(of_one).graph
     return sum(map(_flops, _operations(graph)))
+
+
+def _check_backend() -> None:
+    if backend() != "tensorflow":
+        raise UsageError(
+            "operations are counted in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow. "
+            f"Received: KERAS_BACKEND={backend()}."
+        )
 
 
 def _operations(graph: Any):

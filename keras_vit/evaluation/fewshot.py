@@ -10,8 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_vit._errors import UsageError
-from keras_vit.evaluation.probe_inputs import check_shots, checked_probe
+from keras_vit.evaluation.probe_inputs import (
+    check_shots,
+    checked_list,
+    checked_positive,
+    checked_probe,
+    checked_seed,
+)
 
 _BIAS = 100.0  # the constant feature; a large one is hardly regularised
 _EPSILON = 1e-5  # added to the standard deviations
@@ -47,8 +52,9 @@ def fewshot_accuracy(
         The fraction of test images whose highest score is their class.
 
     Raises:
-        UsageError: a class has fewer training images than `shots`, shapes do not fit, features are
-            not finite, or classes are not integers from 0.
+        UsageError: a class has fewer training images than `shots`, there is only one class, shapes
+            do not fit, features are not finite, classes are not integers from 0, or `l2` or `seed`
+            is no such number.
 
     >>> import numpy as np
     >>> features = np.array([[0.0, 1], [0, 2], [3, 0], [4, 0]])
@@ -84,8 +90,8 @@ def fewshot_sweep(
     train, train_targets, test, test_targets = checked_probe(
         train_features, train_targets, test_features, test_targets
     )
-    if not all(each > 0 for each in l2):
-        raise UsageError(f"l2 must be positive. Received: l2={', '.join(map(str, l2))}.")
+    l2 = [checked_positive("l2", each) for each in checked_list("l2", l2)]
+    shots, seeds = checked_list("shots", shots), checked_list("seeds", seeds)
     test = test.astype(np.float64)
     found = np.empty((len(shots), len(l2), len(seeds)))
     for (i, count), (j, seed) in itertools.product(enumerate(shots), enumerate(seeds)):
@@ -99,10 +105,10 @@ def choose_shots(targets: np.ndarray, shots: int, seed: int = 0) -> np.ndarray:
     """The indices of the first `shots` images of a permutation of each class, class by class.
 
     Raises:
-        UsageError: a class has fewer images.
+        UsageError: a class has fewer images, or `shots` or `seed` is no such number.
     """
-    check_shots(targets, shots)
-    generator = np.random.default_rng(seed)
+    shots = check_shots(targets, shots)
+    generator = np.random.default_rng(checked_seed(seed))
     classes = range(int(targets.max()) + 1)
     members = (np.flatnonzero(targets == target) for target in classes)
     return np.concatenate([generator.permutation(each)[:shots] for each in members])

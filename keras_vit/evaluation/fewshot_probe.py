@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit._checks import positive_integer
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split
 from keras_vit.evaluation.features import body_features, body_of, check_can_probe
 from keras_vit.evaluation.fewshot import accuracies_of_choice, choose_shots
-from keras_vit.evaluation.probe_inputs import check_shots
+from keras_vit.evaluation.probe_inputs import check_shots, checked_list, checked_positive
 
 
 class FewShotProbe(keras.callbacks.Callback):
@@ -54,15 +55,16 @@ class FewShotProbe(keras.callbacks.Callback):
     ):
         super().__init__()
         check_can_probe(source)
-        for count in shots:
+        for count in checked_list("shots", shots):
             check_shots(source.targets[split.train], count, source.labels)
+        most = positive_integer("most", most)
         self._body, self._preprocessing = body_of(model), model.preprocessing
-        self._source, self._shots, self._l2 = source, tuple(shots), l2
+        self._source, self._shots, self._l2 = source, tuple(shots), checked_positive("l2", l2)
         targets = source.targets[split.train]
         self._choices = {
             (count, seed): split.train[choose_shots(targets, count, seed)]
             for count in self._shots
-            for seed in range(seeds)
+            for seed in range(positive_integer("seeds", seeds))
         }
         self._train = np.unique(np.concatenate(list(self._choices.values())))
         test = np.random.default_rng(0).permutation(split.held_out)[:most]

@@ -43,7 +43,8 @@ def write_hub_folder(
         run: an opened run folder, whose report (`evaluate`) and exports are part of the card.
         out: the folder; replaced as a whole.
         name: the name of the model on the hub: "USER/NAME".
-        license: the identifier of the licence, such as "apache-2.0"; None leaves it open.
+        license: the identifier of the licence, such as "apache-2.0"; None leaves it open. The card
+            has it in lower case, as hubs do.
 
     Raises:
         UsageError: the run was trained without classes, or see `check_for_hub`.
@@ -117,7 +118,7 @@ def _front_matter(
 ) -> list[str]:
     """The header that hubs read. JSON strings are also YAML."""
     lines = ["---", f"library_name: {library}", "pipeline_tag: image-classification"]
-    lines += [f"license: {json.dumps(license)}"] if license else []
+    lines += [f"license: {json.dumps(license.lower())}"] if license else []
     lines += ["tags: [image-classification, keras, keras_vit]"]
     if report is not None:
         data = json.dumps(source_name(run.recipe["data"]))
@@ -198,7 +199,6 @@ def _preprocessing(model: Any) -> str:
 def _training(run: Run) -> list[str]:
     settings = run.recipe["recipe"]
     kept = ("duration", "batch_size", "optimizer", "learning_rate", "augment", "mixup", "seed")
-    versions = run.recipe.get("versions", {})
     lines = [
         f"- Images: {code(source_name(run.recipe['data']))}, {run.training_images:,} for training",
         f"- Start: {_start(run)}",
@@ -207,11 +207,20 @@ def _training(run: Run) -> list[str]:
     ]
     if run.has_average:
         lines.append(f"- Weights: their average over the steps, momentum {settings['ema']:g}")
-    used = ", ".join(f"{name} {code(versions[name])}" for name in _PACKAGES if name in versions)
+    versions = run.recipe.get("versions", {})
+    used = ", ".join(f"{name} {code(versions[name])}" for name in _packages(versions))
     return [*lines, *([f"- Versions: {used}"] if used else [])]
 
 
-_PACKAGES = ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "python")
+def _packages(versions: dict[str, str]) -> list[str]:
+    """The packages that trained a run, of all that were installed.
+
+    Runs of old versions do not say which Keras and which backend that was; they are left out.
+    """
+    keras, backend = versions.get("keras_flavour"), versions.get("backend")
+    trained = [keras] if keras in ("keras", "tf_keras") else []
+    trained += [backend] if backend in ("tensorflow", "jax") else []
+    return [name for name in ("keras_vit", *trained, "python") if name in versions]
 
 
 def _start(run: Run) -> str:

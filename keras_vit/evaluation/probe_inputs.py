@@ -1,13 +1,16 @@
-"""Checks of what probes receive: features and classes of training and test images."""
+"""Checks of what probes receive: features and classes of images, and their settings."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from keras_vit._checks import positive_integer
-from keras_vit._errors import UsageError
+from keras_vit._checks import integer, number, positive_integer
+from keras_vit._errors import UsageError, shown
+
+_MOST_SEEDS = 2**32  # scikit-learn's
 
 
 def checked_probe(
@@ -16,8 +19,8 @@ def checked_probe(
     """The four as arrays.
 
     Raises:
-        UsageError: shapes do not fit, there are no images, features are not finite, or classes are
-            not integers from 0.
+        UsageError: shapes do not fit, there are no images, features are not finite, classes are not
+            integers from 0, or the training images have one class only.
     """
     train, test = np.asarray(train_features), np.asarray(test_features)
     train_classes, test_classes = np.asarray(train_targets), np.asarray(test_targets)
@@ -39,18 +42,51 @@ def checked_probe(
             "train_features and test_features must have the same number of channels. "
             f"Received: {train.shape[1]} and {test.shape[1]}."
         )
+    if len(np.unique(train_classes)) < 2:
+        raise UsageError(
+            "train_targets must have two classes or more. "
+            f"Received: only class {int(train_classes[0])}."
+        )
     return train, train_classes, test, test_classes
 
 
-def check_shots(targets: np.ndarray, shots: int, labels: tuple[str, ...] | None = None) -> None:
-    """Raises a `UsageError` unless every class has `shots` training images.
+def checked_list(field: str, values: Any) -> list[Any]:
+    """The values of a setting of which several are tried."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise UsageError(
+            f"{field} must be a list of numbers. Received: {field}={shown(values)}; "
+            f"for one value: [{shown(values)}]."
+        )
+    return list(values)
+
+
+def checked_positive(field: str, value: Any) -> int | float:
+    """A finite number above 0."""
+    result = number(field, value)
+    if not result > 0:
+        raise UsageError(f"{field} must be positive. Received: {field}={shown(value)}.")
+    return result
+
+
+def checked_seed(value: Any) -> int:
+    """A seed, an integer from 0."""
+    result = integer(value)
+    if result is None or not 0 <= result < _MOST_SEEDS:
+        raise UsageError(
+            f"seed must be an integer of at least 0 and below 2**32. Received: seed={shown(value)}."
+        )
+    return result
+
+
+def check_shots(targets: np.ndarray, shots: int, labels: tuple[str, ...] | None = None) -> int:
+    """`shots` as an int; raises a `UsageError` unless every class has so many training images.
 
     Args:
         targets: the classes of the training images, (n,).
         shots: the number of images of each class.
         labels: the classes' names, for the message.
     """
-    positive_integer("shots", shots)
+    shots = positive_integer("shots", shots)
     counts = np.bincount(targets, minlength=0 if labels is None else len(labels))
     fewest = int(counts.argmin())
     if counts[fewest] < shots:
@@ -59,3 +95,4 @@ def check_shots(targets: np.ndarray, shots: int, labels: tuple[str, ...] | None 
             "shots must be at most the number of training images of each class. Received: "
             f"shots={shots}, and {counts[fewest]} images of {name}."
         )
+    return shots

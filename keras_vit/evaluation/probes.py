@@ -6,8 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_vit._checks import positive_integer
 from keras_vit._errors import MissingPackageError, UsageError
-from keras_vit.evaluation.probe_inputs import check_shots, checked_probe
+from keras_vit.evaluation.probe_inputs import (
+    check_shots,
+    checked_list,
+    checked_positive,
+    checked_probe,
+    checked_seed,
+)
 
 _VALUES = 1 << 24  # similarities in memory at a time
 
@@ -40,13 +47,13 @@ def knn_accuracy(
     train, train_targets, test, test_targets = checked_probe(
         train_features, train_targets, test_features, test_targets
     )
-    if not 0 < neighbours <= len(train_features):
+    neighbours = positive_integer("neighbours", neighbours)
+    if neighbours > len(train):
         raise UsageError(
-            f"neighbours must be from 1 to the number of training images, {len(train_features)}. "
+            f"neighbours must be from 1 to the number of training images, {len(train)}. "
             f"Received: neighbours={neighbours}."
         )
-    if not temperature > 0:
-        raise UsageError(f"temperature must be positive. Received: temperature={temperature}.")
+    temperature = checked_positive("temperature", temperature)
     train, classes = _unit(train), int(train_targets.max()) + 1
     rows = max(_VALUES // len(train), 1)
     right = 0
@@ -87,6 +94,7 @@ def linear_probe_accuracy(
         train_features, train_targets, test_features, test_targets
     )
     check_shots(train_targets, 2)
+    c, seed = [checked_positive("c", each) for each in checked_list("c", c)], checked_seed(seed)
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import train_test_split

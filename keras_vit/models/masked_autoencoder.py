@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from keras_vit._checks import positive_integer
-from keras_vit._errors import UsageError
 from keras_vit._keras import building, keras, register
+from keras_vit._masked import check_added_positions, check_decoder, masked_count
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.masking import RestoredTokens, VisibleTokens
-from keras_vit.models.masked_patches import check_plain, encoded, masked_count, masked_inputs
+from keras_vit.models.masked_patches import check_masked_vit, encoded, masked_inputs
 from keras_vit.models.vit import ViT
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 
 @register
@@ -49,9 +47,10 @@ class MaskedAutoencoder(keras.Model):
         decoder_mlp_dim: int | None = None,
         name: str = "masked_autoencoder",
     ):
-        _check(vit, decoder_dim, decoder_depth, decoder_heads)
-        spec, patches = vit.spec, math.prod(vit.grid)
-        visible = patches - masked_count(patches, masked)
+        check_masked_vit(vit)
+        check_added_positions(vit.spec)
+        check_decoder(decoder_dim, decoder_depth, decoder_heads)
+        spec, visible = vit.spec, math.prod(vit.grid) - masked_count(vit.grid, masked)
         policy = vit.dtype_policy
         with building:
             inputs = masked_inputs(vit)
@@ -95,23 +94,6 @@ class MaskedAutoencoder(keras.Model):
         """The model that `get_config` describes, with new weights."""
         vit = keras.saving.deserialize_keras_object(config["vit"], custom_objects)
         return cls(**{**config, "vit": vit})
-
-
-def _check(vit: ViT, width: int, depth: int, heads: int) -> None:
-    check_plain(vit)
-    if POSITION_EMBEDDINGS[vit.spec.position_embedding].bias is not None:
-        raise UsageError(
-            "a masked autoencoder needs positions that are added to the tokens. Received: "
-            f"position_embedding={vit.spec.position_embedding!r}; choose learned or sincos2d."
-        )
-    positive_integer("decoder_dim", width)
-    positive_integer("decoder_depth", depth)
-    positive_integer("decoder_heads", heads)
-    if width % 4 or width % heads:
-        raise UsageError(
-            "decoder_dim must be a multiple of 4 and of decoder_heads. "
-            f"Received: decoder_dim={width}, decoder_heads={heads}."
-        )
 
 
 def _dense(units: int, name: str, dtype: Any):

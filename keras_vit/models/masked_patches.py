@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from keras_vit._checks import choice, fraction
-from keras_vit._errors import UsageError
+from keras_vit._checks import choice
 from keras_vit._keras import building, keras, register
+from keras_vit._masked import CELLS, check_cells, check_plain, masked_count
 from keras_vit.layers.masking import CorruptedPatches
 from keras_vit.models.vit import ViT
 
 PatchTarget = Literal["colour", "colours", "pixels"]
 COLOURS = 512  # three bits for each of three channels
-CELLS = 4  # along each side of a patch, for "colours"
 
 
 @register
@@ -47,15 +46,11 @@ class MaskedPatchPredictor(keras.Model):
         corrupted: float = 0.5,
         name: str = "masked_patch_predictor",
     ):
-        check_plain(vit)
+        check_masked_vit(vit)
         choice("target", target, ("colour", "colours", "pixels"))
-        if target == "colours" and vit.spec.patch_size % CELLS:
-            raise UsageError(
-                f"target='colours' divides patches into {CELLS} x {CELLS} cells. "
-                f"Received: patch_size={vit.spec.patch_size}."
-            )
-        patches = math.prod(vit.grid)
-        count = masked_count(patches, corrupted)
+        if target == "colours":
+            check_cells(vit.spec)
+        count = masked_count(vit.grid, corrupted)
         with building:
             inputs = masked_inputs(vit)
             corrupt = CorruptedPatches(vit.get_layer("patch_encoder"), count, name="corrupted")
@@ -92,29 +87,9 @@ def values_of(target: PatchTarget, patch_size: int) -> int:
     }[target]
 
 
-def check_plain(vit: ViT) -> None:
+def check_masked_vit(vit: ViT) -> None:
     """Raises a `UsageError` unless the model is a ViT that cuts its patches from the image."""
-    if not isinstance(vit, ViT) or vit.spec.stem is not None:
-        raise UsageError(
-            "masked patches need a ViT without a stem, because a stem sees the pixels of hidden "
-            f"patches. Received: {getattr(vit, 'name', type(vit).__name__)}."
-        )
-
-
-def masked_count(patches: int, part: float) -> int:
-    """The number of masked patches, at least one and never all.
-
-    Raises:
-        UsageError: the fraction is not in (0, 1), or there is only one patch.
-    """
-    if patches < 2:
-        raise UsageError(
-            "masked patches need images of two patches or more. Received: one patch; choose a "
-            "larger image_size or a smaller patch_size."
-        )
-    if not fraction("masked", part):
-        raise UsageError(f"masked must lie in (0, 1). Received: masked={part}.")
-    return min(max(round(part * patches), 1), patches - 1)
+    check_plain(getattr(vit, "spec", None), getattr(vit, "name", type(vit).__name__))
 
 
 def masked_inputs(vit: ViT) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
-from keras_vit.models.masked_patches import check_plain
 from keras_vit.models.pretrained import check_weights
 from keras_vit.specs import VARIANTS, as_size, find_variant
 from keras_vit.training.adapting import adapt, check_adaptable
@@ -26,7 +25,7 @@ from keras_vit.training.plan import Plan, plan_of
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 from keras_vit.training.resuming import check_resumable
-from keras_vit.training.settings import check_recipe, spec_fields
+from keras_vit.training.settings import check_masked, check_pooled, check_recipe, spec_fields
 from keras_vit.training.tasks import Task, task_of
 
 
@@ -207,6 +206,7 @@ def _task(
 ) -> Task:
     if recipe.loss in SELF_SUPERVISED:
         return _masked_task(model, recipe)
+    check_pooled(model.spec)
     if source.multi_hot is not None and recipe.loss == "softmax":
         raise UsageError(
             f"the images of {source.locator} have several classes, which need loss='sigmoid'. "
@@ -226,7 +226,7 @@ def _task(
 
 
 def _masked_task(model: ImageModel, recipe: Recipe) -> Task:
-    check_plain(model)
+    check_masked(recipe, model.spec, model.name)
     target, masked = SELF_SUPERVISED[recipe.loss][0], recipe.masked_fraction
     patch_size, preprocessing = model.spec.patch_size, model.preprocessing
     if target is not None:

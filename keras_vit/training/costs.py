@@ -11,14 +11,17 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from keras_vit._masked import masked_count
 from keras_vit.models.activations import decoder_block_values, held_values
 from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
-from keras_vit.models.masked_patches import masked_count, values_of
+from keras_vit.models.masked_autoencoder import MaskedAutoencoder
+from keras_vit.models.masked_patches import MaskedPatchPredictor, values_of
 from keras_vit.models.profile import LayerCost, grouped, profile
 from keras_vit.specs import Spec
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
+_EMBEDDING = {"visible": "patch_encoder", "corrupted": "patch_encoder"}
 _BYTES = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}  # of an activation
 
 
@@ -30,7 +33,8 @@ class Costs:
         forward_flops: operations of the forward pass of one image; products and convolutions.
         step_flops: operations of a step, over all devices.
         parameters, gradients, optimizer, activations: bytes on each device.
-        layers: the costs of the model's layers for one image, those that cost the same together.
+        layers: the costs of the layers that are trained for one image, those that cost the same
+            together; without classes those of the decoder or of the other head are among them.
     """
 
     forward_flops: int
@@ -64,7 +68,7 @@ def costs_of(
     each = _activations(model.spec, model.image_size, recipe) * _BYTES[recipe.precision]
     trainable = _bytes(learner.trainable_variables)
     state = learner.optimizer.variables
-    layers = tuple(grouped(profile(model.spec, model.num_classes, model.image_size)))
+    layers = tuple(grouped(_layers(recipe, model, learner, flops)))
     # Without classes the learner has a decoder or another head, and not the model's.
     taught, models = 0, [learner if recipe.loss in SELF_SUPERVISED else model]
     if teacher is not None:
@@ -80,6 +84,30 @@ def costs_of(
         images * each,
         layers,
     )
+
+
+def _layers(recipe: Recipe, model: Any, learner: Any, flops: dict[str, int]) -> list[LayerCost]:
+    """The costs of the layers of what is trained, from input to output."""
+    spec, size = model.spec, model.image_size
+    if recipe.loss not in SELF_SUPERVISED:
+        return profile(spec, model.num_classes, size)
+    kinds = (MaskedAutoencoder, MaskedPatchPredictor)
+    predictor = next((layer for layer in learner.layers if isinstance(layer, kinds)), None)
+    if predictor is None:  # a task of one's own
+        return []
+    # The layer that chooses patches contains the embedding.
+    parameters = {
+        _EMBEDDING.get(layer.name, layer.name): layer.count_params() for layer in predictor.layers
+    }
+    held = held_values(spec, size, _visible(recipe, spec, size))
+    if recipe.loss == "mae":
+        block = _decoder_block(recipe, spec, size)
+        held |= {f"decoderblock_{i}": block for i in range(recipe.decoder_depth)}
+    costs = [
+        LayerCost(name, parameters.get(name, 0), flops.get(name, 0), held.get(name, 0))
+        for name in dict.fromkeys(["images", *parameters, *flops, *held])
+    ]
+    return [each for each in costs if each.parameters or each.flops or each.held]
 
 
 def _forward(recipe: Recipe, model: Any) -> dict[str, int]:
@@ -98,8 +126,8 @@ def _visible(recipe: Recipe, spec: Spec, image_size: tuple[int, int]) -> int | N
     """The number of patches that the blocks see; None for all."""
     if recipe.loss != "mae":
         return None
-    patches = math.prod(spec.grid(image_size))
-    return patches - masked_count(patches, recipe.masked_fraction)
+    grid = spec.grid(image_size)
+    return math.prod(grid) - masked_count(grid, recipe.masked_fraction)
 
 
 def training_flops(flops: dict[str, int], recipe: Recipe) -> int:
@@ -126,9 +154,7 @@ def _activations(spec: Spec, image_size: tuple[int, int], recipe: Recipe) -> int
         return sum(held.values())
     others, block = sum(held.values()) - sum(blocks), max(blocks)
     if recipe.loss == "mae":
-        tokens, width = math.prod(spec.grid(image_size)) + spec.prefix_tokens, recipe.decoder_dim
-        decoder = decoder_block_values(tokens, width, 4 * width, recipe.decoder_heads)
-        others += recipe.decoder_depth * decoder
+        others += recipe.decoder_depth * _decoder_block(recipe, spec, image_size)
     if recipe.freeze == "body":
         return others + block  # one block at a time, and nothing is kept
     if recipe.remat:
@@ -136,6 +162,12 @@ def _activations(spec: Spec, image_size: tuple[int, int], recipe: Recipe) -> int
         tokens = rows * columns + spec.prefix_tokens
         return others + spec.depth * tokens * spec.hidden_dim + block
     return others + sum(blocks)
+
+
+def _decoder_block(recipe: Recipe, spec: Spec, image_size: tuple[int, int]) -> int:
+    """Values that the backward pass of one image holds of a block of MAE's decoder."""
+    tokens, width = math.prod(spec.grid(image_size)) + spec.prefix_tokens, recipe.decoder_dim
+    return decoder_block_values(tokens, width, 4 * width, recipe.decoder_heads)
 
 
 def _bytes(variables: Iterable[Any]) -> int:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+from keras_vit._errors import UsageError
 from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.settings import total_steps
@@ -51,11 +52,20 @@ def plan_of(
     """The plan for a recipe, a model and numbers of images.
 
     Raises:
-        UsageError: a duration cannot be read, or is less than one step.
+        UsageError: a duration cannot be read, or is less than one step; or the warmup of so many
+            images is not shorter than their training.
     """
     counts = {"batch_size": recipe.batch_size, "num_examples": examples}
     executed = recipe.steps_per_execution
     steps = steps_of(recipe, examples)
+    warmup = to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts)
+    if warmup >= steps:
+        raise UsageError(
+            f"warmup must be shorter than training. Received: warmup={recipe.warmup!r} and "
+            f"duration={recipe.duration!r}, which are {warmup:,} and {steps:,} steps with "
+            f"{examples:,} training images and batch_size={recipe.batch_size}; use a smaller "
+            "batch_size, a longer duration or a shorter warmup."
+        )
     # As many images are trained on as are held out, or evaluation would take much of the time.
     fewest = max(_FEWEST_STEPS, math.ceil(held_out / recipe.batch_size))
     period = min(_rounded_up(max(to_steps("1 epoch", **counts), fewest), executed), steps)
@@ -67,7 +77,7 @@ def plan_of(
         held_out,
         recipe.batch_size,
         steps,
-        to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts),
+        warmup,
         period,
         devices,
         first_step,

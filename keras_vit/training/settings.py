@@ -9,10 +9,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_vit._errors import UsageError
+from keras_vit._masked import (
+    check_added_positions,
+    check_cells,
+    check_decoder,
+    check_plain,
+    masked_count,
+)
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
 from keras_vit.training.ablations import overridden
 from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.recipes import Recipe
+from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 # Fields of a recipe that a ResNet does not have, with the values that turn them off.
 _ONLY_VIT = {
@@ -39,15 +48,23 @@ def check_recipe(recipe: Recipe, model: str | None = None) -> None:
         model: a name in `list_models()`; None for a model that is built already.
 
     Raises:
-        UsageError: the model is unknown, has no such setting, or its patches do not divide the
-            image; a duration cannot be read; or the warmup is never shorter than the training.
+        UsageError: the model is unknown, has no such setting, has no answer for each image, or its
+            patches do not divide the image or cannot be masked; MAE's decoder cannot have its
+            sizes; a duration cannot be read; or the warmup is never shorter than the training.
     """
+    if recipe.loss == "mae":
+        check_decoder(recipe.decoder_dim, recipe.decoder_depth, recipe.decoder_heads)
     if model is not None:
         name = find_variant(model)
         spec = VARIANTS[name]
         fields = spec_fields(recipe, spec, name)
         if isinstance(spec, ViTSpec):
-            dataclasses.replace(spec, **fields).grid(recipe.image_size)
+            spec = dataclasses.replace(spec, **fields)
+            spec.grid(recipe.image_size)
+        if recipe.loss in SELF_SUPERVISED:
+            check_masked(recipe, spec, name)
+        else:
+            check_pooled(spec)
     counts = [
         {"batch_size": recipe.batch_size, "num_examples": recipe.batch_size * steps}
         for steps in _STEPS_IN_AN_EPOCH
@@ -57,6 +74,32 @@ def check_recipe(recipe: Recipe, model: str | None = None) -> None:
         raise UsageError(
             f"warmup must be shorter than training, duration={recipe.duration!r}. "
             f"Received: warmup={recipe.warmup!r}."
+        )
+
+
+def check_masked(recipe: Recipe, spec: Spec, name: str) -> None:
+    """Raises a `UsageError` if a model cannot be trained without classes as a recipe says.
+
+    Args:
+        recipe: the settings; its loss is one of `SELF_SUPERVISED`.
+        spec: the model's spec.
+        name: the model's name, for the error.
+    """
+    check_plain(spec, name)
+    masked_count(spec.grid(recipe.image_size), recipe.masked_fraction)
+    if recipe.loss == "masked_colours":
+        check_cells(spec)
+    if recipe.loss == "mae":
+        check_added_positions(spec)
+
+
+def check_pooled(spec: Spec) -> None:
+    """Raises a `UsageError` if a model has an answer for each patch, and none for the image."""
+    if isinstance(spec, ViTSpec) and POOLINGS[spec.pooling].layer is None:
+        kinds = ", ".join(name for name, kind in POOLINGS.items() if kind.layer is not None)
+        raise UsageError(
+            "training with classes needs a model with one answer for each image. "
+            f"Received: pooling={spec.pooling!r}; choose one of {kinds}."
         )
 
 

@@ -39,7 +39,7 @@ def test_the_files_hold_the_weights_of_the_run(run, rng, tmp_path):
 
 
 def test_the_card_states_the_figures_of_the_report(run, tmp_path):
-    text = evaluation.write_hub_folder(run, tmp_path / "hub", "me/digits", "mit").read_text()
+    text = evaluation.write_hub_folder(run, tmp_path / "hub", "me/digits", "MIT").read_text()
     report = json.loads((run.path / "report/report.json").read_text())
     assert f"Of 359 held-out images, {report['accuracy']:.2%} are right." in text
     seven = report["classes"][7]
@@ -73,6 +73,24 @@ def run_model(run):
     )
 
 
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ({"keras_flavour": "keras", "backend": "tensorflow"}, "keras `3`, tensorflow `2`, "),
+        ({"keras_flavour": "keras", "backend": "jax"}, "keras `3`, jax `0`, "),
+        ({"keras_flavour": "tf_keras", "backend": "tensorflow"}, "tf_keras `1`, tensorflow `2`, "),
+        ({"keras_flavour": "python", "backend": "<b>"}, ""),
+        ({}, ""),  # a run of an old version
+    ],
+)
+def test_only_the_libraries_that_trained_a_run_are_named(run, recorded, expected):
+    installed = {"keras": "3", "tf_keras": "1", "tensorflow": "2", "jax": "0", "numpy": "1"}
+    versions = {"keras_vit": "4", "python": "5", **installed, **recorded}
+    other = runs.Run(run.path, run.spec, run.labels, {**run.recipe, "versions": versions})
+    text = hub_card(other, run_model(run), "me/x", {"timm": "", "transformers": ""})
+    assert f"- Versions: keras_vit `4`, {expected}python `5`\n" in text
+
+
 def test_a_library_that_cannot_load_the_model_is_named_with_the_reason(run):
     reason = "transformers has no gap pooling"
     text = hub_card(run, run_model(run), "me/x", {"timm": "", "transformers": reason})
@@ -94,6 +112,11 @@ def test_a_run_without_a_report_says_how_to_get_figures(invoke, trained_run, tmp
     code, _, error = invoke("export/hub_card.py", *words, cwd=tmp_path)
     assert (code, "has other files than those of a card, such as 'notes.txt'" in error) == (2, True)
     assert (tmp_path / "hub" / "notes.txt").read_text() == "mine"
+    code, _, error = invoke("export/hub_card.py", *words[:2], "--license", "MIT 2", cwd=tmp_path)
+    assert (code, "of letters, digits, dots, + and -, such as" in error) == (2, True)
+    licensed = (*words[:3], tmp_path / "licensed", *words[4:], "--license", "Apache-2.0")
+    assert invoke("export/hub_card.py", *licensed, cwd=tmp_path)[0] == 0
+    assert 'license: "apache-2.0"' in (tmp_path / "licensed" / "README.md").read_text()
     code, _, error = invoke("export/hub_card.py", "--name", "digits", cwd=tmp_path)
     assert (code, "--name must be USER/NAME" in error) == (2, True)
 

@@ -90,6 +90,55 @@ def test_what_a_fewshot_probe_cannot_use_is_refused(rng):
 
 
 @pytest.mark.once
+def test_images_of_one_class_are_refused(rng):
+    train, test = problem(rng, 5), problem(rng, 5)
+    for only in (0, 3):
+        targets = np.full_like(train[1], only)
+        for probe, words in (
+            (evaluation.fewshot_accuracy, (1,)),
+            (evaluation.knn_accuracy, ()),
+            (evaluation.linear_probe_accuracy, ()),
+        ):
+            message = f"train_targets must have two classes or more. Received: only class {only}"
+            with pytest.raises(UsageError, match=message):
+                probe(train[0], targets, *test, *words)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("probe", "settings", "message"),
+    [
+        ("fewshot_accuracy", {"seed": -1}, "seed must be an integer of at least 0"),
+        ("fewshot_accuracy", {"seed": 1.5}, "seed must be an integer of at least 0"),
+        ("fewshot_accuracy", {"l2": "a"}, "l2 must be a number"),
+        ("fewshot_accuracy", {"l2": np.inf}, "l2 must be a number"),
+        ("fewshot_sweep", {"shots": [1], "l2": 8.0}, r"l2=8.0; for one value: \[8.0\]"),
+        ("fewshot_sweep", {"shots": 1}, "shots must be a list"),
+        ("fewshot_sweep", {"shots": [1], "seeds": 1}, "seeds must be a list"),
+        ("knn_accuracy", {"neighbours": 2.5}, "neighbours must be a positive integer"),
+        ("knn_accuracy", {"temperature": "a"}, "temperature must be a number"),
+        ("linear_probe_accuracy", {"c": 1.0}, "c must be a list"),
+        ("linear_probe_accuracy", {"c": [0]}, "c must be positive"),
+        ("linear_probe_accuracy", {"seed": 2**32}, "and below 2\\*\\*32"),
+    ],
+)
+def test_settings_of_probes_are_checked(rng, probe, settings, message):
+    train, test = problem(rng, 5), problem(rng, 5)
+    if probe == "fewshot_accuracy":
+        settings = {"shots": 1, **settings}
+    with pytest.raises(UsageError, match=message):
+        getattr(evaluation, probe)(*train, *test, **settings)
+
+
+@pytest.mark.once
+def test_integers_may_be_floats(rng):
+    train, test = problem(rng, 5), problem(rng, 5)
+    assert evaluation.fewshot_accuracy(*train, *test, 2.0, seed=np.int64(1)) == (
+        evaluation.fewshot_accuracy(*train, *test, 2, seed=1)
+    )
+
+
+@pytest.mark.once
 def test_nearest_neighbours_vote_by_their_similarity():
     train = np.array([[1.0, 0], [2, 0.1], [0, 1], [0, 3], [0.1, 1]])
     targets = np.array([0, 0, 1, 1, 1])

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 import keras_vit
+from keras_vit import UsageError
 from keras_vit.evaluation.counting import counted_flops, layer_flops
 from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
 from keras_vit.models.profile import grouped, profile
@@ -66,6 +67,19 @@ def test_the_layers_have_all_parameters_in_the_order_of_the_model(name):
         totals = [sum(getattr(each, field) for each in of) for of in (layers, joined)]
         assert totals[0] == totals[1] > 0
     assert len(joined) < len(layers)
+
+
+@pytest.mark.once
+def test_operations_are_counted_on_tensorflow_only(invoke, monkeypatch, tmp_path):
+    model = keras_vit.ViT(SMALL, 2, (16, 16))
+    for module in ("keras_vit.evaluation.counting", "keras_vit._keras"):
+        monkeypatch.setattr(f"{module}.backend", lambda: "jax")
+    with pytest.raises(UsageError, match=r"TensorFlow's graph.* Received: KERAS_BACKEND=jax\."):
+        counted_flops(model)
+    words = ("--model", "ViT_Pico4", "--count")
+    code, out, error = invoke("train/profile_model.py", *words, cwd=tmp_path)
+    assert (code, out, len(error.splitlines())) == (2, "", 1)
+    assert "--count counts in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow" in error
 
 
 @pytest.mark.once

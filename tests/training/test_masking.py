@@ -11,7 +11,7 @@ import tensorflow as tf
 import keras_vit
 from keras_vit import UsageError, data
 from keras_vit.specs import Preprocessing
-from keras_vit.training import RECIPES, Recipe, train
+from keras_vit.training import RECIPES, Recipe, dry_run, train
 from keras_vit.training.masking import (
     ColourAccuracy,
     MaskedLoss,
@@ -129,6 +129,62 @@ def test_settings_that_need_classes_are_refused():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--recipe", "mae", "--masked", "1.2"), r"--masked must lie in (0, 1)"),
+        (("--recipe", "mae", "--masked", "0"), r"--masked must lie in (0, 1)"),
+        (
+            ("--recipe", "mae", "--decoder-dim", "30"),
+            "--decoder-dim must be a multiple of 4 and of --decoder-heads",
+        ),
+        (("--recipe", "mae", "--model", "R50_ViT_B16"), "masked patches need a ViT without a stem"),
+        (("--overrides", "pooling=none"), "one answer for each image. Received: pooling='none'"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_pictures_are_read(
+    invoke, words, message, tmp_path
+):
+    (tmp_path / "empty").mkdir()
+    code, out, error = invoke("train/fit.py", "--data", "empty", *words, cwd=tmp_path)
+    assert (code, out, len(error.splitlines())) == (2, "", 1)
+    assert message in error
+
+
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_a_built_model_without_an_answer_for_the_image_is_refused(
+    loss, shared_folder, small_spec, tmp_path
+):
+    source = data.open_source(shared_folder)
+    spec = dataclasses.replace(small_spec, pooling="none")
+    recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, jit=False, loss=loss)
+    with pytest.raises(UsageError, match="one answer for each image. Received: pooling='none'"):
+        train(keras_vit.ViT(spec, 2, 16), source, recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "recipe.json").exists()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_dry_run_lists_the_layers_that_are_trained(loss, shared_folder, tiny_model):
+    recipe = Recipe(
+        image_size=16, batch_size=4, duration="2 steps", jit=False, loss=loss, decoder_dim=16,
+        decoder_depth=2, decoder_heads=2,
+    )  # fmt: skip
+    _, costs = dry_run(tiny_model, data.open_source(shared_folder), recipe)
+    assert sum(layer.flops for layer in costs.layers) == costs.forward_flops
+    assert 4 * 4 * sum(layer.held for layer in costs.layers) == costs.activations
+    vit = keras_vit.create_model(tiny_model, 2, 16)
+    if loss == "mae":
+        predictor = keras_vit.MaskedAutoencoder(vit, 0.75, 16, 2, 2)
+    else:
+        predictor = keras_vit.MaskedPatchPredictor(vit, loss.removeprefix("masked_"))
+    assert sum(layer.parameters for layer in costs.layers) == predictor.count_params()
+    names = [layer.name for layer in costs.layers]
+    assert [names[0], names[-1]] == ["images", "predictions"]
+    assert ("decoderblock_0 to 1" in names) == (loss == "mae")
+    assert "head" not in names
+
+
+@pytest.mark.once
 def test_the_command_ends_with_the_loss_and_what_to_do_next(
     invoke, image_folder, tiny_model, tmp_path
 ):
@@ -148,6 +204,12 @@ def test_the_command_ends_with_the_loss_and_what_to_do_next(
     code, out, error = invoke("train/fit.py", *words, "--fewshot", "2", cwd=tmp_path)
     assert code == 0, error
     assert error == ""
+    code, dry, error = invoke("train/fit.py", *words[:4], "--dry-run", *words[6:], cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert "\ndecoderblock_0 to " in dry
+    code, costs, error = invoke("train/profile_model.py", "--run", "run", cwd=tmp_path)
+    assert (code, error) == (0, "")
+    assert "the run was trained without classes (loss mae), and what that costs is" in costs
     loss, advice = out.splitlines()[-2:]
     assert loss.startswith("held-out loss ")
     assert advice.endswith(

@@ -140,6 +140,21 @@ def test_recipes_are_data_without_keras():
             "ViT_Ti16",
             "two classifiers and no representation",
         ),
+        ({"overrides": "pooling=none"}, "ViT_Ti16", "one answer for each image. .* pooling='none'"),
+        ({"loss": "sigmoid", "overrides": "pooling=none"}, "ViT_Ti16", "choose one of token, gap"),
+        ({"loss": "mae"}, "BiT_R50x1", "need a ViT without a stem.* Received: BiT-R50x1"),
+        ({"loss": "masked_colour"}, "R50_ViT_B16", "need a ViT without a stem"),
+        ({"loss": "mae", "decoder_dim": 30}, "ViT_Ti16", "a multiple of 4 and of decoder_heads"),
+        ({"loss": "mae", "decoder_dim": 520}, None, "decoder_dim=520, decoder_heads=16"),
+        ({"loss": "mae", "position_embedding": "relative"}, "ViT_Ti16", "choose learned or sincos"),
+        ({"loss": "mae", "image_size": 16}, "ViT_Ti16", "images of two patches or more"),
+        (
+            {"loss": "masked_colours", "overrides": "patch_size=14"},
+            "ViT_Ti16",
+            "4 x 4 cells. Received: patch_size=14",
+        ),
+        ({"loss": "mae", "overrides": "pooling=none"}, "ViT_Ti16", None),  # has no answer anyway
+        ({"overrides": "pooling=distilled"}, "ViT_Ti16", None),  # the mean of both classifiers
         # What depends on the number of images is not refused yet.
         ({"warmup": "500 steps"}, None, None),
         ({"duration": "10 steps", "warmup": "2 epochs"}, None, None),
@@ -153,6 +168,29 @@ def test_a_recipe_is_checked_before_the_images_are_known(changes, model, message
         return
     with pytest.raises(UsageError, match=message):
         check_recipe(recipe, model)
+
+
+@pytest.mark.parametrize("field", ["masked", "held_out"])
+@pytest.mark.parametrize("value", [0, 1, 1.2, -0.5, float("nan")])
+def test_a_fraction_that_is_all_or_nothing_is_refused_with_one_message(field, value):
+    expected = rf"^{field} must (lie in \(0, 1\)|be a number)\. Received: {field}={value}\.$"
+    with pytest.raises(UsageError, match=expected):
+        Recipe(loss="mae", **{field: value})
+
+
+def test_a_warmup_that_is_too_long_for_few_images_says_what_to_do(small_spec):
+    model = keras_vit.ViT(small_spec, 3, 16)
+    recipe = Recipe(batch_size=4096, duration="800 epochs", warmup="40 epochs")
+    message = (
+        "warmup must be shorter than training. Received: warmup='40 epochs' and duration='800 "
+        "epochs', which are 1 and 1 steps with 6 training images and batch_size=4096; use a "
+        "smaller batch_size, a longer duration or a shorter warmup."
+    )
+    with pytest.raises(UsageError) as error:
+        plan_of(recipe, model, 6, 1)
+    assert str(error.value) == message
+    plan = plan_of(dataclasses.replace(recipe, batch_size=2), model, 6, 1)
+    assert (plan.warmup, plan.steps) == (120, 2400)
 
 
 def test_a_resnet_trains_without_the_settings_of_transformers():

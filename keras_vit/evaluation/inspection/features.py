@@ -10,6 +10,9 @@ from keras_vit.evaluation.inspection.components import principal_components
 
 # Percentiles that become 0 and 1, so that a few outliers do not leave all others grey.
 _RANGE = (2, 98)
+# Components with a smaller fraction of the variance are left out. Scaled by itself, each would have
+# as much contrast as the first one, and noise would look like structure.
+LEAST_FRACTION = 0.01
 
 
 class PatchColours(NamedTuple):
@@ -17,8 +20,8 @@ class PatchColours(NamedTuple):
 
     Attributes:
         colours: the first three components of each patch, in [0, 1]: (n, rows, columns, 3). A
-            component that does not exist is 0.5 everywhere.
-        fractions: what fraction of the features' variance each component has; up to three.
+            component that does not exist or has less than 1% of the variance is 0.5 everywhere.
+        fractions: what fraction of the features' variance each of the others has; up to three.
     """
 
     colours: np.ndarray
@@ -36,10 +39,11 @@ def patch_pca(features: np.ndarray) -> PatchColours:
     """
     rows = np.asarray(features, np.float64).reshape(-1, features.shape[-1])  # (patches, width)
     found = principal_components(rows, 3)
-    values = (rows - found.mean) @ found.directions.T  # (patches, components)
+    kept = int((found.fractions >= LEAST_FRACTION).sum())  # the largest are first
+    values = (rows - found.mean) @ found.directions[:kept].T  # (patches, components)
     low, high = np.percentile(values, _RANGE, axis=0)
     colours = np.full((len(rows), 3), 0.5)
     scaled = np.clip((values - low) / np.where(high > low, high - low, 1), 0, 1)
-    colours[:, : values.shape[1]] = scaled
+    colours[:, :kept] = scaled
     # (patches, 3) to (n, rows, columns, 3)
-    return PatchColours(colours.reshape(*features.shape[:-1], 3), found.fractions)
+    return PatchColours(colours.reshape(*features.shape[:-1], 3), found.fractions[:kept])

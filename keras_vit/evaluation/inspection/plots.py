@@ -7,6 +7,7 @@ features go from dark to light, so that they can be read in grey.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ _SIDE, _SMALL = 448, 224  # pixels of the long side of a picture, and of one amo
 _MAP = "viridis"
 _CAPTION = 0.2  # inches of a line below a tile
 _MOST_POSITIONS = 24  # maps along one side of the figure of positions
+# Inches of these maps at most, and of the number of a row or column.
+_POSITIONS_WIDTH, _POSITIONS_HEIGHT, _NUMBER = 4.2, 6.0, 0.2
+_LONGEST = 4  # how many times longer than its other side the figure of positions may be
 _MOST_CLASSES = 25
 _LABEL, _TITLE = 18, 60  # characters of a class and of a title in a figure
 
@@ -53,23 +57,26 @@ def filters(patches: np.ndarray, title: str, fractions: np.ndarray | None = None
 @own_settings()
 def similarity(maps: np.ndarray) -> bytes:
     """Similarity of positions (rows, columns, rows, columns): a grid of maps."""
-    steps = [-(-side // _MOST_POSITIONS) for side in maps.shape[:2]]
+    steps = _position_steps(*maps.shape[:2])
     maps = maps[:: steps[0], :: steps[1]]
-    rows, columns, height, width = maps.shape
-    grid = np.full((rows, columns, height + 1, width + 1), np.nan)  # a gap after each map
-    grid[:, :, :height, :width] = maps
-    # (rows, columns, height, width) to (rows * height, columns * width)
-    canvas = grid.transpose(0, 2, 1, 3).reshape(rows * (height + 1), columns * (width + 1))
-    figure = new_figure(_WIDTH, _WIDTH * min(max(canvas.shape[0] / canvas.shape[1], 0.4), 2))
+    rows, columns, height, breadth = maps.shape
+    grid = np.full((rows, columns, height + 1, breadth + 1), np.nan)  # a gap after each map
+    grid[:, :, :height, :breadth] = maps
+    # (rows, columns, height, breadth) to (rows * height, columns * breadth)
+    canvas = grid.transpose(0, 2, 1, 3).reshape(rows * (height + 1), columns * (breadth + 1))
+    ratio = canvas.shape[0] / canvas.shape[1]
+    width = min(_POSITIONS_WIDTH, _POSITIONS_HEIGHT / ratio)
+    # Title, labels and the colour bar are above and below.
+    figure = new_figure(_WIDTH, width * ratio + 1.4)
     axis = figure.subplots()
     drawn = axis.imshow(
         canvas[:-1, :-1], cmap=_MAP, vmin=-1, vmax=1, interpolation="none", aspect="equal"
     )
-    for set_ticks, count, side, step in (
-        (axis.set_yticks, rows, height, steps[0]),
-        (axis.set_xticks, columns, width, steps[1]),
+    for set_ticks, count, side, step, inches in (
+        (axis.set_yticks, rows, height, steps[0], width * ratio),
+        (axis.set_xticks, columns, breadth, steps[1], width),
     ):
-        every = -(-count // 14)
+        every = math.ceil(_NUMBER * count / inches)
         shown = np.arange(0, count, every)
         set_ticks(shown * (side + 1) + (side - 1) / 2, [str(i * step + 1) for i in shown])
     axis.set(xlabel="patch column", ylabel="patch row", title="Similarity of positions")
@@ -144,9 +151,10 @@ def heads(picture: np.ndarray, maps: np.ndarray, title: str) -> bytes:
 @own_settings()
 def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, title: str) -> bytes:
     """A picture, its features as colours (rows, columns, 3), and each component in grey."""
+    count = len(found.fractions)
     tiles = [
         Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "as the model sees it"),
-        Tile(colours, "three components"),
+        Tile(colours, f"{count} component{'' if count == 1 else 's'}"),
     ]
     tiles += [
         Tile(np.repeat(colours[..., i : i + 1], 3, axis=-1), f"component {i + 1}: {fraction:.0%}")
@@ -188,6 +196,20 @@ def _mistakes(report: ClassReport, i: int, labels: Sequence[str]) -> str:
     others = np.array(report.confusion[i])
     others[i] = 0
     return f"{text}, most as {_short(labels[int(others.argmax())])}"
+
+
+def _position_steps(rows: int, columns: int) -> tuple[int, int]:
+    """Of a grid of maps of its own size, every how many rows and columns are shown.
+
+    The proportions of all maps side by side are those of the grid, squared. Of a long grid that is
+    a strip in which nothing can be seen, so fewer maps along its long side are shown.
+    """
+    shown = [min(side, _MOST_POSITIONS) for side in (rows, columns)]
+    most = (_LONGEST * shown[1] * columns / rows, _LONGEST * shown[0] * rows / columns)
+    return tuple(
+        math.ceil(side / max(min(count, int(limit)), 2))
+        for side, count, limit in zip((rows, columns), shown, most, strict=True)
+    )
 
 
 def _sheet(

@@ -11,6 +11,7 @@ from keras_vit.evaluation import page
 from keras_vit.evaluation.classification import ClassReport
 from keras_vit.evaluation.inspection import plots
 from keras_vit.evaluation.inspection.distance import even_distance
+from keras_vit.evaluation.inspection.features import LEAST_FRACTION
 from keras_vit.evaluation.inspection.inspecting import Inspection
 from keras_vit.specs import ResNetSpec
 
@@ -221,12 +222,19 @@ def _features(subject: Subject) -> Section:
     places = (
         "places of the last feature map" if subject.is_resnet else "patches after the last norm"
     )
+    left_out = ""
+    if len(found.fractions) < 3:
+        left_out = (
+            f" Components with less than {LEAST_FRACTION:.0%} of the variance are left out, so "
+            "that noise does not look like structure."
+        )
     text = (
         f"The first three principal components of the {places}"
         f"{', of all pictures here together' if many else ''}, as red, green and blue, and each in "
         f"grey. They have {found.fractions.sum():.0%} of the variance. Similar colours mean "
         f"similar features{', also between pictures' if many else ''}; the colours themselves "
-        "mean nothing. Each component is scaled from its 2nd to its 98th percentile. "
+        "mean nothing. Each component is scaled from its 2nd to its 98th percentile, also one with "
+        f"a small fraction of the variance, which is the number below it.{left_out} "
         "(As in Oquab et al. 2024, figure 1; not in the paper on ViT.)",
     )
     figures = _each(

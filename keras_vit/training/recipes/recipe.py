@@ -11,6 +11,7 @@ from keras_vit._checks import (
     Interpolation,
     choice,
     fraction,
+    inner_fraction,
     integer,
     not_negative,
     number,
@@ -179,15 +180,13 @@ class Recipe:
         for field in (
             "label_smoothing",
             "drop_path",
-            "held_out",
             "momentum",
             "beta_2",
             "ema",
             "erase",
         ):
             fraction(field, getattr(self, field))
-        if not self.held_out:
-            raise UsageError("held_out must lie in (0, 1). Received: held_out=0.")
+        inner_fraction("held_out", self.held_out)
         if self.optimizer == "sgd" and self.weight_decay:
             raise UsageError(
                 "optimizer='sgd' has no weight decay. "
@@ -197,9 +196,11 @@ class Recipe:
             positive_integer(field, getattr(self, field))
         if self.loss in SELF_SUPERVISED:
             self._check_self_supervised()
-        for field in ("dropout", "distillation_weight", "masked"):
+        for field in ("dropout", "distillation_weight"):
             if getattr(self, field) is not None:
                 fraction(field, getattr(self, field))
+        if self.masked is not None:
+            inner_fraction("masked", self.masked)
         if self.class_weights == self.sampling == "balanced":
             raise UsageError(
                 "class_weights='balanced' and sampling='balanced' both make up for rare classes; "

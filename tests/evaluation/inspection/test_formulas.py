@@ -102,6 +102,18 @@ def test_colours_are_components_of_all_pictures_together():
     assert (alone.colours == 0.5).all()
 
 
+def test_components_that_are_noise_have_no_colour(rng):
+    # Deviations of 1, 0.2 and 0.05: 96%, 4% and 0.2% of the variance.
+    features = rng.normal(size=(2, 10, 10, 3)) * [1, 0.2, 0.05]
+    actual = evaluation.patch_pca(features)
+    np.testing.assert_allclose(actual.fractions, [0.96, 0.04], atol=0.02)
+    assert all(actual.colours[..., i].std() > 0.2 for i in (0, 1))
+    assert (actual.colours[..., 2] == 0.5).all()
+    third = evaluation.patch_pca(features * [1, 1, 4])
+    assert len(third.fractions) == 3
+    assert third.colours[..., 2].std() > 0.2
+
+
 @pytest.mark.parametrize("prefix", [0, 1, 2])
 def test_maps_of_heads_are_rows_of_the_tokens_that_the_head_reads(rng, prefix):
     scores = attention(rng, 2, 3, 6 + prefix, 6 + prefix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import json
 import xml.etree.ElementTree as ElementTree
@@ -132,10 +133,49 @@ def test_the_largest_errors_come_first_and_many_classes_are_cut(rng):
     assert svg.index(">c40<") < svg.index(">c0<")
 
 
-def test_many_positions_are_thinned_and_figures_are_wide_or_tall():
-    for grid in ((60, 60), (2, 40), (40, 2)):
-        maps = np.zeros((*grid, *grid), np.float32)
-        assert plots.similarity(maps).startswith(b"<?xml")
+@pytest.mark.parametrize(
+    ("grid", "shown"),
+    [
+        ((4, 8), (4, 8)),
+        ((8, 4), (8, 4)),
+        ((14, 14), (14, 14)),
+        ((4, 16), (4, 4)),
+        ((16, 4), (4, 4)),
+        ((60, 60), (20, 20)),
+        ((2, 40), (2, 2)),
+        ((1, 6), (1, 2)),
+    ],
+)
+def test_positions_of_every_proportion_are_large_enough_to_see(grid, shown, monkeypatch):
+    figures = []
+    monkeypatch.setattr(plots, "as_svg", figures.append)
+    plots.similarity(np.zeros((*grid, *grid), np.float32))
+    (figure,) = figures
+    figure.draw_without_rendering()  # lays it out
+    axis, bar = figure.axes
+    box = axis.get_window_extent()
+    canvas = axis.images[0].get_array().shape
+    maps = [-(-side // (of + 1)) for side, of in zip(canvas, grid, strict=True)]
+    assert tuple(maps) == shown
+    # The maps are as wide or as high as the figure, and larger than the colour bar.
+    inches = [length / figure.dpi for length in (box.width, box.height)]
+    assert max(inches) > 3.5
+    assert box.width * box.height > 2 * bar.get_window_extent().width * bar.bbox.height
+    # The numbers of the rows do not overlap.
+    texts = [each.get_window_extent() for each in axis.get_yticklabels()]
+    bottoms, tops = [each.y0 for each in texts], [each.y1 for each in texts]
+    assert all(bottom >= top for bottom, top in zip(bottoms[:-1], tops[1:], strict=True))
+
+
+def test_a_component_that_is_left_out_has_no_tile_and_the_page_says_so(model, found, tmp_path):
+    features = found.features._replace(fractions=np.array([0.7, 0.2]))
+    svg = plots.features(found.pictures[0], features.colours[0], features, "a").decode()
+    assert ">2 components<" in svg
+    assert ">component 2: 20%<" in svg
+    assert "component 3" not in svg
+    found = dataclasses.replace(found, features=features)
+    text = _Page(evaluation.write_inspection(tmp_path / "two", model, found).read_text()).text
+    assert "Components with less than 1% of the variance are left out" in text
 
 
 def test_errors_of_images_with_several_classes_are_drawn():

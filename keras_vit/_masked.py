@@ -1,0 +1,71 @@
+"""What training on masked patches needs of a model, known from its spec without Keras."""
+
+from __future__ import annotations
+
+import math
+
+from keras_vit._checks import inner_fraction, positive_integer
+from keras_vit._errors import UsageError
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.specs import Spec, ViTSpec
+
+CELLS = 4  # along each side of a patch, for the target "colours"
+
+
+def check_plain(spec: Spec, name: str) -> None:
+    """Raises a `UsageError` unless the model is a ViT that cuts its patches from the image.
+
+    Args:
+        spec: the model's spec.
+        name: the model's name, for the error.
+    """
+    if not isinstance(spec, ViTSpec) or spec.stem is not None:
+        raise UsageError(
+            "masked patches need a ViT without a stem, because a stem sees the pixels of hidden "
+            f"patches. Received: {name}."
+        )
+
+
+def check_cells(spec: ViTSpec) -> None:
+    """Raises a `UsageError` unless patches can be divided into the cells of "colours"."""
+    if spec.patch_size % CELLS:
+        raise UsageError(
+            f"the target colours divides patches into {CELLS} x {CELLS} cells. "
+            f"Received: patch_size={spec.patch_size}."
+        )
+
+
+def check_added_positions(spec: ViTSpec) -> None:
+    """Raises a `UsageError` if positions act in attention, where a decoder has no such bias."""
+    if POSITION_EMBEDDINGS[spec.position_embedding].bias is not None:
+        raise UsageError(
+            "a masked autoencoder needs positions that are added to the tokens. Received: "
+            f"position_embedding={spec.position_embedding!r}; choose learned or sincos2d."
+        )
+
+
+def check_decoder(width: int, depth: int, heads: int) -> None:
+    """Raises a `UsageError` unless a decoder of MAE can have these sizes."""
+    positive_integer("decoder_dim", width)
+    positive_integer("decoder_depth", depth)
+    positive_integer("decoder_heads", heads)
+    if width % 4 or width % heads:
+        raise UsageError(
+            "decoder_dim must be a multiple of 4 and of decoder_heads. "
+            f"Received: decoder_dim={width}, decoder_heads={heads}."
+        )
+
+
+def masked_count(grid: tuple[int, int], part: float) -> int:
+    """The number of masked patches of a grid (rows, columns), at least one and never all.
+
+    Raises:
+        UsageError: the fraction is not in (0, 1), or there is only one patch.
+    """
+    patches = math.prod(grid)
+    if patches < 2:
+        raise UsageError(
+            "masked patches need images of two patches or more. Received: one patch; choose a "
+            "larger image_size or a smaller patch_size."
+        )
+    return min(max(round(inner_fraction("masked", part) * patches), 1), patches - 1)
