@@ -96,11 +96,12 @@ def labelled(model: str, variation: str) -> str:
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe and its settings, where they are not given."""
-    from keras_vit.training.settings import in_usual_size
-
     found = fit.defaults({name: given[name] for name in given if name != "model"})
-    with contextlib.suppress(UsageError):  # an unknown model is refused later
-        found["settings"] = in_usual_size(found["settings"], given.get("models", Arguments.models))
+    if "models" in given:
+        from keras_vit.training.settings import in_usual_size
+
+        with contextlib.suppress(UsageError):  # an unknown model is refused later
+            found["settings"] = in_usual_size(found["settings"], given["models"])
     return {name: found[name] for name in ("data", "recipe", "settings")}
 
 
