@@ -71,7 +71,7 @@ class Arguments:
     suite: str = option("all", choices=tuple(SUITES))
     """The tasks: the paper's data sets, VTAB's 19 tasks, or all."""
     tasks: tuple[str, ...] = option((), check=_check_task)
-    """Only these tasks, such as cifar10 vtab-clevr-count; --tasks all lists their names."""
+    """Only these tasks, such as cifar10 vtab-clevr-count; --dry-run lists all."""
     sources: tuple[str, ...] = ()
     """Other images for a task, with declared splits: TASK=SOURCE, such as cifar10=cifar10:FOLDER,
     where SOURCE is a --data of fit."""
@@ -118,11 +118,15 @@ class Arguments:
         model, _ = self.start
         if self.run is not None and not self.settings.overrides:
             # The run's model may differ from the one of its name.
-            own = dataclasses.replace(self.settings, overrides=self._overrides(model))
-            object.__setattr__(self, "settings", own)
-            object.__setattr__(self, "changed", (*self.changed, "overrides"))
+            self._replace_overrides(self._overrides(model))
         for task in self.chosen:
             check_recipe(self.recipe(task), model)
+
+    def _replace_overrides(self, overrides: str) -> None:
+        own = dataclasses.replace(self.settings, overrides=overrides)
+        if own != self.settings:
+            object.__setattr__(self, "settings", own)
+            object.__setattr__(self, "changed", (*self.changed, "overrides"))
 
     def _overrides(self, model: str) -> str:
         from keras_vit.specs import VARIANTS, ViTSpec, spec_from_dict

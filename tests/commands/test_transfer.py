@@ -375,3 +375,15 @@ def test_a_run_is_transferred_with_the_hyperparameters_of_its_model(tmp_path):
     recipe = arguments.recipe(TASKS["cifar10"])
     assert recipe.overrides == "depth=2,position_embedding=sincos2d"
     assert recipe.image_size == 32
+    usual = {**about, "spec": VARIANTS["ViT-Pico_4"].to_dict(), "weights": "fresh"}
+    (tmp_path / "spec.json").write_text(json.dumps(usual))
+    arguments = dataclasses.replace(arguments, settings=settings, changed=("image_size",))
+    facts = transfer._facts(arguments, "ViT-Pico_4", "weights.npz", {}, {}, [])
+    assert facts["Settings"] == "those of each task's recipe, except image size 32"
+
+
+def test_the_help_of_tasks_names_what_lists_them(invoke, tmp_path):
+    code, out, _ = invoke("train/transfer.py", "--help", cwd=tmp_path)
+    assert code == 0
+    assert "--tasks all" not in out
+    assert "vtab-clevr-count; --dry-run lists all." in " ".join(out.split())

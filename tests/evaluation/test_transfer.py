@@ -22,7 +22,8 @@ def result(task, *accuracies, **fields):
     return {
         "task": task, "group": TASKS[task].group, "accuracy": statistics.mean(accuracies),
         "accuracies": list(accuracies), "learning_rate": 0.01, "tried": {"0.01": 0.5, "0.03": 0.4},
-        "source": f"tfds:{task}", "is_own": True, "images": 10, "test_images": 5, "steps": 20, "seconds": 1.5, **fields,
+        "source": f"tfds:{task}", "is_own": True, "images": 10, "test_images": 5, "steps": 20,
+        "seconds": 1.5, **fields,
     }  # fmt: skip
 
 
@@ -83,7 +84,10 @@ def test_the_page_shows_what_diverged_and_what_is_missing(tmp_path):
     results = [
         result("cifar10", 0.9),
         {
-            "task": "cifar100", "group": "paper", "source": "tfds:cifar100", "is_own": True,
+            "task": "cifar100",
+            "group": "paper",
+            "source": "tfds:cifar100",
+            "is_own": True,
             "diverged": "the loss is <nan>",
         },
         {"task": "vtab-dtd", "group": "natural", "missing": "python -c prepare"},
@@ -100,6 +104,12 @@ def test_the_page_shows_what_diverged_and_what_is_missing(tmp_path):
     assert rows[0]["accuracy"] == "0.9"
     assert rows[1]["diverged"] == "the loss is <nan>"
     assert [row["source"] for row in rows] == ["tfds:cifar10", "tfds:cifar100", ""]
+
+
+def test_only_beside_imagenet_the_page_says_that_the_papers_settings_are_others(tmp_path):
+    for name, expected in (("imagenet2012", True), ("imagenet2012_real", True), ("cifar10", False)):
+        page = write_transfer(tmp_path, "Transfer", {}, [result(name, 0.5)], {})
+        assert ("H/14 at 518" in page.read_text()) is expected
 
 
 def test_other_images_than_those_of_the_task_are_beside_no_published_figure(tmp_path):
