@@ -88,10 +88,11 @@ def run(arguments: Arguments) -> None:
     load("tensorflow")
     from keras_vit import _files, evaluation
     from keras_vit.evaluation.features import check_can_probe
+    from keras_vit.labels import count_of
 
     model, source, split, out = _opened(arguments)
     print(
-        f"{len(split.train):,} images of {len(source.labels)} classes to learn from, "
+        f"{len(split.train):,} images of {count_of(source.labels)} to learn from, "
         f"{len(split.held_out):,} to test on",
         flush=True,
     )

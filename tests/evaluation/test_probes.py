@@ -285,7 +285,8 @@ def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
     assert out.endswith("results: run/fewshot-moved/fewshot.json\n")
     assert (tmp_path / "run/fewshot/fewshot.json").read_bytes() == of_the_run
     one = ("--run", "run", "--data", f"unlabelled:{moved}")
-    code, _, error = invoke("train/fewshot.py", *one, cwd=tmp_path)
+    code, out, error = invoke("train/fewshot.py", *one, cwd=tmp_path)
+    assert " images of 1 class to learn from" in out
     assert (code, "whose images have one class only" in error) == (2, True)
     moved.rename(image_folder)
     code, _, error = invoke("train/fewshot.py", "--run", "run", "--shots", "3", cwd=tmp_path)
