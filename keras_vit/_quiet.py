@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -59,6 +61,26 @@ def ignore_warning(message: str, module: str) -> None:
         module: a regular expression for the module that the warning is attributed to.
     """
     warnings.filterwarnings("ignore", message, module=module)
+
+
+def ignore_log(message: str, logger: str) -> None:
+    """Hides the messages of a logger that begin with a message, from now on.
+
+    Args:
+        message: a regular expression.
+        logger: the name of the logger.
+    """
+    logging.getLogger(logger).addFilter(_Without(message))  # equal filters are added once
+
+
+@dataclasses.dataclass(frozen=True)
+class _Without:
+    """A filter of a logger."""
+
+    message: str
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return re.match(self.message, record.getMessage()) is None
 
 
 @dataclasses.dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,11 @@ def imagenet2012_labels() -> tuple[str, ...]:
 def imagenet2012_ids() -> tuple[str, ...]:
     """The WordNet ids of these classes, which are also ImageNet's folder names: "n01440764" ..."""
     return tuple(wordnet_id for wordnet_id, _ in _imagenet2012())
+
+
+def count_of(labels: Sequence[str]) -> str:
+    """How many classes these are, in words: "1 class", "10 classes"."""
+    return "1 class" if len(labels) == 1 else f"{len(labels)} classes"
 
 
 def read_labels(path: str | os.PathLike) -> tuple[str, ...]:

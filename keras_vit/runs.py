@@ -22,7 +22,7 @@ from keras_vit._errors import UsageError
 from keras_vit.data.source import check_labels
 from keras_vit.data.sources import Source, open_source, source_folder
 from keras_vit.data.split import RULE, Split
-from keras_vit.labels import read_labels, write_labels
+from keras_vit.labels import count_of, read_labels, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.variants import model_class
 from keras_vit.specs import Preprocessing, spec_from_dict
@@ -58,8 +58,8 @@ class Run:
         """One line: the folder, the model, the data it was trained on and the time."""
         height, width = self.spec["image_size"]
         return (
-            f"{self.path}: {self.spec['model']}, {height} x {width} pixels, {len(self.labels)} "
-            f"classes, trained on {self.recipe['data']}, saved {self.saved}"
+            f"{self.path}: {self.spec['model']}, {height} x {width} pixels, "
+            f"{count_of(self.labels)}, trained on {self.recipe['data']}, saved {self.saved}"
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import warnings
@@ -9,7 +10,7 @@ import warnings
 import pytest
 
 from keras_vit import _quiet
-from keras_vit._quiet import ignore_warning, quiet
+from keras_vit._quiet import ignore_log, ignore_warning, quiet
 
 pytestmark = pytest.mark.once
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -106,3 +107,14 @@ def test_one_warning_of_one_module_is_ignored_and_no_other():
         ):
             warnings.warn_explicit(message, UserWarning, "file.py", 1, module)
     assert [str(warning.message) for warning in shown] == ["font missing", "number missing"]
+
+
+def test_one_message_of_one_logger_is_ignored_and_no_other(caplog):
+    logger, other = logging.getLogger("some_library"), logging.getLogger("another_library")
+    for _ in range(2):
+        ignore_log(r"\d+ fonts? missing", "some_library")
+    logger.warning("%d fonts missing", 3)
+    logger.warning("3 numbers missing")
+    other.warning("3 fonts missing")
+    assert caplog.messages == ["3 numbers missing", "3 fonts missing"]
+    assert len(logger.filters) == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_vit._errors import UsageError
 from keras_vit._interrupts import Terminated
+from keras_vit._quiet import ignore_log
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_data
 from keras_vit.cli._printing import print_skipped, warn
@@ -25,6 +26,13 @@ _ADVICE = {
     ", but no state to go on from": "to repeat this training",
     "; start again with overwrite=True": "to repeat this training",
 }
+
+# TensorFlow's warning, for the functions that Keras makes, that a function is compiled again. Here
+# it means nothing, because each training has a model of its own.
+_RETRACING = (
+    r"\d+ out of the last \d+ calls to <function \S*make_\w*function\S* .*"
+    r"triggered tf\.function retracing"
+)
 
 # What shows whose folder it is, also before the first training has ended.
 _FILES = {
@@ -109,6 +117,8 @@ def trained(trial: Any, source: Any, folder: Path, arguments: Any, preset: str) 
         preset: the name of the recipe.
     """
     from keras_vit import evaluation, training
+
+    ignore_log(_RETRACING, "tensorflow")
 
     def judge(run: Any) -> dict[str, Any]:
         average = run.has_average  # which big_vision and DeiT report, where there is one

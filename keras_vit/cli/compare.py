@@ -1,9 +1,10 @@
 """Trains several models alike and compares them on one page.
 
-Each model is trained for the same number of steps of the same batch size, on each of --fractions of
-the training images and with --seeds random seeds. Images are chosen at random in each class; a
-smaller fraction lies inside a larger one. A training that diverges is shown as diverged. A command
-that was stopped goes on where it stopped when it is started again.
+Each model is trained for the same number of steps of the same batch size, unless --variations
+change them, on each of --fractions of the training images and with --seeds random seeds. Images
+are chosen at random in each class; a smaller fraction lies inside a larger one. A training that
+diverges is shown as diverged. A command that was stopped goes on where it stopped when it is
+started again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import TrialArguments, check_classifies, print_time_left, time_taken
 from keras_vit.training.ablations import ABLATIONS, varied
+
+# What the page says of a setting, if all trials have the same.
+_SHOWN = (
+    ("optimizer", "{}"),
+    ("learning_rate", "learning rate {:g}"),
+    ("schedule", "{}"),
+    ("augment", "augmentation {}"),
+)
 
 
 def _check_seeds(name: str, seeds: int) -> None:
@@ -67,6 +76,10 @@ class Arguments(TrialArguments):
                 recipe = varied(adapted(self.settings, model), variation)
                 if recipe.seed != self.settings.seed:
                     raise UsageError("--variations cannot set the seed; use --seeds.")
+                if recipe.held_out != self.settings.held_out:
+                    raise UsageError(
+                        "--variations cannot set which images are held out; use --held-out."
+                    )
                 check_classifies(recipe)
                 check_recipe(recipe, model)
             except UsageError as error:
@@ -167,14 +180,41 @@ def _trials(arguments: Arguments, source: Any, split: Any) -> list[Any]:
 def _facts(
     arguments: Arguments, source: Any, split: Any, trials: list[Any], results: list[Any]
 ) -> dict[str, str]:
-    recipe, to_come = trials[0].recipe, len(trials) - len(results)
+    to_come = len(trials) - len(results)
     return {
         "Done": f"{time_taken(results)}{f', {to_come} to come' if to_come else ''}",
         "Images": f"{source.name}: {len(split.train):,} for training, {len(split.held_out):,} held "
         "out",
-        "Budget": f"{recipe.duration} of {recipe.batch_size} images for every model, fraction and "
-        "seed",
+        "Budget": _budget(trials),
         "Start": arguments.weights or "random weights",
-        "Recipe": f"{arguments.recipe}: {recipe.optimizer}, learning rate "
-        f"{recipe.learning_rate:g}, {recipe.schedule}, augmentation {recipe.augment}",
-    } | ({"Weights": f"their average with momentum {recipe.ema:g}"} if recipe.ema else {})
+        "Recipe": f"{arguments.recipe}: {', '.join(_shared(trials, *each) for each in _SHOWN)}",
+    } | _judged_weights(trials)
+
+
+def _values(trials: list[Any], name: str) -> list[Any]:
+    """The values of a setting, each once."""
+    return list(dict.fromkeys(getattr(trial.recipe, name) for trial in trials))
+
+
+def _shared(trials: list[Any], name: str, text: str) -> str:
+    """A setting in words, or that it is varied."""
+    values = _values(trials, name)
+    return text.format(*values) if len(values) == 1 else f"{name.replace('_', ' ')} varied"
+
+
+def _budget(trials: list[Any]) -> str:
+    durations, sizes = _values(trials, "duration"), _values(trials, "batch_size")
+    if len(durations) == len(sizes) == 1:
+        return f"{durations[0]} of {sizes[0]} images for every model, fraction and seed"
+    duration = _shared(trials, "duration", "duration {}")
+    return f"{duration}, {_shared(trials, 'batch_size', 'batch size {}')}"
+
+
+def _judged_weights(trials: list[Any]) -> dict[str, str]:
+    """The fact about the average of the weights, if any trial has one."""
+    momenta = _values(trials, "ema")
+    if not any(momenta):
+        return {}
+    if len(momenta) > 1:
+        return {"Weights": "ema varied: their average, or the last ones where it is 0"}
+    return {"Weights": f"their average with momentum {momenta[0]:g}"}

@@ -64,8 +64,8 @@ class Arguments(RunOptions):
     batch_size: int = option(64, check=_checks.positive_integer)
     """Number of images that the model computes at a time."""
     out: Path | None = None
-    """The folder for the features and results; default: fewshot/ in the run folder, or runs/ and
-    the name of the model."""
+    """The folder for the features and results; default: fewshot/ in the run folder, fewshot-NAME/
+    for another --data with that name, or, with --weights, runs/ and the name of the model."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -88,10 +88,11 @@ def run(arguments: Arguments) -> None:
     load("tensorflow")
     from keras_vit import _files, evaluation
     from keras_vit.evaluation.features import check_can_probe
+    from keras_vit.labels import count_of
 
     model, source, split, out = _opened(arguments)
     print(
-        f"{len(split.train):,} images of {len(source.labels)} classes to learn from, "
+        f"{len(split.train):,} images of {count_of(source.labels)} to learn from, "
         f"{len(split.held_out):,} to test on",
         flush=True,
     )
@@ -147,7 +148,9 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
         with contextlib.nullcontext() if own else contextlib.suppress(UsageError):
             split = run.split(source)  # also of the run's images in another folder
         model = run.model(average=arguments.average)
-        out = run.path / ("fewshot-average" if arguments.average else "fewshot")
+        name = "fewshot-average" if arguments.average else "fewshot"
+        is_other = not own and source.locator != run.recipe["data"]
+        out = run.path / (f"{name}-{data.source_name(arguments.data)}" if is_other else name)
     else:
         model = model_of_weights(arguments.weights, arguments.model)
         source, out = data.open_source(arguments.data), Path("runs") / f"fewshot-{model.name}"

@@ -169,6 +169,7 @@ def run(arguments: Arguments) -> None:
     _choose_keras(strategy)
     load("tensorflow", "sklearn.metrics")
     from keras_vit import data, evaluation, runs, training
+    from keras_vit.labels import count_of
 
     engine = training.open_engine(
         strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices,
@@ -192,7 +193,7 @@ def run(arguments: Arguments) -> None:
     print(f"{recipe}reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data, arguments.strict)
     print_skipped(data.skipped_summary(source))
-    print(f"{len(source)} images of {len(source.labels)} classes:")
+    print(f"{len(source)} images of {count_of(source.labels)}:")
     counts = list(source.counts.values())
     print(class_table(source.labels, counts), flush=True)
     if source.splits:

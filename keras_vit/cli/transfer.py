@@ -71,7 +71,7 @@ class Arguments:
     suite: str = option("all", choices=tuple(SUITES))
     """The tasks: the paper's data sets, VTAB's 19 tasks, or all."""
     tasks: tuple[str, ...] = option((), check=_check_task)
-    """Only these tasks, such as cifar10 vtab-clevr-count; --tasks all lists their names."""
+    """Only these tasks, such as cifar10 vtab-clevr-count; --dry-run lists all."""
     sources: tuple[str, ...] = ()
     """Other images for a task, with declared splits: TASK=SOURCE, such as cifar10=cifar10:FOLDER,
     where SOURCE is a --data of fit."""
@@ -118,11 +118,15 @@ class Arguments:
         model, _ = self.start
         if self.run is not None and not self.settings.overrides:
             # The run's model may differ from the one of its name.
-            own = dataclasses.replace(self.settings, overrides=self._overrides(model))
-            object.__setattr__(self, "settings", own)
-            object.__setattr__(self, "changed", (*self.changed, "overrides"))
+            self._replace_overrides(self._overrides(model))
         for task in self.chosen:
             check_recipe(self.recipe(task), model)
+
+    def _replace_overrides(self, overrides: str) -> None:
+        own = dataclasses.replace(self.settings, overrides=overrides)
+        if own != self.settings:
+            object.__setattr__(self, "settings", own)
+            object.__setattr__(self, "changed", (*self.changed, "overrides"))
 
     def _overrides(self, model: str) -> str:
         from keras_vit.specs import VARIANTS, ViTSpec, spec_from_dict
@@ -288,6 +292,7 @@ def _transferred(
         done: the results of all trainings, to which those of this task are added.
     """
     source, folder = _opened(locator), out / task.name
+    images = {"source": source.locator, "is_own": task.is_own(locator)}
     rates = arguments.rates(task)
     tries, finals = _trials(arguments, task, source, folder)
 
@@ -304,14 +309,14 @@ def _transferred(
     tried = {rate: result(to_come[i:]) for i, rate in enumerate(tries)}
     fit = {rate: each for rate, each in tried.items() if "diverged" not in each}
     if tried and not fit:
-        return {"diverged": f"with every learning rate of {rates}"}
+        return {**images, "diverged": f"with every learning rate of {rates}"}
     best = max(fit, key=lambda rate: quality(fit[rate])) if fit else rates[0]
     last = [result(finals[best][seed:]) for seed in range(arguments.seeds)]
     if bad := [each["diverged"] for each in last if "diverged" in each]:
-        return {"diverged": bad[0]}
+        return {**images, "diverged": bad[0]}
     accuracies = [each["accuracy"] for each in last]
     return {
-        "is_own": locator in task.sources or source.name == task.name,
+        **images,
         "accuracy": statistics.mean(accuracies),
         "accuracies": accuracies,
         "learning_rate": best,
@@ -336,9 +341,12 @@ def _judged(
 
     from keras_vit import evaluation, runs
 
+    source = _opened(locator)
+    is_own = task.is_own(locator) and of_training["is_own"]
+    images = {"source": source.locator, "is_own": is_own}
     if "diverged" in of_training:
-        return {"diverged": f"{task.trained_as} {of_training['diverged']}"}
-    source, rate = _opened(locator), of_training["learning_rate"]
+        return {**images, "diverged": f"{task.trained_as} {of_training['diverged']}"}
+    rate = of_training["learning_rate"]
     indices, accuracies = source.splits.get(task.test, np.arange(len(source))), []
     for seed in range(arguments.seeds):
         run = runs.open_run(out / task.trained_as / _final(rate, seed))
@@ -347,7 +355,7 @@ def _judged(
         print(f"seed {seed}: accuracy {accuracy.top1:.2%}", flush=True)
         accuracies.append(accuracy.top1)
     return {
-        "is_own": locator in task.sources,
+        **images,
         "accuracy": statistics.mean(accuracies),
         "accuracies": accuracies,
         "learning_rate": rate,

@@ -106,6 +106,8 @@ def _source(
         filled = {target for target, _ in part.files}
         folders.check_classes(part.folder, part.classes, filled, part.skipped)
     files = [file for part in parts for _, file in part.files]
+    # An array instead of what is known of a million files.
+    states = np.array([known[file][:2] for file in files], np.int64).reshape(-1, 2)
     bounds = np.cumsum([0, *(len(part.files) for part in parts)])
     return Source(
         name=path.name,
@@ -118,7 +120,8 @@ def _source(
         splits={split: np.arange(*bounds[i : i + 2]) for i, split in enumerate(splits)},
         contents=_reader(files),
         formats=np.array([PLAIN.index(known[file].plain) for file in files], np.uint8),
-        fault=_fault(files, known),
+        fault=lambda message: changed(files, states),
+        states=states,
     )
 
 
@@ -171,12 +174,6 @@ def _check_strictly(path: Path, skipped: Sequence[Skipped]) -> None:
         raise UsageError(
             f"{path / first.path}: {first.reason} ({len(unreadable)} unreadable in all)."
         )
-
-
-def _fault(files: Sequence[Path], known: Mapping[Path, Entry]) -> Callable[[str], str]:
-    """`Source.fault`; it keeps an array in memory instead of what is known of a million files."""
-    before = np.array([known[file][:2] for file in files], np.int64)
-    return lambda message: changed(files, before)
 
 
 def _reader(files: Sequence[Path]) -> Callable[[Any], Any]:

@@ -204,6 +204,7 @@ def record_source(
         contents=_reader(files, file_of, offsets, keys),
         formats=of_all("formats").astype(np.uint8),
         fault=_fault(files, before, file_of, offsets),
+        states=before[file_of],
         multi_hot=multi_hot,
     )
 

@@ -39,6 +39,8 @@ class Source:
         fault: with `contents`: a function of TensorFlow's message that returns a line about a file
             that was damaged or replaced since the source was opened, or ""; it is called only
             after an image could not be read.
+        states: if the images are in files: the size and the time of change in nanoseconds of the
+            file of each example when the source was opened, int64 (n, 2). Caches compare them.
         multi_hot: if an image may have several classes, or none: 1 for each of them, as integers
             (n, classes) or `ClassSets`, which an array becomes.
         skipped: the skipped files, each with the reason; see `skipped_summary`.
@@ -62,6 +64,7 @@ class Source:
     contents: Callable[[Any], Any] | None = None
     formats: np.ndarray | None = None
     fault: Callable[[str], str] | None = None
+    states: np.ndarray | None = None
     multi_hot: ClassSets | np.ndarray | None = None
 
     def __post_init__(self):
@@ -135,6 +138,11 @@ def _check(source: Source) -> None:
                 f"pixels must be uint8 ({count}, height, width, 3), an image for each of the ids. "
                 f"Received: {source.pixels.dtype} {source.pixels.shape}."
             )
+    if source.states is not None and source.states.shape != (count, 2):
+        raise UsageError(
+            f"states must be ({count}, 2), size and time of change for each example. "
+            f"Received: {source.states.shape}."
+        )
     for name, indices in source.splits.items():
         if name not in SPLITS:
             raise UsageError(f"splits must be among {', '.join(SPLITS)}. Received: {name!r}.")

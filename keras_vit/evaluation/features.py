@@ -101,7 +101,9 @@ def split_features(
         split: which of them are for training, and which to test on.
         batch_size: images that are computed at a time.
         cache: a file that keeps the features; nothing is computed if it has those of the same
-            weights, preprocessing and images. Of these only names and classes are compared.
+            weights, preprocessing and images. Images are the same if their names and classes are,
+            and the pixels in memory or the size and time of change of their files. A source with
+            neither `pixels` nor `states` does not show that its images have changed.
         report: called after each batch.
 
     Raises:
@@ -141,6 +143,9 @@ def _key(model: Any, source: Source, split: Split) -> str:
     for indices in (split.train, split.held_out):
         digest.update("\n".join(source.ids[i] for i in indices).encode())
         digest.update(source.targets[indices].astype("<i8").tobytes())
+        for known in (source.states, source.pixels):
+            if known is not None:
+                digest.update(np.ascontiguousarray(known[indices]).data)
     return digest.hexdigest()
 
 

@@ -32,6 +32,7 @@ def curves(metrics: list[dict[str, Any]]) -> bytes:
             values = [record.get(key, math.nan) for record in metrics]
             axis.plot(steps, values, color=color, label=label, marker=marker)
         axis.set(xlabel="steps", title=name)
+        _whole_numbers(axis)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
         axis.legend(frameon=False)
@@ -94,6 +95,8 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
         axis.set(**settings)
         if settings.get("xscale") == "log":
             _plain_numbers(axis)
+        elif all(isinstance(x, int) for line in of_panel for x in line.x):
+            _whole_numbers(axis)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
     axes[0][0].legend(frameon=False)
@@ -129,6 +132,13 @@ def _plain_numbers(axis: Any) -> None:
     axis.xaxis.set_major_locator(ticker.LogLocator(subs=within))
     axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,g}"))
     axis.xaxis.set_minor_formatter(ticker.NullFormatter())
+
+
+def _whole_numbers(axis: Any) -> None:
+    """No fractions on an x axis of steps."""
+    from matplotlib import ticker
+
+    axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _style(i: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ Nothing here imports NumPy before a split is made, because --help lists the task
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,18 @@ class TransferTask:
     def learning_rates(self) -> tuple[float, ...]:
         """The learning rates that are compared on the development images."""
         return PRESETS[self.preset].learning_rates
+
+    def is_own(self, locator: str) -> bool:
+        """Whether a source has the task's own images and splits, which published figures are for.
+
+        Args:
+            locator: see `open_source`. A folder may follow "cifar10:", a version
+                "tfds:cifar10/"; "tfds:cifar10:SPLIT" has other splits.
+        """
+        return any(
+            re.fullmatch(re.escape(own) + ("(/[^:]+)?" if ":" in own else "(:.+)?"), locator)
+            for own in self.sources
+        )
 
     def recipe(self, changes: Mapping[str, Any]) -> Recipe:
         """The settings.

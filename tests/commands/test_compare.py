@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import re
 import signal
@@ -195,6 +196,23 @@ def test_a_sweep_compares_the_averages_and_says_so():
     assert "3.0000" in line
     plain = {"accuracy": 0.5, "judged_weights": "last", "seconds": 1.0, "curve": [{"val_loss": 1}]}
     assert "average" not in sweep._table({0.1: plain}, 0.1, plain)
+
+
+def test_several_trainings_bring_no_warning_that_functions_are_compiled_again(
+    monkeypatch, tmp_path, caplog
+):
+    monkeypatch.setattr(training, "run_trial", lambda *a, **k: {"diverged": "the loss is nan"})
+    arguments = SimpleNamespace(checkpoint_every="1 epoch")
+    _trials.trained(Trial("a", "ViT_Ti16", Recipe(), None), None, tmp_path, arguments, "scratch")
+    logger, text = logging.getLogger("tensorflow"), (
+        "5 out of the last 13 calls to <function {} at 0x7f11a0> triggered tf.function retracing. "
+        "Tracing is expensive and the excessive number of tracings could be due to (1) creating"
+    )  # fmt: skip
+    for kept in ("distances", "TensorFlowTrainer._make_function.<locals>.multi_step_on_iterator",
+                 "Model.make_train_function.<locals>.train_function"):  # fmt: skip
+        logger.warning(text.format(kept))
+    logger.warning("another message")
+    assert caplog.messages == [text.format("distances"), "another message"]
 
 
 def test_each_fraction_has_its_number_of_seeds(shared_folder):

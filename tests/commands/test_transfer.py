@@ -94,6 +94,7 @@ def test_tasks_on_the_disk_are_transferred_and_a_second_call_trains_only_what_is
     assert cifar["learning_rate"] == 0.03  # the other one learns nothing
     assert cifar["tried"].keys() == {"1e-09", "0.03"}
     assert "'cifar100'" in missing["missing"]
+    assert (cifar["source"], cifar["is_own"]) == ("tfds:cifar10", True)
     assert (dtd["images"], dtd["test_images"], dtd["steps"]) == (12, 5, 4)
 
 
@@ -159,6 +160,14 @@ def test_each_task_has_its_own_splits_settings_and_learning_rates(
     assert (len(dtd.split.train), len(dtd.split.held_out)) == (12, 5)
     assert (dtd.recipe.duration, dtd.recipe.batch_size) == ("2500 steps", 512)
     assert re.search(r"^cifar10 +0\.003 +50\.00% ± 0\.00% +99\.50%$", out, re.MULTILINE)
+
+
+def test_only_a_tasks_own_images_and_splits_are_those_of_published_figures():
+    own = training.TASKS["cifar10"].is_own
+    assert all(map(own, ("tfds:cifar10", "tfds:cifar10/3.0.2", "cifar10", "cifar10:folder")))
+    others = ("tfds:cifar10:train[:50%]:test", "tfds:cifar10_corrupted", "digits", "my/cifar10")
+    assert not any(map(own, others))
+    assert not training.TASKS["imagenet2012"].is_own("imagenet2012")  # only validation images
 
 
 def test_images_without_their_own_splits_are_divided(image_folder):
@@ -378,3 +387,15 @@ def test_a_run_is_transferred_with_the_hyperparameters_of_its_model(tmp_path):
     recipe = arguments.recipe(TASKS["cifar10"])
     assert recipe.overrides == "depth=2,position_embedding=sincos2d"
     assert recipe.image_size == 32
+    usual = {**about, "spec": VARIANTS["ViT-Pico_4"].to_dict(), "weights": "fresh"}
+    (tmp_path / "spec.json").write_text(json.dumps(usual))
+    arguments = dataclasses.replace(arguments, settings=settings, changed=("image_size",))
+    facts = transfer._facts(arguments, "ViT-Pico_4", "weights.npz", {}, {}, [])
+    assert facts["Settings"] == "those of each task's recipe, except image size 32"
+
+
+def test_the_help_of_tasks_names_what_lists_them(invoke, tmp_path):
+    code, out, _ = invoke("train/transfer.py", "--help", cwd=tmp_path)
+    assert code == 0
+    assert "--tasks all" not in out
+    assert "vtab-clevr-count; --dry-run lists all." in " ".join(out.split())

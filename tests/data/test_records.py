@@ -86,6 +86,9 @@ def test_imagenets_layout_is_read(imagenet):
         "train": 12, "validation": 4,
     }  # fmt: skip
     assert source.ids[7] == "train-00001-of-00002#0"
+    assert source.states[7].tolist() == [
+        (status := (imagenet / "train-00001-of-00002").stat()).st_size, status.st_mtime_ns,
+    ]  # fmt: skip
     images = list(expected_images(imagenet, sorted(p.name for p in imagenet.iterdir())))
     preprocessing = Preprocessing(16, 24)
     batches = list(evaluation_batches(source, np.arange(16), preprocessing, 5))

@@ -66,6 +66,7 @@ def test_digits_are_the_real_ones():
         ({"formats": np.zeros(5, int)}, r"formats must be integers \(1797,\)"),
         ({"multi_hot": np.ones((1797, 9), int)}, r"multi_hot must be integers \(1797, 10\)"),
         ({"multi_hot": np.full((1797, 10), 2)}, "multi_hot must be from 0 to 1, .*2 to 2."),
+        ({"states": np.zeros((1797, 1), int)}, r"states must be \(1797, 2\)"),
         ({"splits": {"val": np.arange(2)}}, "among train, validation, test. Received: 'val'."),
         ({"splits": {"test": np.array([1797])}}, r"splits\['test'\] must be from 0 to 1796"),
     ],

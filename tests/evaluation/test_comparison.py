@@ -6,6 +6,7 @@ import copy
 import csv
 import json
 import math
+import re
 
 import pytest
 
@@ -147,5 +148,9 @@ def test_lines_differ_without_colours_and_axes_have_plain_numbers():
     assert "stroke-dasharray" in svg
     assert ">1,000<" in svg
     assert "mathdefault" not in svg
+    one_point = [({"title": "a"}, [Line("a", [2], [1.5])])]
+    for svg in (plots.lines(one_point), plots.curves([{"step": 2, "loss": 1.5, "accuracy": 0.5}])):
+        below = re.findall(r'id="xtick_\d+">.*?>([^<>]+)</text>', svg.decode(), re.DOTALL)
+        assert set(below) == {"2"}
     styles = [plots._style(i) for i in range(12)]
     assert len({(style["linestyle"], style["marker"]) for style in styles}) == 12

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, data, evaluation, preprocess
@@ -223,6 +224,36 @@ def test_cached_features_are_those_of_the_same_weights_and_images(
         evaluation.split_features(model, source, split, cache=cache)
 
 
+def test_features_of_changed_pictures_are_computed_again(
+    image_folder, small_spec, randomised, tmp_path
+):
+    def features():
+        source = data.open_source(image_folder)
+        return evaluation.split_features(model, source, data.split_source(source), cache=cache)
+
+    model, cache = randomised(keras_vit.ViT(small_spec, 2, 16)), tmp_path / "features.npz"
+    before = features()
+    pictures = {each: Image.open(each).size for each in image_folder.rglob("*.*")}
+    for path, size in pictures.items():
+        Image.effect_noise(size, 90).convert("RGB").save(path)
+    after = features()
+    assert after.train.shape == before.train.shape
+    assert np.abs(after.train - before.train).max(axis=1).min() > 1e-3
+
+
+@pytest.mark.once
+def test_features_of_changed_pixels_are_computed_again(small_spec, randomised, tmp_path):
+    model, cache = randomised(keras_vit.ViT(small_spec, 10, 16)), tmp_path / "features.npz"
+    source = data.open_source("digits")
+    indices = np.arange(40)
+    split = data.Split(indices[:30], indices[30:], "")
+    inverted = dataclasses.replace(source, pixels=255 - source.pixels)
+    first, second = (
+        evaluation.split_features(model, each, split, cache=cache) for each in (source, inverted)
+    )
+    assert np.abs(first.test - second.test).max() > 1e-3
+
+
 def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
     recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, jit=False, augment="none")
     source = data.open_source(shared_folder)
@@ -294,13 +325,17 @@ def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
     assert "'red' has only 1 to learn from, so larger shots are left out" in error
     assert "logistic regression needs 2 images of each class; 'red' has 1" in error
     assert "nearest neighbours: " in out
+    of_the_run = (tmp_path / "run/fewshot/fewshot.json").read_bytes()
     moved = image_folder.rename(tmp_path / "moved")  # the run's images are divided as in training
     code, out, error = invoke("train/fewshot.py", "--run", "run", "--data", moved, cwd=tmp_path)
     assert code == 0, error
     split = json.loads((tmp_path / "run/split.json").read_text())
     assert f"{len(split['train'])} images of 2 classes to learn from" in out
+    assert out.endswith("results: run/fewshot-moved/fewshot.json\n")
+    assert (tmp_path / "run/fewshot/fewshot.json").read_bytes() == of_the_run
     one = ("--run", "run", "--data", f"unlabelled:{moved}")
-    code, _, error = invoke("train/fewshot.py", *one, cwd=tmp_path)
+    code, out, error = invoke("train/fewshot.py", *one, cwd=tmp_path)
+    assert " images of 1 class to learn from" in out
     assert (code, "whose images have one class only" in error) == (2, True)
     moved.rename(image_folder)
     code, _, error = invoke("train/fewshot.py", "--run", "run", "--shots", "3", cwd=tmp_path)

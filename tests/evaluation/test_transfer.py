@@ -22,7 +22,8 @@ def result(task, *accuracies, **fields):
     return {
         "task": task, "group": TASKS[task].group, "accuracy": statistics.mean(accuracies),
         "accuracies": list(accuracies), "learning_rate": 0.01, "tried": {"0.01": 0.5, "0.03": 0.4},
-        "images": 10, "test_images": 5, "steps": 20, "seconds": 1.5, **fields,
+        "source": f"tfds:{task}", "is_own": True, "images": 10, "test_images": 5, "steps": 20,
+        "seconds": 1.5, **fields,
     }  # fmt: skip
 
 
@@ -82,7 +83,13 @@ def test_a_mean_is_given_only_for_complete_groups():
 def test_the_page_shows_what_diverged_and_what_is_missing(tmp_path):
     results = [
         result("cifar10", 0.9),
-        {"task": "cifar100", "group": "paper", "diverged": "the loss is <nan>"},
+        {
+            "task": "cifar100",
+            "group": "paper",
+            "source": "tfds:cifar100",
+            "is_own": True,
+            "diverged": "the loss is <nan>",
+        },
         {"task": "vtab-dtd", "group": "natural", "missing": "python -c prepare"},
     ]
     write_transfer(tmp_path, "Transfer of <x>", {"Start": "a & b"}, results, {"cifar10": 95.0})
@@ -96,3 +103,32 @@ def test_the_page_shows_what_diverged_and_what_is_missing(tmp_path):
         rows = list(csv.DictReader(file))
     assert rows[0]["accuracy"] == "0.9"
     assert rows[1]["diverged"] == "the loss is <nan>"
+    assert [row["source"] for row in rows] == ["tfds:cifar10", "tfds:cifar100", ""]
+
+
+def test_only_beside_imagenet_the_page_says_that_the_papers_settings_are_others(tmp_path):
+    for name, expected in (("imagenet2012", True), ("imagenet2012_real", True), ("cifar10", False)):
+        page = write_transfer(tmp_path, "Transfer", {}, [result(name, 0.5)], {})
+        assert ("H/14 at 518" in page.read_text()) is expected
+
+
+def test_other_images_than_those_of_the_task_are_beside_no_published_figure(tmp_path):
+    own = [result(name, 0.5) for name in SUITES["vtab"][1:]]
+    other = [
+        result(name, 0.5, source="/my/<pictures>", is_own=False)
+        for name in ("cifar10", SUITES["vtab"][0])
+    ]
+    published = {"cifar10": 98.95, "vtab-dtd": 70.0}
+    _, rows = transfer_table([*other, *own], published)
+    assert rows[0] == ["cifar10", "0.01", "50.00%", "", "", ""]
+    means = {row[0]: row[-1] for row in rows if "mean of" in row[0]}
+    assert means["VTAB natural, mean of 7"] == means["VTAB all, mean of 19"] == ""
+    assert means["VTAB structured, mean of 8"] != ""
+    write_transfer(tmp_path, "Transfer", {}, other[:1], published)
+    (stored,) = json.loads((tmp_path / "transfer.json").read_text())["results"]
+    assert (stored["published"], stored["source"]) == (None, "/my/<pictures>")
+    (row,) = csv.DictReader((tmp_path / "transfer.csv").read_text().splitlines())
+    assert (row["published"], row["source"]) == ("", "/my/<pictures>")
+    text = (tmp_path / "index.html").read_text()
+    assert "<td>/my/&lt;pictures&gt;</td>" in text
+    assert not any(figure in text for figure in ("98.95", "99.50", "JFT", "tables 2 and 9"))

@@ -8,6 +8,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, runs
+from keras_vit.cli import compare
 from keras_vit.models.flops import forward_flops
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe
@@ -79,9 +80,32 @@ def test_a_comparison_trains_and_names_each_variation(invoke, image_folder, tiny
     assert "the mean of a row" in page
 
 
+def test_the_facts_of_a_comparison_are_true_of_every_trial(shared_folder):
+    settings = Recipe(image_size=16, duration="4 steps", batch_size=4, augment="none")
+
+    def facts(*variations):
+        arguments = compare.Arguments(
+            data=str(shared_folder), models=("ViT_Pico4",), variations=variations, settings=settings
+        )
+        images = arguments.images()
+        return compare._facts(arguments, *images, compare._trials(arguments, *images), [])
+
+    same = facts("pooling=token", "pooling=gap")
+    assert same["Budget"] == "4 steps of 4 images for every model, fraction and seed"
+    assert same["Recipe"] == "scratch: adamw, learning rate 0.001, cosine, augmentation none"
+    assert "Weights" not in same
+    other = facts("batch_size=2", "learning_rate=0.01,ema=0.9,augment=shift")
+    assert other["Budget"] == "duration 4 steps, batch size varied"
+    assert other["Recipe"] == "scratch: adamw, learning rate varied, cosine, augment varied"
+    assert other["Weights"] == "ema varied: their average, or the last ones where it is 0"
+    assert facts("duration=8 steps", "depth=1")["Budget"] == "duration varied, batch size 4"
+    assert facts("ema=0.9")["Weights"] == "their average with momentum 0.9"
+
+
 def test_wrong_variations_are_one_line(invoke, tmp_path):
     for words, message in (
         (("--ablation", "pooling", "--variations", "depth=2"), "expected --ablation or"),
+        (("--variations", "held_out=0.5"), "--variations cannot set which images are held out"),
         (("--variations", "seed=3"), "--variations cannot set the seed; use --seeds"),
         (("--variations", "depth=2,depth=3"), "expected each name once"),
         (("--variations", "loss=mae"), "accuracies need training with classes"),

@@ -233,7 +233,7 @@ def test_pictures_without_classes_are_trained_on(invoke, image_folder, tiny_mode
     small = ("--recipe", "masked-patch-cifar10", "--overrides", "depth=2")
     code, out, error = invoke("train/fit.py", *words, *small, "--overwrite", cwd=tmp_path)
     assert (code, error) == (0, "")
-    assert "12 images of 1 classes" in out
+    assert "12 images of 1 class" in out
     assert "--overrides depth=2 --image-size 16 --data FOLDER" in out.splitlines()[-1]
     source = data.open_source(f"unlabelled:{image_folder}")
     assert "loose.jpg" in source.ids
