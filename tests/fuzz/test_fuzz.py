@@ -138,6 +138,7 @@ def test_ctrl_c_ends_it_with_the_table(tmp_path):
     with subprocess.Popen(
         [*command, "--kinds", "foreign", "--out", tmp_path], stdout=subprocess.PIPE, text=True,
         cwd=Path(__file__).parents[2],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
     ) as process:  # fmt: skip
         while "s left" not in (line := process.stdout.readline()):
             assert line
