@@ -21,6 +21,7 @@ _terminal = 2  # the descriptor of standard error, even while descriptor 2 is re
 _INSISTS_AFTER = 2.0  # seconds
 _interrupted = False
 _answered = False
+_ignores_at_the_end = False
 
 
 def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") -> None:
@@ -32,10 +33,7 @@ def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") 
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, end)
-        # Python gives up its handlers long before it ends; without them Ctrl-C would kill it. The
-        # first function that is registered runs last.
-        atexit.unregister(_ignore)
-        atexit.register(_ignore)
+        _ignore_at_the_end()
 
 
 def raise_on_interrupt() -> None:
@@ -86,8 +84,16 @@ def answered() -> None:
         signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
-def _ignore() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ignore_at_the_end() -> None:
+    """From when Python has nothing left to do, Ctrl-C is ignored.
+
+    It gives up its handlers long before it ends, and Ctrl-C would kill it. The function that is
+    registered first runs last, so only the first call counts.
+    """
+    global _ignores_at_the_end
+    if not _ignores_at_the_end:
+        _ignores_at_the_end = True
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def was_interrupted() -> bool:

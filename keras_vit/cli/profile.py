@@ -30,8 +30,8 @@ class Arguments:
     run: Path | None = None
     """Instead of a model: a run folder."""
     image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
-    """One number, or height and width, in pixels. Default: the run's, or
-    the usual one of the model: 224, or less for tiny ones."""
+    """One number, or height and width, in pixels. Default: the run's, or the usual
+    one of the model: 224, or less for tiny ones."""
     num_classes: int = option(1000, check=_checks.positive_integer)
     """Number of logits of a model; a run has its own."""
     every: bool = False
@@ -46,11 +46,13 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Prints the table."""
     load(*(["tensorflow"] if arguments.count else []))
-    if arguments.count:
-        _check_can_count()
     from keras_vit import runs
     from keras_vit.models.profile import grouped, profile
 
+    if arguments.count:
+        from keras_vit.evaluation.counting import check_countable
+
+        check_countable()
     run = None if arguments.run is None else runs.open_run(arguments.run)
     name, spec, classes, size = _model(arguments, run)
     layers = profile(spec, classes, size)
@@ -64,16 +66,6 @@ def run(arguments: Arguments) -> None:
         )
     if arguments.count:
         print(f"\n{_counted(spec, classes, size, layers)}")
-
-
-def _check_can_count() -> None:
-    from keras_vit._keras import backend
-
-    if backend() != "tensorflow":
-        raise UsageError(
-            "--count counts in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow. "
-            f"Received: KERAS_BACKEND={backend()}; leave --count out, or change the variable."
-        )
 
 
 def _model(arguments: Arguments, run: Any) -> tuple[str, Any, int, tuple[int, int]]:

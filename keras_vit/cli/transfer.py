@@ -116,17 +116,14 @@ class Arguments:
         check_checkpoint_every(self.checkpoint_every)
         check_classifies(self.settings)
         model, _ = self.start
-        if self.run is not None and not self.settings.overrides:
-            # The run's model may differ from the one of its name.
-            self._replace_overrides(self._overrides(model))
+        # The run's model may differ from the one of its name.
+        is_own = self.run is not None and not self.settings.overrides
+        if is_own and (own := self._overrides(model)):
+            settings = dataclasses.replace(self.settings, overrides=own)
+            object.__setattr__(self, "settings", settings)
+            object.__setattr__(self, "changed", (*self.changed, "overrides"))
         for task in self.chosen:
             check_recipe(self.recipe(task), model)
-
-    def _replace_overrides(self, overrides: str) -> None:
-        own = dataclasses.replace(self.settings, overrides=overrides)
-        if own != self.settings:
-            object.__setattr__(self, "settings", own)
-            object.__setattr__(self, "changed", (*self.changed, "overrides"))
 
     def _overrides(self, model: str) -> str:
         from keras_vit.specs import VARIANTS, ViTSpec, spec_from_dict

@@ -21,7 +21,7 @@ def counted_flops(model: Any) -> dict[str, int]:
     Raises:
         UsageError: Keras' backend is not TensorFlow.
     """
-    _check_backend()
+    check_countable()
     inner = model.layers[1:]  # without the input
     found = {each.name: layer_flops(each, each.input.shape[1:], each.input.dtype) for each in inner}
     return {name: flops for name, flops in found.items() if flops}
@@ -29,7 +29,7 @@ def counted_flops(model: Any) -> dict[str, int]:
 
 def layer_flops(layer: Any, shape: tuple[int, ...], dtype: Any = "float32") -> int:
     """The operations of a layer or function for one input of a shape, without the batch."""
-    _check_backend()
+    check_countable()
     import tensorflow as tf
 
     of_one = tf.TensorSpec((1, *shape), dtype)
@@ -37,7 +37,8 @@ def layer_flops(layer: Any, shape: tuple[int, ...], dtype: Any = "float32") -> i
     return sum(map(_flops, _operations(graph)))
 
 
-def _check_backend() -> None:
+def check_countable() -> None:
+    """Raises a `UsageError` unless Keras' backend is TensorFlow."""
     if backend() != "tensorflow":
         raise UsageError(
             "operations are counted in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow. "

@@ -65,6 +65,23 @@ _late = Late()  # Python has given up its handlers when it deletes this
     assert (ended.returncode, ended.stdout) == (0, "still there\n"), ended.stderr
 
 
+def test_ctrl_c_ends_what_python_still_does_after_the_work():
+    program = """
+import atexit, os, signal, time
+from keras_vit.cli import _interrupts
+
+@atexit.register
+def imported_later():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(1)
+    print("went on")
+
+_interrupts.exit_on_interrupt(code=0, message="")
+"""
+    ended = run("from keras_vit.cli import _interrupts\n_interrupts.exit_on_interrupt()" + program)
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+
+
 def run(program):
     return subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
