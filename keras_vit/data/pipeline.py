@@ -9,6 +9,7 @@ that TensorFlow decodes to other pixels than Pillow, and for sources that are Py
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -280,14 +281,27 @@ def _mapped(elements: Any, function: Callable) -> Any:
 
     return elements.map(
         tf.autograph.experimental.do_not_convert(function),
-        num_parallel_calls=tf.data.AUTOTUNE,
+        num_parallel_calls=_processors(),
         deterministic=True,
     )
 
 
 def _prefetched(batches: Any) -> Any:
+    """The batches, two of them ready before they are asked for.
+
+    Nothing is left to tf.data's autotuning. Its thread sleeps for up to a minute at a time, and the
+    end of an iteration, as after Ctrl-C, may have to wait for it.
+    """
     import tensorflow as tf
 
     options = tf.data.Options()
+    options.autotune.enabled = False
     options.threading.max_intra_op_parallelism = 1  # the examples are the parallel parts
-    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+    return batches.prefetch(2).with_options(options)
+
+
+def _processors() -> int:
+    """The number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

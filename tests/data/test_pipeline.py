@@ -117,6 +117,14 @@ def test_length_and_shapes_are_known(numbered):
     assert len(evaluation_batches(numbered, np.arange(10), PREPROCESSING, 4)) == 3
 
 
+def test_no_thread_of_tf_data_can_delay_the_end_of_an_iteration(numbered):
+    """The thread of its autotuning sleeps for up to a minute: Ctrl-C was seen to take 43 s."""
+    training = training_batches(numbered, np.arange(10), PREPROCESSING, 4, steps=5)
+    evaluation = evaluation_batches(numbered, np.arange(10), PREPROCESSING, 4)
+    for batches in (training, evaluation, evaluation.map(lambda images, targets: images)):
+        assert batches.options().autotune.enabled is False
+
+
 def test_load_is_evaluation_in_memory(numbered):
     inputs, targets = load(numbered, np.array([2, 7]), PREPROCESSING)
     assert inputs[:, 0, 0, 0].tolist() == [2, 7]
