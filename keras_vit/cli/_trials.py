@@ -196,7 +196,7 @@ def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any],
     means = {model: statistics.mean(of_model) for model, of_model in times.items()}
     usual = statistics.mean(means.values())
     seconds = sum(means.get(model, usual) for model in models)
-    others = "" if means.keys() >= {*models} else ", if the other models take as long"
+    others = "" if means.keys() >= {*models} else ", if the others take as long"
     print(f"about {duration(seconds)} to go for {_trainings(len(models))}{others}", flush=True)
 
 

@@ -21,7 +21,7 @@ from keras_vit.training.engines import Engine
 from keras_vit.training.learner import Learner, check_accumulate
 from keras_vit.training.masking import MaskedAutoencoding, MaskedPatches
 from keras_vit.training.optimisers import check_optimizer, optimizer
-from keras_vit.training.plan import Plan, plan_of
+from keras_vit.training.plan import Plan, parameter_counts, plan_of
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 from keras_vit.training.resuming import check_resumable
@@ -197,6 +197,8 @@ def learner_of(
         steps_per_execution=recipe.steps_per_execution,
     )
     learner.optimizer.build(learner.trainable_variables)
+    if recipe.loss in SELF_SUPERVISED:  # with a decoder or another head, and not the model's
+        plan = dataclasses.replace(plan, **parameter_counts(learner))
     memory = costs_of(recipe, model, learner, plan.devices, teacher).memory
     return learner, task, dataclasses.replace(plan, memory=memory)
 

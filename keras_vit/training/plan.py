@@ -21,7 +21,8 @@ class Plan:
 
     Attributes:
         model: name of the model.
-        parameters, trainable: number of all its parameters, and of those that are trained.
+        parameters, trainable: number of all parameters of what is trained, with the decoder of a
+            masked autoencoder, and of those that change.
         examples, held_out: number of images for training and for evaluation.
         batch_size: images of a step, over all devices.
         steps: number of steps, a multiple of `steps_per_execution`.
@@ -70,18 +71,23 @@ def plan_of(
     fewest = max(_FEWEST_STEPS, math.ceil(held_out / recipe.batch_size))
     period = min(_rounded_up(max(to_steps("1 epoch", **counts), fewest), executed), steps)
     return Plan(
-        model.name,
-        model.count_params(),
-        sum(math.prod(variable.shape) for variable in model.trainable_variables),
-        examples,
-        held_out,
-        recipe.batch_size,
-        steps,
-        warmup,
-        period,
-        devices,
-        first_step,
+        model=model.name,
+        examples=examples,
+        held_out=held_out,
+        batch_size=recipe.batch_size,
+        steps=steps,
+        warmup=warmup,
+        period=period,
+        devices=devices,
+        first_step=first_step,
+        **parameter_counts(model),
     )
+
+
+def parameter_counts(model: Any) -> dict[str, int]:
+    """The fields of a `Plan` about the parameters of a built `keras.Model`."""
+    trainable = sum(math.prod(variable.shape) for variable in model.trainable_variables)
+    return {"parameters": model.count_params(), "trainable": trainable}
 
 
 def steps_of(recipe: Recipe, examples: int) -> int:

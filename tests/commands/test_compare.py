@@ -42,7 +42,7 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
     code, out, error = invoke("train/compare.py", *words, *models, cwd=tmp_path)
     assert code == 0, error
     assert "[2 of 2] R+Test_4-1-seed0" in out
-    left = rf"^about {TIME} to go for 1 training, if the other models take as long$"
+    left = rf"^about {TIME} to go for 1 training, if the others take as long$"
     assert re.search(left, out, re.MULTILINE)
     assert re.search(rf"^2 trainings in {TIME}$", out, re.MULTILINE)
     monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it was trained again"))
@@ -167,7 +167,7 @@ def test_the_time_left_is_that_of_the_trainings_that_are_not_finished(tmp_path, 
         _trials.print_time_left(results, trials, tmp_path)
         return capsys.readouterr().out
 
-    others = ", if the other models take as long"
+    others = ", if the others take as long"
     assert printed(results, to_come) == f"about 8 min 0 s to go for 4 trainings{others}\n"
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "result.json").touch()

@@ -169,7 +169,7 @@ def test_a_dry_run_lists_the_layers_that_are_trained(loss, shared_folder, tiny_m
         image_size=16, batch_size=4, duration="2 steps", jit=False, loss=loss, decoder_dim=16,
         decoder_depth=2, decoder_heads=2,
     )  # fmt: skip
-    _, costs = dry_run(tiny_model, data.open_source(shared_folder), recipe)
+    plan, costs = dry_run(tiny_model, data.open_source(shared_folder), recipe)
     assert sum(layer.flops for layer in costs.layers) == costs.forward_flops
     assert 4 * 4 * sum(layer.held for layer in costs.layers) == costs.activations
     vit = keras_vit.create_model(tiny_model, 2, 16)
@@ -177,6 +177,7 @@ def test_a_dry_run_lists_the_layers_that_are_trained(loss, shared_folder, tiny_m
         predictor = keras_vit.MaskedAutoencoder(vit, 0.75, 16, 2, 2)
     else:
         predictor = keras_vit.MaskedPatchPredictor(vit, loss.removeprefix("masked_"))
+    assert plan.parameters == predictor.count_params()
     assert sum(layer.parameters for layer in costs.layers) == predictor.count_params()
     names = [layer.name for layer in costs.layers]
     assert [names[0], names[-1]] == ["images", "predictions"]
