@@ -4,34 +4,37 @@ VENV ?= .venv
 JOBS ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-DIGITS := web_demo/build/digits
+DEMO := runs/demo
 
-.PHONY: help demo test check docs docs-test fuzz apk android-test android-setup web-test web-setup lint \
-	format lock clean
+.PHONY: help demo test check soak docs docs-test fuzz apk android-test android-setup web-test web-setup \
+	lint format lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
-	$(BIN)/python train/fit.py --data digits --out runs/demo --overwrite
-	$(BIN)/python export/to_tflite.py --run runs/demo --quantize none float16 dynamic int8
-	$(BIN)/python train/evaluate.py --run runs/demo --min-accuracy 0.975
+	$(BIN)/python train/fit.py --data digits --out $(DEMO) --overwrite
+	$(BIN)/python export/to_tflite.py --run $(DEMO) --quantize none float16 dynamic int8
+	$(BIN)/python train/evaluate.py --run $(DEMO) --min-accuracy 0.975
 	@echo
-	@echo "run folder  $(CURDIR)/runs/demo"
-	@echo "bundle      $(CURDIR)/runs/demo/export/int8"
-	@echo "report      $(CURDIR)/runs/demo/report/index.html"
+	@echo "run folder  $(CURDIR)/$(DEMO)"
+	@echo "bundle      $(CURDIR)/$(DEMO)/export/int8"
+	@echo "report      $(CURDIR)/$(DEMO)/report/index.html"
 	@echo
 	@echo "Next, with your own pictures (a folder with one subfolder for each class):"
 	@echo "  $(BIN)/python train/fit.py --data flower_photos --model ViT_Ti16 --out runs/flowers"
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
 
-test: lint ## lint and the essential tests, in both flavours of Keras: under ten minutes
-	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow"
-	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not once"
+test: lint ## lint and the essential tests, in both flavours of Keras: under eight minutes
+	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not soak"
+	TF_USE_LEGACY_KERAS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "flavours and not slow and not soak"
 
-check: $(INSTALLED) ## everything else: demo, docs, whole exports, wheel, kills, Ctrl-C, fuzz, old runtimes, clients, slow tests
-	JOBS=$(JOBS) $(BIN)/python tests/check.py $(if $(MINUTES),--minutes $(MINUTES))
+check: $(INSTALLED) ## the demo, the documents, every precision, other programs, the wheel, slow tests
+	JOBS=$(JOBS) $(BIN)/python tests/check.py
+
+soak: $(INSTALLED) $(DEMO)/export/table.json ## what proves by repetition; with COMMIT=HASH the one of these that it chooses
+	JOBS=$(JOBS) $(BIN)/python tests/check.py $(if $(COMMIT),--soak-of $(COMMIT),--soaks)
 
 fuzz: $(INSTALLED) ## read damaged files of every kind for SECONDS=60, or of KINDS="npz run" only
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),60) --jobs $(JOBS) \
@@ -56,10 +59,10 @@ android-setup: ## install the Debian packages that these two need (as root)
 	apt-get update
 	apt-get install --yes --no-install-recommends $$($(PYTHON) android_demo/tools/packages.py)
 
-web-test: $(DIGITS)/export/table.json ## all tests of the web page, in Chromium
+web-test: $(INSTALLED) $(DEMO)/export/table.json ## all tests of the web page, in Chromium
 	cd web_demo && npm ci --ignore-scripts --no-audit --no-fund
 	cd web_demo && node --test tests/*.test.js
-	$(BIN)/python web_demo/tests/prepare.py $(DIGITS) web_demo/build/test
+	$(BIN)/python web_demo/tests/prepare.py $(DEMO) web_demo/build/test
 	cd web_demo && node --test --test-reporter=spec tests/page.browser.js
 
 web-setup: ## install the Debian packages that it needs (as root)
@@ -67,9 +70,8 @@ web-setup: ## install the Debian packages that it needs (as root)
 	command -v chromium || apt-get install --yes --no-install-recommends chromium
 	command -v node && command -v npm || apt-get install --yes --no-install-recommends nodejs npm
 
-$(DIGITS)/export/table.json: $(INSTALLED)
-	$(BIN)/python train/fit.py --data digits --out $(DIGITS) --overwrite
-	$(BIN)/python export/to_tflite.py --run $(DIGITS) --quantize none float16 dynamic int8
+$(DEMO)/export/table.json:
+	$(MAKE) demo
 
 lint: $(INSTALLED) ## check the code and its format with ruff
 	$(BIN)/ruff check --quiet .

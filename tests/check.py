@@ -1,30 +1,22 @@
-"""The checks of `make check`: python tests/check.py [name ...] [--minutes N]
+"""The checks of `make check` and the soaks of `make soak`: python tests/check.py [name ...]
 
-Most checks run programs as a user does. Those that take longest come last: the slow tests of both
-flavours of Keras. If one fails, the others still run, and the exit code is 1.
-The last lines name the checks that were skipped and those that failed, with the end of what the
-failed ones printed.
-
-With --minutes, the check that runs when the time is over is interrupted, and no other one starts:
-these count as skipped, unless a test had failed before.
+Most run programs as a user does. A soak proves by repetition; with --soak-of, the hash of a commit
+chooses one of them, so that all are met in turn. If one fails, the others still run, and the exit
+code is 1. The last lines name the soak that was chosen, what was skipped and what failed, with the
+end of what it printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import functools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 from keras_vit.deploy.precisions import PRECISIONS
@@ -52,35 +44,43 @@ class FailedError(Exception):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The checks of `make check`.")
-    parser.add_argument("names", nargs="*", help=f"out of {', '.join(CHECKS)} (default: all)")
-    parser.add_argument("--minutes", type=float, help="for all of them (default: no limit)")
+    every = {**CHECKS, **SOAKS}
+    parser = argparse.ArgumentParser(description="The checks of `make check` and `make soak`.")
+    parser.add_argument("names", nargs="*", help=f"out of {', '.join(every)} (default: {_DEFAULT})")
+    parser.add_argument("--soaks", action="store_true", help=f"run {', '.join(SOAKS)}")
+    parser.add_argument("--soak-of", metavar="COMMIT", help="run the soak that its hash chooses")
     options = parser.parse_args()
-    if unknown := set(options.names) - CHECKS.keys():
-        parser.error(f"expected names out of {', '.join(CHECKS)}. Received: {', '.join(unknown)}")
-    if options.minutes is not None:
-        _end.append(time.monotonic() + 60 * options.minutes)
+    if unknown := set(options.names) - every.keys():
+        parser.error(f"expected names out of {', '.join(every)}. Received: {', '.join(unknown)}")
+    if options.soak_of:
+        names = [chosen_soak(options.soak_of)]
+    else:
+        names = options.names or (SOAKS if options.soaks else CHECKS)
     failed, skipped = {}, []
-    for name in options.names or CHECKS:
+    for name in names:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
         try:
-            _check_time()
-            CHECKS[name]()
+            every[name]()
         except SkippedError as reason:
-            print(f"== {name} skipped: {reason}", flush=True)
             skipped.append(f"{name} ({reason})")
         except Exception as error:  # a failed demo leaves no table, for example
-            print(f"== {name} FAILED: {error!r}", flush=True)
             failed[name] = "\n".join([*getattr(error, "end", ()), repr(error)])
-        else:
-            print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
+        print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
+    if options.soak_of:
+        others = ", ".join(name for name in SOAKS if name not in names)
+        print(f"\nsoak of this commit: {names[0]} (make soak also runs {others})", flush=True)
     if skipped:
         print(f"\nskipped: {', '.join(skipped)}", flush=True)
     for name, end in failed.items():
         print(f"\n== the end of {name}\n{end}", flush=True)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+
+
+def chosen_soak(commit: str) -> str:
+    """The name of the soak that a commit's hash chooses."""
+    return list(SOAKS)[int(commit, 16) % len(SOAKS)]
 
 
 def demo() -> None:
@@ -108,6 +108,24 @@ def exports() -> None:
     assert (len(table["rows"]), table["refused"]) == (len(PRECISIONS), {}), table["refused"]
 
 
+def wheel() -> None:
+    """The built wheel works in an empty environment."""
+    _python("tests/commands/check_wheel.py")
+
+
+def clients() -> None:
+    """MediaPipe and other clients run the demo's files. They need Python 3.11 or older."""
+    if sys.version_info >= (3, 12):
+        raise SkippedError("it needs Python 3.11 or older; see benchmarks/clients.py --python")
+    _python("benchmarks/clients.py", "--run", RUN, "--images", "60")
+
+
+def slow() -> None:
+    """The slow tests, in both flavours of Keras."""
+    _pytest("slow and not soak", legacy=False)
+    _pytest("slow and flavours and not soak", legacy=True)
+
+
 def compression() -> None:
     """Compressed files of the demo's run are as small and as accurate as docs/export.md states."""
     _python("export/compress.py", "--run", RUN, "--method", "qat", "prune", "cluster")
@@ -118,16 +136,19 @@ def compression() -> None:
         print(f"{name}: {lost:.2f} points lost, {left:.3f} of the compressed file left")
         assert lost <= points, f"{name}: expected at most {points} points. Received: {lost:.2f}"
         assert left <= fraction, f"{name}: expected at most {fraction} left. Received: {left:.3f}"
+    _soak_tests("compression")
 
 
 def kills() -> None:
     """Exports that are killed, most of them in a write, leave complete bundles."""
     _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "8", "--in-writes", "4")
+    _soak_tests("kills")
 
 
 def resumes() -> None:
     """Trainings that are killed and resumed end with the files of one that was not."""
     _python("tests/commands/kill_training.py", "--kills", "3", "--in-writes", "1")
+    _soak_tests("resumes")
 
 
 def interrupts() -> None:
@@ -138,11 +159,7 @@ def interrupts() -> None:
 def fuzz() -> None:
     """Damaged files of every kind give a short error, quickly and with little memory."""
     _python("tests/fuzz/fuzz.py", "--seconds", "60", "--seed", "0")
-
-
-def wheel() -> None:
-    """The built wheel works in an empty environment."""
-    _python("tests/commands/check_wheel.py")
+    _soak_tests("fuzz")
 
 
 def notebooks() -> None:
@@ -153,11 +170,29 @@ def notebooks() -> None:
             _python("-m", "jupyter", "execute", "--inplace", "--timeout=1200", copy)
 
 
-def clients() -> None:
-    """MediaPipe and other clients run the demo's files. They need Python 3.11 or older."""
-    if sys.version_info >= (3, 12):
-        raise SkippedError("it needs Python 3.11 or older; see benchmarks/clients.py --python")
-    _python("benchmarks/clients.py", "--run", RUN, "--images", "60")
+def devices() -> None:
+    """Trainings on several devices and in several processes, some of which fail, end alike."""
+    _soak_tests("devices")
+
+
+def trainings() -> None:
+    """Every recipe trains, and so do variations and compiled steps."""
+    _soak_tests("trainings")
+
+
+def benchmarks() -> None:
+    """The benchmarks run on small models."""
+    _soak_tests("benchmarks")
+
+
+def forms() -> None:
+    """Every screen of the app in each of five forms."""
+    _run(*_APP, "forms")
+
+
+def dex() -> None:
+    """The tests of the app's core on what R8 made of it."""
+    _run(*_APP, "dex")
 
 
 def runtimes() -> None:
@@ -167,81 +202,50 @@ def runtimes() -> None:
     _python("benchmarks/runtimes.py", "--run", RUN)
 
 
-def slow() -> None:
-    """The slow tests with Keras 3."""
-    _pytest("slow", legacy=False)
-
-
-def slow_tf_keras() -> None:
-    """The slow tests with tf_keras."""
-    _pytest("slow and not once", legacy=True)
-
-
 # The demo trains the run that those after it use.
-_ALL = (
-    demo, docs, exports, wheel, notebooks, kills, resumes, interrupts, fuzz, runtimes, compression,
-    clients, slow, slow_tf_keras,
-)  # fmt: skip
-CHECKS = {check.__name__: check for check in _ALL}
-_end: list[float] = []  # the monotonic time when no check may run any more, if there is one
+CHECKS = {check.__name__: check for check in (demo, docs, exports, clients, wheel, slow)}
+SOAKS = {
+    soak.__name__: soak
+    for soak in (
+        kills, interrupts, resumes, fuzz, devices, trainings, compression, benchmarks, runtimes,
+        notebooks, forms, dex,
+    )
+}  # fmt: skip
+_DEFAULT = ", ".join(CHECKS)
+_NO_TESTS = 5  # pytest's exit code
+_APP = ("python3", "android_demo/tools/test_app.py")
 
 
-def _pytest(marks: str, legacy: bool) -> None:
+def _pytest(marks: str, legacy: bool, accepted: tuple[int, ...] = (0,)) -> None:
     words = ("-q", "-n", os.environ.get("JOBS", "3"), "--dist", "worksteal", "--durations", "20")
     environment = os.environ | {"TF_USE_LEGACY_KERAS": str(int(legacy))}
-    _run(sys.executable, "-m", "pytest", *words, "-m", marks, env=environment)
+    _run(sys.executable, "-m", "pytest", *words, "-m", marks, env=environment, accepted=accepted)
+
+
+def _soak_tests(name: str) -> None:
+    """The tests that are marked with the name of a soak; with tf_keras, too, if there are any."""
+    _pytest(f'soak(of="{name}")', legacy=False)
+    _pytest(f'soak(of="{name}") and flavours', legacy=True, accepted=(0, _NO_TESTS))
 
 
 def _python(program: str, *arguments: str) -> None:
     _run(sys.executable, program, *arguments)
 
 
-def _run(*command: str, env: dict[str, str] | None = None) -> None:
-    """Runs a command and prints what it prints. It is interrupted when the time is over."""
-    end, failures = deque(maxlen=12), []
+def _run(
+    *command: str, env: dict[str, str] | None = None, accepted: tuple[int, ...] = (0,)
+) -> None:
+    """Runs a command in the clone and prints what it prints."""
+    end = deque(maxlen=12)
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True,
-    ) as process, _ended(process):  # fmt: skip
+        errors="replace",
+    ) as process:  # fmt: skip
         for line in process.stdout:
             print(line, end="", flush=True)
             end.append(line.rstrip("\n"))
-            failures += [line] if line.startswith("FAILED ") else []
-        process.wait()
-    if process.returncode:
-        if not failures:
-            _check_time()
+    if process.returncode not in accepted:
         raise FailedError(f"{' '.join(command)} ended with {process.returncode}", list(end))
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen) -> Iterator[None]:
-    """Interrupts the process and its children when the time is over; leaves none of them behind."""
-    send = functools.partial(_signal, process.pid)
-    seconds = _end[0] - time.monotonic() if _end else 0.0
-    timers = [
-        threading.Timer(seconds + grace, send, (number,))
-        for number, grace in ((signal.SIGINT, 0), (signal.SIGKILL, 60))
-        if _end
-    ]
-    for timer in timers:
-        timer.start()
-    try:
-        yield
-    finally:
-        for timer in timers:
-            timer.cancel()
-        send(signal.SIGTERM)
-
-
-def _signal(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # all have ended
-        os.killpg(group, number)
-
-
-def _check_time() -> None:
-    if _end and time.monotonic() >= _end[0]:
-        raise SkippedError("the time was over")
 
 
 def _table(folder: str) -> dict:

@@ -12,8 +12,6 @@ import pytest
 
 from keras_vit import deploy
 
-pytestmark = pytest.mark.once
-
 DEMO = Path(__file__).parents[1] / "android_demo"
 ASSETS = DEMO / "app/src/main/assets"
 FIXTURES = ("resizing", "tensors", "alpha", "orientations", "yuv", "scores", "percentiles")

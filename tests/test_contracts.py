@@ -18,8 +18,6 @@ from keras_vit.labels import read_labels, write_labels
 from keras_vit.training import Recipe
 from keras_vit.weights.checkpoint import open_checkpoint
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def run(trained_run, tmp_path):

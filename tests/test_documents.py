@@ -51,7 +51,6 @@ def published(tmp_path, augreg_index, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize("page", PROGRAMS)
 def test_programs_run(page, published, image_folder, trained_run, monkeypatch, rng):
     folder = published / "work"
@@ -85,14 +84,12 @@ _CHECKS = {
 }
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_files(page):
     links = re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / page).read_text())
     assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
 
 
-@pytest.mark.once
 def test_links_of_notebooks_lead_to_files():
     for path in (ROOT / "examples").glob("*.ipynb"):
         text = "".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
@@ -100,7 +97,6 @@ def test_links_of_notebooks_lead_to_files():
         assert not [link for link in links if not (path.parent / link).exists()], path
 
 
-@pytest.mark.once
 def test_notebooks_are_stored_without_outputs():
     for path in (ROOT / "examples").glob("*.ipynb"):
         for cell in json.loads(path.read_text())["cells"]:
@@ -115,7 +111,6 @@ def test_its_parameter_counts_are_exact(name):
     )
 
 
-@pytest.mark.once
 def test_its_table_of_augmentations_is_complete():
     section = (ROOT / "docs/training.md").read_text().split("## Augmentation")[1].split("\n## ")[0]
     named = {

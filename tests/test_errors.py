@@ -13,8 +13,6 @@ from keras_vit import UsageError
 from keras_vit._errors import RefusedError, one_line, shown
 from keras_vit.deploy.judge.parity import ParityError
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("value", "expected"),

@@ -14,8 +14,6 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[1]
 SLOW_MODULES = ("keras_vit.deploy", "keras_vit.evaluation.report", "keras_vit.training")
 FILES = [file for file in sorted((ROOT / "keras_vit").rglob("*.py")) if ">>> " in file.read_text()]

@@ -17,8 +17,6 @@ import keras_vit
 from keras_vit import UsageError, _files
 from keras_vit.training.callbacks import RunWriter, Steps
 
-pytestmark = pytest.mark.once
-
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
@@ -323,7 +321,7 @@ def read(kind, path):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-@pytest.mark.slow
+@pytest.mark.soak(of="kills")
 def test_a_writer_killed_at_any_moment_leaves_one_complete_version(tmp_path, rng, kind):
     path = tmp_path / "written"
     for _ in range(10):

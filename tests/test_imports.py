@@ -15,8 +15,6 @@ import pytest
 
 from keras_vit.cli import COMMANDS
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {

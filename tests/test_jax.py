@@ -14,8 +14,6 @@ import pytest
 import keras_vit
 from keras_vit.deploy import Runner
 
-pytestmark = pytest.mark.once
-
 _KINDS = ("learned", "learned2d", "relative")  # the others add nothing that JAX computes
 _INTERMEDIATES = ("logits", "embedded", "attention_1")
 _PROGRAM = """

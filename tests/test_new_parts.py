@@ -110,7 +110,6 @@ def assert_same(model, again, images):
     np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
 
 
-@pytest.mark.once
 def test_the_spec_knows_the_kinds_constraints(model):
     assert model.spec.class_token == (model.spec.pooling == "token")
     if model.spec.position_embedding == "ramp":
@@ -122,7 +121,6 @@ def test_the_spec_knows_the_kinds_constraints(model):
         keras_vit.ViTSpec(8, 48, 2, 3, 112, pooling="max")
 
 
-@pytest.mark.once
 def test_the_kind_changes_what_the_model_computes(model, images):
     moved = np.asarray(model(np.roll(images, 8, axis=2)))  # by one patch
     difference = np.abs(np.asarray(model(images)) - moved).max()
@@ -134,18 +132,17 @@ def test_the_kind_changes_what_the_model_computes(model, images):
         assert any(weight in name for name in names) == expected
 
 
+@pytest.mark.flavours
 def test_a_keras_file_brings_it_back(model, images, tmp_path):
     model.save(tmp_path / "model.keras")
     assert_same(model, keras.models.load_model(tmp_path / "model.keras"), images)
 
 
-@pytest.mark.once
 def test_a_file_of_weights_brings_it_back(model, images, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     assert_same(model, keras_vit.model_from_weights(tmp_path / "weights.npz"), images)
 
 
-@pytest.mark.once
 def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     np.savez(
@@ -155,7 +152,6 @@ def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_pa
     assert_same(model, again, images)
 
 
-@pytest.mark.once
 def test_another_image_size_resamples_its_positions(model, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     larger = keras_vit.model_from_weights(tmp_path / "weights.npz", image_size=LARGER)
@@ -165,13 +161,13 @@ def test_another_image_size_resamples_its_positions(model, tmp_path):
         np.testing.assert_allclose(actual, slopes / 2, rtol=1e-6)
 
 
-@pytest.mark.once
 def test_other_programs_layouts_refuse_it(model, tmp_path):
     for layout in ("timm", "transformers"):
         with pytest.raises(keras_vit.UsageError, match="save a .npz|save this|cannot store"):
             keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("kind", [{"position_embedding": "waves"}, {"pooling": "mean"}])
 def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind):
     monkeypatch.setitem(POSITION_EMBEDDINGS, "waves", POSITION_EMBEDDINGS["sincos2d"])
@@ -195,13 +191,11 @@ def test_the_kind_with_the_most_keys_is_the_one_in_the_file(monkeypatch, randomi
     assert again.spec.position_embedding == "both"
 
 
-@pytest.mark.once
 def test_the_exported_file_gives_the_logits_of_keras(model, images):
     actual = deploy.Runner(deploy.to_tflite(model)).predict(images)
     assert_near(actual, np.asarray(model(images, training=False)))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("left_out", "balanced"),
     [

@@ -57,7 +57,6 @@ def test_a_variant_is_built_listed_counted_and_recognised(monkeypatch, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_source_and_a_recipe_train_a_run_from_the_command_line(invoke, monkeypatch, tmp_path):
     monkeypatch.setitem(VARIANTS, "ViT-Toy_8", TOY)
     monkeypatch.setitem(SOURCES, "squares", Opener(squares))
@@ -71,7 +70,6 @@ def test_a_source_and_a_recipe_train_a_run_from_the_command_line(invoke, monkeyp
     assert "ViT-Toy_8, 16 x 16 pixels, 2 classes, trained on squares" in out
 
 
-@pytest.mark.once
 def test_an_augmentation_changes_training_images(monkeypatch):
     black = data.Augmentation("makes all pixels black", pixels=lambda image, seed: 0 * image)
     monkeypatch.setitem(AUGMENTATIONS, "black", black)
@@ -81,7 +79,6 @@ def test_an_augmentation_changes_training_images(monkeypatch):
     assert np.asarray(images).max() == 0
 
 
-@pytest.mark.once
 def test_a_precision_is_exported_judged_and_described(
     monkeypatch, trained_like, pictures, tmp_path
 ):
@@ -106,7 +103,6 @@ def test_a_precision_is_exported_judged_and_described(
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(
     monkeypatch, trained_like, pictures, tmp_path
 ):
@@ -128,7 +124,6 @@ def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(
         deploy.export_bundles(model, tmp_path / "other", "auto", **options)
 
 
-@pytest.mark.once
 def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like, pictures):
     applied = []
 
@@ -151,7 +146,6 @@ def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like,
     assert applied == [TOY, TOY]
 
 
-@pytest.mark.once
 def test_a_command_is_listed_and_run(monkeypatch, capsys):
     @dataclasses.dataclass(frozen=True)
     class Arguments:

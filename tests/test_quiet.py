@@ -12,7 +12,6 @@ import pytest
 from keras_vit import _quiet
 from keras_vit._quiet import ignore_log, ignore_warning, quiet
 
-pytestmark = pytest.mark.once
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 

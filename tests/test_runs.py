@@ -21,7 +21,6 @@ def run(trained_run, tmp_path):
     return shutil.copytree(trained_run.path, tmp_path / "run")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "name", ["spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json"]
 )
@@ -146,6 +145,7 @@ def test_a_folder_without_runs_is_an_error(tmp_path):
         runs.open_run(tmp_path / "none")
 
 
+@pytest.mark.flavours
 def test_a_run_loads_as_its_trained_model_with_labels_and_preprocessing(trained_run):
     model = keras_vit.load_run(trained_run.path)
     source = digits()
@@ -213,7 +213,6 @@ def test_a_setting_that_a_run_does_not_have_is_named(run):
         opened.setting("batch_size")
 
 
-@pytest.mark.once
 def test_the_log_is_read_at_once_and_names_the_line_that_is_wrong(run):
     log = run / "metrics.jsonl"
     log.write_text('{"step": 1, "loss": NaN}\n{"step": 2}\n{"step": 3, "lo')
@@ -227,7 +226,6 @@ def test_the_log_is_read_at_once_and_names_the_line_that_is_wrong(run):
             runs.open_run(run).log()
 
 
-@pytest.mark.once
 def test_a_split_that_could_not_be_read_again_is_refused(trained_run, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "_MOST_SPLIT", 1_000)
     source, model = digits(), runs.load_run(trained_run.path)
@@ -236,7 +234,6 @@ def test_a_split_that_could_not_be_read_again_is_refused(trained_run, tmp_path, 
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.once
 def test_a_device_is_not_replaced_by_a_run(trained_run, tmp_path):
     source, model = digits(), runs.load_run(trained_run.path)
     os.mkfifo(tmp_path / "pipe")

@@ -8,8 +8,6 @@ import pytest
 
 from keras_vit import _zips
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def archive(tmp_path):

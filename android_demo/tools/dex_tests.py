@@ -15,15 +15,14 @@ from class_file import with_plain_names
 from commands import fail, require, run
 from dex import RULES, build_dex, shipped_dex
 from dex_file import read_code
-from maven import compile_app, compile_tests_of_core
+from maven import compile_app, test_core
 from platform_classes import platform_jar
 from project import BUILD, FRAMEWORK, ROOT, RUNTIME_JARS
-from results import Result, read_reports
+from results import Result
 
 FOLDER = BUILD / "dex-tests"
 CORE = ROOT / "core/target"
 TEST_CLASSES = CORE / "test-classes"
-REPORTS = CORE / "surefire-reports"
 CONSOLE = CORE / "console/junit-platform-console-standalone.jar"
 # Jars of the app that core does not use.
 _NOT_CORES = ("delegate", "jna", "tflite")
@@ -42,23 +41,14 @@ def test_dex() -> Result:
     """Builds the dex, translates it and runs the tests."""
     require("mvn", "npm", "java", "javac", "dexdump", "enjarify")
     compile_app()
-    compile_tests_of_core()
+    core = test_core()
     FOLDER.mkdir(parents=True, exist_ok=True)
     rules = _rules_of_tests()
     dex_files = build_dex(FOLDER / "dex", (*RULES, rules))
     _compare(shipped_dex(), dex_files)
-    return compared(_run_tests([_translated(dex) for dex in dex_files]))
-
-
-def compared(passed: int) -> Result:
-    """The result: a test of core that did not run on the dex is one that did not pass."""
-    core = read_reports("core", REPORTS).total
-    if not core:
-        fail(
-            f"expected reports of core's tests in {REPORTS}, to compare their number. "
-            "Received: none. Run make android-test, which runs core's tests first."
-        )
-    return Result("core: the same tests against the dex", passed, core)
+    # A test of core that did not run on the dex is one that did not pass.
+    passed = _run_tests([_translated(dex) for dex in dex_files])
+    return Result("core: the same tests against the dex", passed, core.total)
 
 
 def _rules_of_tests() -> Path:

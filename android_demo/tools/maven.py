@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 
 from commands import fail, require
 from freshness import Step
@@ -49,25 +50,38 @@ def compile_app() -> None:
     step.done()
 
 
-def compile_tests_of_core() -> None:
-    """Compiles core's tests, unless neither they nor core have changed."""
-    step = _tests_of_core()
-    if step.is_fresh:
-        return
-    print("compiling core's tests with Maven", flush=True)
-    maven("process-test-classes", "--projects", "core")
-    step.done()
+def test_core() -> Result:
+    """Compiles core and runs its tests; ends the program if one fails."""
+    kind, *_ = _REPORTS
+    return _tested([kind], "test", "--projects", "core")[0]
 
 
 def test_modules() -> list[Result]:
-    """Compiles everything and runs the tests of each module; ends the program if one fails."""
-    for folder in _REPORTS.values():
-        shutil.rmtree(ROOT / folder, ignore_errors=True)
-    steps = (_app(), _tests_of_core())
-    maven("package")
-    for step in steps:
-        step.done()
-    return [read_reports(kind, ROOT / folder) for kind, folder in _REPORTS.items()]
+    """Compiles everything and runs the tests of each module; ends the program if one fails.
+
+    The tests of `test_forms` are left out.
+    """
+    step = _app()
+    results = _tested(_REPORTS, "package")
+    step.done()
+    return results
+
+
+def test_forms() -> Result:
+    """Runs the tests of every screen in every form; ends the program if one fails."""
+    [kind] = [each for each in _REPORTS if "Robolectric" in each]
+    options = ("-Dtest=FormsTest", "-Dsurefire.failIfNoSpecifiedTests=false", "-Druntime.skip=true")
+    [result] = _tested([kind], "package", "--projects", "app", "--also-make", *options)
+    return Result("app: every screen in every form", result.passed, result.total)
+
+
+def _tested(kinds: Iterable[str], *arguments: str) -> list[Result]:
+    """Calls Maven, and counts these kinds of tests in its reports."""
+    folders = {kind: ROOT / _REPORTS[kind] for kind in kinds}
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    maven(*arguments)
+    return [read_reports(kind, folder) for kind, folder in folders.items()]
 
 
 def maven(*arguments: str) -> None:
@@ -83,12 +97,4 @@ def _app() -> Step:
         BUILD / "maven.stamp",
         [ROOT / source for source in _SOURCES],
         [APP_TARGET / f"app-{properties()['version']}.jar", FRAMEWORK],
-    )
-
-
-def _tests_of_core() -> Step:
-    return Step(
-        BUILD / "maven-tests.stamp",
-        [ROOT / source for source in ("pom.xml", "core/pom.xml", "core/src")],
-        [ROOT / "core/target/test-classes", ROOT / "core/target/console"],
     )

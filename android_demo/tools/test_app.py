@@ -1,5 +1,10 @@
-"""All tests of the app: Maven's, the APK's checks, the tools' own, and core's against the dex."""
+"""The tests of the app: python3 android_demo/tools/test_app.py [forms | dex]
 
+Maven's tests, the APK's checks and the tools' own. `forms` are the tests of every screen in every
+form, `dex` core's tests against the dex: `make soak` runs these.
+"""
+
+import argparse
 import sys
 import time
 import unittest
@@ -14,21 +19,32 @@ from results import Result
 
 
 def main() -> int:
-    """Runs everything, then prints how many tests of each kind passed. Returns the exit code."""
+    """Runs them, then prints how many tests of each kind passed. Returns the exit code."""
+    parser = argparse.ArgumentParser(description="The tests of the app.")
+    parser.add_argument("soak", nargs="?", choices=["forms", "dex"], help="instead of the others")
+    soak = parser.parse_args().soak
     require(*PACKAGES)
     begun = time.monotonic()
+    if soak == "forms":
+        results = [maven.test_forms()]
+    elif soak == "dex":
+        results = [dex_tests.test_dex()]
+    else:
+        results = _test_all()
+    _title(f"passed, in {(time.monotonic() - begun) / 60:.1f} minutes")
+    for result in results:
+        print(result)
+    return int(not all(result.is_good for result in results))
+
+
+def _test_all() -> list[Result]:
     _title("JUnit and Robolectric")
     results = maven.test_modules()
     _title("the APK")
     results.append(build_apk.build())
     _title("the tools' own tests")
     results.append(_test_tools())
-    _title("core's tests against the dex")
-    results.append(dex_tests.test_dex())
-    _title(f"passed, in {(time.monotonic() - begun) / 60:.1f} minutes")
-    for result in results:
-        print(result)
-    return int(not all(result.is_good for result in results))
+    return results
 
 
 def _test_tools() -> Result:

@@ -19,7 +19,7 @@ from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.specs import ResNetStem
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.soak(of="benchmarks")
 
 DEEP = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=4, num_heads=2, mlp_dim=48)
 PRODUCTS = ("FULLY_CONNECTED", "BATCH_MATMUL", "CONV_2D")

@@ -11,7 +11,7 @@ from keras_vit._errors import UsageError
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.specs import VARIANTS, ResNetSpec
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.soak(of="benchmarks")
 
 COMMAND = "benchmarks/exporters.py"
 FEW = ("--image-size", "8", "--rounds", "2", "--threads", "1")

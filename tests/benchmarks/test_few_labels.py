@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 
 import few_labels
-import pytest
-
-pytestmark = pytest.mark.once
 
 
 def test_a_row_is_the_mean_of_a_start_for_each_number_of_labels(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.soak(of="benchmarks")
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "gate.py"
 

@@ -8,8 +8,6 @@ import pytest
 
 import keras_vit
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("library", migrations.LIBRARIES, ids=lambda library: library.section)
 def test_each_section_has_a_program_for_each_side(library):

@@ -12,7 +12,7 @@ import pytest
 
 from keras_vit import deploy
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.soak(of="benchmarks")
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ import training_step
 from keras_vit.models.flops import forward_flops
 from keras_vit.specs import VARIANTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = pytest.mark.soak(of="benchmarks")
 ROOT = Path(__file__).parents[2]
 
 

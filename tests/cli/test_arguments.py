@@ -13,8 +13,6 @@ from keras_vit._errors import UsageError
 from keras_vit.cli._arguments import Line, read
 from keras_vit.cli._fields import option
 
-pytestmark = pytest.mark.once
-
 
 @dataclasses.dataclass(frozen=True)
 class Settings:

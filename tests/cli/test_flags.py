@@ -8,8 +8,6 @@ from keras_vit.cli import compare, export, fit
 from keras_vit.cli._fields import options_of
 from keras_vit.cli._flags import with_flags
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("command", "message", "expected"),

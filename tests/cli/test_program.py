@@ -14,7 +14,6 @@ import keras_vit
 from keras_vit._errors import DiskFullError, MissingPackageError, RefusedError, UsageError
 from keras_vit.cli import COMMANDS, _program, is_command, main
 
-pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 
 

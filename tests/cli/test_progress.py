@@ -9,8 +9,6 @@ import pytest
 from keras_vit.cli import _progress
 from keras_vit.cli._progress import ProgressPrinter, count, duration, planned, size
 
-pytestmark = pytest.mark.once
-
 PLAN = types.SimpleNamespace(
     model="ViT-B_16", parameters=86_567_656, trainable=7_690, examples=2_000, held_out=500,
     batch_size=512, steps=12_000, first_step=0, devices=1, memory=3 * 2**29,

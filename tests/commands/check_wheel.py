@@ -1,8 +1,8 @@
 """Installs the wheel in an empty environment and uses it: python tests/commands/check_wheel.py
 
-Without extras, `keras-vit export --help` must take less than a second, and a command that needs
-other packages must name the command that installs them. With extras, a short training on the digits
-and its export must succeed in an empty folder. Packages come from PyPI: TensorFlow is 600 MB.
+Without extras, `keras-vit export --help` must work, and a command that needs other packages must
+name the command that installs them. With extras, a short training on the digits and its export must
+succeed in an empty folder. Packages come from PyPI: TensorFlow is 600 MB.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -55,15 +54,9 @@ def built(folder: Path) -> Path:
 
 
 def check_help(command: Path, folder: Path) -> None:
-    """--help takes less than a second: the fastest of five, because the machine may be busy."""
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        result = run([command, "export", "--help"], cwd=folder)
-        seconds.append(time.perf_counter() - start)
+    """--help needs no package of an extra."""
+    result = run([command, "export", "--help"], cwd=folder)
     assert "--quantize" in result.stdout, result.stdout
-    assert min(seconds) < 1, seconds
-    print(f"keras-vit export --help: {min(seconds):.2f} to {max(seconds):.2f} s", flush=True)
 
 
 def check_missing(command: Path, folder: Path) -> None:

@@ -28,7 +28,7 @@ def write_records(file, rng, count):
             writer.write(tf.train.Example(features=features).SerializeToString())
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_a_record_file_that_changes_under_a_command_is_named_in_one_line(
     invoke, tiny_model, tmp_path, rng, monkeypatch, damage

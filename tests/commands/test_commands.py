@@ -55,7 +55,6 @@ def test_help_shows_the_defaults_of_the_recipe(invoke, tmp_path):
     assert "(default: sgd)" in text
 
 
-@pytest.mark.once
 def test_pictures_to_bundle_to_report(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "torn.jpg").write_bytes(b"\xff\xd8\xff")
     (tmp_path / "runs").mkdir()
@@ -113,7 +112,6 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_fit_reports_the_last_weights_and_their_average(invoke, image_folder, tiny_model, tmp_path):
     words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
     code, out, error = invoke("train/fit.py", *words, "--ema", "0.5", cwd=tmp_path)
@@ -130,7 +128,6 @@ def test_fit_reports_the_last_weights_and_their_average(invoke, image_folder, ti
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_as_many_checkpoints_are_kept_as_asked(invoke, image_folder, tiny_model, tmp_path):
     words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
     words += ("--duration", "9 steps", "--checkpoint-every", "2 steps", "--keep-checkpoints", "3")
@@ -141,7 +138,6 @@ def test_as_many_checkpoints_are_kept_as_asked(invoke, image_folder, tiny_model,
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "5.png").unlink()
     for i in range(6, 50):
@@ -167,7 +163,6 @@ def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_m
     assert recall.endswith("or train longer.")
 
 
-@pytest.mark.once
 def test_many_classes_are_summarised():
     labels = [f"class{i}" for i in range(1000)]
     lines = class_table(labels, range(1000)).splitlines()
@@ -183,7 +178,6 @@ def test_strict_stops_at_an_unreadable_picture(invoke, image_folder, tmp_path):
     assert "torn.jpg" in one_line(code, error)
 
 
-@pytest.mark.once
 def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     arguments = ("--run", run, "--min-accuracy", "0.999")
@@ -195,7 +189,6 @@ def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path
     assert "expected a held-out accuracy of 99.90% or more. Received:" in line
 
 
-@pytest.mark.once
 def test_a_split_that_the_data_does_not_declare_is_one_line(invoke, trained_run, tmp_path):
     words = ("--run", trained_run.path, "--split", "test")
     code, _, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
@@ -204,7 +197,6 @@ def test_a_split_that_the_data_does_not_declare_is_one_line(invoke, trained_run,
     assert line.endswith("are --split held_out.")
 
 
-@pytest.mark.once
 def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path):
     code, _, error = invoke("export/to_tflite.py", cwd=tmp_path)
     line = one_line(code, error)
@@ -237,7 +229,6 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
         (["--seed", "8589934592"], "--seed must be below 2**32. Received: --seed=8589934592."),
     ],
 )
-@pytest.mark.once
 def test_mistakes_are_one_line(invoke, image_folder, tmp_path, arguments, message):
     (tmp_path / "empty").mkdir()
     shutil.copytree(image_folder, tmp_path / "half")
@@ -264,7 +255,6 @@ def test_mistakes_with_options_of_models_are_one_line(invoke, tmp_path, script, 
     assert message in one_line(code, error)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -323,7 +313,6 @@ def test_mistakes_come_before_anything_slow_is_imported(
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_pictures_that_moved_are_named_and_found_again(invoke, image_folder, tiny_model, tmp_path):
     arguments = ("--data", image_folder, "--model", tiny_model, "--out", "run", *QUICK)
     assert invoke("train/fit.py", *arguments, cwd=tmp_path)[0] == 0
@@ -345,8 +334,7 @@ def test_weights_that_do_not_fit_are_one_line(invoke, image_folder, fixtures, tm
     assert "this file is another architecture: hidden_dim 48, not 192; depth 2, not 12" in line
 
 
-@pytest.mark.once
-@pytest.mark.slow
+@pytest.mark.soak(of="kills")
 def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     assert invoke("export/to_tflite.py", "--run", run, cwd=tmp_path)[0] == 0
@@ -374,7 +362,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trai
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="resumes")
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "terminated")],
@@ -405,17 +393,6 @@ def test_interrupted_training_leaves_a_loadable_run(tmp_path, number, code, word
     assert not leftovers
 
 
-@pytest.mark.slow
-@pytest.mark.once
-@pytest.mark.parametrize(("name", "seconds"), [("fit", 0.3), ("export", 1.5), ("evaluate", 4)])
-def test_ctrl_c_is_one_line_while_a_command_starts(trained_run, tmp_path, name, seconds):
-    shutil.copytree(trained_run.path, tmp_path / "run")
-    program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
-    code, error, _ = program["interrupted"](program["COMMANDS"][name], seconds, tmp_path)
-    assert program["judged"](code, error, seconds) == "one line", error
-
-
-@pytest.mark.once
 def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
     program = runpy.run_path(str(Path(__file__).parent / "interrupt_commands.py"))
     judged, together = program["judged"], program["judged_together"]
@@ -433,7 +410,6 @@ def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_resume_needs_only_the_run(invoke, image_folder, tiny_model, tmp_path):
     words = (
         "--model",
@@ -459,7 +435,6 @@ def test_resume_needs_only_the_run(invoke, image_folder, tiny_model, tmp_path):
     assert message in one_line(code, error)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("word", ["--overwrite", "--resume"])
 def test_a_run_that_another_process_writes_is_refused_before_the_pictures_are_read(
     invoke, trained_run, tmp_path, monkeypatch, word
@@ -471,7 +446,6 @@ def test_a_run_that_another_process_writes_is_refused_before_the_pictures_are_re
     assert "another process is writing" in one_line(code, error)
 
 
-@pytest.mark.once
 def test_a_newer_run_is_refused_by_every_command(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     spec = json.loads((run / "spec.json").read_text())

@@ -22,8 +22,6 @@ from keras_vit.training import Engine, Recipe, Trial, loop, trials
 from keras_vit.training.recipes import PRESETS
 from keras_vit.weights import parameter_count
 
-pytestmark = pytest.mark.once
-
 QUICK = (
     "--duration", "11 steps", "--image-size", "16", "--batch-size", "4", "--no-jit",
     "--augment", "none", "--warmup", "1 step",
@@ -81,7 +79,7 @@ def test_a_model_that_diverges_is_named_and_the_others_are_trained(
     assert (code, "every training diverged" in error) == (3, True)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="resumes")
 def test_a_comparison_that_is_stopped_says_how_it_goes_on(
     image_folder, tiny_model, tmp_path, monkeypatch, capsys
 ):

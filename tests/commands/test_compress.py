@@ -11,12 +11,10 @@ import pytest
 from keras_vit import _files, deploy
 from keras_vit.deploy.compression import summary
 
-pytestmark = pytest.mark.once
-
 QUICK = ("--duration", "4 steps", "--images", "40", "--max-drop", "40")
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path):
     arguments = ("--run", trained_run.path, "--method", "qat", "--out", "small")
     result = command("export/compress.py", *arguments, *QUICK, cwd=tmp_path, check=0)
@@ -45,7 +43,7 @@ def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path
     assert re.search(rf"qat-int4 +{row['accuracy']:.2%} ", result.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 @pytest.mark.parametrize("script", ["compress", "to_tflite"])
 def test_a_folder_that_another_process_writes_is_refused(command, trained_run, tmp_path, script):
     arguments = ("--run", trained_run.path, "--out", "small")

@@ -27,7 +27,6 @@ def test_inspect_describes_a_file(invoke, fixtures, tmp_path):
     assert lines["parameters"] == "98,057"
 
 
-@pytest.mark.once
 def test_inspect_shows_variant_zero_head_and_ignored_keys(invoke, tmp_path):
     keras_vit.save_weights(keras_vit.ViT_Ti16(11), tmp_path / "shown.npz")
     arrays = {f"opt/target/{key}": array for key, array in np.load(tmp_path / "shown.npz").items()}
@@ -40,7 +39,6 @@ def test_inspect_shows_variant_zero_head_and_ignored_keys(invoke, tmp_path):
     assert "1 keys: opt/state/step" in out
 
 
-@pytest.mark.once
 def test_a_run_is_described_and_converted(invoke, trained_run, tmp_path):
     code, out, error = invoke(COMMAND, "--inspect", trained_run.path, cwd=tmp_path)
     assert (code, error) == (0, "")
@@ -78,7 +76,6 @@ def test_a_bundle_says_what_to_give_instead(invoke, tmp_path):
 
 @pytest.mark.parametrize("source", ["vit_token.weights.npz", "timm_token.safetensors"])
 @pytest.mark.parametrize("target", ["out.npz", "timm/out.safetensors", "hf/model.safetensors"])
-@pytest.mark.once
 def test_weights_are_converted_between_layouts(invoke, fixtures, tmp_path, source, target):
     layout = ["--layout", "transformers"] if target.startswith("hf") else []
     code, out, err = invoke(COMMAND, fixtures / source, target, *layout, cwd=tmp_path)
@@ -90,7 +87,6 @@ def test_weights_are_converted_between_layouts(invoke, fixtures, tmp_path, sourc
     np.testing.assert_allclose(found, expected["logits"], atol=2e-5, rtol=0)
 
 
-@pytest.mark.once
 def test_a_keras_file_and_a_saved_model_give_the_references_logits(invoke, fixtures, tmp_path):
     import tensorflow as tf
 
@@ -148,7 +144,6 @@ def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
         (["--inspect", "full/notes.txt"], "is not a complete .npz or .safetensors file"),
     ],
 )
-@pytest.mark.once
 def test_a_mistake_is_one_line_and_writes_nothing(
     invoke, fixtures, trained_run, tmp_path, arguments, message
 ):
@@ -182,7 +177,6 @@ def test_nonfinite_values_are_accepted_if_allowed(invoke, fixtures, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_an_existing_file_is_replaced_only_with_overwrite(invoke, fixtures, tmp_path):
     first, second = fixtures / "vit_token.weights.npz", fixtures / "timm_map.safetensors"
     for target in ("out.npz", "out.keras", "saved"):
@@ -192,7 +186,6 @@ def test_an_existing_file_is_replaced_only_with_overwrite(invoke, fixtures, tmp_
         assert invoke(COMMAND, second, target, "--overwrite", cwd=tmp_path)[0] == 0
 
 
-@pytest.mark.once
 def test_a_file_that_reads_back_differently_is_removed(invoke, fixtures, tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "read", lambda self, key, shape: np.ones(shape, np.float32))
     for target in ("out.npz", "out.safetensors"):
@@ -202,7 +195,6 @@ def test_a_file_that_reads_back_differently_is_removed(invoke, fixtures, tmp_pat
         assert not (tmp_path / target).exists()
 
 
-@pytest.mark.once
 @pytest.mark.slow
 def test_runs_as_a_process_from_any_folder(command, fixtures, tmp_path):
     file = fixtures / "timm_map.safetensors"

@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/: each is read, and each is run in the order of its page.
+"""The commands of README.md and docs/: each is read, and run once, in its page's order.
 
 They run as they are written, in a folder that has what the pages speak of, with options behind them
 that make them quick. What cannot run here is in `NOT_RUN`, with the reason.
@@ -24,8 +24,6 @@ from keras_vit.cli._arguments import Line, read
 from keras_vit.specs import VARIANTS, ViTSpec
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
-
-pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
@@ -54,7 +52,6 @@ LINES = {
     "--decoder-depth 1 --decoder-heads 2 --image-size 32",
     "keras-vit compare --recipe cifar10": f"--data flower_photos {SMALL['compare']}",
     "keras-vit sweep --data digits": f"--data flower_photos {SMALL['sweep']}",
-    "keras-vit compare --data digits": f"--data flower_photos {SMALL['compare']}",
     "keras-vit compare --data flower_photos": f"{QUICK} --duration '2 steps' --seeds 1",
     "keras-vit transfer --weights imagenet21k --model ViT_B16 --dry-run": "",
     "keras-vit transfer --weights ViT-B_16.npz --tasks cifar10 --duration": (
@@ -87,6 +84,16 @@ NOT_RUN = {
     "export TF_CONFIG": "the same",
     "keras-vit transfer --weights imagenet21k --model ViT_B16 --suite": "needs the paper's data",
     "keras-vit evaluate --weights": "needs ImageNet; test_transfer.py has a tiny one",
+    **dict.fromkeys(
+        (
+            "keras-vit compare --data flower_photos --models ViT_Pico4 --ablation pooling",
+            "keras-vit compare --data flower_photos --models ViT_Pico4 --ablation patch_size",
+            "keras-vit compare --data flower_photos --models ViT_Pico4 --ablation depth",
+            "keras-vit compare --data flower_photos --models ViT_Pico4 --variations num_heads",
+            "keras-vit compare --data digits --models",
+        ),
+        "like the comparisons that are run; tests/training/test_ablations.py makes the variations",
+    ),
     "export KERAS_DISTRIBUTION": "the same",
 }
 
@@ -126,6 +133,7 @@ def commands(page: str) -> list[Command]:
 
 
 ALL = [command for page in PAGES for command in commands(page)]
+FIRST = {each.line: each for each in reversed(ALL)}  # of those that are equal
 
 
 def test_every_reason_is_still_needed():
@@ -156,9 +164,11 @@ def test_options_of_benchmarks_are_known(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if any(not c.reason for c in commands(p))])
+@pytest.mark.parametrize("page", sorted({each.page for each in FIRST.values() if not each.reason}))
 def test_commands_run(page, folder, invoke, command):
-    for each in commands(page):
+    for each in dict.fromkeys(commands(page)):
+        if FIRST[each.line] != each:
+            continue
         if each.reason:
             print(f"not run: {each.line} ({each.reason})")
             continue

@@ -16,7 +16,6 @@ from PIL import Image
 
 from keras_vit import deploy
 
-pytestmark = pytest.mark.once
 BUNDLE = Path(__file__).parents[2] / "android_demo/app/src/main/assets/bundles/digits-int8"
 DAMAGED = (b"", b"\0" * 100, b"PK\x05\x06" + bytes(18), b"\xff\xfe\n", b"a\rb\nc\x1b[2J\n")
 JSON = ("spec.json", "recipe.json", "split.json")
@@ -59,7 +58,7 @@ def bytes_of(file):
     return [(repr(each[:9]), each) for each in (*DAMAGED, good[: len(good) // 2])]
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 @pytest.mark.parametrize("name", [*JSON, "metrics.jsonl", "labels.txt", "weights.npz"])
 def test_evaluate_refuses_a_strangers_run_in_one_line(refusals, variants, run, name):
     contents = some(variants, run / name, 25) if name in JSON else bytes_of(run / name)
@@ -67,7 +66,7 @@ def test_evaluate_refuses_a_strangers_run_in_one_line(refusals, variants, run, n
     assert found > (15 if name in JSON else 2 if name != "metrics.jsonl" else 0)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 @pytest.mark.parametrize("name", [*JSON, "labels.txt", "weights.npz"])
 def test_export_refuses_a_strangers_run_in_one_line(refusals, variants, run, name, monkeypatch):
     nothing = deploy.Bundles(run / "export", {}, {}, {})  # what was accepted need not be exported
@@ -116,7 +115,7 @@ def test_a_file_that_would_end_the_process_is_refused_in_one_line(invoke, tmp_pa
         assert "model.tflite is damaged: a process that runs" in line or "LiteRT refuses" in line
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 def test_a_strangers_files_are_refused_before_anything_is_computed(command, run, tmp_path):
     bundle = shutil.copytree(BUNDLE, tmp_path / "bundle")
     (run / "spec.json").write_text('{"format": 1, "model": "\\u001b[2J"}')

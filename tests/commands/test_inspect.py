@@ -12,7 +12,6 @@ from PIL import Image
 import keras_vit
 from keras_vit import evaluation, runs
 
-pytestmark = pytest.mark.once
 COMMAND = "train/look_inside.py"
 
 

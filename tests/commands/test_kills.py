@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
 SLOW, QUICK = 0.3, 0.0
 # Writes a file several times; each write takes some seconds.
 WRITER = """

@@ -94,7 +94,6 @@ def test_a_run_and_its_weights_give_the_models_probabilities(
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, expected, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "runs" / "mine")
     logits = ("--quantize", "none", "--out", "logits")

@@ -17,8 +17,6 @@ import pytest
 import keras_vit
 from keras_vit.data import digits
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[2]
 COMMAND = "export/to_saved_model.py"
 
@@ -77,8 +75,7 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(invoke, tiny_model, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["zero.npz"]
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="kills")
 def test_a_full_disk_is_one_line_without_tensorflows_names(invoke, trained_run, tmp_path):
     _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
     arguments = ("--run", trained_run.path, "--out", tmp_path / "served", "--images", "5")
@@ -122,8 +119,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(invoke, tmp_path, arguments, m
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
-@pytest.mark.slow
+@pytest.mark.soak(of="kills")
 def test_after_a_kill_the_old_saved_model_is_complete(trained_run, tmp_path):
     folder = tmp_path / "served"
     folder.mkdir()

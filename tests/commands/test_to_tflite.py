@@ -18,8 +18,6 @@ from keras_vit import deploy
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.resolve import resolve
 
-pytestmark = pytest.mark.once
-
 ROOT = Path(__file__).parents[2]
 COMMAND = "export/to_tflite.py"
 FEW = ("--images", "40", "--calibrate", "8", "--threads", "1")
@@ -183,7 +181,7 @@ def test_a_mistake_with_weights_is_one_line_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="kills")
 def test_killed_while_it_writes_the_old_bundle_stays(invoke, trained_run, tmp_path):
     run = shutil.copytree(trained_run.path, tmp_path / "run")
     arguments = ("--run", run, *FEW)

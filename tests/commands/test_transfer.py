@@ -20,8 +20,6 @@ from keras_vit.training.transfer import TASKS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
 
-pytestmark = pytest.mark.once
-
 QUICK = (
     "--duration", "4 steps", "--image-size", "16", "--batch-size", "4", "--no-jit",
 )  # fmt: skip

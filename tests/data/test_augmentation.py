@@ -13,8 +13,6 @@ from keras_vit.data import colour, geometry, mixing, randaugment  # noqa: E402
 from keras_vit.data.augmentation import AUGMENTATIONS  # noqa: E402
 from keras_vit.data.three_augment import color_jitter, three_augment  # noqa: E402
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(params=["smooth", "noise", "dark", "flat"])
 def image(request, rng):

@@ -11,7 +11,6 @@ from PIL import Image
 from keras_vit import UsageError
 from keras_vit.data import open_source, source_name, split_source
 
-pytestmark = pytest.mark.once
 NAMES = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from keras_vit.data.class_sets import ClassSets
-
-pytestmark = pytest.mark.once
 
 
 def test_rows_equal_those_of_a_whole_array(rng):

@@ -12,8 +12,6 @@ import tensorflow as tf
 from keras_vit import Preprocessing, preprocess
 from keras_vit.data import geometry, mediapipe, tf_preprocessing
 
-pytestmark = pytest.mark.once
-
 noise = runpy.run_path(str(Path(__file__).parents[1] / "fixtures" / "noise.py"))["noise"]
 
 

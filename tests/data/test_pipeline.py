@@ -131,7 +131,6 @@ def test_load_is_evaluation_in_memory(numbered):
     assert targets.tolist() == [0, 1]
 
 
-@pytest.mark.once
 def test_evaluation_has_the_bits_of_the_models_own_preprocessing(photographs):
     assert np.bincount(photographs.formats).tolist() == [10, 6, 6]
     for crop, interpolation in ((None, "bilinear"), (0.875, "bicubic"), (None, "nearest")):
@@ -147,7 +146,6 @@ def test_evaluation_has_the_bits_of_the_models_own_preprocessing(photographs):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_only_pictures_that_need_it_are_read_by_python(photographs):
     def refuse(index):
         raise AssertionError(photographs.ids[index])
@@ -161,7 +159,6 @@ def test_only_pictures_that_need_it_are_read_by_python(photographs):
         list(training_batches(source, others, Preprocessing(16, 16), 4, 1))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "augment",
     [
@@ -187,7 +184,6 @@ def test_every_augmentation_is_repeatable_and_can_begin_at_any_step(photographs,
     assert whole[0].std() > 10
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("augment", ["mild_crop_flip", "resize_crop_flip", "shift"])
 @pytest.mark.parametrize("size", [pytest.param(16, marks=pytest.mark.slow), 100])
 def test_training_has_the_same_pixels_whatever_the_format_of_a_picture(
@@ -224,7 +220,6 @@ def test_training_has_the_same_pixels_whatever_the_format_of_a_picture(
         assert jpeg.std() < 2.5 * held_out.std()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("kind", ["file", "array"])
 def test_pictures_below_twice_the_size_are_only_resized(rng, interpolation, kind):
@@ -244,7 +239,6 @@ def test_pictures_below_twice_the_size_are_only_resized(rng, interpolation, kind
         np.testing.assert_array_equal(geometry.resized(part, preprocessing), expected)
 
 
-@pytest.mark.once
 def test_a_picture_of_exactly_twice_the_size_keeps_the_bits_of_a_bilinear_resize(rng):
     tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
     from keras_vit.data import geometry
@@ -264,7 +258,6 @@ def one_hot(images, classes):
     return tf.one_hot(classes, 2)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "more",
     [
@@ -314,7 +307,6 @@ def test_the_order_is_a_random_permutation():
     assert abs(np.corrcoef(epochs[0], epochs[1])[0, 1]) < 0.1
 
 
-@pytest.mark.once
 def test_a_small_box_of_a_large_jpeg_is_the_right_part(tmp_path):
     """The decoder gives a smaller picture where the box is much larger than the input."""
     tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")

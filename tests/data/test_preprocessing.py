@@ -22,8 +22,6 @@ from keras_vit.data import (
 from keras_vit.data.decoding import decode_image
 from keras_vit.data.preprocessing import resize
 
-pytestmark = pytest.mark.once
-
 
 def test_values_are_scaled_to_minus_one_and_one():
     image = np.zeros((2, 2, 3), np.uint8)

@@ -33,7 +33,6 @@ from keras_vit.data.reading import naming_unreadable
 from keras_vit.weights.cache import cache_folder
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
-pytestmark = pytest.mark.once
 
 
 def pictures(rng, count):

@@ -12,8 +12,6 @@ from PIL import Image
 from keras_vit.data import open_source, repeats, repeats_warning
 from keras_vit.data.sources import digits
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def divided(image_folder, rng):

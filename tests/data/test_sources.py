@@ -34,8 +34,6 @@ from keras_vit.data.decoding import check_image, decode_image
 from keras_vit.data.formats import true_format
 from keras_vit.data.limits import Room
 
-pytestmark = pytest.mark.once
-
 
 def test_digits_are_the_real_ones():
     source = digits()
@@ -308,7 +306,7 @@ def test_bands_give_the_pixels_of_the_whole_picture(rng, monkeypatch, mode):
         assert whole.shape == (*upright[::-1], 3)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 def test_decoding_needs_the_memory_that_is_stated(tmp_path):
     Image.new("RGBA", (8000, 8000), (1, 2, 3, 4)).save(tmp_path / "a.png", compress_level=1)
     code = (

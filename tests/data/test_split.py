@@ -10,8 +10,6 @@ import pytest
 from keras_vit import UsageError
 from keras_vit.data import Source, Split, digits, split_source, split_summary
 
-pytestmark = pytest.mark.once
-
 
 def source(counts, name="x"):
     targets = np.repeat(np.arange(len(counts)), counts)

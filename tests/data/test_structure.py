@@ -13,8 +13,6 @@ from PIL.PngImagePlugin import PngInfo
 from keras_vit._errors import UsageError
 from keras_vit.data.decoding import check_image, decode_image, to_rgb
 
-pytestmark = pytest.mark.once
-
 SIZE = 60_000  # bytes of an EXIF block; a segment of a JPEG has no room for more
 EXIF = b"Exif\0\0"
 

@@ -10,8 +10,6 @@ import pytest
 from keras_vit import UsageError
 from keras_vit.data import Source, development_split, split_source, subset
 
-pytestmark = pytest.mark.once
-
 
 def source(*counts):
     targets = np.random.default_rng(3).permutation(np.repeat(np.arange(len(counts)), counts))

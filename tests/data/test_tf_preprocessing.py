@@ -17,8 +17,6 @@ from keras_vit import Preprocessing, UsageError, preprocess
 from keras_vit.data import preprocessing, tf_preprocessing
 from keras_vit.data.decoding import decode_image
 
-pytestmark = pytest.mark.once
-
 BILINEAR = Image.Resampling.BILINEAR
 
 
@@ -246,7 +244,7 @@ def test_a_picture_that_becomes_much_smaller_is_summed_in_few_steps(
     np.testing.assert_array_equal(resized[0], preprocessing.resize(Image.fromarray(wide), settings))
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 @pytest.mark.parametrize("number", [1, 3])
 def test_reading_needs_the_memory_that_is_stated(tmp_path, number):
     Image.new("RGBA", (8000, 8000), (1, 2, 3, 4)).save(tmp_path / "a.png", compress_level=1)

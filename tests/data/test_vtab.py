@@ -15,7 +15,6 @@ from keras_vit.data.sources import check_present
 from keras_vit.labels import imagenet2012_ids
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
-pytestmark = pytest.mark.once
 
 
 def shade(i, shape=(8, 10, 3)):

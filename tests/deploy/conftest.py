@@ -82,6 +82,7 @@ class Sample:
     def file(self, quantize, *float_layers) -> MappedFile:
         return self.converter(quantize, float_layers)
 
+    @functools.cache  # noqa: B019
     def exported(self, quantize):
         """The file judged."""
         made = dataclasses.replace(self.converter.made("none"), content=self.file(quantize))

@@ -19,8 +19,6 @@ from keras_vit.deploy import subject
 from keras_vit.deploy.convert.graphs import Graphs
 from keras_vit.weights.hashing import weights_sha256
 
-pytestmark = pytest.mark.once
-
 # Options that skip the measurements and the card.
 QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
 SPOILED = "encoderblock_1/mlp/dense_1"

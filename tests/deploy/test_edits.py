@@ -113,7 +113,6 @@ EDITS = {
 }
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "kind",
     [k if k in ("activation", "layer") else pytest.param(k, marks=pytest.mark.slow) for k in EDITS],
@@ -137,6 +136,7 @@ def test_an_edited_model_is_exported_as_it_is(kind, model, inputs, tmp_path):
     )
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_an_edited_model_with_pixel_input_and_probabilities_in_int8(model, inputs, tmp_path):
     set_activation(model)
@@ -164,7 +164,6 @@ def test_bundles_of_an_edited_model_warn_and_record_the_reason(model, inputs, tm
 
 
 @pytest.mark.slow
-@pytest.mark.once  # tf_keras clones a ViT as a ViT
 def test_a_clone_is_exported_without_warning_as_no_keras_vit_model(model, inputs, tmp_path):
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
@@ -183,6 +182,7 @@ def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
     np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_a_changed_layer_class_is_noticed_in_the_scores(model, inputs, tmp_path, monkeypatch):
     # The class itself is changed, so a new model has the same layers.
@@ -211,6 +211,7 @@ def test_rewrite_false_exports_keras_own_graph(model, inputs, tmp_path, quantize
     assert "SQUARED_DIFFERENCE" not in operators(path.read_bytes())
 
 
+@pytest.mark.flavours
 def test_settings_used_only_in_training_are_not_edits(model):
     model.trainable = False
     block(model).trainable = True
@@ -220,7 +221,6 @@ def test_settings_used_only_in_training_are_not_edits(model):
     assert first_edit(model) == ""
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("spec", "size"),
     [
@@ -251,6 +251,7 @@ def test_an_unchanged_model_has_no_edit(spec, size):
     assert first_edit(copy) == ""
 
 
+@pytest.mark.flavours
 def test_first_edit_leaves_the_random_state_unchanged(model, monkeypatch):
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     random.seed(3)
@@ -260,6 +261,7 @@ def test_first_edit_leaves_the_random_state_unchanged(model, monkeypatch):
     assert random.random() == expected
 
 
+@pytest.mark.flavours
 def test_first_edit_does_not_let_another_thread_draw_the_same_numbers_twice(model, monkeypatch):
     drawn, build = [], edits.model_class(model.spec)
 
@@ -281,6 +283,7 @@ def test_first_edit_does_not_let_another_thread_draw_the_same_numbers_twice(mode
     assert len(set(drawn)) == 6
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no quantize")
 @pytest.mark.parametrize("rewrite", [True, False])
@@ -291,7 +294,6 @@ def test_a_model_that_keras_has_quantised_is_refused(model, tmp_path, rewrite):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", rewrite=rewrite)
 
 
-@pytest.mark.once
 def test_other_backends_refuse_an_edited_model(model, tmp_path, monkeypatch):
     from keras_vit.deploy import resolve as module
 

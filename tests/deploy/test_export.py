@@ -34,7 +34,6 @@ def inputs(pictures):
     return pictures(20, (16, 24))
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("quantize", "tolerance"),
     [
@@ -56,7 +55,6 @@ def test_the_scores_of_a_file_are_near_keras(model, inputs, tmp_path, quantize, 
     assert np.median(differences) <= verdict.max_difference <= differences.max() + 1e-6
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("weight", "message"), [(1e30, "scores may be at most 1.8e.19"), (1e8, "score 2 of Keras")]
 )
@@ -70,7 +68,6 @@ def test_a_damaged_head_is_refused_before_anything_is_written(model, tmp_path, w
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 def test_data_may_be_a_dataset_with_labels(model, inputs, tmp_path):
     import tensorflow as tf
 
@@ -83,7 +80,6 @@ def test_data_may_be_a_dataset_with_labels(model, inputs, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_data_may_be_a_tuple_of_images_and_labels(model, inputs, tmp_path):
     targets = np.asarray(model(inputs, training=False)).argmax(-1)
     for data, count in (((inputs, targets), 20), ([(inputs[:4], targets[:4])], 4)):
@@ -127,7 +123,6 @@ def used(monkeypatch):
     return find
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "kind",
     [
@@ -163,7 +158,6 @@ def test_calibration_and_comparison_share_all_classes_but_no_images(
         assert len({*calibrating, *judged}) == 92
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("count", "calibrate", "judge"),
     [(3, 1, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, 1, 1), (5, 2, 3)))],
@@ -176,7 +170,6 @@ def test_half_of_few_images_calibrate(model, inputs, tmp_path, used, count, cali
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_single_image_is_used_twice_with_a_warning(model, inputs, tmp_path, used):
     with pytest.warns(UserWarning, match="one image, which is used both to measure ranges and to"):
         verdict = keras_vit.export_tflite(model, tmp_path / "m", "int8", inputs[:1])
@@ -197,14 +190,12 @@ def test_a_single_image_is_used_twice_with_a_warning(model, inputs, tmp_path, us
         (np.arange(20) - 1, "labels must be 0 to 4. Received: -1 to 18"),
     ],
 )
-@pytest.mark.once
 def test_labels_that_are_not_classes_are_refused(model, inputs, tmp_path, targets, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=(inputs, targets))
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 def test_a_bad_file_is_refused_even_with_useless_labels(model, inputs, tmp_path, spoiled):
     # With labels in a wrong order, for example, no file could lose accuracy.
     spoiled(model, "encoderblock_0")
@@ -217,7 +208,6 @@ def test_a_bad_file_is_refused_even_with_useless_labels(model, inputs, tmp_path,
 
 @pytest.mark.parametrize("spoil", ["model", "data"])
 @pytest.mark.parametrize("quantize", [None, "dynamic", "int8"])
-@pytest.mark.once
 def test_values_that_are_not_finite_are_refused_before_the_conversion(
     model, inputs, tmp_path, spoil, quantize
 ):
@@ -234,7 +224,6 @@ def test_values_that_are_not_finite_are_refused_before_the_conversion(
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_features_have_no_classes_to_agree_on(model, inputs, tmp_path):
     path, data = tmp_path / "m.tflite", (inputs, np.zeros(20, int))
     verdict = keras_vit.export_tflite(model, path, "int8", data, output="features")
@@ -244,19 +233,16 @@ def test_features_have_no_classes_to_agree_on(model, inputs, tmp_path):
         dataclasses.replace(verdict, max_difference=0.51 * verdict.scale).check()
 
 
-@pytest.mark.once
 def test_without_data_noise_is_compared(model, tmp_path):
     assert keras_vit.export_tflite(model, tmp_path / "m.tflite").images == 16
 
 
-@pytest.mark.once
 def test_int8_without_data_is_refused(model, tmp_path):
     with pytest.raises(UsageError, match="int8 needs images to measure ranges on"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", "int8")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 def test_pixels_probabilities_and_float_layers_are_options(model, inputs, tmp_path):
     options = {"input": "uint8", "output": "probabilities", "float_layers": ["head"]}
     path = tmp_path / "m.tflite"
@@ -279,7 +265,6 @@ def test_pixels_probabilities_and_float_layers_are_options(model, inputs, tmp_pa
     assert [layer for layer, dtype in kernels.items() if dtype == "float32"] == ["head"]
 
 
-@pytest.mark.once
 def test_a_file_over_its_budget_is_not_written(model, trained_like, inputs, tmp_path, monkeypatch):
     # The converter may fail silently, for example if variables are missing. Here it gets the graph
     # of another model.
@@ -296,7 +281,6 @@ def test_a_file_over_its_budget_is_not_written(model, trained_like, inputs, tmp_
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.once
 def test_scores_that_never_vary_prove_nothing(inputs, tmp_path):
     fresh = keras_vit.ViT(SPEC, 5, (16, 24), head_bias=-10.0)
     with pytest.raises(ParityError, match="nothing can be compared"):
@@ -311,7 +295,6 @@ def test_scores_that_never_vary_prove_nothing(inputs, tmp_path):
         (lambda x: (x * 127 + 127).astype(np.uint8), r"uint8 \(20, 16, 24, 3\)"),
     ],
 )
-@pytest.mark.once
 def test_data_of_another_shape_or_type_is_refused(model, inputs, tmp_path, change, received):
     with pytest.raises(UsageError, match=f"Received: {received}; use keras_vit.preprocess"):
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=change(inputs))
@@ -319,13 +302,11 @@ def test_data_of_another_shape_or_type_is_refused(model, inputs, tmp_path, chang
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=[])
 
 
-@pytest.mark.once
 def test_one_image_is_a_batch_of_one(model, inputs, tmp_path):
     data = inputs[0]
     assert keras_vit.export_tflite(model, tmp_path / "m", representative_data=data).images == 1
 
 
-@pytest.mark.once
 def test_unknown_settings_are_refused(model, tmp_path):
     for arguments, message in (
         ({"quantize": "int-8"}, "unknown quantize='int-8'; did you mean int8"),
@@ -342,7 +323,6 @@ def test_unknown_settings_are_refused(model, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.once
 def test_to_pixels_inverts_the_preprocessing(rng):
     preprocessing = keras_vit.Preprocessing(
         16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0)
@@ -354,7 +334,6 @@ def test_to_pixels_inverts_the_preprocessing(rng):
     assert deploy.to_pixels(np.full((1, 1, 1, 3), 9.0), preprocessing).tolist() == [[[[255] * 3]]]
 
 
-@pytest.mark.once
 def test_a_file_for_an_older_runtime_is_refused(sample):
     dynamic, int8 = sample.exported("dynamic"), sample.exported("int8")
     deploy.check(int8, min_runtime="2.9.0")
@@ -365,7 +344,6 @@ def test_a_file_for_an_older_runtime_is_refused(sample):
         deploy.check(int8, min_runtime="soon")
 
 
-@pytest.mark.once
 def test_dynamic_sizes_are_refused(sample):
     resolved = resolve(sample.model, GraphOptions(batch=None))
     made = deploy.Converter(resolved, ["none"]).made()
@@ -374,7 +352,6 @@ def test_dynamic_sizes_are_refused(sample):
         deploy.check(found)
 
 
-@pytest.mark.once
 def test_runner_refuses_files_that_are_not_models(tmp_path):
     (tmp_path / "m.tflite").write_bytes(b"not a flatbuffer at all")
     with pytest.raises(UsageError, match="m.tflite is not a TFLite model"):
@@ -455,6 +432,7 @@ def test_each_file_is_parsed_once(model, inputs, tmp_path, monkeypatch):
     assert len(parsed) == len(set(parsed)) == 2
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_two_exports_of_the_same_weights_are_the_same_bytes(sample, tmp_path):
     images = sample.images

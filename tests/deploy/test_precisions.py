@@ -10,8 +10,6 @@ import pytest
 from keras_vit import UsageError
 from keras_vit.deploy.precisions import PRECISIONS, precision_named, precision_of
 
-pytestmark = pytest.mark.once
-
 
 def test_precisions_are_found_by_argument_and_by_name():
     for quantize, precision in PRECISIONS.items():

@@ -14,8 +14,6 @@ from keras_vit._keras import keras
 from keras_vit.deploy import Runner
 from keras_vit.deploy.resolve import resolve
 
-pytestmark = pytest.mark.once
-
 
 def test_a_file_is_mapped_and_not_copied(converted, tmp_path):
     kernel = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)

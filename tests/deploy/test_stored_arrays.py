@@ -7,8 +7,6 @@ import pytest
 
 from keras_vit.deploy.stored_arrays import StoredArrays
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def stored(tmp_path):

@@ -13,8 +13,6 @@ from keras_vit.data import digits
 from keras_vit.data.pipeline import load
 from keras_vit.deploy.subject import OwnImages, of_run, of_weights
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def images():

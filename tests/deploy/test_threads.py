@@ -44,7 +44,6 @@ def test_eight_threads_give_the_bytes_of_one_and_leave_the_process_as_it_was(sam
     assert warnings.filters == filters
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("precision", ["dynamic", "int8"])
 def test_quantising_neither_prints_nor_redirects_what_others_print(
     sample, monkeypatch, capfd, precision
@@ -72,7 +71,6 @@ def test_quantising_neither_prints_nor_redirects_what_others_print(
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.once
 def test_a_plot_leaves_the_settings_of_the_process_as_they_were():
     before = dict(matplotlib.rcParams)
     metrics = [{"step": i, "loss": 1 / i, "accuracy": 0.5} for i in (1, 2)]

@@ -13,8 +13,6 @@ from keras_vit.evaluation import accuracy_on, class_places, write_accuracy
 from keras_vit.labels import imagenet2012_ids, imagenet2012_labels
 from keras_vit.specs import Preprocessing
 
-pytestmark = pytest.mark.once
-
 
 class Reader:
     """A model that reads its scores from the grey level of an image: the class, then the next."""

@@ -13,8 +13,6 @@ import pytest
 from keras_vit.evaluation import comparison, plots, summary, write_comparison
 from keras_vit.evaluation.plots import Line
 
-pytestmark = pytest.mark.once
-
 
 def result(model, fraction, seed, accuracy):
     each = {"precision": accuracy, "recall": accuracy / 2, "f1": accuracy / 4, "support": 30}

@@ -129,14 +129,12 @@ def evaluated(trained_run, tmp_path_factory):
     return evaluation.evaluate(runs.open_run(folder))
 
 
-@pytest.mark.once
 def test_accuracy_is_that_of_training(evaluated, trained_run):
     report, _ = evaluated
     assert report.accuracy == pytest.approx(trained_run.metrics()[-1]["val_accuracy"], abs=1e-6)
     assert np.trace(report.confusion) == round(report.accuracy * 359)
 
 
-@pytest.mark.once
 def test_the_report_on_disk_equals_the_returned_one(evaluated):
     report, path = evaluated
     stored = json.loads((path.parent / "report.json").read_text())
@@ -158,7 +156,6 @@ def split_run(shared_folder, small_spec, randomised, tmp_path):
     return runs.open_run(path)
 
 
-@pytest.mark.once
 def test_a_test_split_that_training_does_not_use_judges_the_run(split_run):
     report, path = evaluation.evaluate(split_run, split="test")
     source, model = split_run.source(), split_run.model()
@@ -181,7 +178,6 @@ def test_a_test_split_that_training_does_not_use_judges_the_run(split_run):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_the_average_of_the_weights_is_judged_where_there_is_one(split_run, small_spec):
     with pytest.raises(UsageError, match=r"no average of its weights \(weights_ema.npz\); train"):
         evaluation.evaluate(split_run, average=True)
@@ -198,7 +194,6 @@ def test_the_average_of_the_weights_is_judged_where_there_is_one(split_run, smal
     assert [each["recall"] for each in last.classes] != [1, 0]
 
 
-@pytest.mark.once
 def test_a_split_that_cannot_judge_the_run_is_refused(split_run, trained_run):
     with pytest.raises(UsageError, match=r"digits declares no splits. Received: split='test'"):
         trained_run.images(trained_run.source(), "test")
@@ -231,7 +226,6 @@ class _Page(html.parser.HTMLParser):
         self.text += f" {data}"
 
 
-@pytest.mark.once
 def test_page_is_well_formed_and_stands_alone(evaluated):
     report, path = evaluated
     text = path.read_text()
@@ -260,7 +254,6 @@ def test_a_page_without_mistakes_says_so():
     assert "None of the held-out images" in page.wrong(0, [])
 
 
-@pytest.mark.once
 def test_exports_are_shown_where_there_are_any(evaluated):
     row = {
         "precision": "int8",

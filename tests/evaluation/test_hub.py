@@ -13,8 +13,6 @@ import keras_vit
 from keras_vit import UsageError, evaluation, runs
 from keras_vit.evaluation.hub import hub_card
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def run(trained_run, tmp_path_factory):

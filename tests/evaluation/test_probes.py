@@ -41,7 +41,6 @@ def plain_accuracy(train, train_targets, test, test_targets, shots, l2, seed):
     return ((z @ w).argmax(-1) == test_targets).mean()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("channels", [6, 50], ids=["more images", "more features"])
 @pytest.mark.parametrize("l2", [1e-2, 1.0, 2.0**10])
 @pytest.mark.parametrize("shots", [1, 5, 10])
@@ -53,7 +52,6 @@ def test_the_fewshot_accuracy_is_that_of_the_definition(rng, channels, l2, shots
         assert actual == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.once
 def test_a_sweep_has_the_accuracy_of_every_combination(rng):
     train, test = problem(rng, 12), problem(rng, 12, 100)
     shots, l2, seeds = (1, 3, 8), (0.1, 100.0), (0, 5)
@@ -65,7 +63,6 @@ def test_a_sweep_has_the_accuracy_of_every_combination(rng):
     assert len(np.unique(sweep)) > 3
 
 
-@pytest.mark.once
 def test_what_a_fewshot_probe_cannot_use_is_refused(rng):
     train, test = problem(rng, 5), problem(rng, 5)
     with pytest.raises(UsageError, match=r"shots=16, and 15 images of class 0"):
@@ -90,7 +87,6 @@ def test_what_a_fewshot_probe_cannot_use_is_refused(rng):
         evaluation.fewshot_accuracy(train[0], train[1][1:], *test, 1)
 
 
-@pytest.mark.once
 def test_images_of_one_class_are_refused(rng):
     train, test = problem(rng, 5), problem(rng, 5)
     for only in (0, 3):
@@ -105,7 +101,6 @@ def test_images_of_one_class_are_refused(rng):
                 probe(train[0], targets, *test, *words)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("probe", "settings", "message"),
     [
@@ -131,7 +126,6 @@ def test_settings_of_probes_are_checked(rng, probe, settings, message):
         getattr(evaluation, probe)(*train, *test, **settings)
 
 
-@pytest.mark.once
 def test_integers_may_be_floats(rng):
     train, test = problem(rng, 5), problem(rng, 5)
     assert evaluation.fewshot_accuracy(*train, *test, 2.0, seed=np.int64(1)) == (
@@ -139,7 +133,6 @@ def test_integers_may_be_floats(rng):
     )
 
 
-@pytest.mark.once
 def test_nearest_neighbours_vote_by_their_similarity():
     train = np.array([[1.0, 0], [2, 0.1], [0, 1], [0, 3], [0.1, 1]])
     targets = np.array([0, 0, 1, 1, 1])
@@ -157,7 +150,6 @@ def test_nearest_neighbours_vote_by_their_similarity():
         evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 3, 0.0)
 
 
-@pytest.mark.once
 def test_nearest_neighbours_equal_those_of_scikit_learn(rng):
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -169,7 +161,6 @@ def test_nearest_neighbours_equal_those_of_scikit_learn(rng):
     assert actual == pytest.approx(reference.score(test, expected), abs=1e-3)
 
 
-@pytest.mark.once
 def test_the_linear_probe_learns_what_a_few_images_do_not_show(rng):
     (train, targets), (test, expected) = problem(rng, 20, 2000), problem(rng, 20, 100)
     test, expected = train[:500], targets[:500]
@@ -184,6 +175,7 @@ def pictures_and_model(shared_folder, small_spec, randomised):
     return source, randomised(keras_vit.ViT(small_spec, 2, 16))
 
 
+@pytest.mark.flavours
 def test_features_are_what_the_head_reads(pictures_and_model):
     source, model = pictures_and_model
     indices = np.array([3, 0, 7])
@@ -241,7 +233,6 @@ def test_features_of_changed_pictures_are_computed_again(
     assert np.abs(after.train - before.train).max(axis=1).min() > 1e-3
 
 
-@pytest.mark.once
 def test_features_of_changed_pixels_are_computed_again(small_spec, randomised, tmp_path):
     model, cache = randomised(keras_vit.ViT(small_spec, 10, 16)), tmp_path / "features.npz"
     source = data.open_source("digits")
@@ -273,7 +264,6 @@ def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
         assert record[f"fewshot_{shots}"] == pytest.approx(np.mean(expected))
 
 
-@pytest.mark.once
 def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tmp_path):
     words = ("--run", trained_run.path, "--out", tmp_path / "probe", "--shots", "1", "10")
     words += ("--l2", "1", "1024", "--seeds", "2", "--linear")
@@ -292,7 +282,6 @@ def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tmp_p
     assert again == out
 
 
-@pytest.mark.once
 def test_wrong_options_of_the_command_are_one_line(invoke, tmp_path):
     (tmp_path / "some.npz").touch()
     for words, message in (
@@ -307,7 +296,6 @@ def test_wrong_options_of_the_command_are_one_line(invoke, tmp_path):
         assert message in error
 
 
-@pytest.mark.once
 def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
     invoke, image_folder, tiny_model, tmp_path
 ):

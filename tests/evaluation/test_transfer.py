@@ -15,8 +15,6 @@ from keras_vit.training import SUITES, TASKS
 from keras_vit.weights import find_weights
 from keras_vit.weights.catalogue import list_weights
 
-pytestmark = pytest.mark.once
-
 
 def result(task, *accuracies, **fields):
     return {

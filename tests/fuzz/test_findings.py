@@ -9,8 +9,6 @@ from fuzzing.findings import Store, unpacked
 from fuzzing.kinds import KINDS
 from fuzzing.process import Worker
 
-pytestmark = pytest.mark.once
-
 FINDINGS = Store(Path(__file__).parent / "findings").all()
 
 

@@ -18,8 +18,6 @@ from fuzzing.minimise import fewest, smallest
 from fuzzing.mutations import images, json_text, lines, npy, raw, records, tensors, zips
 from fuzzing.process import Worker
 
-pytestmark = pytest.mark.once
-
 PLANTED = '''
 """A kind whose reader has a fault that an input with FAULT in it meets."""
 
@@ -72,7 +70,7 @@ def planted(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(body, id=fault.split(",")[0], marks=[pytest.mark.slow] * (i > 1))
+        pytest.param(body, id=fault.split(",")[0], marks=[pytest.mark.soak(of="fuzz")] * (i > 0))
         for i, (body, fault) in enumerate(FAULTS.items())
     ],
 )
@@ -85,7 +83,7 @@ def test_a_planted_fault_is_found_made_small_and_stored(planted, tmp_path, body)
     assert unpacked(file.read_bytes()) == Finding("planted", fault, {"a.txt": b"FAULT"})
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 def test_an_input_that_takes_too_long_is_found(planted, tmp_path):
     kinds, file = planted(SLOW), tmp_path / "slow.zip"
     file.write_bytes(packed(Finding("planted", "", {"a.txt": b"FAULT"})))
@@ -120,7 +118,7 @@ def test_the_smallest_input_keeps_what_fails():
     assert len(less["a.json"]) < 10
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 def test_the_command_prints_the_table_and_exits_with_0_without_findings(tmp_path):
     command = [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "2", "--seed", "0"]
     done = subprocess.run(
@@ -132,7 +130,7 @@ def test_the_command_prints_the_table_and_exits_with_0_without_findings(tmp_path
     assert done.returncode == bool(list(tmp_path.iterdir()))
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 def test_ctrl_c_ends_it_with_the_table(tmp_path):
     command = [sys.executable, "tests/fuzz/fuzz.py", "--seconds", "1000", "--seed", "0"]
     with subprocess.Popen(
@@ -175,7 +173,7 @@ def test_a_mutation_depends_only_on_its_generator_and_may_follow_any_other(mutat
     assert len(different) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 @pytest.mark.parametrize("kind", KINDS)
 def test_intact_inputs_of_every_kind_are_read(kind, tmp_path):
     """Else the mutations would meet only the first check."""

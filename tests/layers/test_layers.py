@@ -14,6 +14,8 @@ from keras_vit.parts.grids import Tokens
 from keras_vit.parts.positions.relative import relative_index
 from keras_vit.parts.positions.sincos2d import sincos_2d
 
+pytestmark = pytest.mark.flavours
+
 LAYERS = {
     "patches": (lambda: layers.Patches(8), (24, 16, 3)),
     "encoder": (lambda: layers.PatchEncoder(48), (6, 192)),

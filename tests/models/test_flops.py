@@ -12,8 +12,6 @@ import pytest
 from keras_vit.models.flops import forward_flops
 from keras_vit.specs import VARIANTS
 
-pytestmark = pytest.mark.once
-
 _PROGRAM = """
 import dataclasses, json
 import jax, numpy as np
@@ -54,7 +52,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="trainings")
 def test_operations_are_those_that_xla_counts():
     environment = os.environ | {
         "KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0", "JAX_PLATFORMS": "cpu",

@@ -15,6 +15,8 @@ from keras_vit.models.masked_autoencoder import MaskedAutoencoder
 from keras_vit.models.masked_patches import MaskedPatchPredictor
 from keras_vit.training.masking import MaskedLoss, normalised_patches
 
+pytestmark = pytest.mark.flavours
+
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=1, num_heads=3, mlp_dim=32)
 # The places of transformers' decoder weights in a `MaskedAutoencoder`.
 _BLOCK = {

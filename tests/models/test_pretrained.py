@@ -15,8 +15,6 @@ from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def tiny(tmp_path):

@@ -31,13 +31,13 @@ CASES = {
 }
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("name", CASES)
 def test_operations_by_layer_are_those_of_the_graph(name):
     spec, size = CASES[name]
     assert counted_flops(model_class(spec)(spec, 5, size)) == forward_flops(spec, 5, size)
 
 
-@pytest.mark.once
 def test_operations_of_an_autoencoder_are_those_of_its_layers():
     vit = keras_vit.ViT(SMALL, 0, (32, 48))  # 24 patches
     model = keras_vit.MaskedAutoencoder(vit, 0.75, 32, 2, 4)
@@ -54,7 +54,6 @@ def test_operations_of_an_autoencoder_are_those_of_its_layers():
     assert layer_flops(vit.get_layer("encoderblock_1"), (25, 96)) == masked["encoderblock_1"]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", ["ViT-B_16", "R50+ViT-B_16", "BiT-R50x1"])
 def test_the_layers_have_all_parameters_in_the_order_of_the_model(name):
     layers = profile(VARIANTS[name])
@@ -70,7 +69,6 @@ def test_the_layers_have_all_parameters_in_the_order_of_the_model(name):
     assert len(joined) < len(layers)
 
 
-@pytest.mark.once
 def test_operations_are_counted_on_tensorflow_only(invoke, monkeypatch, tmp_path):
     model = keras_vit.ViT(SMALL, 2, (16, 16))
     monkeypatch.setattr("keras_vit.evaluation.counting.backend", lambda: "jax")
@@ -86,7 +84,6 @@ def test_operations_are_counted_on_tensorflow_only(invoke, monkeypatch, tmp_path
     assert expected in error
 
 
-@pytest.mark.once
 def test_the_command_prints_a_table_and_counts(invoke, tmp_path):
     words = ("--model", "ViT_Pico4", "--image-size", "32", "--num-classes", "10", "--count")
     code, out, error = invoke("train/profile_model.py", *words, cwd=tmp_path)

@@ -8,6 +8,8 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec
 
+pytestmark = pytest.mark.flavours
+
 # The intermediate outputs in the fixtures, and the step between their rows and columns.
 INTERMEDIATES = {
     "hybrid_stem": {"gn_root_out": ("gn_root", 4)},

@@ -28,6 +28,7 @@ def images(rng):
     return rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
 
 
+@pytest.mark.flavours
 def test_shapes_of_every_named_intermediate_output_of_a_hybrid():
     model = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24))
     assert model.grid == (2, 3)
@@ -45,6 +46,7 @@ def test_shapes_of_every_named_intermediate_output_of_a_hybrid():
     }
 
 
+@pytest.mark.flavours
 def test_shapes_of_every_named_intermediate_output_of_a_bit():
     assert _shapes(keras_vit.BiT(SPECS["bit"], 3, (16, 25))) == {
         "conv_root": (2, 8, 13, 64),
@@ -58,22 +60,22 @@ def test_shapes_of_every_named_intermediate_output_of_a_bit():
     }
 
 
+@pytest.mark.flavours
 def test_gn_root_of_a_hybrid_is_its_output_before_the_relu(images):
     root = keras_vit.ViT(SPECS["hybrid"], 3, (16, 24)).intermediates("gn_root")(images)["gn_root"]
     assert np.asarray(root).min() < -1
 
 
-@pytest.mark.once
 def test_unknown_intermediate_output_of_a_bit_names_the_nearest():
     with pytest.raises(keras_vit.UsageError, match="did you mean block2_unit1"):
         keras_vit.BiT(SPECS["bit"], 3, 32).intermediates("block2_unit2")
 
 
-@pytest.mark.once
 def test_fresh_head_gives_uniform_predictions(build, images):
     assert not build().predict(images, verbose=0).any()
 
 
+@pytest.mark.flavours
 def test_no_classes_gives_the_representation(build):
     model = build(num_classes=0)
     assert (
@@ -82,6 +84,7 @@ def test_no_classes_gives_the_representation(build):
     )
 
 
+@pytest.mark.flavours
 def test_saved_model_gives_the_same_logits(build, images, randomised, tmp_path):
     model = randomised(build(name="mine", labels=["a", "b", "c"]))
     model.save(tmp_path / "model.keras")
@@ -91,7 +94,6 @@ def test_saved_model_gives_the_same_logits(build, images, randomised, tmp_path):
     assert (again.spec, again.name, again.labels) == (model.spec, "mine", ("a", "b", "c"))
 
 
-@pytest.mark.once
 def test_weights_round_trip(build, randomised, tmp_path):
     model = randomised(build())
     keras_vit.save_weights(model, tmp_path / "weights.npz")
@@ -101,6 +103,7 @@ def test_weights_round_trip(build, randomised, tmp_path):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_every_weight_learns(build, images):
     model = build(name="R+ViT")  # TensorFlow refuses the plus in a scope
@@ -120,6 +123,7 @@ def test_every_weight_learns(build, images):
     assert not still
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize(
     "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
 )
@@ -163,7 +167,6 @@ def odd(request, randomised):
     return model
 
 
-@pytest.mark.once
 def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
     images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
     last = odd.layers[[layer.name for layer in odd.layers].index("patches") - 1].name
@@ -187,7 +190,6 @@ def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
 
 
 @pytest.mark.parametrize("layout", ["weights.npz", "plain.npz"])
-@pytest.mark.once
 def test_weights_of_odd_hybrids_round_trip(odd, tmp_path, layout, rng):
     keras_vit.save_weights(odd, tmp_path / "weights.npz")
     arrays = np.load(tmp_path / "weights.npz")

@@ -13,6 +13,8 @@ from keras_vit._keras import LEGACY, keras
 from keras_vit.evaluation.attention import attention_maps
 from keras_vit.models.image_model import Intermediates
 
+pytestmark = pytest.mark.flavours
+
 VIT = ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=24)
 HYBRID = ViTSpec(1, 16, 1, 2, 24, "map", stem=ResNetStem((1,), width=0.5))
 # HDF5 files store names of classes without their package.

@@ -201,6 +201,7 @@ def test_image_sizes_may_be_arrays():
     assert as_size(np.array(32)) == as_size(iter([32, 32])) == (32, 32)
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize(
     ("kind", "values", "keyword", "message"),
     [

@@ -13,6 +13,8 @@ import pytest
 import keras_vit
 from keras_vit.models import image_model
 
+pytestmark = pytest.mark.flavours
+
 # Each thread waits for the others where Keras is about to change the base classes.
 FIRST_MODELS = """
 import contextlib, sys, threading

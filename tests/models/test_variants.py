@@ -81,13 +81,11 @@ def test_every_variant_has_an_expected_count():
     assert keras_vit.list_models() == list(PARAMETERS)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_exact_parameter_count_without_building(name):
     assert parameter_count(VARIANTS[name]) == PARAMETERS[name]
 
 
-@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_exact_parameter_count(name):
@@ -104,6 +102,7 @@ def test_exact_parameter_count_with_representation(name):
     assert parameter_count(spec, 21_843) == PRETRAINED[name]
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("pooling", ["token", "gap", "map", "distilled", "none"])
 def test_parameter_count_equals_the_built_model(small_spec, pooling):
     width = None if pooling == "distilled" else 20
@@ -114,7 +113,6 @@ def test_parameter_count_equals_the_built_model(small_spec, pooling):
 
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
-@pytest.mark.once
 def test_parameter_count_includes_every_kind_of_positions(small_spec, kind, pooling):
     changes = {"pooling": pooling, "position_embedding": kind, "stem": ResNetStem((1, 1))}
     spec = dataclasses.replace(small_spec, **{**changes, "patch_size": 1})
@@ -122,6 +120,7 @@ def test_parameter_count_includes_every_kind_of_positions(small_spec, kind, pool
     assert parameter_count(spec, 5, (16, 24)) == model.count_params()
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("num_classes", [0, 5])
 def test_parameter_count_equals_a_built_bit(num_classes):
     spec = ResNetSpec((2, 1, 1, 1))
@@ -164,7 +163,6 @@ def test_spellings(spelling):
     assert find_variant(spelling) == "ViT-Ti_16"
 
 
-@pytest.mark.once
 def test_constructors_are_the_table():
     constructors = {n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_", n)}
     assert len(constructors) == len(VARIANTS)
@@ -191,7 +189,6 @@ def test_overrides_reach_the_spec():
     assert (model.spec.pooling, model.spec.dropout) == ("gap", 0.2)
 
 
-@pytest.mark.once
 def test_the_smallest_model_is_for_tiny_images():
     assert keras_vit.ViT_Pico4(2).image_size == (32, 32)
     assert keras_vit.create_model("vit_pico4", 2, 16).image_size == (16, 16)
@@ -212,7 +209,6 @@ ARGUMENTS = ["num_classes", "image_size", "preprocessing", "labels", "head_bias"
         ("optimizer", None),
     ],
 )
-@pytest.mark.once
 def test_an_unknown_keyword_names_the_nearest_and_lists_all(small_spec, tmp_path, keyword, meant):
     keras_vit.save_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "w.npz")
     bit = keras_vit.ResNetSpec((1, 1, 1, 1))
@@ -238,6 +234,7 @@ def test_an_unknown_keyword_names_the_nearest_and_lists_all(small_spec, tmp_path
         )
 
 
+@pytest.mark.flavours
 def test_arguments_after_the_image_size_are_keywords(small_spec):
     functions = [keras_vit.ViT, keras_vit.BiT, keras_vit.create_model, keras_vit.ViT_B16]
     for function in [*functions, keras_vit.model_from_weights]:
@@ -248,7 +245,6 @@ def test_arguments_after_the_image_size_are_keywords(small_spec):
         keras_vit.ViT(small_spec, 2, 16, None)
 
 
-@pytest.mark.once
 def test_every_constructor_reaches_the_head_bias_the_policy_and_the_name(small_spec, tmp_path):
     keras_vit.save_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "w.npz")
     chosen = {"head_bias": -10.0, "dtype": "mixed_bfloat16", "name": "mine"}
@@ -265,7 +261,6 @@ def test_every_constructor_reaches_the_head_bias_the_policy_and_the_name(small_s
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_classes_are_read_from_the_file(tmp_path, randomised):
     model = randomised(keras_vit.ViT_Pico4(num_classes=7, image_size=16))
     keras_vit.save_weights(model, tmp_path / "seven.npz")
@@ -276,7 +271,6 @@ def test_classes_are_read_from_the_file(tmp_path, randomised):
     )
 
 
-@pytest.mark.once
 def test_other_classes_start_from_a_zero_head(tmp_path, randomised):
     model = randomised(keras_vit.ViT_Pico4(num_classes=7, image_size=16))
     keras_vit.save_weights(model, tmp_path / "seven.npz")

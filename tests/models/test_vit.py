@@ -39,12 +39,14 @@ def reference(request, fixtures):
     return model, np.load(fixtures / f"{request.param}.io.npz")
 
 
+@pytest.mark.flavours
 def test_logits_equal_the_reference(reference):
     model, expected = reference
     logits = model.predict(expected["images"], verbose=0)
     np.testing.assert_allclose(logits, expected["logits"], atol=2e-5, rtol=0)
 
 
+@pytest.mark.flavours
 def test_intermediate_outputs_equal_the_reference(reference):
     model, expected = reference
     outputs = model.intermediates("encoded", "pre_logits")(expected["images"])
@@ -55,7 +57,6 @@ def test_intermediate_outputs_equal_the_reference(reference):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", [{"gelu": "erf"}, {"layer_norm_eps": 1e-3}])
-@pytest.mark.once
 def test_the_tolerance_detects_a_wrong_gelu_and_epsilon(fixtures, mistake):
     spec = {"patch_size": 16, "hidden_dim": 48, "depth": 2, "num_heads": 3, "mlp_dim": 112}
     model = keras_vit.ViT(keras_vit.ViTSpec(**spec, **mistake), 10, 48)
@@ -67,7 +68,6 @@ def test_the_tolerance_detects_a_wrong_gelu_and_epsilon(fixtures, mistake):
     assert np.abs(logits - expected["logits"]).max() > 2e-5
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_shapes_of_every_named_intermediate_output(small_spec, rng, pooling):
     width = None if pooling == "distilled" else 20
@@ -90,7 +90,6 @@ def test_shapes_of_every_named_intermediate_output(small_spec, rng, pooling):
     }
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 @pytest.mark.parametrize("pooling", ["token", "gap"])
 def test_moved_patches_change_the_logits_unless_there_are_no_positions(
@@ -104,6 +103,7 @@ def test_moved_patches_change_the_logits_unless_there_are_no_positions(
     assert difference < 1e-5 if kind == "none" else difference > 1e-3
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 def test_saved_model_keeps_its_positions(small_spec, randomised, rng, tmp_path, kind):
     spec = dataclasses.replace(small_spec, position_embedding=kind)
@@ -116,6 +116,7 @@ def test_saved_model_keeps_its_positions(small_spec, randomised, rng, tmp_path, 
     assert (again.spec, again.labels) == (spec, labels)
 
 
+@pytest.mark.flavours
 def test_attention_scores_contain_relative_positions_despite_attention_dropout(
     small_spec, randomised, rng
 ):
@@ -129,6 +130,7 @@ def test_attention_scores_contain_relative_positions_despite_attention_dropout(
     assert np.abs(attention - without).max() > 1e-3
 
 
+@pytest.mark.flavours
 def test_intermediate_attention_scores_are_those_of_the_block(small_spec, rng, randomised):
     model = randomised(keras_vit.ViT(small_spec, 5, 32))
     images = rng.normal(size=(2, 32, 32, 3)).astype(np.float32)
@@ -145,22 +147,24 @@ def test_intermediate_attention_scores_are_those_of_the_block(small_spec, rng, r
     np.testing.assert_allclose(np.asarray(outputs["attention_0"]), weights, atol=1e-5)
 
 
-@pytest.mark.once
 def test_unknown_intermediate_output_names_the_nearest(small_spec):
     with pytest.raises(keras_vit.UsageError, match="did you mean attention_0"):
         keras_vit.ViT(small_spec, 5, 32).intermediates("atention_0")
 
 
+@pytest.mark.flavours
 def test_fresh_head_gives_uniform_predictions(small_spec, rng):
     model = keras_vit.ViT(small_spec, 5, 32)
     assert not model.predict(rng.normal(size=(2, 32, 32, 3)), verbose=0).any()
 
 
+@pytest.mark.flavours
 def test_head_bias_is_the_sigmoid_prior(small_spec):
     model = keras_vit.ViT(small_spec, 5, 32, head_bias=-10.0)
     np.testing.assert_array_equal(model.predict(np.zeros((1, 32, 32, 3)), verbose=0), -10)
 
 
+@pytest.mark.flavours
 def test_no_classes_gives_the_representation(small_spec):
     for pooling, width in (("token", 48), ("distilled", 2 * 48)):
         spec = dataclasses.replace(small_spec, pooling=pooling)
@@ -168,6 +172,7 @@ def test_no_classes_gives_the_representation(small_spec):
         assert tuple(model.output.shape)[1:] == (width,)
 
 
+@pytest.mark.flavours
 def test_both_classifiers_of_a_distilled_model_start_at_zero_with_the_bias(small_spec, rng):
     spec = dataclasses.replace(small_spec, pooling="distilled")
     model = keras_vit.ViT(spec, 3, 16, head_bias=-10.0, dtype="mixed_bfloat16")
@@ -177,6 +182,7 @@ def test_both_classifiers_of_a_distilled_model_start_at_zero_with_the_bias(small
     assert np.asarray(model(images)).dtype == np.float32
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("pooling", ["token", "map", "distilled"])
 def test_saved_model_gives_the_same_logits(small_spec, rng, randomised, tmp_path, pooling):
     spec = dataclasses.replace(small_spec, pooling=pooling, gelu="erf", dropout=0.1, drop_path=0.1)
@@ -189,6 +195,7 @@ def test_saved_model_gives_the_same_logits(small_spec, rng, randomised, tmp_path
     assert again.preprocessing == model.preprocessing
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize(
     "pooling",
     [
@@ -215,6 +222,7 @@ def test_every_weight_learns(small_spec, rng, pooling):
     assert not still
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_stays_near_float32(small_spec, rng, randomised, tmp_path, policy):
     model = randomised(keras_vit.ViT(small_spec, 5, 32))
@@ -233,6 +241,7 @@ def test_mixed_precision_stays_near_float32(small_spec, rng, randomised, tmp_pat
     assert "float32" not in str(mixed.get_layer("encoderblock_0").output.dtype)
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_learns_to_distinguish_two_colours(small_spec):
     images = np.zeros((32, 16, 16, 3), np.float32)
@@ -246,7 +255,6 @@ def test_learns_to_distinguish_two_colours(small_spec):
     assert losses[-1] < 0.2 < 0.6 < losses[0]
 
 
-@pytest.mark.once
 def test_drop_path_rises_linearly(small_spec):
     spec = dataclasses.replace(small_spec, depth=5, drop_path=0.2)
     model = keras_vit.ViT(spec, 2, 16)
@@ -270,7 +278,6 @@ def test_drop_path_rises_linearly(small_spec):
         ),
     ],
 )
-@pytest.mark.once
 def test_refuses(small_spec, arguments, message):
     with pytest.raises(keras_vit.UsageError, match=message):
         keras_vit.ViT(small_spec, **{"num_classes": 2, **arguments})
@@ -280,6 +287,7 @@ def _crossentropy():
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
+@pytest.mark.flavours
 def test_the_epsilon_reaches_every_layer_norm(small_spec):
     model = keras_vit.ViT(
         dataclasses.replace(small_spec, layer_norm_eps=1e-12, pooling="map"), 2, 16

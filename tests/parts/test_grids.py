@@ -9,8 +9,6 @@ from keras_vit import UsageError
 from keras_vit.parts.grids import align_corners_matrix, bicubic_matrix, half_pixel_matrix
 from keras_vit.weights import resample_positions
 
-pytestmark = pytest.mark.once
-
 
 def pairs(file):
     arrays = np.load(file)

@@ -11,8 +11,6 @@ import pytest
 from keras_vit.parts import poolings
 from keras_vit.parts.poolings.pooling import InferenceGraph
 
-pytestmark = pytest.mark.once
-
 METHODS = {
     name: f for name, f in vars(InferenceGraph).items() if inspect.getdoc(f) and name[0] != "_"
 }

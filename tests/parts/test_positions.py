@@ -14,8 +14,6 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.relative import relative_entries, relative_index
 from keras_vit.parts.positions.sincos2d import sincos_2d
 
-pytestmark = pytest.mark.once
-
 
 def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token():
     index = relative_index(Tokens((2, 3), prefix=0))

@@ -15,7 +15,6 @@ from keras_vit.training import Recipe
 from keras_vit.training.ablations import ABLATIONS, overridden, varied
 from keras_vit.training.building import build
 
-pytestmark = pytest.mark.once
 PICO = VARIANTS["ViT-Pico_4"]
 
 
@@ -64,7 +63,7 @@ def test_depths_have_about_as_many_operations():
             assert sum(forward_flops(spec, 10, size).values()) / base == pytest.approx(1, abs=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="trainings")
 def test_a_comparison_trains_and_names_each_variation(invoke, image_folder, tiny_model, tmp_path):
     words = ("--data", image_folder, "--out", "out", "--models", tiny_model, "--image-size", "16")
     words += ("--duration", "2 steps", "--batch-size", "4", "--no-jit", "--augment", "none")

@@ -18,7 +18,6 @@ MIXED = {"mixup": 0.2, "cutmix": 1.0, "erase": 0.5, "class_weights": "balanced"}
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_mixed_and_erased_batches_train(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, augment="crop_flip", accumulate=2, **MIXED)
     run = train(tiny_model, open_source(image_folder), recipe, tmp_path / "run")
@@ -29,7 +28,6 @@ def test_mixed_and_erased_batches_train(image_folder, tmp_path, tiny_model):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_fit_takes_augmentations_and_their_numbers(invoke, image_folder, tmp_path, tiny_model):
     options = ("--data", image_folder, "--model", tiny_model, "--image-size", 16, "--no-jit")
     options += ("--duration", "2 steps", "--warmup", "0 steps", "--batch-size", 4, "--out", "run")
@@ -47,7 +45,6 @@ def test_fit_takes_augmentations_and_their_numbers(invoke, image_folder, tmp_pat
     assert "--erase must lie in" in error
 
 
-@pytest.mark.once
 def test_the_help_describes_each_augmentation(invoke, tmp_path):
     code, out, _ = invoke("train/fit.py", "--help", cwd=tmp_path)
     assert code == 0
@@ -62,7 +59,6 @@ def test_an_unknown_augmentation_is_refused():
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_fit_uses_declared_splits_and_says_so(invoke, image_folder, tmp_path, tiny_model):
     root = tmp_path / "parts"
     for part in ("train", "val", "test"):

@@ -68,12 +68,13 @@ def whole(source, tiny_model, tmp_path_factory):
     return train(tiny_model, source, RECIPE, tmp_path_factory.mktemp("runs") / "whole")
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize(
     ("kind", "steps"),
     [
-        pytest.param(Terminated, 10, marks=pytest.mark.once),
+        (Terminated, 10),
         *(
-            pytest.param(kind, steps, marks=pytest.mark.slow)
+            pytest.param(kind, steps, marks=pytest.mark.soak(of="resumes"))
             for kind, steps in ((Terminated, 3), (KeyboardInterrupt, 10), (KeyboardInterrupt, 17))
         ),
     ],
@@ -94,7 +95,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert last["val_loss"] == expected["val_loss"]
 
 
-@pytest.mark.slow
+@pytest.mark.flavours
+@pytest.mark.soak(of="resumes")
 @pytest.mark.parametrize("steps", [10, 20, 24])
 def test_an_epoch_that_was_stopped_in_its_evaluation_is_evaluated_when_resumed(
     source, whole, tmp_path, tiny_model, monkeypatch, steps
@@ -119,8 +121,7 @@ def test_an_epoch_that_was_stopped_in_its_evaluation_is_evaluated_when_resumed(
     assert len(shown[0]) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 def test_checkpoints_of_an_epochs_end_come_after_its_metrics(
     source, tmp_path, tiny_model, monkeypatch
 ):
@@ -135,7 +136,6 @@ def test_checkpoints_of_an_epochs_end_come_after_its_metrics(
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_path, tiny_model):
     short = dataclasses.replace(RECIPE, duration="6 steps")
     train(tiny_model, source, short, tmp_path / "run", checkpoint_every="2 steps", keep=2)
@@ -157,7 +157,6 @@ def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_pat
     assert runs.open_run(longer.path).setting("duration") == "24 steps"
 
 
-@pytest.mark.once
 def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
     source, whole, tmp_path, tiny_model
 ):
@@ -170,8 +169,7 @@ def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
         check_settings("no such folder", RECIPE, tiny_model, tmp_path / "none", resume=True)
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
     source, whole, tmp_path, tiny_model
 ):
@@ -187,8 +185,7 @@ def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
     assert (run.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
     source, whole, tmp_path, tiny_model
 ):
@@ -208,8 +205,7 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
     assert [record["step"] for record in run.metrics()] == [10, 20, 24]
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 def test_a_hybrid_is_resumed_by_its_name(source, tmp_path, monkeypatch):
     stem = keras_vit.ResNetStem()
     spec = keras_vit.ViTSpec(4, 32, 1, 2, 48, stem=stem)
@@ -221,8 +217,7 @@ def test_a_hybrid_is_resumed_by_its_name(source, tmp_path, monkeypatch):
     assert run.metrics()[-1]["step"] == 3
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 def test_a_run_is_saved_when_a_resumed_training_is_stopped_before_its_first_step(
     source, whole, tmp_path, tiny_model, monkeypatch
 ):
@@ -241,7 +236,6 @@ def test_a_run_is_saved_when_a_resumed_training_is_stopped_before_its_first_step
         train(tiny_model, source, RECIPE, run, resume=True)
 
 
-@pytest.mark.once
 def test_ctrl_c_before_the_first_step_says_what_the_folder_holds(source, tmp_path, tiny_model):
     def pressed(plan):
         os.kill(os.getpid(), signal.SIGINT)
@@ -250,8 +244,7 @@ def test_ctrl_c_before_the_first_step_says_what_the_folder_holds(source, tmp_pat
         train(tiny_model, source, RECIPE, tmp_path / "run", started=pressed)
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model):
     short = dataclasses.replace(RECIPE, duration="4 steps")
     train(tiny_model, source, short, tmp_path / "run", checkpoint_every="3 steps")
@@ -260,7 +253,6 @@ def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model)
     assert sorted(steps) == [3, 4, 7, 10, 13, 16, 19, 22, 24]
 
 
-@pytest.mark.once
 def test_a_resumed_training_only_becomes_longer(whole, tmp_path, tiny_model):
     run = shutil.copytree(whole.path, tmp_path / "run")
     shorter, longer = (dataclasses.replace(RECIPE, duration=f"{n} steps") for n in (23, 25))
@@ -272,6 +264,7 @@ def test_a_resumed_training_only_becomes_longer(whole, tmp_path, tiny_model):
     check_settings("no such folder", longer, tiny_model, run, resume=True)
 
 
+@pytest.mark.flavours
 def test_a_run_of_another_flavour_of_keras_is_refused_before_the_images_are_read(
     whole, tmp_path, tiny_model
 ):
@@ -291,13 +284,11 @@ def test_a_run_of_another_flavour_of_keras_is_refused_before_the_images_are_read
     check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
 
 
-@pytest.mark.once
 def test_resume_and_overwrite_exclude_each_other(source, tmp_path, tiny_model):
     with pytest.raises(UsageError, match="leave one of them out"):
         train(tiny_model, source, RECIPE, tmp_path / "run", resume=True, overwrite=True)
 
 
-@pytest.mark.once
 def test_no_run_is_written_inside_another(source, whole, tiny_model):
     inner = whole.path / "more" / "run"
     with pytest.raises(UsageError, match="lies inside the run"):
@@ -305,8 +296,7 @@ def test_no_run_is_written_inside_another(source, whole, tiny_model):
     assert not inner.parent.exists()
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 def test_a_damaged_checkpoint_leaves_the_one_before(source, whole, tmp_path, tiny_model):
     run = train(tiny_model, source, RECIPE, tmp_path / "run", checkpoint_every="8 steps")
     newest = sorted((run.path / "checkpoints").iterdir())[-1]
@@ -327,8 +317,7 @@ def with_overlaps(content):
     return file.getvalue()
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="resumes")
 @pytest.mark.parametrize("lost", ["damaged", "deleted"])
 def test_a_run_whose_checkpoints_are_lost_never_begins_again_by_itself(
     source, tmp_path, tiny_model, lost
@@ -351,7 +340,6 @@ def test_a_run_whose_checkpoints_are_lost_never_begins_again_by_itself(
     assert [record["step"] for record in runs.open_run(out).metrics()] == [10]
 
 
-@pytest.mark.once
 def test_a_checkpoint_of_a_newer_keras_vit_is_refused(tmp_path):
     about = np.frombuffer(b'{"format": 2, "step": 1, "names": []}', np.uint8)
     np.savez(tmp_path / "step-000000001.npz", about=about)
@@ -359,7 +347,6 @@ def test_a_checkpoint_of_a_newer_keras_vit_is_refused(tmp_path):
         Checkpoints(tmp_path, learner=None).restore()
 
 
-@pytest.mark.once
 def test_whoever_waits_for_a_checkpoint_does_not_wait_for_an_older_one(tmp_path, monkeypatch):
     learner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(5)])
     learner.compile("adam", "mse")
@@ -405,6 +392,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(tmp_path):
     np.testing.assert_array_equal(learner.get_weights()[0], saved[0])
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_a_checkpoint_holds_the_loss_scale_of_float16(source, tmp_path, tiny_model, monkeypatch):
     recipe = dataclasses.replace(RECIPE, precision="mixed_float16", ema=0.0, duration="8 steps")
@@ -427,7 +415,6 @@ def test_a_checkpoint_holds_the_loss_scale_of_float16(source, tmp_path, tiny_mod
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_only_one_training_writes_a_folder(source, tmp_path, tiny_model):
     from keras_vit import _files
 

@@ -41,6 +41,7 @@ def test_a_class_without_training_images_has_no_weight():
     assert weights == {0: pytest.approx(4 / 6), 1: 0.0, 2: pytest.approx(2)}
 
 
+@pytest.mark.flavours
 def test_class_weights_of_mixed_and_smoothed_targets_act_on_each_class(rng):
     logits = rng.normal(size=(4, 3)).astype(np.float32)
     targets = np.array([[1, 0, 0], [0.3, 0.7, 0], [0, 0.2, 0.8], [0, 1, 0]], np.float32)
@@ -56,7 +57,6 @@ def test_class_weights_of_mixed_and_smoothed_targets_act_on_each_class(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize("kind", ["none", "balanced"])
 def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model, tmp_path, kind):
     # The head starts at zero, so without class weights the loss of each image is log(classes).
@@ -80,7 +80,6 @@ def test_class_weights_scale_the_training_loss_and_not_the_validation(tiny_model
     assert record["val_loss"] == pytest.approx(np.log(3), rel=1e-5)
 
 
-@pytest.mark.once
 @pytest.mark.slow
 def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
     # The two colours are so similar that a short training predicts only the frequent class.

@@ -37,6 +37,7 @@ def teacher_of(randomised, size=16):
     return randomised(model)
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("classifiers", [1, 2])
 @pytest.mark.parametrize(
     ("kind", "weight", "temperature"), [("soft", None, 3.0), ("soft", 0.7, 1.5), ("hard", None, 3)]
@@ -60,6 +61,7 @@ def test_the_loss_is_that_of_the_paper(rng, randomised, kind, weight, temperatur
     assert actual == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.flavours
 def test_a_distillation_token_has_logits_of_its_own_and_accuracy_is_that_of_the_mean(
     rng, randomised
 ):
@@ -88,6 +90,7 @@ def test_a_distillation_token_has_logits_of_its_own_and_accuracy_is_that_of_the_
     assert found["agreement"] == pytest.approx((mean == taught.argmax(-1)).mean())
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize(("weight", "still"), [(0.0, "distillation_kernel"), (1.0, "kernel")])
 def test_each_classifier_learns_only_its_own_part(rng, randomised, weight, still):
     student = keras_vit.ViT(TWO_TOKENS, CLASSES, 16)
@@ -102,7 +105,6 @@ def test_each_classifier_learns_only_its_own_part(rng, randomised, weight, still
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_the_teacher_sees_its_own_preprocessing_and_stays_as_it_is(rng, randomised):
     teacher = teacher_of(randomised)
     images = rng.integers(0, 256, (4, 16, 16, 3), np.uint8)
@@ -127,6 +129,7 @@ def test_the_teacher_sees_its_own_preprocessing_and_stays_as_it_is(rng, randomis
     assert metrics["agreement"] == pytest.approx((top[:, 0] == top[:, 1]).mean())
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_a_student_comes_to_agree_with_a_teacher_of_another_size(
     image_folder, tmp_path, tiny_model
@@ -151,6 +154,7 @@ def test_a_student_comes_to_agree_with_a_teacher_of_another_size(
     assert run.recipe["teacher"] == {"name": teacher.name, "sha256": weights_sha256(teacher)}
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_the_class_token_learns_the_labels_and_the_distillation_token_the_teacher(
     image_folder, tmp_path, tiny_model
@@ -174,7 +178,8 @@ def test_the_class_token_learns_the_labels_and_the_distillation_token_the_teache
     assert set(both[:, 1]) == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.flavours
+@pytest.mark.soak(of="resumes")
 def test_a_student_goes_on_with_its_own_teacher_only(
     image_folder, tmp_path, tiny_model, randomised
 ):

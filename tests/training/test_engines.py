@@ -94,9 +94,13 @@ def assert_equal(found, out, expected):
             np.testing.assert_allclose(actual[name], array, atol=1e-4, err_msg=name)
 
 
-@pytest.mark.slow
-@pytest.mark.once
-@pytest.mark.parametrize(("replicas", "accumulate"), [(2, 1), (2, 2), (4, 1)])
+@pytest.mark.parametrize(
+    ("replicas", "accumulate"),
+    [
+        pytest.param(2, 2, marks=pytest.mark.slow),
+        *(pytest.param(*case, marks=pytest.mark.soak(of="devices")) for case in ((2, 1), (4, 1))),
+    ],
+)
 @pytest.mark.parametrize("strategy", ["mirrored", "jax"])
 def test_replicas_give_the_losses_of_one_device(
     on_one_device, tmp_path, strategy, replicas, accumulate
@@ -210,8 +214,7 @@ def network():
                 run_ip("netns", "delete", name)
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="devices")
 @pytest.mark.parametrize("strategy", ["multiworker", "jax"])
 def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
     on_one_device, tmp_path, strategy
@@ -233,8 +236,7 @@ def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
         assert_equal(each, out, on_one_device(flavour))
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="devices")
 @pytest.mark.parametrize("strategy", ["multiworker", "jax"])
 def test_two_processes_that_are_told_to_stop_save_and_go_on_to_the_losses_of_one(
     on_one_device, tmp_path, strategy
@@ -259,8 +261,7 @@ def test_two_processes_that_are_told_to_stop_save_and_go_on_to_the_losses_of_one
         assert_equal(each, out, on_one_device(flavour))
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="devices")
 @pytest.mark.parametrize("strategy", ["multiworker", "jax"])
 def test_two_machines_whose_network_fails_end_and_go_on_to_the_losses_of_one(
     on_one_device, network, tmp_path, strategy
@@ -284,8 +285,7 @@ def test_two_machines_whose_network_fails_end_and_go_on_to_the_losses_of_one(
         assert_equal(each, out, on_one_device(STRATEGIES[strategy]))
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="devices")
 @pytest.mark.parametrize("strategy", ["multiworker", "jax"])
 def test_two_processes_give_the_losses_of_one(on_one_device, tmp_path, strategy):
     out = tmp_path / "run"
@@ -297,7 +297,6 @@ def test_two_processes_give_the_losses_of_one(on_one_device, tmp_path, strategy)
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_the_command_chooses_the_flavour_and_says_so(image_folder, tmp_path, command):
     environment = {k: v for k, v in os.environ.items() if k not in _SET_HERE}
     arguments = ["--data", image_folder, "--model", "ViT_Pico4", "--image-size", 8]
@@ -315,10 +314,8 @@ def test_the_command_chooses_the_flavour_and_says_so(image_folder, tmp_path, com
     assert "Received: --batch-size=5; the nearest that they divide: 4 and 6." in refused
 
 
-@pytest.mark.parametrize(
-    ("processes", "size"),
-    [(2, 40), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 4), (1, 40), (2, 4)))],
-)
+@pytest.mark.flavours
+@pytest.mark.parametrize(("processes", "size"), [(2, 40), (2, 4), (1, 4)])
 def test_every_held_out_image_is_read_by_one_process_and_counts_once(rng, size, processes):
     keras.utils.set_random_seed(0)
     spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=16)
@@ -356,6 +353,7 @@ def test_every_held_out_image_is_read_by_one_process_and_counts_once(rng, size, 
     assert sums["accuracy"] / len(held_out) == pytest.approx(right)
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 @pytest.mark.skipif(backend() != "tensorflow", reason="TPUStrategy is TensorFlow's")
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -380,7 +378,6 @@ def test_the_step_of_a_tpu_compiles_with_static_shapes(small_spec, accumulate):
     assert "<=" not in program  # how HLO writes a dimension that is not static
 
 
-@pytest.mark.once
 def test_a_batch_that_the_replicas_do_not_divide_is_refused(tmp_path):
     Engine(replicas=4).check_batch(32)
     with pytest.raises(UsageError, match="batch_size=30; the nearest that they divide: 28 and 32"):
@@ -394,11 +391,13 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(tmp_path):
         check_settings("none", recipe, None, tmp_path / "run", engine=Engine(replicas=2))
 
 
+@pytest.mark.flavours
 def test_a_process_maps_its_rows_of_each_batch():
     rows = [Engine(replicas=4, processes=2, process=i).rows(8) for i in range(2)]
     assert [list(range(8))[each] for each in rows] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+@pytest.mark.flavours
 def test_a_strategy_names_the_keras_that_it_needs():
     wrong = "mirrored" if not LEGACY else "jax"
     if wrong == "mirrored" or backend() != "jax":
@@ -410,7 +409,6 @@ def test_a_strategy_names_the_keras_that_it_needs():
 WORKERS = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}})
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("variables", "arguments", "expected"),
     [
@@ -441,7 +439,6 @@ def test_auto_chooses_the_strategy(monkeypatch, variables, arguments, expected):
 DEMANDING = [{"lora": 4}, {"remat": True}, {"layer_decay": 0.75}, {"optimizer": "muon"}]
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("settings", DEMANDING)
 @pytest.mark.parametrize(
     ("variables", "arguments", "with_cuda", "expected"),
@@ -463,7 +460,6 @@ def test_auto_chooses_a_strategy_that_can_train_the_recipe(
     assert devices.choose("auto", **arguments, recipe=Recipe(**settings)) == expected
 
 
-@pytest.mark.once
 def test_jax_has_gpus_where_its_plugin_is_installed(tmp_path, monkeypatch):
     folder = tmp_path / "jax_cuda12_pjrt-0.10.dist-info"
     folder.mkdir()
@@ -476,7 +472,6 @@ def test_jax_has_gpus_where_its_plugin_is_installed(tmp_path, monkeypatch):
     assert devices._jax_has_gpus()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("settings", DEMANDING)
 def test_a_recipe_that_a_strategy_cannot_train_is_refused_with_those_that_can(settings):
     (name,) = settings
@@ -486,6 +481,7 @@ def test_a_recipe_that_a_strategy_cannot_train_is_refused_with_those_that_can(se
         assert devices.choose(strategy, recipe=Recipe(**settings)) == strategy
 
 
+@pytest.mark.flavours
 @pytest.mark.skipif(not LEGACY, reason="it is about tf_keras")
 def test_the_settings_that_need_keras_3_are_those_that_tf_keras_refuses(tmp_path):
     optimizers = typing.get_args(typing.get_type_hints(Recipe)["optimizer"])
@@ -497,7 +493,6 @@ def test_the_settings_that_need_keras_3_are_those_that_tf_keras_refuses(tmp_path
             check_settings("none", recipe, "ViT_Pico4", tmp_path / "run")
 
 
-@pytest.mark.once
 def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
     for name in _SET_HERE:
         monkeypatch.delenv(name, raising=False)
@@ -509,7 +504,6 @@ def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
     assert capsys.readouterr().out.startswith(expected)
 
 
-@pytest.mark.once
 def test_settings_of_another_strategy_are_refused(monkeypatch):
     with pytest.raises(UsageError, match="tpu='local' is for strategy='tpu'"):
         devices.choose("mirrored", tpu="local")

@@ -24,14 +24,12 @@ from keras_vit.training.masking import (
 LOSSES = ("masked_colour", "masked_colours", "masked_pixels", "mae")
 
 
-@pytest.mark.once
 def test_patches_have_the_order_of_the_model(rng):
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
     expected = np.asarray(keras_vit.layers.Patches(8)(images))
     np.testing.assert_array_equal(patches_of(tf.constant(images), 8), expected)
 
 
-@pytest.mark.once
 def test_colours_equal_values_computed_by_hand():
     image = np.zeros((1, 4, 8, 3), np.float32)
     image[0, :, :4] = [255, 128, 31]  # levels 7 (clipped), 4 and 0
@@ -42,7 +40,6 @@ def test_colours_equal_values_computed_by_hand():
     np.testing.assert_array_equal(cells[1], np.repeat([[3], [3], [0], [0]], 4, axis=1))
 
 
-@pytest.mark.once
 def test_patches_are_normalised_as_in_pytorch(rng):
     images = rng.normal(3, 5, (2, 8, 8, 3)).astype(np.float32)
     patches = np.asarray(patches_of(tf.constant(images), 4), np.float64)
@@ -53,6 +50,7 @@ def test_patches_are_normalised_as_in_pytorch(rng):
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
+@pytest.mark.flavours
 def test_the_loss_and_the_accuracy_count_masked_patches_only(rng):
     classes = rng.integers(0, 512, (3, 5, 2))
     values = rng.normal(0, 2, (3, 5, 2 * 512)).astype(np.float32)
@@ -81,7 +79,14 @@ def test_pixels_are_those_of_the_models_input(rng):
     np.testing.assert_allclose(task.targets(tf.constant(pixels), None), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.flavours
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "mae",
+        *(pytest.param(each, marks=pytest.mark.soak(of="trainings")) for each in LOSSES[:3]),
+    ],
+)
 def test_a_training_lowers_the_loss_and_writes_the_encoder(
     loss, shared_folder, tiny_model, tmp_path
 ):
@@ -100,7 +105,8 @@ def test_a_training_lowers_the_loss_and_writes_the_encoder(
     assert np.asarray(model.get_layer("encoderblock_0").mlp.dense_0.bias).any()
 
 
-@pytest.mark.slow
+@pytest.mark.flavours
+@pytest.mark.soak(of="resumes")
 def test_a_stopped_training_goes_on_bit_for_bit(shared_folder, tiny_model, tmp_path):
     recipe = dataclasses.replace(
         RECIPES["mae-cifar10"], image_size=16, duration="8 steps", batch_size=4, jit=False,
@@ -119,7 +125,6 @@ def test_a_stopped_training_goes_on_bit_for_bit(shared_folder, tiny_model, tmp_p
     assert (resumed.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
 
 
-@pytest.mark.once
 def test_settings_that_need_classes_are_refused():
     for setting, value in (("mixup", 0.2), ("label_smoothing", 0.1), ("lora", 4)):
         with pytest.raises(UsageError, match=f"{setting} is for training with classes"):
@@ -128,7 +133,6 @@ def test_settings_that_need_classes_are_refused():
         Recipe(loss="bert")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -185,7 +189,6 @@ def test_a_dry_run_lists_the_layers_that_are_trained(loss, shared_folder, tiny_m
     assert "head" not in names
 
 
-@pytest.mark.once
 def test_the_command_ends_with_the_loss_and_what_to_do_next(
     invoke, image_folder, tiny_model, tmp_path
 ):
@@ -223,7 +226,6 @@ def test_the_command_ends_with_the_loss_and_what_to_do_next(
         assert "was trained without classes (loss mae), so its head is all zeros" in error
 
 
-@pytest.mark.once
 def test_pictures_without_classes_are_trained_on(invoke, image_folder, tiny_model, tmp_path):
     (image_folder / "red" / "0.jpg").rename(image_folder / "loose.jpg")
     words = ("--data", f"unlabelled:{image_folder}", "--model", tiny_model, "--out", "run")

@@ -66,7 +66,7 @@ def test_an_epoch_longer_than_a_minute_has_a_line_a_minute(
     assert len(set(rates)) == len(rates)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="resumes")
 def test_seconds_and_epochs_go_on_after_a_stop_and_in_a_longer_training(
     shared_folder, tiny_model, tmp_path, stop_after
 ):

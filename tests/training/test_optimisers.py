@@ -31,14 +31,12 @@ TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_cr
         (" 0 steps ", 0),
     ],
 )
-@pytest.mark.once
 def test_durations_become_steps(duration, steps):
     # 10 whole batches of 64 in 680 examples
     assert to_steps(duration, batch_size=64, num_examples=680, total_steps=200) == steps
 
 
 @pytest.mark.parametrize("duration", ["", "3", "epochs", "-1 epochs", "inf steps", "3 weeks"])
-@pytest.mark.once
 def test_durations_that_cannot_be_read(duration):
     with pytest.raises(UsageError, match="such as '5 epochs', '5 steps', '5 examples'"):
         to_steps(duration, batch_size=64, num_examples=680)
@@ -49,6 +47,7 @@ def test_a_percentage_needs_a_total():
         to_steps("5%", batch_size=64, num_examples=680, field="warmup")
 
 
+@pytest.mark.flavours
 def test_schedule_warms_up_linearly_then_falls_as_a_cosine():
     rate = Schedule("cosine", 0.4, 0.0, warmup_steps=10, total_steps=110)
     actual = [float(rate(step)) for step in (0, 5, 10, 60, 110, 200)]
@@ -56,6 +55,7 @@ def test_schedule_warms_up_linearly_then_falls_as_a_cosine():
     assert float(Schedule("cosine", 0.4, 0.0, 0, 100)(0)) == pytest.approx(0.4)
 
 
+@pytest.mark.flavours
 def test_linear_and_constant_schedules():
     rate = Schedule("linear", 0.4, 0.1, warmup_steps=10, total_steps=110)
     actual = [float(rate(step)) for step in (0, 5, 10, 60, 110)]
@@ -69,6 +69,7 @@ def test_warmup_must_be_shorter_than_training():
         Schedule("cosine", 0.1, 0.0, 10, 10)
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("layer_decay", [1.0, 0.5])
 @pytest.mark.parametrize("name", ["adamw", "lion", "lamb", "muon"])
 def test_weight_decay_acts_on_kernels_only(small_spec, name, layer_decay):
@@ -97,6 +98,7 @@ def test_weight_decay_acts_on_kernels_only(small_spec, name, layer_decay):
         np.testing.assert_allclose(np.asarray(kernel), 1 - 0.05 * rate, rtol=1e-5)
 
 
+@pytest.mark.flavours
 def test_the_gradient_is_clipped_by_its_global_norm(small_spec):
     model = keras_vit.ViT(small_spec, 5, 16)
     recipe = dataclasses.replace(

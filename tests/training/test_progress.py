@@ -9,8 +9,6 @@ import pytest
 from keras_vit.training import progress
 from keras_vit.training.progress import Reporter
 
-pytestmark = pytest.mark.once
-
 
 def test_the_time_left_counts_steps_and_evaluations_and_no_compilation(monkeypatch):
     clock, seen = types.SimpleNamespace(now=0.0), []

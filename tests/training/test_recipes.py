@@ -19,8 +19,6 @@ from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
 from keras_vit.training.recipes.augreg import AUGREG
 from keras_vit.training.settings import adapted, check_recipe, differences, in_usual_size
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("name", sorted({*[*PRESETS][::5], "finetune", "lora"}))
 def test_a_recipe_fits_its_model_and_says_what_it_reproduces(name):

@@ -16,7 +16,6 @@ from keras_vit.data import open_source
 from keras_vit.training import Recipe, train
 from keras_vit.training.tasks import MultiLabel, SingleLabel
 
-pytestmark = pytest.mark.once
 RECIPE = Recipe(
     image_size=16, duration="60 steps", batch_size=16, learning_rate=3e-3, augment="none",
     loss="sigmoid", jit=False,

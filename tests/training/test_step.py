@@ -15,6 +15,8 @@ from keras_vit.training.learner import Learner
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.tasks import MultiLabel, SingleLabel
 
+pytestmark = pytest.mark.flavours
+
 CLASSES, BATCH, STEPS, WARMUP, WIDTH = 3, 8, 10, 3, 8
 RECIPE = Recipe(
     image_size=8, batch_size=BATCH, learning_rate=0.002, end_learning_rate=4e-4, clip_norm=0.5,
@@ -191,7 +193,10 @@ def test_ten_steps_equal_an_independent_loop(change, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("parts", "jit"), [(4, False), (2, True)])
+@pytest.mark.parametrize(
+    ("parts", "jit"),
+    [(4, False), pytest.param(2, True, marks=pytest.mark.soak(of="trainings"))],
+)
 def test_accumulated_parts_equal_the_whole_batch(parts, jit, tmp_path):
     images, targets = batches(size=64)
     found = []

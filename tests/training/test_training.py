@@ -45,7 +45,6 @@ TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_cr
         {"augment": "flip"},
     ],
 )
-@pytest.mark.once
 def test_recipes_refuse(change):
     with pytest.raises(UsageError, match=next(iter(change))):
         Recipe(**change)
@@ -72,6 +71,7 @@ def test_a_recipe_is_added_by_a_row(monkeypatch):
     assert default_recipe("digits") == "digits"
 
 
+@pytest.mark.flavours
 def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
     run = runs.open_run(trained_run.path)
     assert run.spec["model"] == "ViT-Test_8"
@@ -90,14 +90,12 @@ def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
     assert accuracy == pytest.approx(records[-1]["val_accuracy"], abs=1e-6)
 
 
-@pytest.mark.once
 def test_a_spec_instead_of_a_model_is_refused(shared_folder, tmp_path, small_spec):
     with pytest.raises(UsageError, match=r"such as ViT\(spec, .*\. Received: ViTSpec\."):
         train(small_spec, open_source(shared_folder), Recipe(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.once
 def test_a_split_that_holds_out_training_images_is_refused(shared_folder, tmp_path, tiny_model):
     source = open_source(shared_folder)
     split = Split(np.arange(8), np.arange(7, len(source)))
@@ -107,26 +105,6 @@ def test_a_split_that_holds_out_training_images_is_refused(shared_folder, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.once
-def test_the_same_seed_gives_the_same_run(image_folder, tmp_path, tiny_model):
-    recipe = dataclasses.replace(TINY, seed=5, dropout=0.1, drop_path=0.1)
-    source = open_source(image_folder)
-    first, second, other = (
-        np.load(train(tiny_model, source, recipe, tmp_path / name).path / "weights.npz")
-        for name, recipe in (
-            ("first", recipe),
-            ("second", recipe),
-            ("other", dataclasses.replace(recipe, seed=6)),
-        )
-    )
-    for key in first.files:
-        np.testing.assert_array_equal(first[key], second[key])
-    # Training moves a weight by less than 0.01; the initial weights have a deviation of 0.07.
-    assert np.abs(first["embedding/kernel"] - other["embedding/kernel"]).mean() > 0.03
-
-
-@pytest.mark.slow
-@pytest.mark.once
 def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path, tiny_model):
     pretrained = keras_vit.create_model(tiny_model, num_classes=7, image_size=16)
     keras_vit.save_weights(pretrained, tmp_path / "seven.npz")
@@ -147,8 +125,7 @@ SAME = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.soak(of="trainings")
 def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
     different = {  # one of those that differ in values only
         repr(dataclasses.replace(recipe, **SAME)): (name, recipe)
@@ -165,6 +142,7 @@ def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
         assert run.metrics()[-1]["step"] == 2
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hybrid", "bit"])
 def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypatch, kind):
@@ -184,6 +162,7 @@ def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypa
     assert ("attention on" in page.read_text()) == (kind == "hybrid")
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_compiled_training_equals_uncompiled_training(image_folder, tmp_path, tiny_model):
     losses = []
@@ -198,6 +177,7 @@ def test_compiled_training_equals_uncompiled_training(image_folder, tmp_path, ti
     assert losses[0] < 0.9 * np.log(2)  # the head begins at zero, where the loss is log(2)
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, precision="mixed_bfloat16", duration="2 steps")
@@ -209,7 +189,6 @@ def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, duration="2 steps")
     source = open_source(image_folder)
@@ -236,7 +215,6 @@ def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
         ({"out": "data/run"}, {}, "lies inside the data"),
     ],
 )
-@pytest.mark.once
 def test_settings_are_checked_without_the_images(
     tiny_model, tmp_path, fixtures, monkeypatch, changes, settings, message
 ):
@@ -273,7 +251,6 @@ class MeanColour:
         return [keras.metrics.MeanAbsoluteError("error")]
 
 
-@pytest.mark.once
 def test_a_task_of_ones_own_learns_from_the_images(tiny_model, tmp_path, rng):
     pixels = np.broadcast_to(rng.integers(0, 256, (60, 1, 1, 3)), (60, 8, 8, 3)).astype(np.uint8)
     source = Source(
@@ -313,6 +290,7 @@ def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model
         create("file", overwrite=True)
 
 
+@pytest.mark.flavours
 def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monkeypatch):
     recipe = Recipe(
         image_size=16, batch_size=4, duration="4 steps", warmup="0 steps", optimizer="sgd",
@@ -332,7 +310,6 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_augmentation_and_seed_of_the_recipe_reach_the_loop(
     image_folder, tmp_path, tiny_model, monkeypatch
 ):

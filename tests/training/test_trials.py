@@ -11,8 +11,6 @@ from keras_vit import UsageError
 from keras_vit.data import development_split, open_source, split_source
 from keras_vit.training import Recipe, Trial, fixed_budget, run_trial, trials, with_seed
 
-pytestmark = pytest.mark.once
-
 RECIPE = Recipe(
     image_size=16, duration="12 steps", warmup="1 step", batch_size=4, augment="none", jit=False
 )
@@ -26,7 +24,7 @@ def judge(run):
     return {"accuracy": run.metrics()[-1]["val_accuracy"]}
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="resumes")
 def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
     image_folder, tiny_model, tmp_path, monkeypatch
 ):

@@ -9,8 +9,6 @@ import pytest
 from keras_vit import UsageError
 from keras_vit.weights.augreg import IndexRow, best, read_index
 
-pytestmark = pytest.mark.once
-
 HEADER = (
     "name,ds,epochs,lr,aug,wd,do,sd,best_val,final_val,final_test,adapt_ds,adapt_lr,adapt_steps,"
     "adapt_resolution,adapt_final_val,adapt_final_test,params,infer_samples_per_sec,filename,"

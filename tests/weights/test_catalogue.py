@@ -12,8 +12,6 @@ from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec
 from keras_vit.weights.cache import cached_path
 from keras_vit.weights.catalogue import PUBLISHED, augreg_weights, find_weights, list_weights
 
-pytestmark = pytest.mark.once
-
 STORAGE = "https://storage.googleapis.com"
 S16 = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
 B16 = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"

@@ -15,8 +15,6 @@ from keras_vit.specs import VARIANTS
 from keras_vit.weights import open_checkpoint, weight_names
 from keras_vit.weights.dialects import TABLES, find_layout, foreign_place
 
-pytestmark = pytest.mark.once
-
 # The file, the expected outputs, arguments of model_from_weights, the layout.
 REFERENCES = {
     "official": ("vit_token.weights.npz", "vit_token", {}, "npz, official"),

@@ -28,8 +28,6 @@ from keras_vit.weights import download
 from keras_vit.weights.cache import cache_folder, cached_path
 from keras_vit.weights.download import fetch
 
-pytestmark = pytest.mark.once
-
 CONTENT = np.random.default_rng(0).bytes(300_000)
 CHANGED = np.random.default_rng(1).bytes(300_000)
 ROOT = Path(__file__).parents[2]
@@ -360,14 +358,14 @@ def test_a_truncated_chunked_response_is_detected(site, get):
 
 def test_a_stall_ends_and_is_resumed(site, get):
     site.answers = [Answer(send=100_000, stall=True), Answer()]
-    assert get(timeout=0.2).read_bytes() == CONTENT
+    assert get(timeout=1).read_bytes() == CONTENT
     assert ranges(site) == [None, "bytes=99999-"]
 
 
 def test_a_server_that_only_stalls_is_given_up(site, get):
     site.answers = [Answer(send=0, stall=True)]
-    with pytest.raises(UsageError, match=r"no data for 0.1 seconds\. Without a network") as error:
-        get(timeout=0.1, retries=2)
+    with pytest.raises(UsageError, match=r"no data for 0.5 seconds\. Without a network") as error:
+        get(timeout=0.5, retries=2)
     one_line(error)
     assert len(site.requests) == 3
 
@@ -440,17 +438,15 @@ BYTES = [b"x"] * 1000  # with a pause of 0.02 seconds, 50 bytes per second for 2
     ],
 )
 def test_a_server_that_drips_is_given_up(site, tmp_path, pieces, message):
-    start = time.monotonic()
     with raw_server(*pieces, pace=0.02) as (url, _), pytest.raises(UsageError, match=message) as e:
         fetch(url, tmp_path, timeout=0.3, min_speed=1000, retries=1, backoff=0.01)
     one_line(e)
-    assert time.monotonic() - start < 15
 
 
 def test_a_slow_server_may_be_allowed(site, tmp_path):
     head = [b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n"]
-    with raw_server(head, [b"x"] * 60, pace=0.01) as (url, _):
-        path = fetch(url, tmp_path, timeout=0.2, min_speed=1, retries=0)
+    with raw_server(head, [b"x"] * 60, pace=0.02) as (url, _):
+        path = fetch(url, tmp_path, timeout=1, min_speed=1, retries=0)
     assert path.read_bytes() == b"x" * 60
 
 
@@ -816,7 +812,7 @@ def wait_until(condition):
         time.sleep(0.001)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="kills")
 def test_a_process_killed_at_any_moment_leaves_no_incomplete_file(site, get, tmp_path, rng):
     path = tmp_path / site.folder / "models" / "a.npz"
     part = path.with_name("a.npz.part")

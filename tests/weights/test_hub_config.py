@@ -13,8 +13,6 @@ from keras_vit.data import preprocess
 from keras_vit.data.preprocessing import _central_box
 from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
 
-pytestmark = pytest.mark.once
-
 # `vit_base_patch16_224.augreg_in21k_ft_in1k`, and `deit_base_patch16_224.fb_in1k`.
 AUGREG = {
     "input_size": [3, 224, 224],

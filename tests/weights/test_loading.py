@@ -11,6 +11,7 @@ import keras_vit
 from keras_vit.weights import resample_positions
 
 
+@pytest.mark.flavours
 def test_keys_and_shapes_are_the_official_ones(tmp_path, fixtures):
     spec = keras_vit.ViTSpec(16, 48, 2, 3, 112)
     model = keras_vit.ViT(spec, 10, 48)
@@ -22,7 +23,6 @@ def test_keys_and_shapes_are_the_official_ones(tmp_path, fixtures):
         np.testing.assert_array_equal(actual[key], expected[key], strict=True)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("pooling", ["token", "gap", "map", "distilled", "none"])
 def test_round_trip_of_every_weight(small_spec, randomised, tmp_path, pooling):
     width = None if pooling == "distilled" else 20
@@ -35,7 +35,6 @@ def test_round_trip_of_every_weight(small_spec, randomised, tmp_path, pooling):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
-@pytest.mark.once
 def test_missing_unexpected_and_misshapen_weights_are_listed_and_none_is_loaded(
     model, saved, rewrite
 ):
@@ -58,6 +57,7 @@ def test_missing_unexpected_and_misshapen_weights_are_listed_and_none_is_loaded(
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.flavours
 def test_head_reset_starts_at_zero(small_spec, saved, randomised):
     other = randomised(keras_vit.ViT(small_spec, 3, 16, head_bias=-10.0))
     assert np.asarray(other.get_layer("head").kernel).any()
@@ -72,7 +72,6 @@ def test_head_reset_starts_at_zero(small_spec, saved, randomised):
         keras_vit.load_weights(other, saved, head="drop")
 
 
-@pytest.mark.once
 def test_fine_tuning_drops_the_representation_with_the_head(fixtures):
     spec = keras_vit.ViTSpec(8, 64, 2, 4, 128)
     model = keras_vit.ViT(spec, 5, 32)
@@ -89,7 +88,6 @@ def test_absent_file_and_foreign_model_are_named(model, tmp_path):
         keras_vit.save_weights(object(), tmp_path / "x.npz")
 
 
-@pytest.mark.once
 def test_weights_load_into_a_renamed_model(small_spec, tmp_path):
     other = keras_vit.ViT(small_spec, 5, 16, name="other")
     keras_vit.save_weights(other, tmp_path / "w.npz")
@@ -105,7 +103,6 @@ def cause(model, path, **options):
     return str(caught.value).splitlines()[0]
 
 
-@pytest.mark.once
 def test_the_likely_cause_is_named(small_spec, saved, tmp_path):
     wider = dataclasses.replace(small_spec, hidden_dim=96, num_heads=6)
     assert "hidden_dim 48, not 96; num_heads 3, not 6" in cause(keras_vit.ViT(wider, 5, 16), saved)
@@ -123,14 +120,12 @@ def test_the_likely_cause_is_named(small_spec, saved, tmp_path):
     assert "this file is another architecture: a ViT, not a BiT ResNet" in cause(bit, saved)
 
 
-@pytest.mark.once
 def test_a_published_size_is_called_by_its_name(small_spec, tmp_path):
     keras_vit.save_weights(keras_vit.ViT_Ti16(3), tmp_path / "tiny.npz")
     line = cause(keras_vit.ViT(small_spec, 3, 16), tmp_path / "tiny.npz")
     assert "this file is ViT-Ti_16: hidden_dim 192, not 48; depth 12, not 2" in line
 
 
-@pytest.mark.once
 def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 64, 2, 4, 128), 7, 32)
     line = cause(model, fixtures / "vit_token_prelogits.weights.npz")
@@ -147,7 +142,6 @@ def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
         ("embeddings.distillation_token", "only reads in timm's layout"),
     ],
 )
-@pytest.mark.once
 def test_unsupported_parts_are_named(fixtures, tmp_path, key, cause_part):
     from safetensors.numpy import load_file, save_file
 
@@ -157,7 +151,6 @@ def test_unsupported_parts_are_named(fixtures, tmp_path, key, cause_part):
     assert cause_part in cause(model, tmp_path / "other.safetensors")
 
 
-@pytest.mark.once
 def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, small_spec):
     spec = dataclasses.replace(small_spec, mlp_dim=128, gelu="erf")
     with pytest.raises(keras_vit.UsageError) as caught:
@@ -175,7 +168,6 @@ def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, small_spec
     ]
 
 
-@pytest.mark.once
 def test_gelu_and_epsilon_stated_in_the_file_must_match_the_model(small_spec, fixtures, tmp_path):
     spec = dataclasses.replace(small_spec, gelu="erf", layer_norm_eps=1e-12)
     keras_vit.save_weights(keras_vit.ViT(spec, 5, 16), tmp_path / "erf.npz")
@@ -190,7 +182,6 @@ def test_gelu_and_epsilon_stated_in_the_file_must_match_the_model(small_spec, fi
     assert "needs gelu='erf'" in cause(transformers, without_config)
 
 
-@pytest.mark.once
 def test_num_heads_stated_in_the_config_must_match_the_model(fixtures, tmp_path):
     spec = keras_vit.ViTSpec(8, 48, 2, 4, 96, gelu="erf", layer_norm_eps=1e-12)
     model = keras_vit.ViT(spec, 7, 32)
@@ -198,7 +189,6 @@ def test_num_heads_stated_in_the_config_must_match_the_model(fixtures, tmp_path)
     assert "needs num_heads=3, the model has 4; build the model with num_heads=3" in line
 
 
-@pytest.mark.once
 def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
     pets = keras_vit.ViT(small_spec, 2, 16, labels=["cat", "dog"])
     keras_vit.save_weights(pets, tmp_path / "pets.npz")
@@ -209,7 +199,6 @@ def test_a_head_of_other_classes_is_refused(small_spec, tmp_path):
     keras_vit.load_weights(keras_vit.ViT(small_spec, 2, 16), tmp_path / "pets.npz")
 
 
-@pytest.mark.once
 def test_official_files_need_the_official_numerics(small_spec, fixtures):
     spec = keras_vit.ViTSpec(16, 48, 2, 3, 112)
     for field, value in (("gelu", "erf"), ("layer_norm_eps", 1e-3)):
@@ -218,7 +207,6 @@ def test_official_files_need_the_official_numerics(small_spec, fixtures):
         assert f"needs {field}=" in line
 
 
-@pytest.mark.once
 def test_the_record_describes_the_loading(fixtures, small_spec):
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 64, 2, 4, 128), 5, (48, 16))
     report = keras_vit.load_weights(
@@ -231,7 +219,6 @@ def test_the_record_describes_the_loading(fixtures, small_spec):
 
 
 @pytest.mark.parametrize("method", ["bilinear", "bicubic"])
-@pytest.mark.once
 def test_positions_are_resampled_by_the_chosen_method(fixtures, method):
     model = keras_vit.ViT(keras_vit.ViTSpec(16, 48, 2, 3, 112), 10, (80, 64))
     keras_vit.load_weights(model, fixtures / "vit_token.weights.npz", positions=method)
@@ -241,12 +228,10 @@ def test_positions_are_resampled_by_the_chosen_method(fixtures, method):
     np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.once
 def test_an_unknown_method_is_refused_even_where_nothing_is_resampled(model, saved):
     assert 'positions must be "bilinear" or "bicubic"' in cause(model, saved, positions="area")
 
 
-@pytest.mark.once
 def test_a_grid_that_is_not_square_is_saved(small_spec, randomised, tmp_path):
     # 2 x 8 and 4 x 4 are both 16 positions: only what the file says tells them apart.
     model = randomised(keras_vit.ViT(small_spec, 5, (16, 64)))
@@ -259,7 +244,6 @@ def test_a_grid_that_is_not_square_is_saved(small_spec, randomised, tmp_path):
     assert keras_vit.model_from_weights(tmp_path / "wide.npz").image_size == (16, 64)
 
 
-@pytest.mark.once
 def test_an_unknown_grid_must_be_square_or_passed(small_spec, tmp_path):
     def mute(size):  # what another program writes: no comment
         path = tmp_path / "mute.npz"
@@ -281,7 +265,6 @@ def test_an_unknown_grid_must_be_square_or_passed(small_spec, tmp_path):
     assert report.resampled == ("positions 2 x 3 to 1 x 3 (bilinear)",)
 
 
-@pytest.mark.once
 def test_patches_of_another_size_are_resized_only_if_requested(
     small_spec, randomised, tmp_path, rng
 ):
@@ -316,7 +299,6 @@ def test_patches_of_another_size_are_resized_only_if_requested(
         ),
     ],
 )
-@pytest.mark.once
 def test_other_positions_are_resampled_too(small_spec, randomised, tmp_path, rng, kind, pooling):
     spec = dataclasses.replace(small_spec, position_embedding=kind, pooling=pooling)
     model = randomised(keras_vit.ViT(spec, 5, (16, 24)))
@@ -334,6 +316,7 @@ def test_other_positions_are_resampled_too(small_spec, randomised, tmp_path, rng
     np.testing.assert_allclose(np.asarray(again(images)), np.asarray(model(images)), atol=2e-4)
 
 
+@pytest.mark.flavours
 def test_both_classifiers_of_a_distilled_model_are_reset_and_positions_of_both_tokens_kept(
     small_spec, randomised, tmp_path
 ):

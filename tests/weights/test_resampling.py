@@ -7,8 +7,6 @@ import pytest
 
 from keras_vit.weights import resample_patches
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(("old", "new"), [(8, 12), (8, 16), (12, 8), (16, 5)])
 def test_patch_kernels_are_resized_as_flexivit_does(old, new, rng):

@@ -13,8 +13,6 @@ import keras_vit
 from keras_vit import _files
 from keras_vit.weights import open_checkpoint
 
-pytestmark = pytest.mark.once
-
 VIT = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 SPECS = {
     "token": VIT,

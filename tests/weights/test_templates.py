@@ -7,8 +7,6 @@ import pytest
 from keras_vit.weights.names import official_keys
 from keras_vit.weights.templates import fill, numbers, outline, rows
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize(
     ("template", "key", "indices"),

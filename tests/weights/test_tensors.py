@@ -22,8 +22,6 @@ from keras_vit.weights import open_checkpoint
 from keras_vit.weights.templates import numbers
 from keras_vit.weights.tensors import open_tensors
 
-pytestmark = pytest.mark.once
-
 HEADER = b"\x93NUMPY\x01\x00"
 
 

@@ -2,7 +2,7 @@
 
     python web_demo/tests/prepare.py RUN FOLDER
 
-RUN is a run on the digits with its bundles; `make web-test` makes one. FOLDER receives site/,
+RUN is the run of `make demo` with its bundles. FOLDER receives site/,
 pictures/ and expected.json.
 """
 

@@ -12,8 +12,6 @@ import pytest
 
 from keras_vit import UsageError, deploy
 
-pytestmark = pytest.mark.once
-
 COMMAND = "export/to_android.py"
 FILES = {"model.tflite", "model.json", "labels.txt", "golden.json"}
 

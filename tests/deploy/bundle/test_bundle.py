@@ -25,8 +25,6 @@ from keras_vit.deploy.resolve import resolve
 from keras_vit.weights.hashing import weights_sha256
 from keras_vit.weights.names import weight_names
 
-pytestmark = pytest.mark.once
-
 LABELS = tuple("abcdefghij")
 
 
@@ -230,7 +228,7 @@ def test_a_full_disk_leaves_the_old_bundle(bundle):
     assert [path.name for path in folder.parent.iterdir()] == ["bundle"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="kills")
 def test_a_kill_at_any_moment_leaves_the_old_bundle_or_the_new_one(bundle, sample):
     write, folder = bundle
     versions = (sample.exported("none"), sample.exported("int8"))

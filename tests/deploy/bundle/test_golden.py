@@ -13,8 +13,6 @@ from keras_vit import UsageError, deploy
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.resolve import resolve
 
-pytestmark = pytest.mark.once
-
 LABELS = tuple("abcdefghij")
 
 

@@ -16,8 +16,6 @@ from keras_vit.deploy.bundle.golden import check_golden
 from keras_vit.deploy.bundle.report import write_report
 from keras_vit.deploy.convert.auto import read_recipe
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def bundle(sample, tmp_path, rng):

@@ -22,8 +22,6 @@ from keras_vit.deploy.inspect.inspection import inspect_file
 from keras_vit.deploy.judge.measure import Latency, Measured, measure
 from keras_vit.evaluation import page
 
-pytestmark = pytest.mark.once
-
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
 MIB = 2**20
 

@@ -11,8 +11,6 @@ from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.bundle import trial
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture
 def python(tmp_path, monkeypatch):

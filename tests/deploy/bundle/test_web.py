@@ -15,8 +15,6 @@ import pytest
 
 from keras_vit import UsageError, deploy
 
-pytestmark = pytest.mark.once
-
 COMMAND = "export/to_web.py"
 WEB_DEMO = Path(__file__).parents[3] / "web_demo"
 PACKAGES = {

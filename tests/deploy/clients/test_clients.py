@@ -21,8 +21,6 @@ from keras_vit.deploy.clients import clients
 from keras_vit.deploy.clients.judging import seen_by
 from keras_vit.deploy.clients.runners import run_runner, write_cases
 
-pytestmark = pytest.mark.once
-
 QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
 IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
 

@@ -48,6 +48,7 @@ def kernels_of(model):
     return {k: v / root if k.endswith("query") else v for k, v in found.items()}
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("quantize", ["int8", "int4"])
 def test_a_kernel_is_rounded_as_the_file_rounds_it(model, inputs, quantize):
     wanted = Compression("qat", quantize)
@@ -66,6 +67,7 @@ def test_a_kernel_is_rounded_as_the_file_rounds_it(model, inputs, quantize):
         assert np.abs(rounded - kernel).max() > 1e-4  # there was something to round
 
 
+@pytest.mark.flavours
 def test_rounding_with_a_factor_rounds_the_product(rng):
     kernel, grid = rng.normal(0, 1, (64, 6)).astype(np.float32), kernel_grid("int4", 64)
     product = np.asarray(round_kernel(kernel * np.float32(0.3), grid))
@@ -73,7 +75,6 @@ def test_rounding_with_a_factor_rounds_the_product(rng):
 
 
 @pytest.mark.parametrize("quantize", ["dynamic", "int4", "int8"])
-@pytest.mark.once
 def test_activations_are_rounded_as_the_runtime_rounds_them(rng, quantize):
     dense = keras.layers.Dense(8)
     model = keras.Sequential([keras.Input((4, 6, 64)), dense])
@@ -97,6 +98,7 @@ def test_activations_are_rounded_as_the_runtime_rounds_them(rng, quantize):
     assert np.abs(exact - found).max() > 1e-2
 
 
+@pytest.mark.flavours
 def test_a_range_has_256_steps_and_includes_zero(rng):
     x = rng.normal(0, 1, 1000).astype(np.float32)
     steps = np.asarray(round_to_range(x, -0.3, 1.0)) / (1.3 / 255)
@@ -104,6 +106,7 @@ def test_a_range_has_256_steps_and_includes_zero(rng):
     assert (np.rint(steps.min()), np.rint(steps.max())) == (-59, 196)
 
 
+@pytest.mark.flavours
 def test_gradients_pass_the_rounding(rng):
     import tensorflow as tf
 
@@ -121,6 +124,7 @@ def test_gradients_pass_the_rounding(rng):
         np.testing.assert_array_equal(tape.gradient(result, kernel), np.asarray(expected, float))
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("pooling", ["token", "map", "distilled"])
 def test_folded_norms_change_nothing(randomised, inputs, pooling):
     spec = dataclasses.replace(SPEC, pooling=pooling)
@@ -136,9 +140,8 @@ def test_folded_norms_change_nothing(randomised, inputs, pooling):
         np.testing.assert_array_equal(values, float(path.endswith("gamma")))
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 @pytest.mark.parametrize("quantize", ["none", "float16", "int4"])
-@pytest.mark.once
 def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quantize):
     model = fold_norms(model)
     for variable in model.weights:
@@ -169,14 +172,12 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
         ({"method": "prune+cluster", "clusters": 2}, "clusters must be 3 to 256"),
     ],
 )
-@pytest.mark.once
 def test_invalid_settings_are_refused(fields, message):
     with pytest.raises(UsageError) as error:
         Compression(**fields)
     assert message in str(error.value)
 
 
-@pytest.mark.once
 def test_a_bit_is_refused():
     bit = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), 5, 32)
     with pytest.raises(UsageError, match="compression is for the Dense layers of Vision"):

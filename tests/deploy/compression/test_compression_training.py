@@ -25,6 +25,8 @@ from keras_vit.deploy.compression.folding import fold_norms
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.resolve import parameters_of
 
+pytestmark = pytest.mark.flavours
+
 __test__ = LEGACY  # tensorflow-model-optimization works on tf_keras alone
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=4, mlp_dim=48)
@@ -66,7 +68,7 @@ def kernels(model):
     return {path: weights for path, weights in found.items() if path.endswith("/kernel")}
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_pruning_gives_the_requested_fraction_of_zeros(train, images):
     wrapped, made = train("prune", sparsity=0.75)
     np.testing.assert_allclose(
@@ -76,7 +78,7 @@ def test_pruning_gives_the_requested_fraction_of_zeros(train, images):
         assert (kernel == 0).mean() == pytest.approx(0.75, abs=1e-3), path
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_a_pattern_leaves_two_of_four_inputs(train):
     _, made = train("prune", pattern="2:4")
     for path, kernel in kernels(made.model).items():
@@ -84,7 +86,7 @@ def test_a_pattern_leaves_two_of_four_inputs(train):
         assert (np.count_nonzero(fours, axis=1) == 2).all(), path
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_clustering_gives_the_requested_values_and_keeps_zeros_in_the_file(train, images):
     wrapped, made = train("prune+cluster", clusters=5)
     np.testing.assert_allclose(
@@ -96,7 +98,7 @@ def test_clustering_gives_the_requested_values_and_keeps_zeros_in_the_file(train
     assert found["sparsity"] == pytest.approx(0.5, abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_the_file_computes_what_was_trained(train, images):
     wrapped, made = train("prune+qat", "int4")
     content = compressed_file(made)
@@ -112,7 +114,7 @@ def test_the_file_computes_what_was_trained(train, images):
     assert np.median(np.abs(found - trained)) < 0.1 * np.median(np.abs(found - float_scores))
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 # With a class token, the file's last block computes that token alone, training all of them: their
 # ranges may differ by any factor.
 @pytest.mark.parametrize("model", [MEAN], ids=["gap"], indirect=True)
@@ -175,7 +177,7 @@ def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
     np.testing.assert_array_equal(deploy.predict(back, images), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_fine_tuning_is_reproducible_and_reports_its_progress():
     reports = []
     tune = FineTuning(
@@ -212,7 +214,7 @@ def test_fine_tuning_begins_with_the_loss_of_the_trained_model(model):
     assert accuracy == pytest.approx((logits.argmax(-1) == targets).mean())
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_divergence_stops(model):
     tune = FineTuning(
         *(digits(), np.arange(50), keras_vit.Preprocessing(16, 16), 9, 8, 1e30), jit=False
@@ -237,7 +239,7 @@ def never(model):
     raise AssertionError("something was trained")
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="compression")
 def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run, tmp_path):
     calls = []
 

@@ -13,8 +13,6 @@ from keras_vit.deploy import Runner, choose_float_layers
 from keras_vit.deploy.convert.auto import Choice
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 
-pytestmark = pytest.mark.once
-
 SPOILED = "encoderblock_1/mlp/dense_1"
 
 

@@ -45,7 +45,6 @@ COSINES = {"dynamic": 0.99, "int8": 0.97, "int8-full": 0.95, "int16x8": 0.99, "i
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize("kind", ["hybrid", "map", "distilled", "none", "bit"])
 def test_every_architecture_converts_to_every_precision(kind, trained_like, pictures):
     build = keras_vit.BiT if kind == "bit" else keras_vit.ViT
@@ -78,7 +77,6 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
             assert (found.inspection.partitions, found.inspection.undelegated) == (1, ()), name
 
 
-@pytest.mark.once
 def test_a_file_with_pixel_input_scales_them_itself(trained_like, rng):
     how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24), preprocessing=how))
@@ -91,7 +89,6 @@ def test_a_file_with_pixel_input_scales_them_itself(trained_like, rng):
     assert "SUB" not in found.inspection.operators
 
 
-@pytest.mark.once
 def test_the_graph_has_no_more_operators_than_needed(sample):
     graph = read_graph(sample.file("none"))  # it refuses Flex and other custom operators
     count = operators(graph)
@@ -181,6 +178,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("kind", OURS)
 def test_a_keras_vit_model_is_found_under_other_layers(kind, rng):
     model = OURS[kind]()
@@ -194,6 +192,7 @@ def test_a_keras_vit_model_is_found_under_other_layers(kind, rng):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("kind", OTHERS)
 def test_layers_that_do_more_than_follow_the_vit_prevent_the_rewrite(kind):
     model = OTHERS[kind]()
@@ -201,6 +200,7 @@ def test_layers_that_do_more_than_follow_the_vit_prevent_the_rewrite(kind):
     assert backbone(model) is None
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_a_wrapped_model_without_a_head_gives_features(rng):
     images = rng.uniform(-1, 1, (3, 16, 24, 3)).astype(np.float32)
@@ -215,7 +215,6 @@ def test_a_wrapped_model_without_a_head_gives_features(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize("kind", ["normalised", "functional", "another head"])
 def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, tmp_path):
     model = OURS[kind]()
@@ -240,7 +239,6 @@ def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, 
     assert "SQUARED_DIFFERENCE" not in count
 
 
-@pytest.mark.once
 def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(rng, tmp_path):
     foreign = keras.Sequential(
         [
@@ -263,6 +261,7 @@ def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(rng, tmp_
     assert operators((tmp_path / "model.tflite").read_bytes())["CONV_2D"] == 1
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
@@ -290,6 +289,7 @@ class Subclassed(keras.Model):
         return self.vit(images, training=training)
 
 
+@pytest.mark.flavours
 def test_models_of_several_outputs_unknown_size_or_no_graph_are_refused(tmp_path):
     subclassed = Subclassed()
     subclassed(np.zeros((1, 16, 24, 3), np.float32))
@@ -302,6 +302,7 @@ def test_models_of_several_outputs_unknown_size_or_no_graph_are_refused(tmp_path
     assert input_shape(headless()) == (1, 16, 24, 3)
 
 
+@pytest.mark.flavours
 def test_mixed_precision_is_refused_with_a_remedy(tmp_path):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -312,6 +313,7 @@ def test_mixed_precision_is_refused_with_a_remedy(tmp_path):
         keras_vit.export_tflite(mixed, tmp_path / "m.tflite")
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_the_converter_does_not_keep_the_model(trained_like, rng):
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
@@ -325,7 +327,6 @@ def test_the_converter_does_not_keep_the_model(trained_like, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_ctrl_c_during_conversion_is_not_lost(sample, monkeypatch):
     import tensorflow as tf
 

@@ -21,8 +21,6 @@ from keras_vit.deploy.inspect import layout
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.precisions import PRECISIONS
 
-pytestmark = pytest.mark.once
-
 LABELS = ("tench", "great white shark, Haifisch", "鲨鱼", "naïve 🦈", "5", "6", "7", "8", "9", " ")
 PREPROCESSING = keras_vit.Preprocessing(16, 16, mean=(123.675, 116.28, 103.53), scale=(58.4, 57, 5))
 

@@ -15,8 +15,6 @@ from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.runtimes import needed_version, runtime_floor
 from keras_vit.deploy.resolve import resolve
 
-pytestmark = pytest.mark.once
-
 # precision: the smallest cosine with Keras' logits, the largest fraction of the float32 file's
 # size, the oldest runtime.
 EXPECTED = {
@@ -249,7 +247,6 @@ def test_the_bias_of_a_neuron_without_weights_is_kept(sample, quantize):
     assert layers["encoderblock_1/mlp/dense_0"] < (0.1 if quantize == "int8" else 0.3)
 
 
-@pytest.mark.once
 def test_the_last_digit_of_a_runtimes_arithmetic_changes_no_pixel(sample, rng):
     pixels = rng.integers(0, 256, (8, 16, 24, 3)).astype(np.float32)
     pixels[0, 0, :2] = [[0], [255]]

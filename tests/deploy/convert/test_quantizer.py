@@ -12,8 +12,6 @@ from keras_vit.deploy.inspect.runtimes import state_versions
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.stored_arrays import StoredArrays
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("name", [name for name, row in PRECISIONS.items() if row.rules])
 def test_kernels_on_disk_give_the_same_bytes(sample, monkeypatch, name):

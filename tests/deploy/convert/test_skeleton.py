@@ -16,8 +16,6 @@ from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.precisions import precision_of
 from keras_vit.deploy.resolve import resolve
 
-pytestmark = pytest.mark.once
-
 # Square kernels, which a wrong order of axes does not show in their shapes.
 SPEC = keras_vit.ViTSpec(patch_size=4, hidden_dim=48, depth=3, num_heads=3, mlp_dim=48)
 KINDS = {

@@ -13,8 +13,6 @@ from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.weights.names import weight_names
 
-pytestmark = pytest.mark.once
-
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=192, depth=4, num_heads=6, mlp_dim=384)
 
 

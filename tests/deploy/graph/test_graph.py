@@ -18,8 +18,6 @@ from keras_vit.deploy.resolve import parameters_of
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Preprocessing
 
-pytestmark = pytest.mark.once
-
 ALL = frozenset(REWRITES)
 CHANNELS = {"mean": (120.0, 110.0, 100.0), "scale": (60.0, 50.0, 70.0)}
 TOKEN = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)

@@ -16,8 +16,6 @@ from keras_vit.deploy.inspect.delegation import delegation
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.inspection import inspect_file
 
-pytestmark = pytest.mark.once
-
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)
 TOKENS = (1, 8, 16)

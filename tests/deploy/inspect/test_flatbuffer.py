@@ -22,8 +22,6 @@ from keras_vit.deploy.inspect.flatbuffer import (
     read_graph,
 )
 
-pytestmark = pytest.mark.once
-
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)
 
@@ -154,7 +152,7 @@ def test_files_that_are_not_models_are_refused(vit, tmp_path):
         read_graph(b"PK\x03\x04" + bytes(100))
 
 
-@pytest.mark.slow
+@pytest.mark.soak(of="fuzz")
 def test_a_damaged_file_is_read_or_refused(vit):
     generator = np.random.default_rng(0)
     places, refused = without_weights(vit), 0

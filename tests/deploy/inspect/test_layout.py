@@ -13,8 +13,6 @@ from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.layout import Layout, laid_out, split, unpacked
 from keras_vit.deploy.precisions import PRECISIONS
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_every_precision_has_its_weights_inside_the_flatbuffer(sample, name):

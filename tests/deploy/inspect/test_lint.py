@@ -16,8 +16,6 @@ from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.lint import RULES, lint
 from keras_vit.deploy.judge.emulation import emulate
 
-pytestmark = pytest.mark.once
-
 generator = np.random.default_rng(0)
 KERNEL = generator.normal(0, 1, (32, 32)).astype(np.float32)
 STACK = generator.normal(0, 1, (2, 32, 32)).astype(np.float32)

@@ -21,8 +21,6 @@ from keras_vit.deploy.inspect.runtimes import (
     versions,
 )
 
-pytestmark = pytest.mark.once
-
 KERNEL = np.random.default_rng(0).normal(0, 1, (64, 64)).astype(np.float32)
 IMAGES = np.random.default_rng(1).normal(0, 1, (8, 1, 8, 64)).astype(np.float32)
 

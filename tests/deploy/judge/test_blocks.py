@@ -8,9 +8,6 @@ import pytest
 import keras_vit
 from keras_vit.deploy import Runner, first_difference, layer_differences, quantizable_layers
 
-pytestmark = pytest.mark.once
-
-
 SPOILED = "encoderblock_1/mlp/dense_1"
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
 
-pytestmark = pytest.mark.once
-
 SORTED = np.repeat(np.arange(10), 30)
 IN_TURN = np.tile(np.arange(10), 30)
 

@@ -13,8 +13,6 @@ from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.judge.emulation import emulate
 
-pytestmark = pytest.mark.once
-
 SPECS = {
     "token": keras_vit.ViTSpec(8, 32, 2, 2, 48),
     "map": keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling="map"),

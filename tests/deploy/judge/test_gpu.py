@@ -15,8 +15,6 @@ from keras_vit.deploy.judge.emulation import Emulated
 from keras_vit.deploy.judge.gpu import NOT_ASKED, check_gpu_choice, judge_on_gpu
 from keras_vit.deploy.judge.gpu_device import GpuOutputs, NoDeviceError, run_on_gpu
 
-pytestmark = pytest.mark.once
-
 FLOAT = deploy.precision_of("none")
 
 

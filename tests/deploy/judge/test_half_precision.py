@@ -15,8 +15,6 @@ from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.judge.half_precision import judge_half_precision, predict_in_half_precision
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("name", ["none", "float16"])
 def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):

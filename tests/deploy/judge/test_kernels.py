@@ -10,8 +10,6 @@ from keras_vit.deploy import Runner
 from keras_vit.deploy.judge.kernels import runtime_tolerance
 from keras_vit.deploy.runner import as_source
 
-pytestmark = pytest.mark.once
-
 
 @pytest.mark.parametrize("name", ["dynamic", "int8", "int8-full", "int16x8"])
 def test_reference_kernels_stay_within_the_tolerance(sample, name):

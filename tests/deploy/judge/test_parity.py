@@ -15,8 +15,6 @@ from keras_vit.deploy import ParityError, Verdict, compare
 from keras_vit.deploy.judge import half_precision
 from keras_vit.deploy.judge.parity import check_reference
 
-pytestmark = pytest.mark.once
-
 SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 BUDGETS = {precision.name: precision.budget for precision in deploy.PRECISIONS.values()}
 PRECISIONS = list(BUDGETS)

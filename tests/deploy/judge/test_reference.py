@@ -27,7 +27,6 @@ class Devices:
         return product
 
 
-@pytest.mark.once
 @pytest.mark.slow
 def test_tensorflow_computes_on_the_cpu_although_another_device_is_the_default():
     # A second CPU plays the GPU: it is the default device.
@@ -53,6 +52,7 @@ print(*devices.found)
     assert second.endswith("CPU:0")
 
 
+@pytest.mark.flavours
 def test_batched_scores_equal_those_of_the_model():
     inputs = keras.Input((4,))
     model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
@@ -62,7 +62,6 @@ def test_batched_scores_equal_those_of_the_model():
 
 
 @pytest.mark.slow
-@pytest.mark.once
 def test_jax_computes_on_the_cpu_in_the_highest_precision():
     script = """
 import jax

@@ -16,8 +16,6 @@ from keras_vit.deploy.judge.significance import (
     loss_score,
 )
 
-pytestmark = pytest.mark.once
-
 
 def counted(successes, trials, probability):
     """The tail, computed from every outcome."""

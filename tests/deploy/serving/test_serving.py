@@ -22,8 +22,6 @@ from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.resolve import resolve
 from keras_vit.deploy.serving import serving
 
-pytestmark = pytest.mark.once
-
 
 def module_of(model, top_k):
     options = GraphOptions("uint8", "logits" if model.num_classes else "features", batch=None)

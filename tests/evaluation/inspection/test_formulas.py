@@ -13,7 +13,6 @@ from keras_vit.evaluation.inspection.distance import even_distance
 from keras_vit.evaluation.inspection.positions import position_bias
 from keras_vit.layers import StdConv
 
-pytestmark = pytest.mark.once
 TIGHT = {"rtol": 0, "atol": 1e-6}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -64,6 +62,7 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     np.testing.assert_allclose(found.heads, heads, atol=1e-5)
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("name", ["distilled", "relative"])
 def test_blocks_compute_what_the_model_computes(name, randomised, pictures):
     model = randomised(built(name, dropout=0.5, attention_dropout=0.5, drop_path=0.5))
@@ -75,6 +74,7 @@ def test_blocks_compute_what_the_model_computes(name, randomised, pictures):
         np.testing.assert_allclose(tokens, np.asarray(expected[f"encoderblock_{i}"]), atol=1e-5)
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("name", ["token", "gap", "map", "distilled"])
 def test_the_table_of_positions_is_what_the_model_adds(name, randomised, pictures):
     model = randomised(built(name))
@@ -85,7 +85,6 @@ def test_the_table_of_positions_is_what_the_model_adds(name, randomised, picture
     np.testing.assert_allclose(table, embedded[model.spec.prefix_tokens :] - patches, atol=1e-6)
 
 
-@pytest.mark.once
 def test_images_are_read_a_batch_at_a_time(randomised, photos, monkeypatch):
     model, read, told = randomised(built("token")), [], []
 
@@ -108,7 +107,6 @@ def test_images_are_read_a_batch_at_a_time(randomised, photos, monkeypatch):
     np.testing.assert_allclose(three.logits[:1], found.logits, atol=1e-5)
 
 
-@pytest.mark.once
 def test_the_largest_models_are_walked_one_image_at_a_time():
     class Model:
         spec = keras_vit.ViTSpec(8, 768, 12, 12, 3072)
@@ -117,7 +115,6 @@ def test_the_largest_models_are_walked_one_image_at_a_time():
     assert blocks.images_at_once(Model) == 1
 
 
-@pytest.mark.once
 def test_a_resnet_has_filters_and_features(randomised, photos):
     spec = keras_vit.ResNetSpec((1,))
     model = randomised(keras_vit.BiT(spec, 4, (16, 24)))
@@ -128,21 +125,18 @@ def test_a_resnet_has_filters_and_features(randomised, photos):
     assert found.logits.shape == (3, 4)
 
 
-@pytest.mark.once
 def test_without_pictures_the_weights_are_inspected():
     found = evaluation.inspect_model(built("token"))
     assert found.filters is not None
     assert found.rollout is found.distance is found.pictures is None
 
 
-@pytest.mark.once
 def test_the_pictures_of_a_hybrid_are_what_its_patches_cover(randomised, photos):
     model = randomised(built("hybrid"))  # 20 x 33 pixels, patches of 8
     assert model.grid == (2, 4)
     assert evaluation.inspect_model(model, photos).pictures.shape == (3, 16, 32, 3)
 
 
-@pytest.mark.once
 def test_a_block_that_the_model_does_not_have_is_refused(photos):
     model = built("token")
     with pytest.raises(UsageError, match=r"block must be from 1 to 2, as the model has. Received"):
@@ -153,17 +147,3 @@ def test_a_block_that_the_model_does_not_have_is_refused(photos):
         evaluation.inspect_model(model, images=[])
     first = evaluation.inspect_model(model, photos, block=1)
     assert first.block == 1
-
-
-@pytest.mark.slow
-@pytest.mark.once
-def test_rollout_of_b16_takes_less_than_two_seconds(rng):
-    model = keras_vit.ViT_B16(10)
-    inputs = rng.normal(size=(1, 224, 224, 3)).astype(np.float32)
-    seconds = []
-    for _ in range(6):  # the first one starts up; another process may slow some down
-        start = time.perf_counter()
-        evaluation.attention_maps(model, inputs)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 2, seconds
-    print(f"rollout of B/16: {min(seconds):.2f} s")

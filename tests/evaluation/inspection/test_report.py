@@ -14,7 +14,6 @@ import keras_vit
 from keras_vit import UsageError, evaluation
 from keras_vit.evaluation.inspection import plots
 
-pytestmark = pytest.mark.once
 SECTIONS = (
     "Embedding filters", "Positions", "Attention distance", "Attention rollout",
     "Heads of block 2", "Features", "Errors by class",
