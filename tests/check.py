@@ -121,8 +121,12 @@ def clients() -> None:
 
 
 def slow() -> None:
-    """The slow tests, in both flavours of Keras."""
+    """The slow tests with Keras 3."""
     _pytest("slow and not soak", legacy=False)
+
+
+def slow_tf_keras() -> None:
+    """The slow tests of what depends on the flavour of Keras, with tf_keras."""
     _pytest("slow and flavours and not soak", legacy=True)
 
 
@@ -187,12 +191,12 @@ def benchmarks() -> None:
 
 def forms() -> None:
     """Every screen of the app in each of five forms."""
-    _run(*_APP, "forms")
+    _app_tests("forms")
 
 
 def dex() -> None:
     """The tests of the app's core on what R8 made of it."""
-    _run(*_APP, "dex")
+    _app_tests("dex")
 
 
 def runtimes() -> None:
@@ -203,7 +207,9 @@ def runtimes() -> None:
 
 
 # The demo trains the run that those after it use.
-CHECKS = {check.__name__: check for check in (demo, docs, exports, clients, wheel, slow)}
+CHECKS = {
+    check.__name__: check for check in (demo, docs, exports, clients, wheel, slow, slow_tf_keras)
+}
 SOAKS = {
     soak.__name__: soak
     for soak in (
@@ -213,7 +219,6 @@ SOAKS = {
 }  # fmt: skip
 _DEFAULT = ", ".join(CHECKS)
 _NO_TESTS = 5  # pytest's exit code
-_APP = ("python3", "android_demo/tools/test_app.py")
 
 
 def _pytest(marks: str, legacy: bool, accepted: tuple[int, ...] = (0,)) -> None:
@@ -226,6 +231,12 @@ def _soak_tests(name: str) -> None:
     """The tests that are marked with the name of a soak; with tf_keras, too, if there are any."""
     _pytest(f'soak(of="{name}")', legacy=False)
     _pytest(f'soak(of="{name}") and flavours', legacy=True, accepted=(0, _NO_TESTS))
+
+
+def _app_tests(name: str) -> None:
+    if not shutil.which("mvn"):
+        raise SkippedError("it needs Debian packages: make android-setup")
+    _run("python3", "android_demo/tools/test_app.py", name)
 
 
 def _python(program: str, *arguments: str) -> None:

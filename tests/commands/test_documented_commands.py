@@ -167,7 +167,7 @@ def test_options_of_benchmarks_are_known(monkeypatch):
 @pytest.mark.parametrize("page", sorted({each.page for each in FIRST.values() if not each.reason}))
 def test_commands_run(page, folder, invoke, command):
     for each in dict.fromkeys(commands(page)):
-        if FIRST[each.line] != each:
+        if FIRST[each.line] != each and each.words[1] != "export":  # others need its bundles
             continue
         if each.reason:
             print(f"not run: {each.line} ({each.reason})")

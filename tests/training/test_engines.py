@@ -302,8 +302,8 @@ def test_the_command_chooses_the_flavour_and_says_so(image_folder, tmp_path, com
     arguments = ["--data", image_folder, "--model", "ViT_Pico4", "--image-size", 8]
     arguments += ["--duration", "2 steps", "--warmup", "0 steps", "--logical-devices", 2]
     said = command(
-        "train/fit.py", *arguments, "--batch-size", 4, "--out", tmp_path / "run", cwd=tmp_path,
-        check=0, env=environment,
+        "train/fit.py", *arguments, "--batch-size", 4, "--dry-run", cwd=tmp_path, check=0,
+        env=environment,
     ).stdout  # fmt: skip
     assert said.startswith("strategy mirrored runs with TF_USE_LEGACY_KERAS=1\n")
     assert " on 2 devices, to " in said
