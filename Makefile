@@ -33,8 +33,8 @@ test: lint ## lint and the essential tests, in both flavours of Keras: under eig
 check: $(INSTALLED) ## the demo, the documents, every precision, other programs, the wheel, slow tests
 	JOBS=$(JOBS) $(BIN)/python tests/check.py
 
-soak: $(INSTALLED) $(DEMO)/export/table.json ## what proves by repetition; with COMMIT=HASH the one of these that it chooses
-	JOBS=$(JOBS) $(BIN)/python tests/check.py $(if $(COMMIT),--soak-of $(COMMIT),--soaks)
+soak: $(INSTALLED) $(DEMO)/export/table.json ## what proves by repetition; with SOAK_OF=COMMIT only the one that its hash chooses
+	JOBS=$(JOBS) $(BIN)/python tests/check.py $(if $(SOAK_OF),--soak-of $(SOAK_OF),--soaks)
 
 fuzz: $(INSTALLED) ## read damaged files of every kind for SECONDS=60, or of KINDS="npz run" only
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),60) --jobs $(JOBS) \

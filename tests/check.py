@@ -1,9 +1,9 @@
 """The checks of `make check` and the soaks of `make soak`: python tests/check.py [name ...]
 
 Most run programs as a user does. A soak proves by repetition; with --soak-of, the hash of a commit
-chooses one of them, so that all are met in turn. If one fails, the others still run, and the exit
-code is 1. The last lines name the soak that was chosen, what was skipped and what failed, with the
-end of what it printed.
+chooses one of them, so that each is met from time to time. If one fails, the others still run, and
+the exit code is 1. The last lines name the soak that was chosen, what was skipped and what failed,
+with the end of what it printed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from keras_vit.deploy.precisions import PRECISIONS
@@ -53,34 +54,37 @@ def main() -> None:
     if unknown := set(options.names) - every.keys():
         parser.error(f"expected names out of {', '.join(every)}. Received: {', '.join(unknown)}")
     if options.soak_of:
-        names = [chosen_soak(options.soak_of)]
+        names = soaks_of(options.soak_of)
     else:
         names = options.names or (SOAKS if options.soaks else CHECKS)
-    failed, skipped = {}, []
+    failed, skipped = {}, {}
     for name in names:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
         try:
             every[name]()
         except SkippedError as reason:
-            skipped.append(f"{name} ({reason})")
+            skipped[name] = reason
         except Exception as error:  # a failed demo leaves no table, for example
             failed[name] = "\n".join([*getattr(error, "end", ()), repr(error)])
         print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
-    if options.soak_of:
-        others = ", ".join(name for name in SOAKS if name not in names)
-        print(f"\nsoak of this commit: {names[0]} (make soak also runs {others})", flush=True)
+        if options.soak_of and name not in skipped:
+            others = ", ".join(each for each in SOAKS if each != name)
+            print(f"\nsoak of this commit: {name} (make soak also runs {others})", flush=True)
+            break
     if skipped:
-        print(f"\nskipped: {', '.join(skipped)}", flush=True)
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in skipped.items())
+        print(f"\nskipped: {reasons}", flush=True)
     for name, end in failed.items():
         print(f"\n== the end of {name}\n{end}", flush=True)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
-def chosen_soak(commit: str) -> str:
-    """The name of the soak that a commit's hash chooses."""
-    return list(SOAKS)[int(commit, 16) % len(SOAKS)]
+def soaks_of(commit: str) -> list[str]:
+    """The soak that a commit's hash chooses, then those that replace it where it cannot run."""
+    first = int(commit, 16) % len(SOAKS)
+    return [*SOAKS][first:] + [*SOAKS][:first]
 
 
 def demo() -> None:
@@ -132,6 +136,10 @@ def slow_tf_keras() -> None:
 
 def compression() -> None:
     """Compressed files of the demo's run are as small and as accurate as docs/export.md states."""
+    _each(_compressed, lambda: _soak_tests("compression"))
+
+
+def _compressed() -> None:
     _python("export/compress.py", "--run", RUN, "--method", "qat", "prune", "cluster")
     rows = {row["name"]: row for row in _table("compressed")["rows"]}
     for name, (points, fraction) in COMPRESSED.items():
@@ -140,19 +148,23 @@ def compression() -> None:
         print(f"{name}: {lost:.2f} points lost, {left:.3f} of the compressed file left")
         assert lost <= points, f"{name}: expected at most {points} points. Received: {lost:.2f}"
         assert left <= fraction, f"{name}: expected at most {fraction} left. Received: {left:.3f}"
-    _soak_tests("compression")
 
 
 def kills() -> None:
     """Exports that are killed, most of them in a write, leave complete bundles."""
-    _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "8", "--in-writes", "4")
-    _soak_tests("kills")
+    options = ("--run", RUN, "--kills", "8", "--in-writes", "4")
+    _each(
+        lambda: _python("tests/commands/kill_exports.py", *options),
+        lambda: _soak_tests("kills"),
+    )
 
 
 def resumes() -> None:
     """Trainings that are killed and resumed end with the files of one that was not."""
-    _python("tests/commands/kill_training.py", "--kills", "3", "--in-writes", "1")
-    _soak_tests("resumes")
+    _each(
+        lambda: _python("tests/commands/kill_training.py", "--kills", "3", "--in-writes", "1"),
+        lambda: _soak_tests("resumes"),
+    )
 
 
 def interrupts() -> None:
@@ -162,8 +174,10 @@ def interrupts() -> None:
 
 def fuzz() -> None:
     """Damaged files of every kind give a short error, quickly and with little memory."""
-    _python("tests/fuzz/fuzz.py", "--seconds", "60", "--seed", "0")
-    _soak_tests("fuzz")
+    _each(
+        lambda: _python("tests/fuzz/fuzz.py", "--seconds", "60", "--seed", "0"),
+        lambda: _soak_tests("fuzz"),
+    )
 
 
 def notebooks() -> None:
@@ -227,10 +241,25 @@ def _pytest(marks: str, legacy: bool, accepted: tuple[int, ...] = (0,)) -> None:
     _run(sys.executable, "-m", "pytest", *words, "-m", marks, env=environment, accepted=accepted)
 
 
+def _each(*parts: Callable[[], None]) -> None:
+    """Runs all parts, whatever becomes of those before; then raises the first error."""
+    errors = []
+    for part in parts:
+        try:
+            part()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
 def _soak_tests(name: str) -> None:
     """The tests that are marked with the name of a soak; with tf_keras, too, if there are any."""
-    _pytest(f'soak(of="{name}")', legacy=False)
-    _pytest(f'soak(of="{name}") and flavours', legacy=True, accepted=(0, _NO_TESTS))
+    marks = f'soak(of="{name}")'
+    _each(
+        lambda: _pytest(marks, legacy=False),
+        lambda: _pytest(f"{marks} and flavours", legacy=True, accepted=(0, _NO_TESTS)),
+    )
 
 
 def _app_tests(name: str) -> None:

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
-import runpy
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
-CHECK = runpy.run_path(str(TESTS / "check.py"))
+TEXTS = {path: path.read_text() for path in TESTS.rglob("test_*.py") if path != Path(__file__)}
 
 
-def test_commits_choose_every_soak_and_each_always_the_same():
+@pytest.fixture
+def check(monkeypatch):
+    monkeypatch.syspath_prepend(TESTS)
+    import check
+
+    return check
+
+
+def test_commits_choose_every_soak_and_each_always_the_same(check):
     commits = [hashlib.sha1(bytes([i])).hexdigest() for i in range(200)]
-    chosen = [CHECK["chosen_soak"](commit) for commit in commits]
-    assert set(chosen) == CHECK["SOAKS"].keys()
-    assert chosen == [CHECK["chosen_soak"](commit) for commit in commits]
+    chosen = [check.soaks_of(commit) for commit in commits]
+    assert {first for first, *_ in chosen} == check.SOAKS.keys()
+    assert all(sorted(each) == sorted(check.SOAKS) for each in chosen)
+    assert chosen == [check.soaks_of(commit) for commit in commits]
 
 
-def test_every_test_that_is_left_to_a_soak_names_one_that_runs_it():
-    texts = [path.read_text() for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
-    marked = {name for text in texts for name in re.findall(r'mark\.soak\(of="(\w+)"\)', text)}
-    run = set(re.findall(r'_soak_tests\("(\w+)"\)', (TESTS / "check.py").read_text()))
+def test_every_test_that_is_left_to_a_soak_names_one_that_runs_it(check):
+    marks = r'mark\.soak\(of="(\w+)"\)'
+    marked = {name for text in TEXTS.values() for name in re.findall(marks, text)}
+    run = {
+        name for name, soak in check.SOAKS.items()
+        if f'_soak_tests("{name}")' in inspect.getsource(soak)
+    }  # fmt: skip
     assert marked == run
-    assert sum(text.count("mark.soak") for text in texts) == sum(
-        len(re.findall(r'mark\.soak\(of="\w+"\)', text)) for text in texts
-    )
+    count = sum(text.count("mark.soak") for text in TEXTS.values())
+    assert count == sum(len(re.findall(marks, text)) for text in TEXTS.values())
+
+
+def test_tests_that_need_tf_keras_are_run_on_it():
+    for path, text in TEXTS.items():
+        for name in re.findall(r"(?s)\n((?:@[^\n]*\n)*)@pytest.mark.skipif\(not LEGACY", text):
+            assert "flavours" in name or "pytestmark = pytest.mark.flavours" in text, path
+        if "__test__ = LEGACY" in text:
+            assert "pytestmark = pytest.mark.flavours" in text, path

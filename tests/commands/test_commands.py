@@ -362,7 +362,8 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(invoke, command, trai
     ]
 
 
-@pytest.mark.soak(of="resumes")
+@pytest.mark.slow
+@pytest.mark.flavours
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 75, "terminated")],

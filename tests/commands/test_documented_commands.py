@@ -1,7 +1,8 @@
 """The commands of README.md and docs/: each is read, and run once, in its page's order.
 
 They run as they are written, in a folder that has what the pages speak of, with options behind them
-that make them quick. What cannot run here is in `NOT_RUN`, with the reason.
+that make them quick. What cannot run here, or repeats another command, is in `NOT_RUN`, with
+the reason.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ NOT_RUN = {
     "keras-vit fit --data photos --out runs/photos": "needs several machines; "
     "tests/training/test_engines.py trains with these strategies in two processes",
     "export TF_CONFIG": "the same",
+    "export KERAS_DISTRIBUTION": "the same",
     "keras-vit transfer --weights imagenet21k --model ViT_B16 --suite": "needs the paper's data",
     "keras-vit evaluate --weights": "needs ImageNet; test_transfer.py has a tiny one",
     **dict.fromkeys(
@@ -94,7 +96,6 @@ NOT_RUN = {
         ),
         "like the comparisons that are run; tests/training/test_ablations.py makes the variations",
     ),
-    "export KERAS_DISTRIBUTION": "the same",
 }
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.soak(of="kills")
+
 SLOW, QUICK = 0.3, 0.0
 # Writes a file several times; each write takes some seconds.
 WRITER = """

@@ -172,6 +172,7 @@ def test_a_clone_is_exported_without_warning_as_no_keras_vit_model(model, inputs
     assert verdict.notes() == [f"converted as it is, without exact rewrites: {verdict.note}"]
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):
     set_nested_epsilon(model)
@@ -199,6 +200,7 @@ def test_a_changed_layer_class_is_noticed_in_the_scores(model, inputs, tmp_path,
     np.testing.assert_allclose(Runner(path).predict(inputs), expected, atol=1e-4)
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 @pytest.mark.parametrize("quantize", [None, "int8"])
 def test_rewrite_false_exports_keras_own_graph(model, inputs, tmp_path, quantize):

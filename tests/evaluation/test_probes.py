@@ -245,6 +245,7 @@ def test_features_of_changed_pixels_are_computed_again(small_spec, randomised, t
     assert np.abs(first.test - second.test).max() > 1e-3
 
 
+@pytest.mark.flavours
 def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
     recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, jit=False, augment="none")
     source = data.open_source(shared_folder)

@@ -206,11 +206,12 @@ def test_an_adapted_run_resumes_bit_for_bit(image_folder, tmp_path, tiny_model, 
 @pytest.mark.flavours
 @pytest.mark.slow
 @KERAS_3
-def test_remat_draws_the_same_random_numbers_in_both_passes():
+@pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.soak(of="trainings"))])
+def test_remat_draws_the_same_random_numbers_in_both_passes(accumulate):
     fields = {"dropout": 0.3, "attention_dropout": 0.2, "drop_path": 0.3}
     found = []
     for remat in (False, True):
-        recipe = dataclasses.replace(RECIPE, remat=remat, accumulate=2)
+        recipe = dataclasses.replace(RECIPE, remat=remat, accumulate=accumulate)
         model, learner = learner_of(recipe, **fields)
         found.append((losses(learner), values(model)))
     (expected, weights), (actual, others) = found

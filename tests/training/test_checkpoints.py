@@ -169,7 +169,7 @@ def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
         check_settings("no such folder", RECIPE, tiny_model, tmp_path / "none", resume=True)
 
 
-@pytest.mark.soak(of="resumes")
+@pytest.mark.slow
 def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
     source, whole, tmp_path, tiny_model
 ):
@@ -185,7 +185,7 @@ def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
     assert (run.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
 
 
-@pytest.mark.soak(of="resumes")
+@pytest.mark.slow
 def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
     source, whole, tmp_path, tiny_model
 ):
@@ -205,7 +205,7 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
     assert [record["step"] for record in run.metrics()] == [10, 20, 24]
 
 
-@pytest.mark.soak(of="resumes")
+@pytest.mark.slow
 def test_a_hybrid_is_resumed_by_its_name(source, tmp_path, monkeypatch):
     stem = keras_vit.ResNetStem()
     spec = keras_vit.ViTSpec(4, 32, 1, 2, 48, stem=stem)
@@ -296,7 +296,7 @@ def test_no_run_is_written_inside_another(source, whole, tiny_model):
     assert not inner.parent.exists()
 
 
-@pytest.mark.soak(of="resumes")
+@pytest.mark.slow
 def test_a_damaged_checkpoint_leaves_the_one_before(source, whole, tmp_path, tiny_model):
     run = train(tiny_model, source, RECIPE, tmp_path / "run", checkpoint_every="8 steps")
     newest = sorted((run.path / "checkpoints").iterdir())[-1]
@@ -317,7 +317,7 @@ def with_overlaps(content):
     return file.getvalue()
 
 
-@pytest.mark.soak(of="resumes")
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["damaged", "deleted"])
 def test_a_run_whose_checkpoints_are_lost_never_begins_again_by_itself(
     source, tmp_path, tiny_model, lost

@@ -50,6 +50,7 @@ def shown(run):
     return [tuple(record.get(name) for name in names) for record in run.log()]
 
 
+@pytest.mark.flavours
 @pytest.mark.slow
 def test_an_epoch_longer_than_a_minute_has_a_line_a_minute(
     shared_folder, tiny_model, tmp_path, stop_after
@@ -66,6 +67,7 @@ def test_an_epoch_longer_than_a_minute_has_a_line_a_minute(
     assert len(set(rates)) == len(rates)
 
 
+@pytest.mark.flavours
 @pytest.mark.soak(of="resumes")
 def test_seconds_and_epochs_go_on_after_a_stop_and_in_a_longer_training(
     shared_folder, tiny_model, tmp_path, stop_after

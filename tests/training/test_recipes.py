@@ -11,6 +11,7 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit.cli import fit
 from keras_vit.specs import VARIANTS, find_variant
+from keras_vit.training.durations import to_steps
 from keras_vit.training.plan import plan_of
 from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
 from keras_vit.training.recipes.augreg import AUGREG
@@ -24,6 +25,68 @@ def test_a_recipe_fits_its_model_and_says_what_it_reproduces(name):
     for text in (preset.title, preset.source, preset.expected, preset.cost, preset.family):
         assert text
     assert preset.evidence in ("published", "measured here", "measured here: not yet")
+
+
+# The tables of the paper: steps, warmup, peak learning rate, images of a batch.
+@pytest.mark.parametrize(
+    ("name", "steps", "warmup", "rate"),
+    [
+        ("finetune-imagenet", 20_000, 500, 0.03),
+        ("finetune-cifar10", 10_000, 500, 0.01),
+        ("finetune-cifar100", 10_000, 500, 0.01),
+        ("finetune-pets", 500, 100, 0.01),
+        ("finetune-flowers", 500, 100, 0.01),
+        ("finetune-vtab", 2_500, 500, 0.01),
+    ],
+)
+def test_table_4_of_the_paper(name, steps, warmup, rate):
+    preset = PRESETS[name]
+    recipe, counts = preset.recipe, {"batch_size": 512, "num_examples": 10**6}
+    assert to_steps(recipe.duration, **counts) == steps
+    assert to_steps(recipe.warmup, **counts) == warmup
+    assert (recipe.batch_size, recipe.image_size, recipe.optimizer) == (512, 384, "sgd")
+    assert (recipe.momentum, recipe.clip_norm, recipe.weight_decay) == (0.9, 1.0, None)
+    assert (recipe.learning_rate, recipe.schedule) == (rate, "cosine")
+    assert preset.weights
+    assert rate in preset.learning_rates
+
+
+@pytest.mark.parametrize(
+    ("name", "epochs", "rate", "schedule", "decay", "dropout", "loss"),
+    [
+        ("pretrain-jft-B", 7, 8e-4, "linear", 0.1, 0.0, "sigmoid"),
+        ("pretrain-jft-L_32", 7, 6e-4, "linear", 0.1, 0.0, "sigmoid"),
+        ("pretrain-jft-L_16", 14, 4e-4, "linear", 0.1, 0.0, "sigmoid"),
+        ("pretrain-jft-H_14", 14, 3e-4, "linear", 0.1, 0.0, "sigmoid"),
+        ("pretrain-jft-R50_L_32", 7, 2e-4, "linear", 0.1, 0.0, "sigmoid"),
+        ("pretrain-i21k-B", 90, 1e-3, "linear", 0.03, 0.1, "sigmoid"),
+        ("pretrain-i21k-L-30ep", 30, 1e-3, "linear", 0.03, 0.1, "sigmoid"),
+        ("pretrain-i1k", 300, 3e-3, "cosine", 0.3, 0.1, "softmax"),
+    ],
+)
+def test_table_3_of_the_paper(name, epochs, rate, schedule, decay, dropout, loss):
+    recipe = PRESETS[name].recipe
+    assert recipe.duration == f"{epochs} epochs"
+    assert (recipe.batch_size, recipe.warmup, recipe.image_size) == (4096, "10000 steps", 224)
+    assert (recipe.learning_rate, recipe.schedule, recipe.loss) == (rate, schedule, loss)
+    assert (recipe.weight_decay, recipe.dropout, recipe.clip_norm) == (decay, dropout, 1.0)
+    assert recipe.end_learning_rate == (1e-5 if schedule == "linear" else 0.0)
+    assert recipe.head_bias == (-10.0 if loss == "sigmoid" else 0.0)
+
+
+# big_vision's vit_s16_i1k.py, and Model Garden's deit_imagenet_pretrain at batch 1,024.
+def test_big_visions_and_deits_constants():
+    s16, deit = PRESETS["s16-i1k-90ep"].recipe, PRESETS["deit"].recipe
+    assert (s16.batch_size, s16.learning_rate, s16.warmup) == (1024, 1e-3, "10000 steps")
+    # Decay of 1e-4 is not multiplied by the peak learning rate there.
+    assert s16.weight_decay * s16.learning_rate == pytest.approx(1e-4)
+    assert (s16.clip_norm, s16.mixup, s16.augment) == (1.0, 0.2, "randaugment_2_10")
+    assert (s16.position_embedding, s16.representation) == ("sincos2d", True)
+    assert (deit.batch_size, deit.learning_rate, deit.warmup) == (1024, 0.002, "5 epochs")
+    assert (deit.weight_decay, deit.clip_norm, deit.drop_path) == (0.05, 0.0, 0.1)
+    assert (deit.mixup, deit.cutmix, deit.label_smoothing) == (0.8, 1.0, 0.1)
+    assert (deit.augment, deit.representation) == ("randaugment_deit", True)
+    assert not PRESETS["deit-distilled"].recipe.representation
 
 
 def test_augregs_grid_is_whole():

@@ -146,6 +146,7 @@ def test_a_picture_deleted_during_training_is_named(image_folder, tmp_path, tiny
         train(tiny_model, source, recipe, tmp_path / "run")
 
 
+@pytest.mark.flavours
 @pytest.mark.soak(of="resumes")
 @pytest.mark.parametrize("ending", ["sys.exit(130)", "raise"])
 def test_a_script_that_was_interrupted_ends(tmp_path, ending):
@@ -267,9 +268,12 @@ def test_an_interrupt_in_a_long_step_is_noticed_before_it_ends(monkeypatch):
 
 @pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_that_was_answered_is_not_stuck(monkeypatch):
-    monkeypatch.setattr(_interrupts, "_STUCK", 0.3)
-    told = threading.Event()
+    monkeypatch.setattr(_interrupts, "_STUCK", 60)
+    told, before = threading.Event(), set(threading.enumerate())
     with contextlib.suppress(KeyboardInterrupt), deferred_interrupts(told.set) as check:
+        [watcher] = set(threading.enumerate()) - before
         os.kill(os.getpid(), signal.SIGINT)
         check()
-    assert not told.wait(0.6)
+    watcher.join(50)
+    assert not watcher.is_alive()
+    assert not told.is_set()

@@ -297,11 +297,18 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
         momentum=0.7, label_smoothing=0.3, augment="shift", dropout=0.2,
         drop_path=0.1, precision="mixed_bfloat16", jit=True, seed=7,
     )  # fmt: skip
-    seen = {}
-    monkeypatch.setattr(loop.Loop, "run", lambda self, *rest: seen.update(loop=self))
+    loops = []
+    monkeypatch.setattr(loop.Loop, "run", lambda self, *rest: loops.append(self))
     source = open_source(image_folder)
-    train(tiny_model, source, recipe, tmp_path / "run")
-    model, learner = seen["loop"].model, seen["loop"].learner
+    for seed in (7, 7, 8):
+        seeded = dataclasses.replace(recipe, seed=seed)
+        train(tiny_model, source, seeded, tmp_path / "run", overwrite=True)
+    first, second, other = (
+        np.array(each.model.get_layer("encoderblock_0").mlp.dense_0.kernel) for each in loops
+    )
+    np.testing.assert_array_equal(first, second)
+    assert not np.allclose(first, other)
+    model, learner = loops[0].model, loops[0].learner
     assert learner.jit_compile is True
     assert learner.loss.get_config()["label_smoothing"] == 0.3
     assert float(np.asarray(learner.optimizer.momentum)) == pytest.approx(0.7)

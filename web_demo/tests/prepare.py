@@ -2,8 +2,8 @@
 
     python web_demo/tests/prepare.py RUN FOLDER
 
-RUN is the run of `make demo` with its bundles. FOLDER receives site/,
-pictures/ and expected.json.
+RUN is the run of `make demo` with its bundles. FOLDER receives site/, pictures/
+and expected.json.
 """
 
 from __future__ import annotations

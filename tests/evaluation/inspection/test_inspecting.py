@@ -35,6 +35,7 @@ def photos(rng):
     return [rng.integers(0, 255, (20 + i, 30, 3), np.uint8) for i in range(3)]
 
 
+@pytest.mark.flavours
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     model = randomised(built(name))
