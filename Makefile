@@ -52,7 +52,7 @@ docs-test: docs ## open every page of them in Chromium, as wide as a phone and a
 apk: ## build the Android app from the command line: android_demo/build/keras-vit-demo.apk and .aab
 	$(PYTHON) android_demo/tools/build_apk.py
 
-android-test: ## all tests of the Android app, and its APK
+android-test: ## the tests of the Android app, and its APK
 	$(PYTHON) android_demo/tools/test_app.py
 
 android-setup: ## install the Debian packages that these two need (as root)

@@ -49,11 +49,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The checks of `make check` and `make soak`.")
     parser.add_argument("names", nargs="*", help=f"out of {', '.join(every)} (default: {_DEFAULT})")
     parser.add_argument("--soaks", action="store_true", help=f"run {', '.join(SOAKS)}")
-    parser.add_argument("--soak-of", metavar="COMMIT", help="run the soak that its hash chooses")
+    parser.add_argument(
+        "--soak-of", metavar="COMMIT", type=commit_hash, help="run the soak that its hash chooses"
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - every.keys():
         parser.error(f"expected names out of {', '.join(every)}. Received: {', '.join(unknown)}")
-    if options.soak_of:
+    if options.soak_of is not None:
         names = soaks_of(options.soak_of)
     else:
         names = options.names or (SOAKS if options.soaks else CHECKS)
@@ -68,7 +70,7 @@ def main() -> None:
         except Exception as error:  # a failed demo leaves no table, for example
             failed[name] = "\n".join([*getattr(error, "end", ()), repr(error)])
         print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
-        if options.soak_of and name not in skipped:
+        if options.soak_of is not None and name not in skipped:
             others = ", ".join(each for each in SOAKS if each != name)
             print(f"\nsoak of this commit: {name} (make soak also runs {others})", flush=True)
             break
@@ -81,9 +83,14 @@ def main() -> None:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
-def soaks_of(commit: str) -> list[str]:
+def commit_hash(text: str) -> int:
+    """The number that a commit's hash writes."""
+    return int(text, 16)
+
+
+def soaks_of(commit: int) -> list[str]:
     """The soak that a commit's hash chooses, then those that replace it where it cannot run."""
-    first = int(commit, 16) % len(SOAKS)
+    first = commit % len(SOAKS)
     return [*SOAKS][first:] + [*SOAKS][:first]
 
 

@@ -26,10 +26,11 @@ _SOURCES = (
     "tools/resources.py",
 )
 # The kinds of tests, and where Maven reports them.
+_CORE, _SCREENS = "core: JUnit on pure Kotlin", "app: Robolectric, the app's screens"
 _REPORTS = {
-    "core: JUnit on pure Kotlin": "core/target/surefire-reports",
+    _CORE: "core/target/surefire-reports",
     "jvm-engine: a real interpreter on the JVM": "jvm-engine/target/surefire-reports",
-    "app: Robolectric, the app's screens": "app/target/surefire-reports",
+    _SCREENS: "app/target/surefire-reports",
     "app: its engines with the APK's runtime": "app/target/surefire-reports-runtime",
 }
 # Results of tests and problems, without the names of all plugins and downloads.
@@ -52,8 +53,7 @@ def compile_app() -> None:
 
 def test_core() -> Result:
     """Compiles core and runs its tests; ends the program if one fails."""
-    kind, *_ = _REPORTS
-    return _tested([kind], "test", "--projects", "core")[0]
+    return _tested([_CORE], "test", "--projects", "core")[0]
 
 
 def test_modules() -> list[Result]:
@@ -69,9 +69,8 @@ def test_modules() -> list[Result]:
 
 def test_forms() -> Result:
     """Runs the tests of every screen in every form; ends the program if one fails."""
-    [kind] = [each for each in _REPORTS if "Robolectric" in each]
     options = ("-Dtest=FormsTest", "-Dsurefire.failIfNoSpecifiedTests=false", "-Druntime.skip=true")
-    [result] = _tested([kind], "package", "--projects", "app", "--also-make", *options)
+    [result] = _tested([_SCREENS], "package", "--projects", "app", "--also-make", *options)
     return Result("app: every screen in every form", result.passed, result.total)
 
 
