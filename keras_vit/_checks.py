@@ -135,6 +135,17 @@ def received_model(model: Any) -> str:
     name = type(model).__name__
     if not hasattr(model, "get_config"):
         return f"Received: {name}."
+    layers = getattr(model, "layers", [])
+    if inner := next((layer for layer in layers if hasattr(layer, "spec")), None):
+        return (
+            f"Received: a {name} around the {type(inner).__name__} {inner.name!r}; pass that one, "
+            f"which is model.get_layer({inner.name!r})."
+        )
+    if layers and (owner := getattr(layers[0], "_image_model", None)):
+        return (
+            f"Received: a {name} of other layers on the input of the {type(owner()).__name__} "
+            f"{owner().name!r}; pass that one."
+        )
     return (
         f"Received: a plain {name}, such as keras.models.clone_model makes, without preprocessing "
         "and labels. To copy a model: copy = keras_vit.ViT.from_config(original.get_config()); "

@@ -36,6 +36,7 @@ from keras_vit.specs import Preprocessing
 
 # Numbers of images for ranking layers, and for finding the layer where a difference begins.
 _RANKED, _WATCHED = 8, 4
+_MOST_BATCH = 1024
 # The largest float file, in bytes, that is run with all its intermediates kept in memory.
 _LARGEST_COMPARED = 2**31
 
@@ -56,6 +57,7 @@ def export_tflite(
     rewrite: bool = True,
     gpu: GpuChoice = "no",
     client: str | None = None,
+    batch: int = 1,
 ) -> Verdict:
     """Converts a model, compares the result with Keras, and then writes it to `path`.
 
@@ -94,6 +96,8 @@ def export_tflite(
             the default because SwiftShader takes from 10 seconds to minutes for each file.
         client: a name in `deploy.CLIENTS`, a program that will run the file by itself, such as
             "mediapipe": the file is as it needs it, and is run through it if it is installed.
+        batch: images of each call of the file. It is fixed, because delegates need static shapes:
+            `resize_tensor_input` to another number fails. Apps and clients take one image.
 
     Returns:
         The comparison with Keras; its `notes()` say which loss of accuracy the images exclude, and
@@ -127,8 +131,11 @@ def export_tflite(
     for_runtime(precision, min_runtime)
     wanted = client_of(client)
     check_model_for(wanted, model)
+    batch = _checks.positive_integer("batch", batch, _MOST_BATCH)
+    if batch > 1 and (client or gpu != "no"):
+        raise UsageError(f"a client or a GPU takes batch=1. Received: batch={batch}.")
     tensors = _tensors(wanted, input, output, [precision], getattr(model, "preprocessing", None))
-    resolved = resolve(model, GraphOptions(*tensors), rewrite)
+    resolved = resolve(model, GraphOptions(*tensors, batch), rewrite)
     known = _known_recipe(recipe, [precision], resolved.name)
     request = _Request((precision,), demands, known)
     samples = _given_samples(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.data.input_range import check_inputs
 from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
 from keras_vit.specs import Preprocessing
@@ -75,6 +76,8 @@ def samples_of(
         return Samples(part, part if choose else None, None, _picture(noise[0], preprocessing))
     needed = max(count, CALIBRATED) + (calibrate or CALIBRATED) + (count if choose else 0)
     images, targets = _inputs(data, shape, needed)
+    if preprocessing is not None:
+        check_inputs(images, preprocessing, "representative_data")
 
     def part(places: np.ndarray, seed: int, images_from: str) -> Part:
         known = None if targets is None else targets[places]
@@ -123,6 +126,8 @@ def _picture(image: np.ndarray, preprocessing: Preprocessing | None) -> np.ndarr
 
 def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray | None]:
     """About `count` images (n, *shape) from the whole data, and their labels if known."""
+    if callable(data):  # as for TFLite's converter
+        data = data()
     # One batch: an array, or a tuple of images and labels as `fit` takes it.
     if isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2):
         return _batch(data, shape)
@@ -156,6 +161,8 @@ def _examples(data: Any, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, A
 
 def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
     """The images (n, *shape) and the labels (n,) of an item of a data set."""
+    if isinstance(item, dict) and len(item) == 1:  # TFLite's, with the name of the input
+        item = list(item.values())
     labelled = isinstance(item, (tuple, list))
     images = np.asarray(item[0] if labelled else item)
     images = images[None] if images.shape == shape else images

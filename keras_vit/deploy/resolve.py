@@ -12,6 +12,7 @@ import numpy as np
 from keras_vit._checks import is_label, label_names
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.edits import first_edit
 from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing, Spec
@@ -64,6 +65,11 @@ class Resolved:
     num_outputs: int
     parameters: int
     note: str = ""
+
+    def check_images(self, images: np.ndarray | None) -> None:
+        """Raises a `UsageError` if float images were not preprocessed as this model needs."""
+        if images is not None and images.dtype.kind == "f" and self.preprocessing is not None:
+            check_inputs(images, self.preprocessing, "calibration images")
 
 
 def resolve(

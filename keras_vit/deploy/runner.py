@@ -13,7 +13,7 @@ from keras_vit._quiet import ignore_warning, quiet
 
 
 class Runner:
-    """A loaded `.tflite` model with one image as input and one tensor of scores as output.
+    """A loaded `.tflite` model with images as input and one tensor of scores as output.
 
     Inputs and outputs are floats; they are quantised and dequantised if the file uses integers.
 
@@ -53,11 +53,18 @@ class Runner:
         self.output = self.interpreter.get_output_details()[0]
 
     def __call__(self, tensor: np.ndarray) -> np.ndarray:
-        """Scores (1, ...) of one preprocessed image (1, height, width, channels).
+        """Scores (batch, ...) of preprocessed images (batch, height, width, channels).
 
         Raises:
             RefusedError: LiteRT cannot run the file.
+            UsageError: the images have another shape than its input.
         """
+        shape = tuple(map(int, self.input["shape"]))
+        if tensor.shape != shape:
+            raise UsageError(
+                f"{self._name} takes {shape}: its sizes are fixed. Received: {tensor.shape}; "
+                "predict takes any number of images, and export_tflite(batch=...) fixes another."
+            )
         self.interpreter.set_tensor(self.input["index"], as_input(tensor, self.input))
         try:
             self.interpreter.invoke()
@@ -68,8 +75,18 @@ class Runner:
         return (scores.astype(np.float32) - zero) * np.float32(scale) if scale else scores
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Scores (n, ...) of preprocessed images (n, height, width, channels), one by one."""
-        return np.concatenate([self(tensor[None]) for tensor in inputs])
+        """Scores (n, ...) of preprocessed images (n, height, width, channels)."""
+        batches = grouped(inputs, int(self.input["shape"][0]))
+        return np.concatenate([self(batch) for batch in batches])[: len(inputs)]
+
+
+def grouped(inputs: np.ndarray, batch: int) -> np.ndarray:
+    """Inputs (n, ...) as batches (n / batch, batch, ...); the last input fills up the last one."""
+    batch = max(batch, 1)  # -1 stands for any number
+    missing = -len(inputs) % batch
+    if missing:
+        inputs = np.concatenate([inputs, np.repeat(inputs[-1:], missing, axis=0)])
+    return inputs.reshape(-1, batch, *inputs.shape[1:])  # (n / batch, batch, ...)
 
 
 def refusal(name: str, reason: str, is_no_model: bool) -> UsageError | RefusedError:

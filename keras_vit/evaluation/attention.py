@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._checks import keras_vit_model
+from keras_vit.data.input_range import check_inputs
 from keras_vit.evaluation.blocks import batches, each_block
 
 
@@ -17,8 +18,12 @@ def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     >>> from keras_vit import evaluation
     >>> evaluation.attention_maps(model, inputs[:1]).shape
     (1, 6, 6)
+
+    Raises:
+        UsageError: `model` is another object, or the values are not those of preprocessed images.
     """
     keras_vit_model(model)
+    check_inputs(np.asarray(inputs), model.preprocessing)
     maps = [
         rollout((block.scores for block in each_block(model, part)), model.spec.prefix_tokens)
         for part in batches(model, inputs)

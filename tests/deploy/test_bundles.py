@@ -237,6 +237,8 @@ def test_a_keras_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     assert bundle.labels == names
     scores = bundle.predict(images)
     assert (scores.argmax(-1) == classes).mean() >= 0.9
+    with pytest.raises(UsageError, match="inputs must be preprocessed"):
+        bundle.predict(127.5 * images + 127.5)
     described = found.written["int8"]
     assert described["parity"]["images_from"] == "images of the data"
     assert (described["parity"]["images"], described["calibration"]["images"]) == (24, 24)

@@ -302,6 +302,44 @@ def test_data_of_another_shape_or_type_is_refused(model, inputs, tmp_path, chang
         keras_vit.export_tflite(model, tmp_path / "m", representative_data=[])
 
 
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_pixels_that_were_not_preprocessed_are_refused(model, inputs, tmp_path, quantize):
+    # These would measure the ranges and judge the file, which then agrees with Keras.
+    path, pixels = tmp_path / "m.tflite", 127.5 * inputs + 127.5
+    for wrong in (pixels, pixels / 255, [pixels]):
+        with pytest.raises(UsageError, match="representative_data must be preprocessed"):
+            keras_vit.export_tflite(model, path, quantize, wrong)
+    assert not path.exists()
+    model.preprocessing = keras_vit.Preprocessing(16, 24, mean=0, scale=255)
+    assert keras_vit.export_tflite(model, path, None, pixels / 255).agreement == 1
+
+
+def test_images_for_a_converter_must_be_preprocessed(model, inputs):
+    with pytest.raises(UsageError, match="calibration images must be preprocessed"):
+        deploy.to_tflite(model, "int8", 127.5 * inputs + 127.5)
+
+
+def test_data_may_be_a_callable_as_for_tflites_converter(model, inputs, tmp_path):
+    for item in (lambda x: [x[None]], lambda x: {"images": x[None]}):
+        data = lambda item=item: map(item, inputs)  # noqa: E731
+        verdict = keras_vit.export_tflite(model, tmp_path / "m.tflite", "int8", data)
+        assert verdict.images == 10
+
+
+@pytest.mark.parametrize("options", [{}, {"quantize": "int8"}, {"quantize": "auto"}])
+def test_a_file_for_several_images_a_call_has_the_same_scores(model, inputs, tmp_path, options):
+    found = []
+    for batch in (1, 3):
+        path = tmp_path / f"{batch}.tflite"
+        keras_vit.export_tflite(model, path, representative_data=inputs, batch=batch, **options)
+        found.append(Runner(path).predict(inputs))
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(UsageError, match=r"takes \(3, 16, 24, 3\).*Received: \(1, 16, 24, 3\)"):
+        Runner(path)(inputs[:1])
+    with pytest.raises(UsageError, match="a GPU takes batch=1"):
+        keras_vit.export_tflite(model, path, batch=2, gpu="yes")
+
+
 def test_one_image_is_a_batch_of_one(model, inputs, tmp_path):
     data = inputs[0]
     assert keras_vit.export_tflite(model, tmp_path / "m", representative_data=data).images == 1

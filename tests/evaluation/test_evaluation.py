@@ -117,7 +117,10 @@ def test_attention_map_finds_what_the_class_token_reads(small_spec):
     positions = np.random.default_rng(0).normal(size=(1, 7, 48)).astype(np.float32)
     positions[0, 5] = positions[0, 0]  # the class token sits where patch 4 does
     encoder.positions.assign(positions)
-    actual = evaluation.attention_maps(model, np.zeros((1, 16, 24, 3), np.float32))
+    image = np.zeros((1, 16, 24, 3), np.float32)
+    with pytest.raises(keras_vit.UsageError, match="inputs must be preprocessed"):
+        evaluation.attention_maps(model, image + 255)
+    actual = evaluation.attention_maps(model, image)
     assert actual.shape == (1, 2, 3)
     assert np.unravel_index(actual[0].argmax(), (2, 3)) == (1, 1)
     assert actual.max() == 1

@@ -268,6 +268,19 @@ def test_errors_for_a_cloned_model_explain_how_to_copy_a_model(tmp_path):
     assert (copy.spec, copy.labels) == (model.spec, model.labels)
 
 
+@pytest.mark.flavours
+def test_errors_for_a_model_around_ours_say_which_one_to_pass():
+    vit, image = keras_vit.ViT(VIT, 0, 16, name="vit"), np.zeros((16, 16, 3), np.uint8)
+    around = keras.Sequential([vit, keras.layers.Dense(2)])
+    with pytest.raises(keras_vit.UsageError, match=r"a Sequential around the ViT 'vit'; pass that"):
+        keras_vit.preprocess(image, around)
+    inputs = keras_vit.preprocess(image, around.get_layer("vit"))
+    assert inputs.shape == (1, 16, 16, 3)
+    beside = keras.Model(vit.input, keras.layers.Dense(2)(vit.features))
+    with pytest.raises(keras_vit.UsageError, match=r"other layers on the input of the ViT 'vit'"):
+        keras_vit.preprocess(image, beside)
+
+
 def test_configurations_written_before_policies_still_load():
     config = keras_vit.ViT(VIT, 3, 16).get_config()
     for field in ("dtype", "frozen"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.bundle import read_bundle
 from keras_vit.deploy.bundle.trial import try_file
 from keras_vit.deploy.runner import Runner
@@ -41,7 +42,12 @@ class OpenedBundle:
     runner: Runner
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Scores float32 (n, classes) of preprocessed images (n, height, width, 3)."""
+        """Scores float32 (n, classes) of preprocessed images (n, height, width, 3).
+
+        Raises:
+            UsageError: the values are not those of preprocessed images.
+        """
+        check_inputs(inputs, self.preprocessing)
         return self.runner.predict(inputs)
 
 

@@ -23,7 +23,7 @@ def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> 
         calibration: preprocessed images (n, height, width, 3), for precisions that need ranges.
 
     Raises:
-        UsageError: the precision needs images and there are none.
+        UsageError: the precision needs images and there are none, or they were not preprocessed.
     """
     return made_file(made, resolved_model(made), calibration).content
 
@@ -41,6 +41,7 @@ def made_file(
     """The file with a record of how it was made; `resolved` is its `resolved_model`."""
     precision = precision_of(compressed.wanted.quantize)
     check_calibration(precision, calibration)
+    resolved.check_images(calibration)
     # Without images the converter balances no outlier channels, which would scale kernels.
     converter = Converter(resolved, ["none"])
     content = converter.float_file("none")

@@ -41,7 +41,7 @@ class Converter:
 
     Raises:
         RefusedError: no file of a precision runs on `min_runtime`.
-        UsageError: a precision needs images and there are none.
+        UsageError: a precision needs images and there are none, or they were not preprocessed.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Converter:
         resolved_precisions = [for_runtime(precision_of(name), min_runtime) for name in precisions]
         for precision in resolved_precisions:
             check_calibration(precision, calibration)
+        resolved.check_images(calibration)
         self.graphs: Graphs = write_graphs(resolved, resolved_precisions, calibration, reference)
         self.metadata = Metadata.of(resolved)
         self._min_runtime = min_runtime

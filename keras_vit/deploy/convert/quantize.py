@@ -36,6 +36,7 @@ from keras_vit.deploy.precisions import (
     Precision,
     check_calibration,
 )
+from keras_vit.deploy.runner import grouped
 from keras_vit.deploy.stored_arrays import StoredArrays
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
@@ -137,7 +138,8 @@ def measured_ranges(
         )
         signature, runner = next(iter(measured._tfl_interpreter.get_signature_list().items()))
         [name] = runner["inputs"]
-        images = ({name: image[None]} for image in calibration)
+        batch = graph.tensors[graph.inputs[0]].shape[0]
+        images = ({name: images} for images in grouped(calibration, batch))
         measured._get_total_operations = lambda _: 0  # so that it draws no progress bar
         measured.calibrate({signature: list(images)}, recipe)
     # The library requires ranges of the same rank as the tensors; profiling loses the rank.

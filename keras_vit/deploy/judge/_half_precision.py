@@ -1,8 +1,8 @@
 """Runs a `.tflite` file in half precision: a separate program, started by `half_precision.py`.
 
-Its arguments are the file, a folder and a number of threads: it reads inputs.npy (n, height, width,
-3) from the folder and writes scores.npy there. It is a separate process because LiteRT logs until
-the process ends and a failing delegate may end the process.
+Its arguments are the file, a folder and a number of threads: it reads inputs.npy (n, batch, height,
+width, 3) from the folder and writes scores.npy there. It is a separate process because LiteRT logs
+until the process ends and a failing delegate may end the process.
 """
 
 import sys
@@ -22,8 +22,8 @@ def main(file: str, folder: Path, threads: int) -> None:
     inputs, outputs = model.create_input_buffers(0), model.create_output_buffers(0)
     shape = outputs[0].get_tensor_details()["shape"]
     scores = []
-    for image in np.load(folder / "inputs.npy", mmap_mode="r"):
-        inputs[0].write(np.ascontiguousarray(image[None]))
+    for batch in np.load(folder / "inputs.npy", mmap_mode="r"):
+        inputs[0].write(np.ascontiguousarray(batch))
         model.run_by_index(0, inputs, outputs)
         scores.append(outputs[0].read(int(np.prod(shape)), np.float32).reshape(shape))
     np.save(folder / "scores.npy", np.concatenate(scores))

@@ -12,7 +12,13 @@ import numpy as np
 
 from keras_vit._quiet import quiet
 from keras_vit.deploy.inspect.flatbuffer import Graph, Model, read_graph
-from keras_vit.deploy.runner import as_input, as_source, ignore_kept_tensors, interpreter_class
+from keras_vit.deploy.runner import (
+    as_input,
+    as_source,
+    grouped,
+    ignore_kept_tensors,
+    interpreter_class,
+)
 from keras_vit.deploy.stored_arrays import StoredArrays
 
 # Names of the tensors at the end of blocks and units in the graph.
@@ -82,7 +88,7 @@ class _Intermediates:
                     self.places.setdefault(graph.layer(operator), index)
 
     def values(self, images: np.ndarray, names: list[str]) -> Iterator[dict[str, np.ndarray]]:
-        """The outputs of these names for each image."""
+        """The outputs of these names for each batch of the file."""
         ignore_kept_tensors()
         with quiet():
             interpreter = interpreter_class()(
@@ -91,8 +97,8 @@ class _Intermediates:
             interpreter.allocate_tensors()
         details = {d["index"]: d for d in interpreter.get_tensor_details()}
         [input_details] = interpreter.get_input_details()
-        for image in images:
-            interpreter.set_tensor(input_details["index"], as_input(image[None], input_details))
+        for batch in grouped(images, int(input_details["shape"][0])):
+            interpreter.set_tensor(input_details["index"], as_input(batch, input_details))
             interpreter.invoke()
             yield {name: _value(interpreter, details[self.places[name]]) for name in names}
 

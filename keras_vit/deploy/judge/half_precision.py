@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.inspect.flatbuffer import Model
+from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
 from keras_vit.deploy.judge.parity import ParityError, Verdict, compare
 from keras_vit.deploy.precisions import Budget
-from keras_vit.deploy.runner import as_path
+from keras_vit.deploy.runner import as_path, grouped
 
 # The budget was measured like those in `precisions`: D: 100%, 0.0010, 0.0004. R: 100%, 0.0010,
 # 0.0015.
@@ -86,8 +86,9 @@ def predict_in_half_precision(content: Model, inputs: np.ndarray, threads: int =
     """
     program = Path(__file__).with_name("_half_precision.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        model = as_path(content, folder)
-        np.save(Path(folder, "inputs.npy"), inputs)
+        model, graph = as_path(content, folder), read_graph(content)
+        batch = graph.tensors[graph.inputs[0]].shape[0]
+        np.save(Path(folder, "inputs.npy"), grouped(inputs, batch))
         # Run as text: the folder of a script would come first on its sys.path.
         done = subprocess.run(
             [sys.executable, "-c", program, model, folder, str(threads)],
@@ -100,7 +101,7 @@ def predict_in_half_precision(content: Model, inputs: np.ndarray, threads: int =
             raise RefusedError(
                 f"LiteRT does not run the file in half precision: {_reason(done.stderr)}"
             )
-        return np.load(Path(folder, "scores.npy"), allow_pickle=False)
+        return np.load(Path(folder, "scores.npy"), allow_pickle=False)[: len(inputs)]
 
 
 def _reason(log: str) -> str:

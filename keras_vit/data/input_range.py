@@ -1,0 +1,92 @@
+"""Finds images that were not preprocessed as the model needs, by their values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from keras_vit._errors import UsageError
+from keras_vit.specs import Preprocessing
+
+# Ways to scale pixels x: the mean and the scale of (x - mean) / scale.
+_SCALINGS = {
+    "0 to 1": (0, 255),
+    "-1 to 1": (127.5, 127.5),
+    "ImageNet's mean 0 and deviation 1": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    "0 to 255": (0, 1),
+}
+# Resizing in floats, without rounding and clipping, leaves the range of the pixels at sharp edges.
+_OVERSHOOT = 0.25
+# How far the lowest and the highest value may be inside or outside of a range that is filled.
+_INSIDE, _OUTSIDE = 0.02, 0.15
+# Images that are looked at closely, and how far their levels may be from whole numbers.
+_LOOKED_AT, _ROUNDING = 8, 0.02
+
+
+def check_inputs(inputs: np.ndarray, preprocessing: Preprocessing, name: str = "inputs") -> None:
+    """Checks that images (n, height, width, channels) can have been preprocessed in this way.
+
+    Refused are values that leave the range of the preprocessing, and values that are or fill the
+    range of another usual scaling, unless they are whole pixels under the preprocessing. Of
+    constant images only the range is checked.
+
+    Raises:
+        UsageError: the values are of another scaling; the message says of which.
+    """
+    if not inputs.size:
+        return
+    least, most = float(inputs.min()), float(inputs.max())
+    low, high = _range(preprocessing.mean, preprocessing.scale)
+    margin = _OVERSHOOT * (high - low)
+    outside = least < low - margin or most > high + margin
+    if not outside and (least == most or _are_pixels(inputs, preprocessing)):
+        return
+    others = {x: y for x, y in _SCALINGS.items() if not np.allclose(_range(*y), (low, high))}
+    scaling = next((x for x in others if _is_scaled(inputs, least, most, x, outside)), None)
+    if not outside and scaling is None:
+        return
+    of_scaling, trained = "", ""
+    if scaling is not None:
+        mean, scale = _SCALINGS[scaling]
+        of_scaling = f", as of pixels scaled to {scaling}"
+        trained = (
+            "; a model that was trained on such values needs its preprocessing first: "
+            f"model.preprocessing = keras_vit.Preprocessing({preprocessing.height}, "
+            f"{preprocessing.width}, mean={mean}, scale={scale})"
+        )
+    raise UsageError(
+        f"{name} must be preprocessed for the model, which takes values from {low:.3g} to "
+        f"{high:.3g}. Received: {least:.3g} to {most:.3g}{of_scaling}; use "
+        f"keras_vit.preprocess(images, model){trained}."
+    )
+
+
+def _range(mean: float | tuple[float, ...], scale: float | tuple[float, ...]) -> tuple:
+    """The inputs of the levels 0 and 255."""
+    low, high = (level - np.asarray(mean) for level in (0, 255))
+    return float((low / scale).min()), float((high / scale).max())
+
+
+def _is_scaled(inputs: np.ndarray, least: float, most: float, scaling: str, outside: bool) -> bool:
+    mean, scale = _SCALINGS[scaling]
+    low, high = _range(mean, scale)
+    width = high - low
+    if not low - _OUTSIDE * width <= least <= most <= high + _OUTSIDE * width:
+        return False
+    fills = least < low + _INSIDE * width and most > high - _INSIDE * width
+    # Inputs of bright images could be in [0, 1] too, but then they would be whole pixels.
+    in_unit = scaling == "0 to 1" and least >= 0 and most <= 1
+    return outside or in_unit or fills or _are_whole(inputs, mean, scale)
+
+
+def _are_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> bool:
+    return _are_whole(inputs, preprocessing.mean, preprocessing.scale)
+
+
+def _are_whole(
+    inputs: np.ndarray, mean: float | tuple[float, ...], scale: float | tuple[float, ...]
+) -> bool:
+    """Whether images are whole numbers from 0 to 255, scaled by (x - mean) / scale."""
+    some = inputs[:: -(-len(inputs) // _LOOKED_AT)].astype(np.float64)
+    levels = some * np.asarray(scale) + np.asarray(mean)
+    nearest = np.clip(np.rint(levels), 0, 255)
+    return bool(np.abs(levels - nearest).max() < _ROUNDING)
