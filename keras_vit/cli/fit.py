@@ -68,10 +68,11 @@ class Arguments:
     resume: bool = False
     """Go on after the newest checkpoint of the run in --out, with its data, model and settings."""
     checkpoint_every: str | None = None
-    """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: only when
-    training is stopped by SIGTERM, or by Ctrl-C in a step that ends within two seconds."""
-    keep_checkpoints: int = option(2, check=positive_integer)
-    """Number of saved states to keep, the newest."""
+    """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: every 5
+    minutes; the states are removed when the training has ended. With this option or the next one
+    the last ones stay, to make the training longer."""
+    keep_checkpoints: int | None = option(None, check=positive_integer)
+    """Number of saved states to keep, the newest. Default: 2."""
     overwrite: bool = False
     """Replace the run in --out."""
     strict: bool = False

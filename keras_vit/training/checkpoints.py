@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 import time
 import zipfile
@@ -38,16 +39,25 @@ class Checkpoints:
         learner: a built and compiled learner with an optimiser.
         keep: number of newest checkpoints to keep.
         every: how often `maybe_save` writes one.
+        stay: whether they stay when the training has ended.
     """
 
-    def __init__(self, folder: Path, learner: Any, keep: int = 2, every: Every | None = None):
-        self.folder, self._learner = Path(folder), learner
+    def __init__(
+        self,
+        folder: Path,
+        learner: Any,
+        keep: int = 2,
+        every: Every | None = None,
+        stay: bool = True,
+    ):
+        self.folder, self._learner, self._stay = Path(folder), learner, stay
         self._keep, self._every = positive_integer("keep", keep), every or Every()
         self._writer: threading.Thread | None = None
         self._superseded = threading.Event()
         self._error: BaseException | None = None
         self._saved, self._saved_step = time.monotonic(), 0
         self._began, self._before = time.monotonic(), 0.0
+        self._last_call = self._began
 
     def seconds(self) -> float:
         """The time of the training up to now, with that before it was resumed."""
@@ -82,14 +92,26 @@ class Checkpoints:
         """The step of the newest checkpoint; 0 if there is none."""
         return max((int(path.stem.partition("-")[2]) for path in self.saved()), default=0)
 
-    def are_used(self) -> bool:
-        """Whether checkpoints are written during this training, or have been before."""
-        return self._every != Every() or bool(self.saved())
-
     def maybe_save(self, step: int) -> None:
-        """Writes a checkpoint after `step` steps if one is due, without waiting for the disk."""
-        if self._every.is_due(time.monotonic() - self._saved, step - self._saved_step):
+        """Writes a checkpoint after `step` steps if one is due, without waiting for the disk.
+
+        One that would be due within the next step is written before it: steps can be long.
+        """
+        now = time.monotonic()
+        at_next, self._last_call = 2 * now - self._last_call, now
+        if self._every.is_due(at_next - self._saved, step - self._saved_step):
             self.save(step, wait=False)
+
+    def end(self, step: int) -> None:
+        """Saves the state after the last step if checkpoints stay, and removes all of them if not.
+
+        Raises:
+            DiskFullError: see `save`.
+        """
+        if self._stay and step > self.newest_step():
+            self.save(step)
+        elif not self._stay:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def save(self, step: int, wait: bool = True) -> None:
         """Writes a checkpoint after `step` steps; the oldest ones are deleted afterwards.

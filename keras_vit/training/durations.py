@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from keras_vit._errors import UsageError
 
+CHECKPOINT_EVERY = "5 minutes"  # unless a caller says otherwise
 _FEW = 10  # batches; without an incomplete one an epoch of few would lose many examples
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 

@@ -90,8 +90,7 @@ class Loop:
                 self._fit_and_save(callbacks, steps, writer, saving)
             except RefusedError as error:
                 raise RefusedError(f"{error} {self._kept()}") from None
-            if self.checkpoints.are_used() and steps.done > self.checkpoints.newest_step():
-                self.checkpoints.save(steps.done)  # a finished training can become longer
+            self.checkpoints.end(steps.done)
 
     def _fit_and_save(
         self,

@@ -14,7 +14,7 @@ from keras_vit.data import Source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.specs import find_variant
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.durations import interval, to_steps
+from keras_vit.training.durations import CHECKPOINT_EVERY, interval, to_steps
 from keras_vit.training.plan import steps_of
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.settings import differences, plain, total_steps
@@ -100,8 +100,8 @@ def stopped_run(
         raise _unreadable(out)
     if run.metrics() and not _was_killed_before_a_checkpoint(run, recipe):
         raise UsageError(
-            f"{out} has no checkpoint to resume from; train with checkpoint_every, or start again "
-            "with overwrite=True."
+            f"{out} has no checkpoint to resume from; one of a finished training stays if it has "
+            "checkpoint_every. Start again with overwrite=True."
         )
     return run, False
 
@@ -128,10 +128,10 @@ def _unreadable(out: Path) -> UsageError:
 
 
 def _was_killed_before_a_checkpoint(run: runs.Run, recipe: Recipe) -> bool:
-    """Whether the run was to have checkpoints, and was stopped before the first was complete."""
-    text, last = run.recipe.get("checkpoint_every"), run.metrics()[-1]
+    """Whether the run was stopped before its first checkpoint was complete."""
+    text, last = run.recipe.get("checkpoint_every") or CHECKPOINT_EVERY, run.metrics()[-1]
     planned = _steps_before(run, recipe)
-    if text is None or last["step"] >= planned:
+    if last["step"] >= planned:
         return False
     counts = {"batch_size": recipe.batch_size, "num_examples": run.training_images}
     every = interval(text, functools.partial(to_steps, total_steps=planned, **counts))

@@ -20,7 +20,7 @@ from keras_vit.training.adapting import restoring_trainable
 from keras_vit.training.building import build, check_model, check_settings, learner_of
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.costs import Costs, costs_of
-from keras_vit.training.durations import interval, to_steps
+from keras_vit.training.durations import CHECKPOINT_EVERY, interval, to_steps
 from keras_vit.training.engines import Engine, naming_lost_processes, open_engine
 from keras_vit.training.loop import Loop, saying_what_is_saved
 from keras_vit.training.plan import Plan
@@ -43,7 +43,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     checkpoint_every: str | None = None,
-    keep: int = 2,
+    keep: int | None = None,
     strategy: str | Engine = "one",
     logical_devices: int = 1,
     tensorboard: bool = False,
@@ -86,9 +86,10 @@ def train(
             checked, their pixels are not.
         overwrite: replace an existing run in `out`.
         checkpoint_every: how often the whole state is saved: "5 minutes", "1 epoch", "500 steps";
-            None for never, or for a resumed run as often as before. After Ctrl-C and SIGTERM it is
-            saved too, as soon as the step ends; see `stuck`.
-        keep: the number of checkpoints to keep, the newest.
+            None for as often as before in a resumed run, and otherwise every five minutes. After
+            Ctrl-C and SIGTERM it is saved too, as soon as the step ends; see `stuck`.
+        keep: the number of checkpoints to keep, the newest; None for two. If neither this nor
+            `checkpoint_every` is given, they are removed when the training has ended.
         strategy: which devices compute the steps: "one", "mirrored", "multiworker", "tpu", "jax" or
             "auto", see `open_engine`; or an engine that it returned.
         logical_devices: for the name of a strategy: the number of devices that the CPU is split
@@ -148,8 +149,9 @@ def train(
         engine.check_model(model)
         with restoring_trainable(model, teacher):
             learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
-            every = checkpoint_every and interval(checkpoint_every, _steps_of(recipe, plan))
-            checkpoints = Checkpoints(out / "checkpoints", learner, keep, every)
+            every = interval(checkpoint_every or CHECKPOINT_EVERY, _steps_of(recipe, plan))
+            stay = checkpoint_every is not None or keep is not None
+            checkpoints = Checkpoints(out / "checkpoints", learner, keep or 2, every, stay)
             if goes_on:
                 step = restored_step(checkpoints, run)
                 plan = dataclasses.replace(plan, first_step=step)

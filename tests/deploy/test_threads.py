@@ -15,6 +15,7 @@ from ai_edge_quantizer import model_modifier
 from ai_edge_quantizer.model_modifier import ModelModifier
 
 import keras_vit
+from keras_vit import _quiet
 from keras_vit.deploy.convert import quantize
 from keras_vit.evaluation import plots
 
@@ -55,6 +56,8 @@ def test_quantising_neither_prints_nor_redirects_what_others_print(
             seen.append(streams())
             return super().modify_model(*arguments, **keywords)
 
+    # Another test in this process may have called a command.
+    monkeypatch.setattr(_quiet, "_is_own_process", False)
     content, before = sample.file("none"), streams()
     monkeypatch.setattr(model_modifier, "ModelModifier", Watched)
     ended = threading.Event()

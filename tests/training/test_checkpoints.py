@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 
 import numpy as np
@@ -25,6 +26,7 @@ from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe, check_settings, loop, train
+from keras_vit.training import run as training_run
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import Every, interval, to_steps
 
@@ -369,6 +371,43 @@ def test_whoever_waits_for_a_checkpoint_does_not_wait_for_an_older_one(tmp_path,
     written = checkpoints.saved()[0].stat().st_mtime_ns
     checkpoints.save(2)  # there is one of this step
     assert checkpoints.saved()[0].stat().st_mtime_ns == written
+
+
+def test_a_checkpoint_is_written_before_a_step_that_would_end_too_late(tmp_path, monkeypatch):
+    now, saved = [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    checkpoints = Checkpoints(tmp_path, learner=None, every=Every(seconds=300))
+
+    def save(step, wait):
+        saved.append(step)
+        checkpoints._saved = now[0]
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    for step in range(1, 9):
+        now[0] += 70
+        checkpoints.maybe_save(step)
+    assert saved == [4, 8]  # after 280 seconds, because the next step ends after 350
+
+
+def test_by_default_states_are_saved_and_removed_when_the_training_has_ended(
+    source, whole, tmp_path, tiny_model, monkeypatch
+):
+    assert not (whole.path / "checkpoints").exists()
+
+    def killed(progress):
+        if progress.step == 18:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(training_run, "CHECKPOINT_EVERY", "7 steps")
+    with pytest.raises(RuntimeError, match="killed"):
+        train(tiny_model, source, RECIPE, tmp_path / "run", report=killed)
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["step-000000007.npz", "step-000000014.npz"]
+    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    assert weights(run) == weights(whole)
+    assert not (run.path / "checkpoints").exists()
+    kept = train(tiny_model, source, RECIPE, tmp_path / "kept", keep=1)
+    assert [path.name for path in (kept.path / "checkpoints").iterdir()] == ["step-000000024.npz"]
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(tmp_path):
