@@ -19,7 +19,7 @@ _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 @contextlib.contextmanager
 def quiet() -> Iterator[int]:
-    """Hides messages on standard error, unless the user has set TensorFlow's log level.
+    """Hides messages on standard error; in a script only if it has not set TensorFlow's log level.
 
     While they start, TensorFlow (its issue 100442) and LiteRT ignore TF_CPP_MIN_LOG_LEVEL and
     write to the file descriptor directly. The descriptor belongs to the whole process, and messages
@@ -85,7 +85,7 @@ class _Without:
 
 @dataclasses.dataclass
 class _Redirection:
-    level: str | None  # the old value, which is not the user's: importing JAX sets it to 1
+    level: str | None  # the old value
     standard_error: int
     hidden: IO[bytes]
     users: int = 0
@@ -104,7 +104,9 @@ def _enter() -> _Redirection | None:
             if not _is_own_process and threading.active_count() > 1:
                 return None
             level = os.environ.get(_LEVEL)
-            if level is not None and not (level == "1" and "jax" in sys.modules):
+            # Importing JAX sets it to 1.
+            is_users = level is not None and not (level == "1" and "jax" in sys.modules)
+            if is_users and not _is_own_process:
                 return None
             os.environ[_LEVEL] = "3"
             _current = _Redirection(level, os.dup(2), tempfile.TemporaryFile())  # noqa: SIM115

@@ -237,7 +237,7 @@ def test_a_missing_backend_is_one_line(base_install, environment, backend, insta
     *frames, line = result.stderr.splitlines()
     assert line.startswith(f"keras_vit._errors.MissingPackageError: {expected}")
     assert not any("site-packages" in frame for frame in frames)  # nothing from inside Keras
-    result = base_install("-m", "keras_vit", "predict", "photo.jpg", **environment)
+    result = base_install("-m", "keras_vit", "predict", __file__, **environment)
     assert result.returncode == 2
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"python -m keras_vit predict: {expected}")
@@ -253,12 +253,27 @@ def test_a_command_without_its_packages_names_one_command_that_installs_them(bas
     )
 
 
+def test_mistakes_are_found_before_a_backend_is_imported(base_install, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "spec.json").touch()
+    run = str(tmp_path / "run")
+    for words, message in (
+        (("fit", "--data", "digits", "--out", run), "is a run; choose another folder"),
+        (("fit", "--data", "digits", "--out", __file__), "is a file; choose another folder"),
+        (("predict", "--run", run, "gone.png"), "gone.png: there is no such picture"),
+        (("run", "--bundle", run, __file__), "Received: a run; export it first"),
+    ):
+        result = base_install("-m", "keras_vit", *words)
+        assert result.returncode == 2
+        assert message in result.stderr
+
+
 def test_an_unknown_backend_and_a_missing_flavour_are_one_line(base_install):
     for environment, message in (
         ({"KERAS_BACKEND": "caffe"}, "must be tensorflow, jax or torch. Received: caffe."),
         ({"TF_USE_LEGACY_KERAS": "1"}, "needs tf_keras: pip install 'keras_vit[tensorflow]'"),
     ):
-        result = base_install(ROOT / "train" / "predict.py", "photo.jpg", **environment)
+        result = base_install(ROOT / "train" / "predict.py", __file__, **environment)
         assert result.returncode == 2
         (line,) = result.stderr.splitlines()
         assert line.endswith(message)

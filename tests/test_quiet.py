@@ -45,11 +45,14 @@ def test_an_interrupt_shows_nothing(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_the_users_log_level_is_respected(capfd, monkeypatch):
+@pytest.mark.parametrize(("in_a_command", "shown"), [(True, ""), (False, "a word\n")])
+def test_the_log_level_of_a_script_is_respected(capfd, monkeypatch, in_a_command, shown):
+    monkeypatch.setattr(_quiet, "_is_own_process", in_a_command)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.setenv(LEVEL, "0")
     with quiet():
-        os.write(2, b"wanted\n")
-    assert capfd.readouterr().err == "wanted\n"
+        os.write(2, b"a word\n")
+    assert capfd.readouterr().err == shown
     assert os.environ[LEVEL] == "0"
 
 

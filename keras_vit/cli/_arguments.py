@@ -9,10 +9,12 @@ import itertools
 import shutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from keras_vit._errors import UsageError, did_you_mean, nearest
+from keras_vit.cli import COMMANDS
 from keras_vit.cli._fields import Option, options_of
 from keras_vit.cli._flags import with_flags
 
@@ -26,10 +28,13 @@ _USUAL_NAMES = {
     "--epochs": ("--duration",),
     "--steps": ("--duration",),
     "--wd": ("--weight-decay",),
+    "--precision": ("--quantize",),
     "--output": ("--out",),
     "--output-dir": ("--out",),
     "--dataset": ("--data",),
 }
+# The option for a folder that holds such a file; other words are data.
+_FOLDERS = {"spec.json": "--run", "model.json": "--bundle", "": "--data"}
 
 
 class Line(NamedTuple):
@@ -144,12 +149,30 @@ def _value(option: Option, word: str) -> Any:
 
 
 def _unknown(word: str, options: Sequence[Option]) -> str:
-    if not word.startswith("-"):
-        return f"unexpected argument {word!r}."
     name, flags = word.partition("=")[0], [each.flag for each in options if each.flag]
+    if not word.startswith("-"):
+        meant = (flag for file, flag in _FOLDERS.items() if flag in flags and _has(word, file))
+        flag = next(meant, None)
+        return f"unexpected argument {word!r}{f'; did you mean {flag} {word}?' if flag else '.'}"
     usual = (flag for flag in _USUAL_NAMES.get(name, ()) if flag in flags)
     near = next(usual, None) or nearest(name, flags)
+    if near is None and (commands := _commands_with(name)):
+        return f"unknown option {name}, which is one of {' and '.join(commands)}."
     return f"unknown option {name}{f'; did you mean {near}?' if near else '.'}"
+
+
+def _has(folder: str, file: str) -> bool:
+    return Path(folder, file).exists() if file else True
+
+
+def _commands_with(flag: str) -> list[str]:
+    """The commands that have an option."""
+    modules = {name: import_module(f"keras_vit.cli.{name.replace('-', '_')}") for name in COMMANDS}
+    return [
+        name
+        for name, module in modules.items()
+        if any(each.flag == flag for each in options_of(module.Arguments))
+    ]
 
 
 def _help(options: Sequence[Option], line: Line, defaults: Mapping[str, Any]) -> str:

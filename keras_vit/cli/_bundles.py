@@ -7,10 +7,11 @@ from pathlib import Path
 
 from keras_vit._errors import UsageError
 from keras_vit.cli._program import spelled
+from keras_vit.deploy.bundle.folder import check_bundle
 
 
 def check_bundles(command: str, bundles: Sequence[Path], names: Sequence[str]) -> None:
-    """Raises a `UsageError` without bundles, or if names are not as many as these."""
+    """Raises a `UsageError` without bundles, for other folders, and for too many or few names."""
     if not bundles:
         raise UsageError(
             f"expected bundles, as in: {spelled(command)} --bundle runs/flowers/export/int8"
@@ -19,6 +20,8 @@ def check_bundles(command: str, bundles: Sequence[Path], names: Sequence[str]) -
         raise UsageError(
             f"--name takes a name for each of the {len(bundles)} bundles. Received: {len(names)}."
         )
+    for bundle in bundles:
+        check_bundle(bundle)
 
 
 def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:

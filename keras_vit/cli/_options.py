@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from keras_vit import _checks
@@ -84,6 +85,12 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
     is_published = not slash or directory in {entry.directory for entry in PUBLISHED}
     if Path(weights).suffix in _WEIGHT_FILES or not is_published:
         raise UsageError(f"{weights}: there is no such file of weights.")
+
+
+def check_pictures(pictures: Sequence[Path]) -> None:
+    """Raises a `UsageError` if none of some pictures exists; single ones are skipped later."""
+    if pictures and not any(picture.exists() for picture in pictures):
+        raise UsageError(f"{pictures[0]}: there is no such picture.")
 
 
 def check_threads(name: str, threads: int) -> None:

@@ -100,6 +100,7 @@ class Arguments:
         if not (self.resume or self.dry_run):
             check_starts_from_weights(self.recipe, self.weights)
         # This imports NumPy, which --help does not need.
+        from keras_vit.data.out_folder import check_out
         from keras_vit.training.settings import check_checkpoint_every, check_recipe
 
         check_recipe(self.settings, self.model)
@@ -109,7 +110,14 @@ class Arguments:
                 "with teacher=FOLDER."
             )
         check_checkpoint_every(self.checkpoint_every)
-        self.chosen_strategy()
+        if self.chosen_strategy() != "multiworker" and not (self.resume or self.dry_run):
+            check_out(self.folder(), self.data, self.overwrite)
+
+    def folder(self) -> Path:
+        """The run folder."""
+        from keras_vit.data.sources import source_name
+
+        return self.out or Path("runs") / source_name(self.data)
 
     def chosen_strategy(self) -> str:
         """The strategy; "auto" is decided."""
@@ -180,7 +188,7 @@ def run(arguments: Arguments) -> None:
         train_with_others()
     if engine.processes > 1 and arguments.fewshot:
         raise UsageError("--fewshot is computed by one process. Received: several; leave it out.")
-    out = arguments.out or Path("runs") / data.source_name(arguments.data)
+    out = arguments.folder()
     if engine.is_chief and not arguments.dry_run:
         _files.check_unlocked(out)
     options = {"weights": arguments.weights, "tensorboard": arguments.tensorboard}

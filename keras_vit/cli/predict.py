@@ -16,10 +16,11 @@ from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._models import has_trained_head, model_of_weights
-from keras_vit.cli._options import check_model, check_run, check_weights, newest_run
+from keras_vit.cli._options import check_model, check_pictures, check_run, check_weights, newest_run
 from keras_vit.cli._predictions import Predictor, of_bundle, print_predictions, size
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
+from keras_vit.deploy.bundle.folder import check_bundle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +54,11 @@ class Arguments:
             )
         if self.model is not None and self.weights is None:
             raise UsageError("--model is only used with --weights; runs and bundles have a model.")
-        if self.bundle is not None and not self.bundle.exists():
-            raise UsageError(f"{self.bundle}: expected a bundle's folder; there is no such folder.")
+        if self.bundle is not None:
+            check_bundle(self.bundle)
         check_weights(self.weights, self.model)
         check_run(self.run)
+        check_pictures(self.pictures)
 
 
 def run(arguments: Arguments) -> None:

@@ -14,9 +14,11 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
+from keras_vit.cli._options import check_pictures
 from keras_vit.cli._predictions import of_bundle, print_predictions
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load, spelled
+from keras_vit.deploy.bundle.folder import check_bundle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +41,13 @@ class Arguments:
     def __post_init__(self):
         if self.bundle is None:
             raise UsageError(f"expected a bundle, as in: {spelled('run')} --bundle FOLDER 1.jpg")
-        if not self.bundle.exists():
-            raise UsageError(f"{self.bundle}: expected a bundle's folder; there is no such folder.")
         if bool(self.pictures) == self.verify:
             received = "both" if self.verify else "neither"
             raise UsageError(f"expected pictures or --verify. Received: {received}.")
         if self.verify and self.json:
             raise UsageError("--json prints the classes of pictures. Received: --verify --json.")
+        check_bundle(self.bundle)
+        check_pictures(self.pictures)
 
 
 def run(arguments: Arguments) -> None:

@@ -6,9 +6,9 @@ import dataclasses
 import importlib.util
 import os
 
-from keras_vit import runs
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit.data import Source, Split
+from keras_vit.data.out_folder import check_out
 from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import check_weights
@@ -109,7 +109,7 @@ def check_settings(
     engine.check_batch(recipe.batch_size)
     check_accumulate(recipe.accumulate, recipe.batch_size, engine.replicas)
     # The chief may have made the folder already.
-    runs.check_out(out, data, overwrite or resume or not engine.is_chief)
+    check_out(out, data, overwrite or resume or not engine.is_chief)
     if resume and overwrite:
         raise UsageError(
             "resume=True goes on with a run, overwrite=True replaces it; leave one of them out."

@@ -114,7 +114,7 @@ def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, ex
         check(out, expected, atol)
     for folder, message in (
         ("pixels", "Received: a folder that holds pixels/float32, pixels/int16x8; choose one."),
-        (run, "expected a bundle's folder. Received: something else."),
+        (run, "expected a bundle's folder. Received: a run; export it first"),
     ):
         code, _, error = invoke(COMMAND, "--bundle", folder, pictures, cwd=tmp_path)
         assert code == 2

@@ -10,8 +10,9 @@ from pathlib import Path
 from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.bundle import check_replaceable, read_bundle
+from keras_vit.deploy.bundle.folder import bundle_folder
 from keras_vit.deploy.bundle.names import bundle_name, check_name
-from keras_vit.deploy.bundle.opened import bundle_folder, open_bundle
+from keras_vit.deploy.bundle.opened import open_bundle
 from keras_vit.deploy.inspect.runtimes import named_runtime, runs
 
 # What the app reads; a bundle may also hold a recipe.json.

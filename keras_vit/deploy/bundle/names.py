@@ -6,7 +6,7 @@ import os
 import re
 
 from keras_vit._errors import UsageError, shown
-from keras_vit.deploy.bundle.opened import bundle_folder
+from keras_vit.deploy.bundle.folder import bundle_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -11,6 +11,7 @@ import numpy as np
 from keras_vit._errors import UsageError
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.bundle import read_bundle
+from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
 from keras_vit.deploy.bundle.trial import try_file
 from keras_vit.deploy.runner import Runner
 from keras_vit.labels import read_labels
@@ -64,9 +65,8 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
         UsageError: the bundle is incomplete, or its file returns features instead of classes.
         RefusedError: LiteRT refuses the file, or the file ended the process that ran it first.
     """
+    check_bundle(folder)
     folder = bundle_folder(folder)
-    if not (folder / "model.json").is_file():
-        raise UsageError(f"{folder}: expected a bundle's folder.{_inside(folder)}")
     description, _ = read_bundle(folder)
     kind = description["output"]["kind"]
     if kind not in ("logits", "probabilities"):
@@ -92,12 +92,6 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
     )
 
 
-def bundle_folder(path: str | os.PathLike) -> Path:
-    """A bundle's folder, given itself or the model.tflite in it."""
-    path = Path(path)
-    return path.parent if path.name == "model.tflite" else path
-
-
 def _check_tensors(
     folder: Path, runner: Runner, preprocessing: Preprocessing, labels: tuple[str, ...]
 ) -> None:
@@ -113,13 +107,3 @@ def _check_tensors(
             f"{folder / 'labels.txt'}: expected {scores[-1]} names, the classes of model.tflite. "
             f"Received: {len(labels)}; export it again."
         )
-
-
-def _inside(folder: Path) -> str:
-    # A common mistake: the folder of several bundles, or of a run.
-    for parent in (folder, folder / "export"):
-        bundles = sorted(path.parent for path in parent.glob("*/model.json"))
-        if bundles:
-            return f" Received: a folder that holds {', '.join(map(str, bundles))}; choose one."
-    kind = "an empty folder" if folder.is_dir() and not any(folder.iterdir()) else "something else"
-    return f" Received: {kind if folder.exists() else 'a path that does not exist'}."

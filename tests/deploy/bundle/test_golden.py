@@ -152,7 +152,12 @@ def test_the_command_prints_what_predict_prints(bundle, invoke, tmp_path, rng):
     ("arguments", "message"),
     [
         ((), "run.py --bundle FOLDER 1.jpg"),
-        (("--bundle", "none"), "none: expected a bundle's folder; there is no such folder"),
+        (("--bundle", "run", "a.png"), "a run; export it first (keras-vit export --run run --quan"),
+        (("--bundle", "bundle", "gone.png"), "gone.png: there is no such picture."),
+        (
+            ("--bundle", "none", "a.png"),
+            "none: expected a bundle's folder; there is no such folder",
+        ),
         (("--bundle", "."), "expected pictures or --verify. Received: neither."),
         (("--bundle", ".", "--verify", "a.png"), "expected pictures or --verify. Received: both."),
         (("--bundle", ".", "--verify", "--json"), "Received: --verify --json."),
@@ -160,6 +165,9 @@ def test_the_command_prints_what_predict_prints(bundle, invoke, tmp_path, rng):
     ],
 )
 def test_mistakes_of_the_command_are_one_line(invoke, tmp_path, arguments, message):
+    for file in ("run/spec.json", "bundle/model.json"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).touch()
     code, _, error = invoke("export/run.py", *arguments, cwd=tmp_path)
     assert code == 2
     [line] = error.strip().splitlines()
