@@ -96,7 +96,7 @@ def load_weights(
             missing (`-`), unexpected (`+`) or of another shape (`!`). The model is unchanged.
     """
     keras_vit_model(model)
-    with open_checkpoint(path) as checkpoint:
+    with open_checkpoint(path, getattr(model.spec, "num_heads", None)) as checkpoint:
         matched = match(
             model,
             checkpoint,
