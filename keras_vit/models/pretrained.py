@@ -64,7 +64,8 @@ def model_from_weights(
     Args:
         weights: a file in any layout that `load_weights` reads, or its URL.
         num_classes, image_size, preprocessing, labels, head_bias, dtype, name, overrides: as in
-            `create_model`.
+            `create_model`. A PyTorch file whose size is that of no variant needs num_heads, unless
+            its config.json is beside it.
 
     Raises:
         UsageError: a keyword is unknown; or the file is absent, damaged, or its architecture is
