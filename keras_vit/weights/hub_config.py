@@ -102,11 +102,9 @@ def check_sizes(config: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     Raises:
         UsageError: a size in the config contradicts the weights.
     """
-    arguments, pretrained = model_args(config), config.get("pretrained_cfg")
-    stated = {**config, **(pretrained if isinstance(pretrained, dict) else {}), **arguments}
-    if "in_chans" in arguments:  # which timm prefers to the channels of the input's size
-        stated.pop("input_size", None)
-    for key, value in stated.items():
+    pretrained = config.get("pretrained_cfg")
+    pretrained = pretrained if isinstance(pretrained, dict) else {}
+    for key, value in {**config, **pretrained, **model_args(config)}.items():
         size = sizes.get(_SIZES.get(key))
         if size is not None and value is not None and not _fits(key, value, size):
             raise UsageError(
