@@ -44,6 +44,12 @@ class Arguments:
     grid: tuple[int, int] | None = None
     """Rows and columns of the positions of IN, if they do not form a square and the file does not
     say."""
+    num_heads: int | None = option(None, check=_checks.positive_integer)
+    """The number of attention heads, if neither IN nor a config.json beside it states it."""
+    gelu: Literal["tanh", "erf"] | None = None
+    """The GELU; default: that of IN, or of the library whose names IN has."""
+    layer_norm_eps: float | None = None
+    """The epsilon of LayerNorm; default: that of IN, or of the library whose names IN has."""
     allow_nonfinite: bool = False
     """Accept NaN and infinite values."""
     overwrite: bool = False
@@ -54,7 +60,7 @@ class Arguments:
             raise UsageError("expected IN and OUT, or --inspect FILE.")
         if self.inspect is not None and self.input is not None:
             raise UsageError("--inspect FILE writes nothing; leave IN and OUT out.")
-        for field in ("to", "num_classes", "image_size"):
+        for field in ("to", "num_classes", "image_size", "gelu", "layer_norm_eps"):
             if self.inspect is not None and getattr(self, field) is not None:
                 flag = f"--{field.replace('_', '-')}"
                 raise UsageError(f"--inspect FILE writes nothing; leave {flag} out.")
@@ -69,13 +75,15 @@ def run(arguments: Arguments) -> None:
     if arguments.inspect is not None:
         if _is_run(arguments.inspect):
             print(f"{_lines(_run(arguments.inspect))}\n")
-        with open_checkpoint(_weights(arguments.inspect)) as checkpoint:
+        with open_checkpoint(_weights(arguments.inspect), arguments.num_heads) as checkpoint:
             print(_lines(_description(checkpoint)))
         return
     from keras_vit.models.pretrained import Request, from_checkpoint
 
-    with open_checkpoint(_weights(arguments.input)) as checkpoint:
+    with open_checkpoint(_weights(arguments.input), arguments.num_heads) as checkpoint:
         print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
+        fields = ("num_heads", "gelu", "layer_norm_eps")
+        stated = {field: getattr(arguments, field) for field in fields}
         request = Request(
             arguments.num_classes,
             arguments.image_size,
@@ -83,6 +91,7 @@ def run(arguments: Arguments) -> None:
                 "positions": arguments.positions,
                 "grid": arguments.grid,
                 "allow_nonfinite": arguments.allow_nonfinite,
+                **{field: value for field, value in stated.items() if value is not None},
             },
             build={"name": checkpoint.variant} if checkpoint.variant else {},
         )

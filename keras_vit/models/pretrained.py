@@ -64,7 +64,8 @@ def model_from_weights(
     Args:
         weights: a file in any layout that `load_weights` reads, or its URL.
         num_classes, image_size, preprocessing, labels, head_bias, dtype, name, overrides: as in
-            `create_model`.
+            `create_model`. A PyTorch file whose size is that of no variant needs num_heads, unless
+            its config.json is beside it.
 
     Raises:
         UsageError: a keyword is unknown; or the file is absent, damaged, or its architecture is
@@ -77,7 +78,7 @@ def model_from_weights(
             f"{weights}: there is no such file; to use published weights, name a model too, as in "
             f"keras_vit.ViT_B16(weights={os.fspath(weights)!r})."
         )
-    with open_checkpoint(path) as checkpoint:
+    with open_checkpoint(path, overrides.get("num_heads")) as checkpoint:
         spec, variant = checkpoint.spec, checkpoint.variant
         check_overrides("model_from_weights", overrides, spec, with_weights=True)
         build = {"head_bias": head_bias, "dtype": dtype}
@@ -90,7 +91,8 @@ def model_from_weights(
 def pretrained(variant: str, spec: Spec, weights: str | os.PathLike, request: Request) -> ViT | BiT:
     """`create_model` with weights: a path, a URL, or a name in the catalogue."""
     path, published = _locate(variant, weights)
-    with open_checkpoint(path) as checkpoint:
+    num_heads = request.overrides.get("num_heads", getattr(spec, "num_heads", None))
+    with open_checkpoint(path, num_heads) as checkpoint:
         return from_checkpoint(checkpoint, spec, request, published)[0]
 
 
@@ -129,7 +131,7 @@ def check_weights(
         UsageError: see `create_model`.
     """
     path, _ = _locate(name, weights)
-    with open_checkpoint(path) as checkpoint:
+    with open_checkpoint(path, getattr(spec, "num_heads", None)) as checkpoint:
         spec = with_overrides(spec, _fields_of_file(checkpoint, spec, keeps_head=False))
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
 

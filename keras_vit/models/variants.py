@@ -48,7 +48,8 @@ def create_model(
             another size are resampled.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
             `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
-            new weights. GELU, epsilon and pre-training representation are taken from the file.
+            new weights. GELU, epsilon and pre-training representation are taken from the file,
+            and it must not state another number of heads.
         preprocessing: default: that of `weights`; otherwise images are stretched to the size, and
             pixels scaled to [-1, 1].
         labels: the class names; default: those in the file, if the head is kept.

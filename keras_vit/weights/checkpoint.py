@@ -32,17 +32,32 @@ from keras_vit.specs import (
     spec_from_dict,
 )
 from keras_vit.weights.dialects import Layout, find_layout
-from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
+from keras_vit.weights.hub_config import (
+    check_sizes,
+    model_args,
+    timm_preprocessing,
+    transformers_preprocessing,
+)
 from keras_vit.weights.names import pooling_keys, position_keys
 from keras_vit.weights.templates import numbers
 from keras_vit.weights.tensors import Tensors, open_tensors
 
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
 # The numerics in the code that belongs to each layout, unless the file states others.
-_GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
-_EPS_OF_FAMILY = {"official": 1e-6, "timm": 1e-6, "transformers": 1e-12}
+_NUMERICS_OF_FAMILY = {
+    "official": {"gelu": "tanh", "layer_norm_eps": 1e-6},
+    "timm": {"gelu": "erf", "layer_norm_eps": 1e-6},
+    "transformers": {"gelu": "erf", "layer_norm_eps": 1e-12},
+}
 # The fields that names and shapes determine. The others can only be stated in metadata.
 _SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
+# What the axes of a weight show. A convolution before the patches reads the image in their place.
+_AXES = {
+    "embedding/kernel": ("patch_size", "", "in_channels", "hidden_dim"),
+    "conv_root/kernel": ("", "", "in_channels", ""),
+    "resnet/root_block/standardized_conv2d/kernel": ("", "", "in_channels", ""),
+    "Transformer/encoderblock_0/MlpBlock_3/Dense_0/bias": ("mlp_dim",),
+}
 _MOST_COMPUTED = 1 << 25
 _NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
 
@@ -54,10 +69,12 @@ class Checkpoint:
     Attributes:
         tensors: the file.
         layout: the place of each official key in it.
+        num_heads: the caller's number of heads, which is used if the file does not state it.
     """
 
     tensors: Tensors
     layout: Layout
+    num_heads: int | None = None
 
     @property
     def path(self) -> str:
@@ -122,35 +139,42 @@ class Checkpoint:
         Raises:
             UsageError: the architecture is unknown.
         """
-        stated = self.metadata.get("spec")
+        stated, numerics = self.metadata.get("spec"), self.stated
         try:
-            spec = self._bit() if "bit" in self.layout.family else self._vit()
+            spec = self._bit() if "bit" in self.layout.family else self._vit(**numerics)
             return spec if stated is None else self._confirmed(spec_from_dict(stated), spec)
         except UsageError as error:
-            raise UsageError(f"{self.path} has an unknown architecture: {error}") from None
+            reason = str(error)
         except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
-            raise UsageError(
-                f"{self.path} has an unknown architecture: a weight that determines it is missing "
-                "or has another shape."
-            ) from None
+            reason = "a weight that determines it is missing or has another shape."
+        if self.layout.unknown_part:
+            reason = f"{self.layout.unknown_part}."
+        raise UsageError(f"{self.path} has an unknown architecture: {reason}")
 
-    @property
+    @functools.cached_property
     def stated(self) -> dict[str, Any]:
         """The known values of gelu, layer_norm_eps and num_heads, which shapes do not determine.
 
         They are stated in the file or its config, or fixed in the code that belongs to its layout.
+
+        Raises:
+            UsageError: the config contradicts the weights, or states what keras_vit does not have.
         """
-        config, family = self.tensors.config, self.layout.family
-        stated = self.metadata.get("spec", {})
+        config, stated = self.tensors.config, self.metadata.get("spec", {})
         if "gelu" in stated:  # a BiT's spec has none
             return {field: stated[field] for field in _NUMERICS if field in stated}
-        self._check_pool()
-        stated = {
-            "gelu": _gelu(config) or _GELU_OF_FAMILY.get(family),
-            "layer_norm_eps": config.get("layer_norm_eps", _EPS_OF_FAMILY.get(family)),
-            "num_heads": config.get("num_attention_heads", _model_args(config).get("num_heads")),
-        }
-        return {field: value for field, value in stated.items() if value is not None}
+        try:
+            self._check_pool()
+            check_sizes(config, self._sizes)
+            stated = {
+                "gelu": _gelu(config),
+                "layer_norm_eps": config.get("layer_norm_eps"),
+                "num_heads": config.get("num_attention_heads", model_args(config).get("num_heads")),
+            }
+        except UsageError as error:
+            raise UsageError(f"{self.path}: {error}") from None
+        stated = {field: value for field, value in stated.items() if value is not None}
+        return _NUMERICS_OF_FAMILY.get(self.layout.family, {}) | stated
 
     @property
     def variant(self) -> str | None:
@@ -288,7 +312,7 @@ class Checkpoint:
         stated = (
             self.metadata.get("image_size")
             or config.get("image_size")
-            or _model_args(config).get("img_size")
+            or model_args(config).get("img_size")
         )
         return as_size(stated) if isinstance(stated, (int, list)) else None
 
@@ -315,24 +339,32 @@ class Checkpoint:
             raise UsageError("the spec in its metadata contradicts its weights.")
         return stated
 
-    def _vit(self) -> ViTSpec:
-        patch, _, _, hidden = self.shape("embedding/kernel")
-        block = "Transformer/encoderblock_0"
-        mlp = self.shape(f"{block}/MlpBlock_3/Dense_0/bias")[-1]
+    @property
+    def _sizes(self) -> dict[str, int]:
+        # Those that shapes show; a weight that is absent or has other axes shows none.
+        sizes = {}
+        for key, axes in _AXES.items():
+            shape = self.shape(key)
+            if shape is not None and len(shape) == len(axes):
+                sizes |= {axis: size for axis, size in zip(axes, shape, strict=True) if axis}
         depth = self._count("Transformer/encoderblock_{i}/LayerNorm_0/scale")
-        bias = self.shape(f"{block}/MultiHeadDotProductAttention_1/query/bias")
+        return sizes | ({"depth": depth} if depth else {})
+
+    def _vit(self, gelu: str, layer_norm_eps: float, num_heads: int | None = None) -> ViTSpec:
+        sizes = self._sizes
+        bias = self.shape("Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/bias")
         representation = self.shape("pre_logits/bias")
         return ViTSpec(
-            patch,
-            hidden,
-            depth,
-            bias[0] if len(bias) == 2 else self._heads(hidden, depth, mlp),
-            mlp,
+            sizes["patch_size"],
+            sizes["hidden_dim"],
+            sizes["depth"],
+            bias[0] if len(bias) == 2 else num_heads or self._heads(sizes),
+            sizes["mlp_dim"],
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
-            gelu=self.stated["gelu"],
-            layer_norm_eps=self.stated["layer_norm_eps"],
+            gelu=gelu,
+            layer_norm_eps=layer_norm_eps,
             stem=self._stem(),
         )
 
@@ -348,11 +380,11 @@ class Checkpoint:
     def _check_pool(self) -> None:
         # A model that pools in another way can have the same keys, but its logits are different.
         config = self.tensors.config
-        pool = config.get("global_pool", _model_args(config).get("global_pool", "token"))
+        pool = config.get("global_pool", model_args(config).get("global_pool", "token"))
         if "cls" in self.layout.places and pool not in ("token", ""):
             raise UsageError(
-                f"{self.path} has a class token and the pooling {shown(pool)}, which keras_vit "
-                "does not have."
+                f"it has a class token and the pooling {shown(pool)}, which keras_vit does not "
+                "have."
             )
 
     def _position_embedding(self) -> str:
@@ -362,16 +394,18 @@ class Checkpoint:
         default = "sincos2d" if self.layout.family == "official" else "none"
         return self._kind_of_keys(keys) or default
 
-    def _heads(self, hidden: int, depth: int, mlp: int) -> int:
+    def _heads(self, sizes: dict[str, int]) -> int:
         # Matrices do not show the number of heads, so it is taken from a variant of the same size.
-        if "num_heads" in self.stated:
-            return self.stated["num_heads"]
+        hidden, mlp = sizes["hidden_dim"], sizes["mlp_dim"]
         for spec in VARIANTS.values():
             if isinstance(spec, ViTSpec) and (spec.hidden_dim, spec.mlp_dim) == (hidden, mlp):
                 return spec.num_heads
+        if self.num_heads is not None:
+            return self.num_heads
         raise UsageError(
-            f"hidden {hidden}, {depth} blocks, MLP {mlp} is not a known variant, and the file does "
-            "not state the number of heads; put its config.json in the same folder."
+            f"hidden {hidden}, {sizes['depth']} blocks, MLP {mlp} is not a known variant, and the "
+            "file does not state the number of heads; pass num_heads=N, or put its config.json in "
+            "the same folder."
         )
 
     def _stem(self) -> ResNetStem | None:
@@ -396,8 +430,12 @@ class Checkpoint:
 
 
 @contextlib.contextmanager
-def open_checkpoint(path: str | os.PathLike) -> Iterator[Checkpoint]:
+def open_checkpoint(path: str | os.PathLike, num_heads: int | None = None) -> Iterator[Checkpoint]:
     """Opens a file of weights in any known layout; reads only names, types and shapes.
+
+    Args:
+        path: see `open_tensors`.
+        num_heads: the number of heads, if the file does not state it.
 
     Raises:
         UsageError: see `open_tensors` and `find_layout`, or a weight does not contain floats.
@@ -405,22 +443,16 @@ def open_checkpoint(path: str | os.PathLike) -> Iterator[Checkpoint]:
     with open_tensors(path) as tensors:
         layout = find_layout(tensors.shapes, tensors.path)
         tensors.check_floats(place.key for place in layout.places.values())
-        yield Checkpoint(tensors, layout)
+        yield Checkpoint(tensors, layout, num_heads)
 
 
 def _gelu(config: dict[str, Any]) -> str | None:
-    name = config.get("hidden_act") or _model_args(config).get("act_layer")
+    name = config.get("hidden_act") or model_args(config).get("act_layer")
     if name is None:
         return None
     if not isinstance(name, str) or name not in _GELU:
         raise UsageError(f"its activation is {shown(name)}; only GELU is supported.")
     return _GELU[name]
-
-
-def _model_args(config: dict[str, Any]) -> dict[str, Any]:
-    # In timm's config.json, these arguments change the named architecture.
-    arguments = config.get("model_args")
-    return arguments if isinstance(arguments, dict) else {}
 
 
 def _same(variant: Spec, spec: Spec) -> bool:

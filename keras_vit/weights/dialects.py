@@ -106,33 +106,49 @@ class Layout:
 
     Attributes:
         family: "official", "bit", "timm", "timm-bit" or "transformers".
-        dialect: the family and its variations, for messages.
         places: the place of each official key in this file.
         unknown: keys that are in no layout.
         ignored: keys that are not weights of the model: optimiser state, another tower.
+        prefix: what the names in the file begin with: "params/", "module.backbone.", or "".
+        variations: how the file differs from others of the family, for messages.
     """
 
     family: str
-    dialect: str
     places: dict[str, Place]
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
+    prefix: str = ""
+    variations: tuple[str, ...] = ()
+
+    @property
+    def dialect(self) -> str:
+        """The family and its variations, for messages: "timm (prefix module.)"."""
+        name = {"bit": "BiT", "timm-bit": "timm BiT"}.get(self.family, self.family)
+        prefix = [f"prefix {display(self.prefix)}"] if self.prefix else []
+        traits = ", ".join([*self.variations, *prefix])
+        return f"{name} ({traits})" if traits else name
+
+    @property
+    def unknown_part(self) -> str | None:
+        """What the file has that keras_vit does not have, by a pattern in the unknown keys."""
+        for pattern, part in _UNKNOWN_PARTS.items():
+            if any(re.search(pattern, key) for key in self.unknown):
+                return part
+        return None
 
 
 def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
     """Detects the layout of a file from its keys, and finds the place of each official key.
 
+    A prefix that other programs put before the names ("module.", "backbone.") is taken off if the
+    names are in no layout with it.
+
     Raises:
         UsageError: the layout is unknown, or two keys are the same weight.
     """
-    for family, pattern in _MARKS.items():
-        prefixes = {m.group(1) for m in map(re.compile(pattern).fullmatch, shapes) if m}
-        if len(prefixes) > 1:
-            names = " and ".join(repr(display(prefix)) for prefix in sorted(prefixes))
-            raise UsageError(f"{path} has several models, under {names}; keep one of them.")
-        if prefixes:
-            read = _read_named if family in TABLES else _read_official
-            return read(family, prefixes.pop(), shapes, path)
+    layout = _read(shapes, path) or _read_without_prefix(shapes, path)
+    if layout is not None:
+        return layout
     first = ", ".join(display(key) for key in sorted(shapes)[:3]) or "none"
     raise UsageError(
         f"{path} has an unknown layout; expected official, big_vision, BiT, timm or transformers. "
@@ -157,13 +173,28 @@ class Row:
     place: Place
 
 
-# The key that identifies a family, after any prefix.
+# The key that identifies a family, after the prefixes that its own code writes.
 _MARKS = {
     "official": r"(|opt/target/|target/|params/|params/img/)embedding/kernel",
     "bit": r"(|opt/target/|target/|params/)resnet/root_block/standardized_conv2d(?:_\d+)?/kernel",
     "timm": r"()(?:patch_embed\.proj|patch_embed\.backbone\.(?:stem\.)?conv)\.weight",
     "timm-bit": r"()stem\.conv\.weight",
     "transformers": r"(|vit\.)embeddings\.patch_embeddings\.projection\.weight",
+}
+# Another prefix: whole parts of a name. Its length is bounded, so that long names take no time.
+_ANY_PREFIX = r"(.{1,200}?[./])"
+_FIRST_BLOCK = ("Transformer/encoderblock_0/", "resnet/block1/")
+_MOST_SHOWN = 3
+# The parts of other models by a pattern in their names.
+_UNKNOWN_PARTS = {
+    r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which keras_vit does not have",
+    r"reg_token|register_tokens": "it has register tokens, which keras_vit does not have",
+    r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
+    r"fc_norm": "it normalises after pooling; keras_vit normalises before pooling",
+    r"[qk]_norm": "it normalises queries and keys, which keras_vit does not do",
+    r"norm_pre": "it normalises before the blocks, which keras_vit does not do",
+    r"mlp\.(fc1_[gx]|w12|weights_in)\.": "it has gated MLPs, which keras_vit does not have",
+    r"lora_|adapter": "it has adapters; merge them into the weights first",
 }
 # For each prefix, the keys that are not weights of the model: optimiser state, counters, and the
 # text tower of a model with two towers.
@@ -369,6 +400,62 @@ def _by_outline(items: Iterable[Any], template: Callable[[Any], str] = str) -> d
 _ROWS = {family: _by_outline(rows, lambda row: row.place.key) for family, rows in TABLES.items()}
 
 
+def _read(shapes: Mapping[str, Shape], path: Path) -> Layout | None:
+    for family, pattern in _MARKS.items():
+        prefixes = _prefixes(pattern, shapes)
+        _check_one_model(prefixes, path)
+        if prefixes:
+            read = _read_named if family in TABLES else _read_official
+            return read(family, prefixes[0], shapes, path)
+    return None
+
+
+def _read_without_prefix(shapes: Mapping[str, Shape], path: Path) -> Layout | None:
+    for pattern in _MARKS.values():
+        prefixes = _prefixes(_ANY_PREFIX + pattern, shapes)
+        if not prefixes:
+            continue
+        keys = _without(prefixes[0], shapes, path)
+        layout = _read({name: shapes[key] for name, key in keys.items()}, path)
+        if layout is None or not any(key.startswith(_FIRST_BLOCK) for key in layout.places):
+            continue
+        _check_one_model(prefixes, path)
+        places = layout.places.items()
+        return dataclasses.replace(
+            layout,
+            places={name: dataclasses.replace(p, key=keys[p.key]) for name, p in places},
+            unknown=tuple(keys[name] for name in layout.unknown),
+            ignored=tuple(keys[name] for name in layout.ignored),
+            prefix=prefixes[0] + layout.prefix,
+        )
+    return None
+
+
+def _prefixes(pattern: str, keys: Iterable[str]) -> list[str]:
+    return sorted({match[1] for match in map(re.compile(pattern).fullmatch, keys) if match})
+
+
+def _check_one_model(prefixes: list[str], path: Path) -> None:
+    if len(prefixes) > 1:
+        names = " and ".join(repr(display(prefix)) for prefix in prefixes[:_MOST_SHOWN])
+        raise UsageError(f"{path} has several models, under {names}; keep one of them.")
+
+
+def _without(prefix: str, keys: Iterable[str], path: Path) -> dict[str, str]:
+    """The keys of a file by their names without the prefix, or without its first parts.
+
+    A head beside "module.backbone." is "module.head.weight" or "head.weight".
+    """
+    starts = [prefix[: match.end()] for match in re.finditer(r"[./]", prefix)][::-1]
+    names = {}
+    for key in keys:
+        name = key.removeprefix(next(filter(key.startswith, starts), ""))
+        if name in names:
+            raise _twice(names[name], key, path)
+        names[name] = key
+    return names
+
+
 def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
     if "patch_embed.backbone.conv.weight" in shapes:
         family = "timm-stem"
@@ -383,8 +470,7 @@ def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Pat
         if not matches:
             (ignored if re.fullmatch(_FOREIGN_STATE, key) else unknown).append(key)
     family = family.removesuffix("-stem").removesuffix("-5")
-    dialect = family.replace("-bit", " BiT") + (f" (prefix {prefix})" if prefix else "")
-    return Layout(family, dialect, places, tuple(unknown), tuple(ignored))
+    return Layout(family, places, tuple(unknown), tuple(ignored), prefix)
 
 
 def _rows_of(family: str, key: str) -> list[tuple[str, Place]]:
@@ -419,10 +505,8 @@ def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: 
             _put(places, official, place, path)
         if not is_known:
             unknown.append(key)
-    traits = sorted(traits - {""}) + ([f"prefix {prefix}"] if prefix else [])
-    name = {"official": "official", "bit": "BiT"}[family]
-    dialect = f"{name} ({', '.join(traits)})" if traits else name
-    return Layout(family, dialect, places, tuple(unknown), tuple(ignored))
+    variations = tuple(sorted(traits - {""}))
+    return Layout(family, places, tuple(unknown), tuple(ignored), prefix, variations)
 
 
 # The official keys in one key of an official, big_vision or BiT file, each with its place and with
@@ -470,8 +554,11 @@ _OLD_MAP = re.compile(r"(probe$|MultiHeadDotProductAttention_0/|LayerNorm_0/|Mlp
 
 def _put(places: dict[str, Place], official: str, place: Place, path: Path) -> None:
     if official in places:
-        raise UsageError(
-            f"{path}: {display(places[official].key)} and {display(place.key)} are the same "
-            "weight; keep one of them."
-        )
+        raise _twice(places[official].key, place.key, path)
     places[official] = place
+
+
+def _twice(key: str, other: str, path: Path) -> UsageError:
+    return UsageError(
+        f"{path}: {display(key)} and {display(other)} are the same weight; keep one of them."
+    )

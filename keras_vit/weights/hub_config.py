@@ -1,4 +1,4 @@
-"""Reads the preprocessing from the config files of timm and transformers.
+"""Reads the config files of timm and transformers: the preprocessing, and sizes of the model.
 
 Sources: timm `data/config.py` and `data/transforms_factory.py` (`transforms_imagenet_eval`);
 transformers' image processors (`image_processing_vit.py` and its kin).
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from keras_vit._errors import UsageError, shown
@@ -67,7 +68,49 @@ _BIT = {
     "image_mean": (0.48145466, 0.4578275, 0.40821073),
     "image_std": (0.26862954, 0.26130258, 0.27577711),
 }
+# Keys of config.json in transformers and in timm's model_args, and what the weights show of each.
+_SIZES = {
+    "hidden_size": "hidden_dim",
+    "num_hidden_layers": "depth",
+    "num_attention_heads": "hidden_dim",
+    "intermediate_size": "mlp_dim",
+    "patch_size": "patch_size",
+    "num_channels": "in_channels",
+    "embed_dim": "hidden_dim",
+    "depth": "depth",
+    "num_heads": "hidden_dim",
+    "in_chans": "in_channels",
+    "input_size": "in_channels",
+}
+_DIVISORS = ("num_attention_heads", "num_heads")
 _PROCESSORS = {"ViT": _VIT, "DeiT": _DEIT, "Bit": _BIT, "ViTHybrid": _BIT, "CLIP": _BIT}
+
+
+def model_args(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that change the named architecture, in timm's config.json."""
+    arguments = config.get("model_args")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def check_sizes(config: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """Checks that a config.json can belong to weights of these sizes.
+
+    Args:
+        config: its content; {} if there is none.
+        sizes: the fields of the spec that shapes of weights show.
+
+    Raises:
+        UsageError: a size in the config contradicts the weights.
+    """
+    pretrained = config.get("pretrained_cfg")
+    pretrained = pretrained if isinstance(pretrained, dict) else {}
+    for key, value in {**config, **pretrained, **model_args(config)}.items():
+        size = sizes.get(_SIZES.get(key))
+        if size is not None and value is not None and not _fits(key, value, size):
+            raise UsageError(
+                f"its config.json states {key}={shown(value)}, which contradicts the weights, "
+                f"whose {_SIZES[key]} is {size}; use the config.json that belongs to them."
+            )
 
 
 def timm_preprocessing(config: dict[str, Any]) -> Preprocessing:
@@ -139,6 +182,14 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
         _per_channel("image_mean", fields["image_mean"], 1 / factor),
         _per_channel("image_std", fields["image_std"], 1 / factor),
     )
+
+
+def _fits(key: str, value: Any, size: int) -> bool:
+    if key in _DIVISORS:
+        return type(value) is int and value > 0 and size % value == 0
+    if key == "input_size":  # timm keeps its default of 3 for models of other channels
+        return not isinstance(value, list) or value[:1] in ([size], [3])
+    return value in (size, [size, size])
 
 
 def _timm_crop(side: int, fraction: Any, mode: Any) -> float | None:

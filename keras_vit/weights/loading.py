@@ -70,7 +70,9 @@ def load_weights(
 
     The layout is detected: the official `.npz` and its variations (prefixes, Linen names,
     big_vision's scanned layers and position tables, bfloat16), BiT's `.npz`, and the safetensors
-    files of timm and transformers. Position tables of another resolution are resampled.
+    files of timm and transformers. A prefix of another program, such as "module.", is taken off if
+    nothing else fits, and is part of the record's `dialect`. Position tables of another resolution
+    are resampled.
 
     Args:
         model: a built `keras_vit.ViT` or `keras_vit.BiT` with the architecture of the file.
@@ -96,7 +98,7 @@ def load_weights(
             missing (`-`), unexpected (`+`) or of another shape (`!`). The model is unchanged.
     """
     keras_vit_model(model)
-    with open_checkpoint(path) as checkpoint:
+    with open_checkpoint(path, getattr(model.spec, "num_heads", None)) as checkpoint:
         matched = match(
             model,
             checkpoint,

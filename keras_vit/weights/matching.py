@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import UsageError, shown
 from keras_vit.parts.grids import Grid, Method
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
@@ -82,8 +81,8 @@ def match(
         target: the model, built or not.
         checkpoint: the open file.
         head, positions, grid, resize_patches: as in `load_weights`.
-        check_stated: whether the GELU, the epsilon, the heads and the labels that the file states
-            must be those of the model.
+        check_stated: whether the GELU, the epsilon and the labels that the file states must be
+            those of the model, as its number of heads must always be.
 
     Raises:
         UsageError: see `load_weights`.
@@ -108,8 +107,9 @@ def match(
         if change is not None:
             changes[key] = change
     _check_names(target, checkpoint, names, places, changes)
-    if check_stated:
-        _check_stated(target, checkpoint, head)
+    _check_fields(target, checkpoint, checkpoint.stated if check_stated else ("num_heads",))
+    if check_stated and head == "keep":
+        _check_labels(target, checkpoint)
     return Match(names, places, changes, dropped, head)
 
 
@@ -119,16 +119,20 @@ def _drops(spec: Spec, key: str) -> bool:
     return key.startswith("pre_logits/") and not keeps
 
 
-def _check_stated(target: Target | Any, checkpoint: Checkpoint, head: Head) -> None:
-    for field, expected in checkpoint.stated.items():
-        received = getattr(target.spec, field, expected)
-        if received != expected:
+def _check_fields(target: Target | Any, checkpoint: Checkpoint, fields: Iterable[str]) -> None:
+    for field in fields:
+        received = getattr(target.spec, field, None)
+        expected = checkpoint.stated.get(field, received)
+        if received not in (None, expected):
             raise UsageError(
                 f"{checkpoint.path} ({checkpoint.dialect}) needs {field}={expected!r}, the model "
                 f"has {received!r}; build the model with {field}={expected!r}."
             )
+
+
+def _check_labels(target: Target | Any, checkpoint: Checkpoint) -> None:
     labels, file_labels = target.labels, checkpoint.labels
-    if head == "keep" and labels and file_labels and tuple(labels) != file_labels:
+    if labels and file_labels and tuple(labels) != file_labels:
         raise UsageError(
             f"the head of {checkpoint.path} has other classes ({file_labels[0]!r} ...) than the "
             f'model ({labels[0]!r} ...); head="reset" starts with a new head of zeros.'
@@ -198,27 +202,14 @@ def _check_names(
         )
 
 
-# The likely cause of a mismatch, by a pattern in the unknown keys.
-_UNKNOWN_PARTS = {
-    r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which keras_vit does not have",
-    r"reg_token|register_tokens": "it has register tokens, which keras_vit does not have",
-    r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
-    r"fc_norm": "it normalises after pooling; keras_vit normalises before pooling",
-    r"[qk]_norm": "it normalises queries and keys, which keras_vit does not do",
-    r"norm_pre": "it normalises before the blocks, which keras_vit does not do",
-    r"lora_|adapter": "it has adapters; merge them into the weights first",
-}
-
-
 def _cause(
     target: Target | Any,
     checkpoint: Checkpoint,
     names: dict[str, WeightName],
     places: dict[str, Place],
 ) -> str | None:
-    for pattern, cause in _UNKNOWN_PARTS.items():
-        if any(re.search(pattern, key) for key in checkpoint.layout.unknown):
-            return cause
+    if checkpoint.layout.unknown_part:
+        return checkpoint.layout.unknown_part
     head = checkpoint.head
     try:
         differences = _differences(checkpoint.spec, target.spec)
@@ -228,6 +219,8 @@ def _cause(
         return None
     if differences:
         return f"this file is {architecture}: {'; '.join(differences)}"
+    if others := _beside_the_prefix(checkpoint):
+        return others
     if f"{head}/bias" in names and classes == 0:
         return 'this file has no head; head="reset" starts the model\'s at zero'
     if f"{head}/bias" in names and classes != target.num_classes:
@@ -249,6 +242,23 @@ def _cause(
             f'{checkpoint.spec.representation_dim}, or drop it with head="reset"'
         )
     return None
+
+
+def _beside_the_prefix(checkpoint: Checkpoint) -> str | None:
+    prefix = checkpoint.layout.prefix
+    other = next((key for key in checkpoint.layout.unknown if not key.startswith(prefix)), None)
+    if other is None:
+        return None
+    read, write = {
+        "npz": ("np.load('in.npz')", "np.savez('out.npz', **{})"),
+        "safetensors": ("load_file('in.safetensors')", "save_file({}, 'out.safetensors')"),
+    }[checkpoint.tensors.kind]
+    prefix = shown(prefix)
+    arrays = f"{{k.removeprefix({prefix}): v for k, v in {read}.items() if k.startswith({prefix})}}"
+    return (
+        f"its model is under {prefix}, and names beside it, such as {shown(other)}, are in no "
+        f"layout; keep the model alone: {write.format(arrays)}"
+    )
 
 
 _ARCHITECTURE = (

@@ -116,6 +116,28 @@ def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
     assert not np.asarray(model.get_layer("head").kernel).any()
 
 
+def test_what_a_file_does_not_state_can_be_an_option(invoke, fixtures, tmp_path):
+    (tmp_path / "in.safetensors").write_bytes((fixtures / "timm_token.safetensors").read_bytes())
+    code, _, err = invoke(COMMAND, "--inspect", "in.safetensors", cwd=tmp_path)
+    assert (code, "pass --num-heads=N, or put its config.json" in err) == (2, True)
+    code, out, _ = invoke(COMMAND, "--inspect", "in.safetensors", "--num-heads", 3, cwd=tmp_path)
+    assert (code, "3 heads" in out) == (0, True)
+    options = ["--num-heads", 4, "--gelu", "tanh", "--layer-norm-eps", "1e-5"]
+    code, _, err = invoke(COMMAND, "in.safetensors", "out.npz", *options, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    spec = keras_vit.model_from_weights(tmp_path / "out.npz").spec
+    assert (spec.num_heads, spec.gelu, spec.layer_norm_eps) == (4, "tanh", 1e-5)
+
+
+def test_a_prefix_that_was_taken_off_is_shown(invoke, fixtures, tmp_path):
+    arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
+    np.savez(tmp_path / "in.npz", **{f"model.{key}": array for key, array in arrays.items()})
+    code, out, _ = invoke(COMMAND, "--inspect", "in.npz", cwd=tmp_path)
+    assert (code, "npz, official (prefix model.)" in out) == (0, True)
+    code, out, _ = invoke(COMMAND, "in.npz", "out.npz", cwd=tmp_path)
+    assert (code, "40 weights from npz, official (prefix model.)" in out) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -126,6 +148,7 @@ def test_resolution_and_classes_can_be_changed(invoke, fixtures, tmp_path):
         (["run", "run/weights.npz", "--overwrite"], "run/weights.npz is IN itself; choose"),
         (["in.npz", "run/more.npz"], "run/more.npz would be a file of the run run; choose"),
         (["in.npz", "in.npz/out.npz"], "in.npz is a file; choose another folder"),
+        (["--inspect", "in.npz", "--gelu", "erf"], "--inspect FILE writes nothing; leave --gelu o"),
         (["--inspect", "in.npz", "--to", "npz"], "--inspect FILE writes nothing; leave --to out"),
         (["in.npz", "there.npz"], "there.npz exists; choose another OUT or --overwrite it"),
         (["in.npz", "out.h5"], "expected .npz, .safetensors, .keras or a folder, or pass --to"),

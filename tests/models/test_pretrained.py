@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.models.pretrained import check_weights
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
@@ -69,6 +70,44 @@ def test_gelu_and_epsilon_come_from_the_file_unless_overridden(fixtures, monkeyp
     assert (model.spec.gelu, model.spec.dropout) == ("tanh", 0.1)
     moved = np.abs(np.asarray(model(expected["images"])) - expected["logits"]).max()
     assert moved > 2e-5  # the wrong GELU is seen
+
+
+@pytest.fixture
+def alone(fixtures, tmp_path):
+    """A file of timm whose config.json, which states 3 heads, was not copied."""
+    path = tmp_path / "alone.safetensors"
+    path.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
+    return path
+
+
+def test_what_a_file_alone_does_not_state_comes_from_the_caller(alone, fixtures, monkeypatch):
+    monkeypatch.setitem(VARIANTS, "ViT-Test_8", keras_vit.ViTSpec(8, 48, 2, 4, 90))
+    expected = np.load(fixtures / "timm_token.io.npz")
+    for model in (
+        keras_vit.model_from_weights(alone, num_heads=3, gelu="erf"),
+        keras_vit.create_model("ViT-Test_8", weights=alone, num_heads=3, mlp_dim=96),
+    ):
+        logits = np.asarray(model(expected["images"]))
+        np.testing.assert_allclose(logits, expected["logits"], atol=2e-5, rtol=0)
+    own = {"num_heads": 4, "gelu": "tanh", "layer_norm_eps": 1e-5}
+    spec = keras_vit.model_from_weights(alone, **own).spec
+    assert own.items() <= dataclasses.asdict(spec).items()
+    assert keras_vit.create_model("ViT-Test_8", weights=alone, mlp_dim=96).spec.num_heads == 4
+    check_weights(dataclasses.replace(spec, num_heads=6), "ViT-Test_8", 32, alone)
+    with pytest.raises(keras_vit.UsageError, match="num_heads=5 does not divide hidden_dim=48"):
+        keras_vit.model_from_weights(alone, num_heads=5)
+
+
+def test_heads_other_than_the_file_states_are_refused(fixtures, monkeypatch):
+    file = fixtures / "timm_token.safetensors"
+    monkeypatch.setitem(VARIANTS, "ViT-Test_8", keras_vit.ViTSpec(8, 48, 2, 4, 96))
+    for build in (
+        lambda: keras_vit.model_from_weights(file, num_heads=4),
+        lambda: keras_vit.create_model("ViT-Test_8", weights=file),
+        lambda: check_weights(VARIANTS["ViT-Test_8"], "ViT-Test_8", 32, file),
+    ):
+        with pytest.raises(keras_vit.UsageError, match="needs num_heads=3, the model has 4"):
+            build()
 
 
 def test_labels_and_preprocessing_come_from_the_config(fixtures, monkeypatch):

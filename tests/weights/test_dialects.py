@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import re
 
 import ml_dtypes
 import numpy as np
@@ -265,6 +267,76 @@ def test_two_keys_for_one_weight_are_refused(tmp_path, fixtures):
         keras_vit.model_from_weights(tmp_path / "file.npz")
 
 
+# A prefix, those names without it, and the prefix that is found.
+PREFIXES = {
+    "all": ("module.", {}, "module."),
+    "two parts": ("state_dict.model.", {}, "state_dict.model."),
+    "a head beside": ("backbone.", {"head.": "head."}, "backbone."),
+    "a head in half of it": ("module.backbone.", {"head.": "module.head."}, "module.backbone."),
+    "transformers": ("model.", {}, "model.vit."),
+    "npz": ("model/", {}, "model/"),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_a_prefix_of_another_program_is_taken_off(name, fixtures, tmp_path):
+    prefix, others, found = PREFIXES[name]
+    files = {"transformers": "hf_classifier.safetensors", "npz": "vit_token.weights.npz"}
+    file = fixtures / files.get(name, "timm_token.safetensors")
+    reference = file.name.split(".")[0]
+    is_npz = file.suffix == ".npz"
+    arrays = dict(np.load(file)) if is_npz else load_file(file)
+    renamed = {}
+    for key, array in arrays.items():
+        start = next((start for start in others if key.startswith(start)), "")
+        renamed[(others.get(start) or prefix) + key.removeprefix(start)] = array
+    path = tmp_path / f"{reference}{file.suffix}"
+    np.savez(path, **renamed) if is_npz else save_file(renamed, path)
+    config = fixtures / f"{reference}.config.json"
+    if config.exists():
+        (tmp_path / config.name).write_bytes(config.read_bytes())
+    model = keras_vit.model_from_weights(path)
+    expected = np.load(fixtures / f"{reference}.io.npz")
+    actual = np.asarray(model(expected["images"], training=False))
+    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
+    family = {"transformers": "transformers", "npz": "official"}.get(name, "timm")
+    assert f"{family} (prefix {found})" in keras_vit.load_weights(model, path).dialect
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_the_line_that_keeps_the_names_under_a_prefix_works(
+    suffix, fixtures, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    arrays = load_file(fixtures / "timm_token.safetensors")
+    encoder = {f"backbone.{k}": array for k, array in arrays.items() if "head" not in k}
+    arrays = encoder | {"fc.weight": arrays["head.weight"], "fc.bias": arrays["head.bias"]}
+    np.savez("in.npz", **arrays) if suffix == ".npz" else save_file(arrays, "in.safetensors")
+    with pytest.raises(keras_vit.UsageError, match="under 'backbone.*such as 'fc.") as caught:
+        keras_vit.model_from_weights(f"in{suffix}", num_heads=3)
+    line = str(caught.value).splitlines()[0].partition("keep the model alone: ")[2]
+    exec(line, {"np": np, "load_file": load_file, "save_file": save_file})
+    assert keras_vit.model_from_weights(f"out{suffix}", num_heads=3).num_classes == 0
+
+
+def test_a_prefix_is_taken_off_only_where_nothing_else_fits(tmp_path):
+    shapes = {n.key: n.shape for n in weight_names(VARIANTS["ViT-Ti_16"], 10, 32)}
+    average = {f"average.{key}": shape for key, shape in shapes.items()}
+    layout = find_layout(shapes | average, tmp_path)
+    assert (layout.prefix, layout.places.keys()) == ("", shapes.keys())
+    assert set(layout.unknown) == average.keys()
+    student = {f"student.{key}": shape for key, shape in shapes.items()}
+    with pytest.raises(keras_vit.UsageError, match="models, under 'average.' and 'student.'; keep"):
+        find_layout(average | student, tmp_path)
+    twice = average | {"head/bias": (10,)}
+    with pytest.raises(keras_vit.UsageError, match="average.head/bias and head/bias are the same"):
+        find_layout(twice, tmp_path)
+    # Another model may have a layer of this name too.
+    other = {"params/embedding/kernel/embedding/kernel": (1, 1, 3, 2), "params/attention": (2,)}
+    with pytest.raises(keras_vit.UsageError, match="has an unknown layout"):
+        find_layout(other, tmp_path)
+
+
 def test_two_models_in_one_file_and_strange_keys_are_refused(tmp_path):
     arrays = {f"{p}embedding/kernel": np.zeros((1, 1, 3, 2)) for p in ("params/", "params/img/")}
     np.savez(tmp_path / "two.npz", **arrays)
@@ -360,5 +432,76 @@ def test_activations_other_than_gelu_are_refused(fixtures, tmp_path, activation)
 
 def test_a_pytorch_file_without_its_config_must_be_a_known_variant(fixtures, tmp_path):
     (tmp_path / "lonely.safetensors").write_bytes((fixtures / "hf_base.safetensors").read_bytes())
-    with pytest.raises(keras_vit.UsageError, match="put its config.json in the same"):
+    with pytest.raises(
+        keras_vit.UsageError, match="pass num_heads=N, or put its config.json in the same"
+    ):
         keras_vit.model_from_weights(tmp_path / "lonely.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("part", "cause"),
+    [
+        ("reg_token", "register tokens"),
+        ("blocks.1.attn.q_norm.weight", "normalises queries and keys"),
+        ("blocks.0.mlp.fc1_g.weight", "gated MLPs"),
+    ],
+)
+def test_unsupported_parts_are_named_before_an_unknown_size(fixtures, tmp_path, part, cause):
+    arrays = load_file(fixtures / "timm_token.safetensors")
+    if "fc1_g" in part:
+        del arrays["blocks.0.mlp.fc1.bias"]  # which determines the size
+    save_file(arrays | {part: np.zeros(48, np.float32)}, tmp_path / "alone.safetensors")
+    with pytest.raises(keras_vit.UsageError, match=f"unknown architecture: it .*{cause}"):
+        keras_vit.model_from_weights(tmp_path / "alone.safetensors")
+
+
+WRONG_SIZES = [
+    ("hf_classifier", (), {"hidden_size": 96}, "whose hidden_dim is 48"),
+    ("hf_classifier", (), {"num_hidden_layers": 3}, "whose depth is 2"),
+    ("hf_classifier", (), {"num_attention_heads": 5}, "whose hidden_dim is 48"),
+    ("hf_classifier", (), {"intermediate_size": 192}, "whose mlp_dim is 96"),
+    ("hf_classifier", (), {"patch_size": [16, 16]}, "whose patch_size is 8"),
+    ("hf_classifier", (), {"num_channels": 1}, "whose in_channels is 3"),
+    ("timm_token", ("model_args",), {"embed_dim": "48"}, "whose hidden_dim is 48"),
+    ("timm_token", ("model_args",), {"depth": 3}, "whose depth is 2"),
+    ("timm_token", ("model_args",), {"num_heads": 5}, "whose hidden_dim is 48"),
+    ("timm_token", ("model_args",), {"in_chans": 1}, "whose in_channels is 3"),
+    ("timm_token", ("pretrained_cfg",), {"input_size": [1, 32, 32]}, "whose in_channels is 3"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "wrong", "weights"), WRONG_SIZES)
+def test_a_config_that_contradicts_the_weights_is_refused(
+    name, place, wrong, weights, fixtures, tmp_path
+):
+    (tmp_path / "model.safetensors").write_bytes((fixtures / f"{name}.safetensors").read_bytes())
+    config = json.loads((fixtures / f"{name}.config.json").read_text())
+    model = keras_vit.model_from_weights(fixtures / f"{name}.safetensors")
+    functools.reduce(dict.get, place, config).update(wrong)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ((key, value),) = wrong.items()
+    message = f"{key}={value!r}, which contradicts the weights, {weights}"
+    own = keras_vit.Preprocessing(32, 32)
+    for read in (
+        lambda: keras_vit.model_from_weights(tmp_path, preprocessing=own),
+        lambda: keras_vit.load_weights(model, tmp_path),
+    ):
+        with pytest.raises(keras_vit.UsageError, match=re.escape(message)):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "right"),
+    [
+        ("hf_classifier", (), {"hidden_size": None, "layer_norm_eps": None}),
+        ("hf_classifier", (), {"patch_size": [8, 8]}),
+        ("timm_token", ("pretrained_cfg",), {"input_size": None}),
+        ("timm_token", ("model_args",), {"patch_size": [8, 8], "in_chans": 3}),
+    ],
+)
+def test_a_config_may_write_sizes_in_other_ways(name, place, right, fixtures, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes((fixtures / f"{name}.safetensors").read_bytes())
+    config = json.loads((fixtures / f"{name}.config.json").read_text())
+    functools.reduce(dict.get, place, config).update(right)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert keras_vit.model_from_weights(tmp_path).spec.hidden_dim == 48

@@ -11,7 +11,11 @@ from PIL import Image
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import preprocess
 from keras_vit.data.preprocessing import _central_box
-from keras_vit.weights.hub_config import timm_preprocessing, transformers_preprocessing
+from keras_vit.weights.hub_config import (
+    check_sizes,
+    timm_preprocessing,
+    transformers_preprocessing,
+)
 
 # `vit_base_patch16_224.augreg_in21k_ft_in1k`, and `deit_base_patch16_224.fb_in1k`.
 AUGREG = {
@@ -125,6 +129,13 @@ def test_unsupported_timm_preprocessing_is_refused_in_one_line(change, message):
     with pytest.raises(UsageError, match=message) as refusal:
         timm_preprocessing(AUGREG | change)
     assert "\n" not in str(refusal.value)
+
+
+def test_timms_default_of_three_channels_contradicts_no_weights():
+    stated = {"pretrained_cfg": {"input_size": [3, 28, 28]}, "model_args": {"in_chans": 1}}
+    check_sizes(stated, {"in_channels": 1})
+    with pytest.raises(UsageError, match="states in_chans=1, which .* whose in_channels is 3"):
+        check_sizes(stated, {"in_channels": 3})
 
 
 def test_transformers_maps_to_pixel_values():

@@ -120,6 +120,16 @@ def test_the_likely_cause_is_named(small_spec, saved, tmp_path):
     assert "this file is another architecture: a ViT, not a BiT ResNet" in cause(bit, saved)
 
 
+def test_the_likely_cause_is_named_for_a_file_that_does_not_state_its_heads(fixtures, tmp_path):
+    alone = tmp_path / "alone.safetensors"
+    alone.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
+    spec = keras_vit.ViTSpec(8, 48, 2, 4, 96, gelu="erf")
+    assert 'this file has 7 classes, not 5; head="reset"' in cause(
+        keras_vit.ViT(spec, 5, 32), alone
+    )
+    keras_vit.load_weights(keras_vit.ViT(spec, 7, 32), alone)
+
+
 def test_a_published_size_is_called_by_its_name(small_spec, tmp_path):
     keras_vit.save_weights(keras_vit.ViT_Ti16(3), tmp_path / "tiny.npz")
     line = cause(keras_vit.ViT(small_spec, 3, 16), tmp_path / "tiny.npz")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from safetensors.numpy import load, save
+
 from fuzzing.kind import Files
 from fuzzing.kinds import _weights
 from fuzzing.kinds._reading import in_one_file
@@ -21,7 +23,13 @@ def seeds(home: Path) -> list[Files]:
     ]
     names = ("timm_token", "timm_map", "hf_classifier", "hf_base")
     names = [f"{name}.safetensors" for name in names]
-    return small + _weights.fixtures(*names, to="model.safetensors")
+    fixtures = _weights.fixtures(*names, to="model.safetensors")
+    return [*small, *fixtures, _prefixed(fixtures[0])]
+
+
+def _prefixed(files: Files) -> Files:
+    arrays = load(files["model.safetensors"])
+    return files | {"model.safetensors": save({f"a.b.{k}": each for k, each in arrays.items()})}
 
 
 def mutate(rng: random.Random, files: Files) -> Files:
