@@ -32,6 +32,7 @@ from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.precisions import PRECISIONS, Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_of, resolve
 from keras_vit.deploy.subject import OwnImages, Subject, of_run
+from keras_vit.labels import numbered
 from keras_vit.specs import Preprocessing
 
 # Numbers of images for ranking layers, and for finding the layer where a difference begins.
@@ -531,10 +532,9 @@ def _about(resolved: Resolved) -> About:
             "a bundle needs the preprocessing of the model. Received: a model without one; pass "
             "preprocessing=keras_vit.Preprocessing(height, width, ...)."
         )
-    labels = resolved.labels or tuple(str(i) for i in range(resolved.num_outputs))
     return About(
         resolved.name,
-        tuple(labels),
+        resolved.labels or numbered(resolved.num_outputs),
         resolved.preprocessing,
         resolved.parameters,
         hash_of(resolved.weights, resolved.tail),
