@@ -16,6 +16,7 @@ from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.data.source import as_answered
 from keras_vit.deploy import subject
 from keras_vit.deploy.clients import clients
 from keras_vit.deploy.clients.judging import seen_by
@@ -103,6 +104,19 @@ def test_a_file_is_judged_with_the_resize_of_the_client(pictures_of, absent, tmp
     [line] = [x for x in deploy.notes(found.written) if x.startswith("In the app's client")]
     assert "with the resize of MediaPipe's ImageClassifier" in line
     assert line.endswith("not run in it, which is not installed: pip install mediapipe")
+
+
+def test_the_probability_of_one_logit_is_judged_by_its_two_answers(trained_like, absent, tmp_path):
+    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=96, depth=1, num_heads=3, mlp_dim=80)
+    model = trained_like(keras_vit.ViT(spec, 1, 16))
+    source = as_answered(digits(), ["3"])
+    places = np.r_[np.flatnonzero(source.targets)[:12], np.flatnonzero(source.targets == 0)[:12]]
+    images = subject.OwnImages(model.preprocessing, source, places, places, labelled=True)
+    given = subject.Subject(model, "one", ("3",), images)
+    found = deploy.export_bundles(given, tmp_path, "none", client="mediapipe", **QUICK)
+    verdict, parity = found.written["float32"]["client"], found.written["float32"]["parity"]
+    assert verdict["own_accuracy"] == parity["accuracy"] == parity["keras_accuracy"]
+    assert 0 < verdict["own_accuracy"] < 1
 
 
 @pytest.mark.slow
