@@ -72,17 +72,19 @@ def export_tflite(
         path: the `.tflite` file, replaced as a whole.
         quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
         representative_data: preprocessed inputs of the model: an array (n, height, width, 3), a
-            tuple (images, labels) with integer labels, or an iterable or tf.data.Dataset of such
-            batches. Half of the images, at most 32, measure ranges of activations and others are
-            compared, both chosen from the whole data; "auto" chooses layers on half of those
-            others. Only the first 10,000 images of an iterable are read, so it may be endless.
+            tuple (images, labels) with integer labels, of one logit 0 and 1, or an iterable or
+            tf.data.Dataset of such batches. Half of the images, at most 32, measure ranges of
+            activations and others are compared, both chosen from the whole data; "auto" chooses
+            layers on half of those others. Only the first 10,000 images of an iterable are read,
+            so it may be endless.
             Without data, random images are compared, which is a weaker check, and precisions that
             need ranges are refused.
         max_images: the largest number of images to compare.
         input: "float32", the input of the Keras model, or "uint8": RGB pixels, scaled in the file.
             None is what the client needs, without one "float32".
         output: "logits", "probabilities" or "features". With other layers after a `keras_vit`
-            model, the output of these layers. None is what the client needs, without one "logits".
+            model, the output of these layers; they are probabilities if the layers end in a
+            softmax or a sigmoid. None is what the client needs, without one "logits".
         float_layers: names of `deploy.quantizable_layers` that stay in float.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
             its precision's own limit, `Budget.drop`.

@@ -106,9 +106,9 @@ def check_model_for(client: Client | None, model: Any) -> None:
     """Raises a `UsageError` if a client needs another output than a model can have."""
     if client is not None and not isinstance(model, ImageModel):
         raise UsageError(
-            f"{client.title} needs output={client.output!r}, which only keras_vit models with "
-            f"their own head have. Received: a {type(model).__name__}; build it with "
-            "num_classes=..., or leave out client."
+            f"{client.title} needs output={client.output!r} of a keras_vit model with its own "
+            f"head. Received: a {type(model).__name__}; build it with num_classes=..., or leave "
+            "out client."
         )
 
 

@@ -184,9 +184,9 @@ def test_pictures_that_end_the_client_are_not_given_to_it(pictures_of):
     assert list(seen_by(mediapipe, own, None, pictures, how).pictures) == [1]
 
 
-def test_layers_of_ones_own_have_no_probabilities_for_a_client(sample, tmp_path):
+def test_layers_of_ones_own_are_refused_for_a_client(sample, tmp_path):
     model = keras.Sequential([keras_vit.ViT(sample.model.spec, 0, 16), keras.layers.Dense(3)])
-    with pytest.raises(UsageError, match="needs output='probabilities', which only keras_vit mod"):
+    with pytest.raises(UsageError, match="needs output='probabilities' of a keras_vit model"):
         deploy.export_tflite(model, tmp_path / "model.tflite", client="mediapipe")
 
 
