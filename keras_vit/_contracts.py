@@ -235,6 +235,7 @@ class Output(Tensor, kw_only=True):
 
     kind: Line
     classes: Count | None = None
+    meaning: Line | None = None
 
 
 class Bundle(Struct):

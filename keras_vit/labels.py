@@ -31,9 +31,37 @@ def imagenet2012_ids() -> tuple[str, ...]:
     return tuple(wordnet_id for wordnet_id, _ in _imagenet2012())
 
 
-def count_of(labels: Sequence[str]) -> str:
+def count_of(labels: Sequence[Any]) -> str:
     """How many classes these are, in words: "1 class", "10 classes"."""
     return "1 class" if len(labels) == 1 else f"{len(labels)} classes"
+
+
+def numbered(classes: int) -> tuple[str, ...]:
+    """Names for classes without names: "0", "1" ... A single logit is that of class 1, "1"."""
+    return ("1",) if classes == 1 else tuple(map(str, range(classes)))
+
+
+def answers_of(labels: Sequence[str]) -> tuple[str, ...]:
+    """The answers that a model of these classes gives: the classes, or of one "not daisy", "daisy".
+
+    Their order is that of `answer_scores`, and of Keras' targets 0 and 1 of a binary classifier.
+    """
+    return (f"not {labels[0]}", labels[0]) if len(labels) == 1 else tuple(labels)
+
+
+def answer_scores(scores: np.ndarray, from_logits: bool = True) -> np.ndarray:
+    """The scores of a model's answers: (..., classes), or (..., 2) of a single logit (..., 1).
+
+    A logit z is the pair (0, z), whose softmax is 1 - sigmoid(z) and sigmoid(z); a probability p is
+    the pair (1 - p, p).
+
+    Args:
+        scores: (..., classes).
+        from_logits: whether they are logits.
+    """
+    if scores.shape[-1] != 1:
+        return scores
+    return np.concatenate([np.zeros_like(scores) if from_logits else 1 - scores, scores], axis=-1)
 
 
 def read_labels(path: str | os.PathLike) -> tuple[str, ...]:
@@ -70,9 +98,15 @@ def decode_predictions(
     >>> keras_vit.decode_predictions([[0.25, 0.75]], ["daisy", "rose"], top=1, from_logits=False)
     [[('rose', 0.75)]]
 
+    One score is that of a binary classifier, which answers "daisy" or "not daisy":
+
+    >>> keras_vit.decode_predictions([[0.25]], ["daisy"], from_logits=False)
+    [[('not daisy', 0.75), ('daisy', 0.25)]]
+
     Args:
         predictions: (n, classes): logits, as keras_vit's models return them, or, with
-            `from_logits=False`, probabilities.
+            `from_logits=False`, probabilities. The probabilities of logits are their softmax, or
+            of a single one its sigmoid.
         labels: the class names in the order of the logits, or a model, whose `labels` are used.
             If there are no names, 1000 classes are assumed to be ImageNet-1k's.
         top: how many classes to return for each image.
@@ -92,7 +126,7 @@ def decode_predictions(
             f"Received: {predictions.dtype} {predictions.shape}."
         )
     top = positive_integer("top", top)
-    names = _names(labels, predictions.shape[1])
+    names = answers_of(_names(labels, predictions.shape[1]))
     probabilities = _probabilities(predictions.astype(np.float64), from_logits)
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [
@@ -104,9 +138,11 @@ def decode_predictions(
 def _names(labels: Any, classes: int) -> tuple[str, ...]:
     if hasattr(labels, "get_config"):  # a Keras model
         keras_vit_model(labels)
-    labels = getattr(labels, "labels", labels)
+    labels, one = getattr(labels, "labels", labels), "one score has one label, that of class 1"
     if labels is None and classes == len(_imagenet2012()):
         return imagenet2012_labels()
+    if labels is None and classes == 1:
+        raise UsageError(f"there is no name for the class; {one}: pass labels, as in ['daisy'].")
     if labels is None:
         imagenet21k = "; ImageNet-21k's are not part of this library" if classes == 21843 else ""
         raise UsageError(
@@ -120,17 +156,17 @@ def _names(labels: Any, classes: int) -> tuple[str, ...]:
             f"Received: {type(labels).__name__}."
         )
     if len(names) != classes:
-        raise UsageError(
-            f"predictions of {classes} classes need as many labels. Received: {len(names)}."
-        )
+        needed = one if classes == 1 else f"predictions of {classes} classes need as many labels"
+        raise UsageError(f"{needed}. Received: {len(names)}.")
     return names
 
 
 def _probabilities(predictions: np.ndarray, from_logits: bool) -> np.ndarray:
     if not np.isfinite(predictions).all():
         raise UsageError("predictions must be finite. Received: NaN or infinity.")
+    scores = answer_scores(predictions, from_logits)
     if from_logits:
-        powers = np.exp(predictions - predictions.max(axis=1, keepdims=True))
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
     low, high = predictions.min(initial=0), predictions.max(initial=1)
     if low < 0 or high > 1 + 1e-3:  # allows for rounding
@@ -138,7 +174,7 @@ def _probabilities(predictions: np.ndarray, from_logits: bool) -> np.ndarray:
             f"probabilities must lie in [0, 1]. Received: {low:.3g} to {high:.3g}; "
             "for logits pass from_logits=True."
         )
-    return predictions
+    return scores
 
 
 @functools.cache

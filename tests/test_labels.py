@@ -58,6 +58,22 @@ def test_huge_logits_do_not_overflow():
     assert actual == [[("a", 1.0), ("b", 0.0), ("c", 0.0)]]
 
 
+def test_one_logit_answers_with_its_label_or_not_by_its_sigmoid():
+    for logit, first in (
+        (2.0, "daisy"),
+        (-3.0, "not daisy"),
+        (0.0, "not daisy"),
+        (-900.0, "not daisy"),
+    ):
+        [found] = decode_predictions([[logit]], ["daisy"])
+        assert found[0][0] == first
+        p = 1 / (1 + np.exp(-np.float128(logit)))
+        assert dict(found) == pytest.approx({"daisy": float(p), "not daisy": float(1 - p)})
+    [found] = decode_predictions([[0.25]], ["daisy"], from_logits=False)
+    assert found == [("not daisy", 0.75), ("daisy", 0.25)]
+    assert decode_predictions([[2.0]], ["daisy"], top=1)[0][0][0] == "daisy"
+
+
 def test_the_labels_of_a_model_are_used_first(small_spec, randomised, rng):
     model = randomised(keras_vit.ViT(small_spec, 3, (16, 24), labels=("x", "y", "z")))
     logits = model.predict(rng.normal(size=(4, 16, 24, 3)).astype(np.float32), verbose=0)
@@ -82,6 +98,8 @@ def test_a_thousand_classes_without_names_are_imagenets(small_spec):
         (np.array([["a"]]), ["a"], r"numbers \(n, classes\). Received: <U1"),
         (np.zeros((1, 5)), None, "no names for 5 classes; pass labels, a sequence of 5 names"),
         (np.zeros((1, 21843)), None, "21843 classes; ImageNet-21k's are not part of this library"),
+        (np.zeros((2, 1)), None, "no name for the class; one score has one label, that of class 1"),
+        (np.zeros((2, 1)), ["a", "b"], "one score has one label, that of class 1. Received: 2."),
         (np.zeros((1, 3)), ["a"], "predictions of 3 classes need as many labels. Received: 1."),
         (np.zeros((1, 3)), "abc", "the class names, or a keras_vit model. Received: str"),
         (np.zeros((1, 3)), [1, 2, 3], "the class names, or a keras_vit model. Received: list"),
@@ -99,6 +117,8 @@ def test_logits_passed_as_probabilities_are_refused():
         decode_predictions([[-2.0, 3.0]], ["a", "b"], from_logits=False)
     with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: 0 to 1.5; for logits pass"):
         decode_predictions([[0.5, 1.5]], ["a", "b"], from_logits=False)
+    with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: 0 to 1.5; for logits pass"):
+        decode_predictions([[1.5]], ["a"], from_logits=False)
     with pytest.raises(UsageError, match="top must be a positive integer"):
         decode_predictions([[0.0, 1.0]], ["a", "b"], top=0)
 

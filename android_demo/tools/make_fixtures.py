@@ -35,6 +35,7 @@ from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source
 from keras_vit.deploy.bundle.opened import open_bundle
 from keras_vit.deploy.runner import as_input
+from keras_vit.labels import answers_of, numbered
 from keras_vit.specs import Preprocessing
 
 _DEMO = Path(__file__).parents[1]
@@ -270,21 +271,23 @@ def _predictions() -> list[dict[str, Any]]:
         np.zeros(7),
         generator.normal(0, 1, 4) + 5000,  # exp overflows
         np.array([-1e4, 0, 1e4]),
-        np.array([3.5]),
+        *(np.array([logit]) for logit in (3.5, -40.0, 0.0, 1000.0)),  # binary classifiers
     ]
     probabilities = [np.full(8, 0.125), generator.integers(0, 3, 20) / 2, np.array([0.2, 0.8])]
+    probabilities += [np.array([0.3]), np.array([0.75])]
     cases = [_prediction(scores, "logits") for scores in logits]
     return cases + [_prediction(scores, "probabilities") for scores in probabilities]
 
 
 def _prediction(scores: np.ndarray, kind: str) -> dict[str, Any]:
     scores = scores.astype(np.float32)
-    names = [str(i) for i in range(len(scores))]
+    names = numbered(len(scores))
+    answers = answers_of(names)
     decoded = keras_vit.decode_predictions(scores[None], names, 5, kind == "logits")[0]
     return {
         "kind": kind,
         "scores": [float(score) for score in scores],
-        "classes": [int(name) for name, _ in decoded],
+        "classes": [answers.index(name) for name, _ in decoded],
         "probabilities": [probability for _, probability in decoded],
     }
 

@@ -39,9 +39,12 @@ def of_bundle(folder: Path, bundle: Any) -> Predictor:
 
 def size(model: Any) -> str:
     """The name, the input size and the number of classes of a model or bundle."""
+    from keras_vit.labels import count_of
+
     preprocessing = model.preprocessing
     classes = getattr(model, "num_classes", None) or len(model.labels)
-    return f"{model.name}, {preprocessing.height} x {preprocessing.width} pixels, {classes} classes"
+    pixels = f"{preprocessing.height} x {preprocessing.width} pixels"
+    return f"{model.name}, {pixels}, {count_of(range(classes))}"
 
 
 def print_predictions(
@@ -93,9 +96,11 @@ def _predicted(
 
 
 def _labels(model: Any) -> tuple[str, ...] | None:
+    from keras_vit.labels import numbered
+
     # decode_predictions has the names of ImageNet's 1000 classes.
     unknown = model.labels is None and model.num_classes != 1000
-    return tuple(f"class {i}" for i in range(model.num_classes)) if unknown else model.labels
+    return tuple(f"class {i}" for i in numbered(model.num_classes)) if unknown else model.labels
 
 
 def _shown(picture: str, classes: list[tuple[str, float]], as_json: bool) -> str:

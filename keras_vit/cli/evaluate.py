@@ -166,7 +166,7 @@ def _results(source: Any, accuracy: Any, published: Any) -> dict[str, str]:
     left_out = f"; {accuracy.unlabelled:,} without a class left out" if several else ""
     results = {
         "Accuracy": f"{accuracy.top1:.2%} ({judged})",
-        **({"Top-5": f"{accuracy.top5:.2%}"} if len(source.labels) > 5 else {}),
+        **({"Top-5": f"{accuracy.top5:.2%}"} if len(accuracy.classes or source.labels) > 5 else {}),
         "Images": f"{accuracy.images:,} of {source.locator}{left_out}",
     }
     if published is None or published.top1 is None:

@@ -94,15 +94,15 @@ def run(arguments: Arguments) -> None:
     load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
     from keras_vit import deploy
     from keras_vit.data import skipped_summary
+    from keras_vit.labels import count_of
 
     subject = arguments.open()
     out = arguments.out or subject.folder / "export"
     print_skipped(skipped_summary(subject.images.source) if subject.images.source else ())
     height, width = subject.model.image_size
     print(f"from      {subject.folder or arguments.weights}")
-    print(
-        f"exporting {subject.name}, {height} x {width}, {len(subject.labels)} classes", flush=True
-    )
+    classes = count_of(subject.labels)
+    print(f"exporting {subject.name}, {height} x {width}, {classes}", flush=True)
     bundles = _export(subject, arguments, out)
     if bundles.written:
         print(f"\n{table(*deploy.table(bundles.written, bundles.measured))}\n")

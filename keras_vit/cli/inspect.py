@@ -126,17 +126,18 @@ def _of_weights(arguments: Arguments) -> _Opened:
     import numpy as np
 
     from keras_vit import data
+    from keras_vit.labels import answers_of
 
     model = model_of_weights(arguments.weights, arguments.model, arguments.image_size)
     print(f"weights {arguments.weights}: {model.name}", flush=True)
     if arguments.data is None:
         return _Opened(model, arguments.out, {})
-    source = data.open_source(arguments.data)
+    source = data.as_answered(data.open_source(arguments.data), model.labels)
     print_skipped(data.skipped_summary(source))
     own = "Distance and errors" if arguments.pictures else "Images"
     description, indices = {own: source.name}, np.arange(len(source))
     warn(seen_warning(arguments.weights, source, indices))
-    is_labelled = source.labels == model.labels and has_trained_head(model)
+    is_labelled = source.labels == answers_of(model.labels or ()) and has_trained_head(model)
     return _Opened(model, arguments.out, description, source, indices, is_labelled)
 
 
@@ -194,13 +195,15 @@ def _random(opened: _Opened, count: int) -> Any:
 
 def _with_answers(captions: list[str], logits: Any, model: Any) -> list[str]:
     """Captions with the class that the model finds most probable."""
+    from keras_vit.labels import answer_scores, answers_of, numbered
+
     if logits is None:
         return captions
-    labels = model.labels or [f"class {i}" for i in range(model.num_classes)]
-    answers = logits.argmax(-1)
+    answers = answers_of(model.labels or [f"class {i}" for i in numbered(model.num_classes)])
+    places = answer_scores(logits).argmax(-1)
     return [
-        f"{caption}; the model says {labels[i]}"
-        for caption, i in zip(captions, answers, strict=True)
+        f"{caption}; the model says {answers[i]}"
+        for caption, i in zip(captions, places, strict=True)
     ]
 
 

@@ -37,10 +37,13 @@ class Arguments(ModelOptions):
 def run(arguments: Arguments) -> None:
     """Exports, and prints how it compares with Keras."""
     load("tensorflow")
+    from keras_vit.labels import count_of
+
     subject = arguments.open()
     out = arguments.out or subject.folder / "export" / "saved_model"
     model, (height, width) = subject.model, subject.model.image_size
-    print(f"model    {subject.name}, {height} x {width}, {model.num_classes} classes", flush=True)
+    classes = count_of(range(model.num_classes))
+    print(f"model    {subject.name}, {height} x {width}, {classes}", flush=True)
     print(f"compare  with Keras on {subject.images.compared_from}", flush=True)
     parity = _export(subject, arguments, out)
     print(

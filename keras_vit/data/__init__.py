@@ -11,7 +11,7 @@ __getattr__, __all__ = lazy_names(
         "pipeline": ["evaluation_batches", "load", "training_batches"],
         "preprocessing": ["preprocess", "preprocess_image"],
         "repeats": ["repeats_warning"],
-        "source": ["Source"],
+        "source": ["Source", "as_answered"],
         "sources": [
             "SOURCES", "Opener", "check_present", "check_source", "digits", "open_source",
             "skipped_summary", "source_folder", "source_name",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from keras_vit._errors import UsageError, shown
 from keras_vit.data.class_sets import ClassSets
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
+from keras_vit.labels import answers_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +88,22 @@ class Source:
         else:
             counts = np.bincount(self.targets, minlength=len(self.labels))
         return dict(zip(self.labels, counts.tolist(), strict=True))
+
+
+def as_answered(source: Source, labels: Sequence[str] | None) -> Source:
+    """The source with the classes of a model of one logit: "not daisy", which are all others, and
+    "daisy". Every other source is returned as it is.
+
+    Args:
+        source: images with a class each; with several, it is returned as it is.
+        labels: the labels of the model; it is only changed if one of its classes is the only label.
+    """
+    if labels is None or len(labels) != 1 or labels[0] not in source.labels:
+        return source
+    if source.multi_hot is not None:
+        return source
+    targets = (source.targets == source.labels.index(labels[0])).astype(np.int64)
+    return dataclasses.replace(source, labels=answers_of(labels), targets=targets)
 
 
 def check_labels(labels: Iterable[str], place: str) -> None:

@@ -32,6 +32,7 @@ from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.precisions import PRECISIONS, Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_of, resolve
 from keras_vit.deploy.subject import OwnImages, Subject, of_run
+from keras_vit.labels import numbered
 from keras_vit.specs import Preprocessing
 
 # Numbers of images for ranking layers, and for finding the layer where a difference begins.
@@ -73,17 +74,19 @@ def export_tflite(
         path: the `.tflite` file, replaced as a whole.
         quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
         representative_data: preprocessed inputs of the model: an array (n, height, width, 3), a
-            tuple (images, labels) with integer labels, or an iterable or tf.data.Dataset of such
-            batches. Half of the images, at most 32, measure ranges of activations and others are
-            compared, both chosen from the whole data; "auto" chooses layers on half of those
-            others. Only the first 10,000 images of an iterable are read, so it may be endless.
+            tuple (images, labels) with integer labels, of one logit 0 and 1, or an iterable or
+            tf.data.Dataset of such batches. Half of the images, at most 32, measure ranges of
+            activations and others are compared, both chosen from the whole data; "auto" chooses
+            layers on half of those others. Only the first 10,000 images of an iterable are read,
+            so it may be endless.
             Without data, random images are compared, which is a weaker check, and precisions that
             need ranges are refused.
         max_images: the largest number of images to compare.
         input: "float32", the input of the Keras model, or "uint8": RGB pixels, scaled in the file.
             None is what the client needs, without one "float32".
         output: "logits", "probabilities" or "features". With other layers after a `keras_vit`
-            model, the output of these layers. None is what the client needs, without one "logits".
+            model, the output of these layers; they are probabilities if the layers end in a
+            softmax or a sigmoid. None is what the client needs, without one "logits".
         float_layers: names of `deploy.quantizable_layers` that stay in float.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
             its precision's own limit, `Budget.drop`.
@@ -538,10 +541,9 @@ def _about(resolved: Resolved) -> About:
             "a bundle needs the preprocessing of the model. Received: a model without one; pass "
             "preprocessing=keras_vit.Preprocessing(height, width, ...)."
         )
-    labels = resolved.labels or tuple(str(i) for i in range(resolved.num_outputs))
     return About(
         resolved.name,
-        tuple(labels),
+        resolved.labels or numbered(resolved.num_outputs),
         resolved.preprocessing,
         resolved.parameters,
         hash_of(resolved.weights, resolved.tail),

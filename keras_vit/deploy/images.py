@@ -176,6 +176,9 @@ def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | 
     if not labelled or len(item) < 2:
         return images.astype(np.float32), None
     targets = np.atleast_1d(np.asarray(item[1]))
+    if targets.size == len(images) and np.isin(targets, (0, 1)).all():
+        # As Keras takes them for one logit: 0.0 and 1.0, (n,) or (n, 1).
+        targets = targets.reshape(-1).astype(np.int64)
     if targets.dtype.kind not in "iu" or targets.shape != (len(images),):
         raise UsageError(
             f"labels must be integers ({len(images)},), the classes of the images. "

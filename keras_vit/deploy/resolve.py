@@ -37,7 +37,7 @@ class Resolved:
     """A model that can be exported.
 
     Attributes:
-        keras: the Keras model that computes the output of the file, before a softmax.
+        keras: the Keras model that computes the output of the file.
         options: a `GraphOptions`: the input and output of the file, and its rewrites.
         name: name of the model.
         input_shape: height, width and channels of its input.
@@ -85,7 +85,8 @@ def resolve(
     Args:
         model: a keras_vit model; a keras_vit model without a head, followed by other layers; or any
             other Keras model with one float32 image input.
-        options: a `GraphOptions`: the input and output of the file, and its rewrites.
+        options: a `GraphOptions`: the input and output of the file, and its rewrites. The "logits"
+            of a model that ends in a softmax or a sigmoid of its own are probabilities.
         rewrite: whether to rebuild a keras_vit model as a faster, equivalent graph. Models whose
             layers were changed after they were built are never rebuilt.
         labels, preprocessing, name: replace those of the model.
@@ -106,7 +107,11 @@ def resolve(
     preprocessing = preprocessing or (base and base.preprocessing)
     edit = "" if base is None else first_edit(base)
     note = NOT_KERAS_VIT if base is None else edit or ("" if rewrite else NOT_WANTED)
-    _check_options(type(model).__name__, options, own_head, preprocessing)
+    activated = not own_head and _last_activation(model) in ("softmax", "sigmoid")
+    if activated and options.output == "logits":
+        options = dataclasses.replace(options, output="probabilities")
+    has_output = own_head or (activated and options.output == "probabilities")
+    _check_options(type(model).__name__, options, has_output, preprocessing)
     if own_head and not base.num_classes and options.output != "features":
         raise UsageError(
             f"a model without a head only has output='features'. Received: {options.output!r}."
@@ -120,9 +125,8 @@ def resolve(
     _check_names(name or model.name, labels, int(model.output_shape[-1]), options.output)
     # The note is part of the hash, because changed layers may have the same weights.
     others = tuple(Weight(f"{note} {i}", "", v) for i, v in enumerate(model.weights))
-    features = own_head and options.output == "features"
     return Resolved(
-        keras=keras.Model(base.input, base.features) if features else model,
+        keras=_computing(options.output, model, base) if own_head else model,
         options=options,
         name=name or model.name,
         input_shape=shape[1:],
@@ -224,18 +228,39 @@ def _check_names(name: str, labels: tuple[str, ...] | None, outputs: int, output
     if labels is None or output == "features":
         return
     if len(labels) != outputs:
-        raise UsageError(
-            f"expected {outputs:,} labels, one for each score. Received: {len(labels):,} labels."
-        )
+        needed = f"{outputs:,} labels, one for each score"
+        if outputs == 1:
+            needed = "one label, that of class 1, because the model has one score"
+        raise UsageError(f"expected {needed}. Received: {len(labels):,} labels.")
     if "" in labels:
         raise UsageError(f"labels[{labels.index('')}] is empty; name the class.")
 
 
+def _last_activation(model: Any) -> str:
+    """The name of the function that computes the output of a model, such as "softmax"."""
+    last = model.outputs[0]._keras_history[0]
+    if isinstance(last, keras.Model):
+        return _last_activation(last)
+    # Of a layer Softmax, or an operation such as `ops.sigmoid`, the class has the name.
+    return getattr(getattr(last, "activation", type(last)), "__name__", "").lower()
+
+
+def _computing(output: str, model: Any, base: ImageModel) -> Any:
+    """The model that computes an output of a keras_vit model with its own head."""
+    if output == "features":
+        return keras.Model(base.input, base.features)
+    if output == "logits":
+        return model
+    activation = "softmax" if base.num_classes > 1 else "sigmoid"
+    activated = keras.layers.Activation(activation, dtype="float32")(model.output)
+    return keras.Model(model.input, activated)
+
+
 def _check_options(
-    kind: str, options: Any, own_head: bool, preprocessing: Preprocessing | None
+    kind: str, options: Any, has_output: bool, preprocessing: Preprocessing | None
 ) -> None:
     for field, usual, allowed in (
-        ("output", "logits", own_head),
+        ("output", "logits", has_output),
         ("input", "float32", preprocessing is not None),
     ):
         value = getattr(options, field)

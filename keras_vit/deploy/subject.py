@@ -12,9 +12,11 @@ import numpy as np
 from keras_vit import runs
 from keras_vit._errors import UsageError
 from keras_vit.data.pipeline import load
+from keras_vit.data.source import as_answered
 from keras_vit.data.sources import Source, open_source
 from keras_vit.deploy.images import Part, Samples, noise_of
 from keras_vit.deploy.judge.choosing import divided, spread
+from keras_vit.labels import answers_of, numbered
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import model_from_weights
 from keras_vit.models.variants import create_model
@@ -196,15 +198,15 @@ def of_weights(
         built = model_from_weights(weights, image_size=image_size)
     else:
         built = create_model(model, image_size=image_size, weights=weights)
-    labels = built.labels or tuple(str(i) for i in range(built.num_classes))
+    labels = built.labels or numbered(built.num_classes)
     if data is None:
         return Subject(built, built.name, labels, OwnImages(built.preprocessing))
-    source = open_source(data)
+    source = as_answered(open_source(data), labels)
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
     # Half of the images are compared; the others measure ranges.
     held_out, others = divided(-(-len(source) // 2), len(source), source.targets)
     parts = (others if len(others) else held_out, held_out)
-    labelled = source.labels == labels and source.multi_hot is None
+    labelled = source.labels == answers_of(labels) and source.multi_hot is None
     images = OwnImages(built.preprocessing, source, *parts, labelled)
     return Subject(built, built.name, labels, images)

@@ -15,9 +15,9 @@ from keras_vit.data import evaluation_batches
 from keras_vit.data.folders import listed
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.reading import naming_unreadable
-from keras_vit.data.source import Source
+from keras_vit.data.source import Source, as_answered
 from keras_vit.evaluation import page
-from keras_vit.labels import imagenet2012_ids, imagenet2012_labels
+from keras_vit.labels import answer_scores, answers_of, imagenet2012_ids, imagenet2012_labels
 
 FORMAT = 1
 _TOP = 5
@@ -54,7 +54,8 @@ def accuracy_on(
     """Judges a model on images, which should not be those that it was trained on.
 
     Args:
-        model: a model of keras_vit.
+        model: a model of keras_vit. One of a single logit is judged on its label and all other
+            classes; without a label, on two classes, whose second one it names.
         source: the images.
         indices: which of them; those without a class are left out, as in ImageNet-ReaL.
         batch_size: number of images that the model computes at a time.
@@ -64,7 +65,11 @@ def accuracy_on(
     Raises:
         UsageError: the model lacks a class of the images, or no image has a class.
     """
-    places = class_places(source.labels, model.labels, model.num_classes)
+    labels, classes = model.labels, model.num_classes
+    if classes == 1:
+        labels = labels or (source.labels[1:] if len(source.labels) == 2 else None)
+        source, classes = as_answered(source, labels), 2
+    places = class_places(source.labels, labels and answers_of(labels), classes)
     if source.multi_hot is not None:
         labelled = indices[np.diff(source.multi_hot.starts)[indices] > 0]
     else:
@@ -77,6 +82,7 @@ def accuracy_on(
         for images, _ in evaluation_batches(source, labelled, model.preprocessing, size):
             now = slice(done, done + len(images))
             logits = model.predict_on_batch(_filled(normalise(images, model.preprocessing), size))
+            logits = answer_scores(np.asarray(logits))
             ranks[now] = _ranks(logits[: len(images)], source, labelled[now], places)
             done += len(images)
             report(done, len(labelled), int((ranks == 0).sum()))
@@ -165,9 +171,11 @@ def _filled(images: Any, size: int) -> np.ndarray:
     return np.concatenate([images, np.repeat(images[-1:], size - len(images), axis=0)])
 
 
-def _ranks(logits: Any, source: Source, indices: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _ranks(
+    logits: np.ndarray, source: Source, indices: np.ndarray, places: np.ndarray
+) -> np.ndarray:
     """The place of the first right class among each image's five most probable ones, or 5."""
-    top = np.argsort(-np.asarray(logits), axis=1, kind="stable")[:, :_TOP]  # (b, 5)
+    top = np.argsort(-logits, axis=1, kind="stable")[:, :_TOP]  # (b, 5)
     if source.multi_hot is None:
         right = top == places[source.targets[indices]][:, None]
     else:

@@ -21,6 +21,7 @@ from keras_vit.evaluation.classification import (
     classification_report,
     multi_label_report,
 )
+from keras_vit.labels import answer_scores
 from keras_vit.models.profile import grouped, profile
 from keras_vit.specs import ViTSpec
 
@@ -98,7 +99,10 @@ def held_out_report(
 def class_report(
     model: Any, source: Source, indices: np.ndarray, batch_size: int = 64
 ) -> ClassReport:
-    """The metrics of a model on the images `indices` of a source with the model's classes."""
+    """The metrics of a model on the images `indices` of a source with the model's classes.
+
+    Those of a model of one logit are "not LABEL" and its label, see `data.as_answered`.
+    """
     scores = _scores(model, source, indices, batch_size)
     return _report(source, indices, scores, source.labels)
 
@@ -122,7 +126,8 @@ def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) ->
     batches = evaluation_batches(source, indices, model.preprocessing, batch_size)
     inputs = (normalise(images, model.preprocessing) for images, _ in batches)
     with naming_unreadable(source):
-        return np.concatenate([np.asarray(model(each, training=False)) for each in inputs])
+        scores = np.concatenate([np.asarray(model(each, training=False)) for each in inputs])
+    return scores if source.multi_hot is not None else answer_scores(scores)
 
 
 def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:

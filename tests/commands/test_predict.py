@@ -148,6 +148,23 @@ def test_published_weights_name_imagenets_classes(invoke, pictures, monkeypatch,
     )
 
 
+def test_one_logit_answers_with_its_class_or_not(
+    invoke, pictures, tiny_model, randomised, tmp_path
+):
+    model = randomised(keras_vit.create_model(tiny_model, 1, 16))
+    for labels, answers in (
+        (("daisy",), {"daisy", "not daisy"}),
+        (None, {"class 1", "not class 1"}),
+    ):
+        named = keras_vit.create_model(tiny_model, 1, 16, labels=labels)
+        named.set_weights(model.get_weights())
+        keras_vit.save_weights(named, tmp_path / "a.npz")
+        arguments = ("--weights", "a.npz", pictures / "0.png", "--json")
+        _, out, error = invoke(COMMAND, *arguments, cwd=tmp_path)
+        assert set(predictions(out)["0.png"]) == answers
+        assert "16 x 16 pixels, 1 class\n" in error
+
+
 def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, randomised, tmp_path):
     keras_vit.save_weights(
         randomised(keras_vit.create_model(tiny_model, 3, 16)), tmp_path / "a.npz"

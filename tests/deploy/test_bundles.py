@@ -246,6 +246,38 @@ def test_a_keras_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     assert described["parameters"] == sample.model.count_params()
 
 
+@pytest.mark.flavours
+@pytest.mark.parametrize("output", ["logits", "probabilities"])
+def test_a_binary_classifier_answers_in_its_bundle_as_in_keras(
+    sample, trained_like, tmp_path, output
+):
+    model = trained_like(keras_vit.ViT(sample.model.spec, 1, (16, 24), labels=("daisy",)))
+    head, logits = model.get_layer("head"), np.asarray(model(sample.images, training=False))[:, 0]
+    head.bias.assign(head.bias - np.median(logits))
+    images = sample.images[np.argsort(-logits)]  # the golden picture is the first
+    expected = keras_vit.decode_predictions(model(images, training=False), model)
+    assert [answers[0][0] for answers in expected] == ["daisy"] * 8 + ["not daisy"] * 8
+    found = deploy.export_bundles(
+        model, tmp_path, "none", (images, np.repeat([1, 0], 8)), output=output, threads=(1,)
+    )
+    description = found.written["float32"]
+    assert (description["parity"]["accuracy"], description["parity"]["cosine"]) == (1, None)
+    assert description["output"]["shape"] == [1, 1]
+    bundle = deploy.open_bundle(tmp_path / "float32")
+    scores = bundle.predict(images)
+    answered = keras_vit.decode_predictions(scores, bundle, from_logits=bundle.from_logits)
+    for actual, wanted in zip(answered, expected, strict=True):
+        assert dict(actual) == pytest.approx(dict(wanted), abs=1e-5)
+    check = deploy.check_golden(tmp_path / "float32")
+    assert check.passed
+    assert {check.labels[i] for i in (check.expected, *(k.found for k in check.kernels))} == {
+        "daisy"
+    }
+    card = (tmp_path / "card.md").read_text()
+    assert "Classes, 2: `not daisy`, `daisy`" in card
+    assert description["output"]["meaning"] in card
+
+
 @pytest.mark.slow
 def test_a_model_of_100_000_classes_is_exported_with_its_labels_and_opened(sample, tmp_path):
     model = keras_vit.ViT(dataclasses.replace(sample.model.spec, depth=1), 100_000, 16)

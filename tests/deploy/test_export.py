@@ -88,6 +88,19 @@ def test_data_may_be_a_tuple_of_images_and_labels(model, inputs, tmp_path):
         assert verdict.largest_drop > 5  # so few images prove little
 
 
+def test_labels_may_be_those_that_keras_takes_for_one_logit(trained_like, inputs, tmp_path):
+    model = trained_like(keras_vit.ViT(SPEC, 1, (16, 24)))
+    logits = np.asarray(model(inputs, training=False))
+    model.get_layer("head").bias.assign(-np.median(logits, axis=0) + model.get_layer("head").bias)
+    targets = np.asarray(model(inputs, training=False)) > 0
+    assert 0 < targets.sum() < 20
+    for labels in (targets.astype(np.float32), targets[:, 0], targets[:, 0].astype(int)):
+        verdict = keras_vit.export_tflite(
+            model, tmp_path / "m.tflite", representative_data=(inputs, labels)
+        )
+        assert (verdict.accuracy, verdict.keras_accuracy, verdict.agreement) == (1, 1, 1)
+
+
 class Noted(deploy.Converter):
     """A converter that records the images that measure ranges."""
 

@@ -94,6 +94,20 @@ def test_pictures_for_weights_are_split_unless_there_is_only_one(fixtures, image
         of_weights(weights, data=tmp_path / "one")
 
 
+def test_all_but_the_label_of_one_logit_is_not_its_class(small_spec, image_folder, tmp_path):
+    model = keras_vit.ViT(small_spec, 1, (16, 24), labels=("blue",))
+    keras_vit.save_weights(model, tmp_path / "one.npz")
+    found = of_weights(str(tmp_path / "one.npz"), data=image_folder)
+    assert (found.labels, found.images.labelled) == (("blue",), True)
+    _, targets = found.images.comparison(12)
+    blue = ["blue" in found.images.source.ids[i] for i in found.images.held_out]
+    assert targets.tolist() == blue
+    assert 0 < sum(blue) < 6
+    keras_vit.save_weights(keras_vit.ViT(small_spec, 1, (16, 24)), tmp_path / "one.npz")
+    found = of_weights(str(tmp_path / "one.npz"), data=image_folder)
+    assert (found.labels, found.images.labelled) == (("1",), False)
+
+
 def test_without_pictures_noise_is_compared_and_not_calibrated_on(fixtures):
     found = of_weights(str(fixtures / "vit_token.weights.npz")).images
     compared, targets = found.comparison(500)

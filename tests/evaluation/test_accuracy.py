@@ -78,6 +78,36 @@ def test_imagenets_classes_have_two_kinds_of_names():
     np.testing.assert_array_equal(class_places(names, None, 1000), shuffled)
 
 
+class Binary(Reader):
+    """A model of one logit, which is positive for images of the levels above 3."""
+
+    num_classes = 1
+    labels = ("dog",)
+
+    def predict_on_batch(self, images):
+        return np.asarray(images)[:, 0, :1, 0] - 3.0  # (b, 1)
+
+
+def test_one_logit_tells_its_label_from_all_other_classes():
+    images = source([9, 1, 2, 9, 3], targets=[1, 1, 0, 2, 2])  # right, wrong, right, wrong, right
+    found = accuracy_on(Binary(), images, np.arange(5))
+    assert (found.top1, found.images) == (0.6, 5)
+    assert found.classes == [
+        {"label": "not dog", "images": 3, "recognised": 2},
+        {"label": "dog", "images": 2, "recognised": 1},
+    ]
+    with pytest.raises(UsageError, match="Received: cat, owl, which the model does not know"):
+        accuracy_on(Binary(), source([1, 2], [0, 1], labels=("cat", "owl")), np.arange(2))
+
+
+def test_one_logit_without_a_label_names_the_second_of_two_classes(monkeypatch):
+    monkeypatch.setattr(Binary, "labels", None)
+    images = source([9, 9, 1], targets=[1, 0, 0], labels=("cat", "dog"))
+    assert accuracy_on(Binary(), images, np.arange(3)).top1 == 2 / 3
+    with pytest.raises(UsageError, match="expected a model of the images' 7 classes"):
+        accuracy_on(Binary(), source([1]), np.arange(1))
+
+
 def test_other_classes_are_refused():
     with pytest.raises(UsageError, match="Received: 21843 classes without names"):
         class_places(("a", "b"), None, 21843)

@@ -2,6 +2,7 @@
 
 import { UserError, reasonOf } from "./errors.js";
 import { readGolden } from "./golden.js";
+import { answersOf } from "./scores.js";
 
 const MOST_SIDE = 4096;
 const MOST_CLASSES = 1_000_000;
@@ -25,7 +26,7 @@ export async function fetchBundle(name) {
   return {
     name,
     description,
-    labels: readLabels(labels, description.output.classes),
+    labels: answersOf(readLabels(labels, description.output.classes)),
     model,
     golden: readGolden(golden, description),
   };

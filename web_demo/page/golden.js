@@ -2,6 +2,7 @@
 
 import { UserError } from "./errors.js";
 import { quantize } from "./preprocess.js";
+import { probabilities } from "./scores.js";
 
 /**
  * The content of golden.json: a picture, and the tensor and the scores that it must give.
@@ -17,6 +18,7 @@ export function readGolden(json, description) {
     image: { width, height, data: decoded(json, "image", [height, width, 3], ["uint8"]) },
     tensor: expectedTensor(decoded(json, "tensor", size, ["uint8", "float32"]), input),
     scores: decoded(json, "scores", [output.classes], ["float32"]),
+    kind: output.kind,
     tolerance: {
       tensor: positive(json, "tensor"),
       scores: positive(json, "scores"),
@@ -48,8 +50,8 @@ export function compare(golden, tensor, scores, isHalf) {
     tensorTolerance: golden.tolerance.tensor,
     scoreDifference,
     scoreTolerance: tolerance,
-    expectedClass: largest(golden.scores),
-    foundClass: largest(scores),
+    expectedClass: largest(probabilities(golden.scores, golden.kind)),
+    foundClass: largest(probabilities(scores, golden.kind)),
     // NaN is in no tolerance.
     passed: tensorDifference <= golden.tolerance.tensor && scoreDifference <= tolerance,
   };

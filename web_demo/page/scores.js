@@ -13,11 +13,22 @@ export function readScores(tensor, output) {
   return Float32Array.from(tensor, (value) => (value - zeroPoint) * Math.fround(scale));
 }
 
-/** The probabilities of scores, in float64 as in `keras_vit.decode_predictions`. */
+/** What a model of these classes answers: the classes, or of one "not cat" and "cat". */
+export function answersOf(labels) {
+  return labels.length === 1 ? [`not ${labels[0]}`, labels[0]] : labels;
+}
+
+/**
+ * The probabilities of a model's answers, in float64 as in `keras_vit.decode_predictions`.
+ *
+ * A logit z of a single class is the pair (0, z), whose softmax is 1 - sigmoid(z) and sigmoid(z).
+ */
 export function probabilities(scores, kind) {
-  if (kind === "probabilities") return Array.from(scores);
-  const largest = scores.reduce((a, b) => Math.max(a, b), -Infinity); // or exp would overflow
-  const exponentials = Array.from(scores, (score) => Math.exp(score - largest));
+  const isLogit = kind === "logits";
+  const all = scores.length === 1 ? [isLogit ? 0 : 1 - scores[0], scores[0]] : Array.from(scores);
+  if (!isLogit) return all;
+  const largest = all.reduce((a, b) => Math.max(a, b), -Infinity); // or exp would overflow
+  const exponentials = all.map((score) => Math.exp(score - largest));
   const sum = exponentials.reduce((total, value) => total + value, 0);
   return exponentials.map((value) => value / sum);
 }

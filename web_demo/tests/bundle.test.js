@@ -25,6 +25,17 @@ for (const precision of ["float16", "int8"]) {
   });
 }
 
+test("the golden check compares the answers of one score", () => {
+  const [json, goldenJson] = digits("float16");
+  Object.assign(json.output, { shape: [1, 1], classes: 1 });
+  const base64 = Buffer.from(Float32Array.of(0.5).buffer).toString("base64");
+  goldenJson.scores = { dtype: "float32", shape: [1], base64 };
+  const golden = readGolden(goldenJson, readDescription(json));
+  const found = (score) => compare(golden, golden.tensor, Float32Array.of(score), false).foundClass;
+  assert.deepEqual([found(0.5), found(0), found(-0.5)], [1, 0, 0]);
+  assert.equal(compare(golden, golden.tensor, golden.scores, false).expectedClass, 1);
+});
+
 test("half precision has a tolerance of its own", () => {
   const [json, goldenJson] = digits("float16");
   const description = readDescription(json);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { median } from "../page/classify.js";
-import { probabilities, readScores, topK } from "../page/scores.js";
+import { answersOf, probabilities, readScores, topK } from "../page/scores.js";
 import { fixture, stored } from "./fixtures.js";
 
 test("integer scores are dequantised as in Python", () => {
@@ -22,6 +22,11 @@ test("the best classes and their probabilities are those of decode_predictions",
     assert.deepEqual(best, classes);
     best.forEach((index, i) => assert.ok(Math.abs(all[index] - expected[i]) < 1e-12));
   }
+});
+
+test("one score answers with the class or not the class", () => {
+  assert.deepEqual(answersOf(["cat"]), ["not cat", "cat"]);
+  assert.deepEqual(answersOf(["cat", "dog"]), ["cat", "dog"]);
 });
 
 test("the median is NumPy's", () => {

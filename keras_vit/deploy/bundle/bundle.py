@@ -17,6 +17,7 @@ from PIL import Image
 from keras_vit import _contracts, _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.deploy.convert.metadata import meaning
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile
@@ -119,8 +120,7 @@ def _description(
         "weights_sha256": about.weights_sha256,
         "precision": made.precision.name,
         "input": _tensor(runner.input) | {"channels": "RGB", **preprocessing},
-        "output": _tensor(runner.output)
-        | {"kind": made.options.output, "classes": len(about.labels)},
+        "output": _tensor(runner.output) | _output(made.options.output, len(about.labels)),
         "runtime_floor": inspection.pop("runtime"),
         "bytes": len(made.content),
         "sha256": hashlib.sha256(mapped(made.content)).hexdigest(),
@@ -136,6 +136,12 @@ def _description(
         "client": judged.client and judged.client.to_dict(),
         "made_with": _versions(),
     }
+
+
+def _output(kind: str, classes: int) -> dict[str, Any]:
+    """What the output is. That of one score is explained, because its probability is a sigmoid."""
+    explained = {"meaning": meaning(kind, classes)} if classes == 1 else {}
+    return {"kind": kind, "classes": classes, **explained}
 
 
 def _tolerances(

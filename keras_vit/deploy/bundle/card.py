@@ -11,6 +11,7 @@ from keras_vit.deploy.clients.clients import CLIENTS, Client
 from keras_vit.deploy.judge.measure import Measured
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.labels import answers_of
 
 Descriptions = dict[str, dict[str, Any]]
 _MOST_LABELS = 20
@@ -72,7 +73,7 @@ def _model(descriptions: Descriptions, labels: tuple[str, ...]) -> list[str]:
     lines = [f"- Parameters: {max(parameters):,}"] if parameters else []
     lines += _each("Input", descriptions, _input)
     lines += _each("Output", descriptions, _output)
-    if labels:
+    if labels := answers_of(labels):
         more = ", ..." if len(labels) > _MOST_LABELS else ""
         named = ", ".join(code(label) for label in labels[:_MOST_LABELS])
         lines.append(f"- Classes, {len(labels):,}: {named}{more}")
@@ -94,7 +95,8 @@ def _input(description: dict[str, Any]) -> str:
 def _output(description: dict[str, Any]) -> str:
     output = description["output"]
     shape = " x ".join(str(side) for side in output["shape"])
-    return f"{output['kind']}, {shape}, {output['dtype']}{_quantization(output)}"
+    about = f": {code(output['meaning'])}" if output.get("meaning") else ""
+    return f"{output['kind']}, {shape}, {output['dtype']}{_quantization(output)}{about}"
 
 
 def _quantization(tensor: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.judge.half_precision import predict_in_half_precision
 from keras_vit.deploy.runner import Runner
+from keras_vit.labels import answer_scores, answers_of
 
 # The runs that are timed after the first, which is left out: at most so many, for so many seconds.
 _TIMED, _SECONDS = 20, 1.0
@@ -56,7 +57,7 @@ class GoldenCheck:
     """The result of `check_golden`.
 
     Attributes:
-        labels: the classes' names.
+        labels: the classes' names; of one score "not LABEL" and its label.
         expected: the index of the class with the exporter's highest score.
         tensor: the largest difference between the preprocessed golden image and the exporter's.
         tensor_tolerance: the largest difference that it may have.
@@ -96,7 +97,8 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
     content = read_golden(folder)
     golden, tolerance = golden_arrays(content, folder), content["tolerance"]
     _check_shapes(golden, bundle.runner, folder)
-    tensor, scores = _tensor(golden["image"], bundle), golden["scores"]
+    golden["from_logits"] = bundle.from_logits
+    tensor, expected = _tensor(golden["image"], bundle), _class(golden["scores"], golden)
     model = (folder / "model.tflite").read_bytes()
     checks = [
         _checked(kernels, functools.partial(Runner, model, threads, xnnpack), golden, tolerance)
@@ -106,7 +108,7 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
         checks.append(_checked_half(model, golden, tolerance, threads))
     differences = np.abs(tensor.astype(np.float64) - golden["tensor"])
     return GoldenCheck(
-        bundle.labels, int(scores.argmax()), float(differences.max()), tolerance["tensor"],
+        answers_of(bundle.labels), expected, float(differences.max()), tolerance["tensor"],
         tuple(checks),
     )  # fmt: skip
 
@@ -169,4 +171,8 @@ def _compared(
     milliseconds: float | None = None,
 ) -> KernelCheck:
     difference = float(np.abs(scores.astype(np.float64) - golden["scores"]).max())
-    return KernelCheck(kernels, tolerance, difference, int(scores.argmax()), milliseconds)
+    return KernelCheck(kernels, tolerance, difference, _class(scores, golden), milliseconds)
+
+
+def _class(scores: np.ndarray, golden: dict[str, Any]) -> int:
+    return int(answer_scores(scores, golden["from_logits"]).argmax())

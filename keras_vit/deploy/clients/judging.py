@@ -17,6 +17,7 @@ from keras_vit.deploy.clients.runners import run_runner
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.runner import Runner
+from keras_vit.labels import answer_scores
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
@@ -105,9 +106,9 @@ def check_model_for(client: Client | None, model: Any) -> None:
     """Raises a `UsageError` if a client needs another output than a model can have."""
     if client is not None and not isinstance(model, ImageModel):
         raise UsageError(
-            f"{client.title} needs output={client.output!r}, which only keras_vit models with "
-            f"their own head have. Received: a {type(model).__name__}; build it with "
-            "num_classes=..., or leave out client."
+            f"{client.title} needs output={client.output!r} of a keras_vit model with its own "
+            f"head. Received: a {type(model).__name__}; build it with num_classes=..., or leave "
+            "out client."
         )
 
 
@@ -148,7 +149,7 @@ def judge_client(
         len(scores),
         _accuracy(scores, seen.targets),
         _accuracy(own, seen.targets),
-        float((scores.argmax(-1) == own.argmax(-1)).mean()),
+        float((_classes(scores) == _classes(own)).mean()),
         **ran,
     )
 
@@ -188,4 +189,8 @@ def _difference(client: Client, answer: dict[str, Any], expected: np.ndarray) ->
 
 
 def _accuracy(scores: np.ndarray, targets: np.ndarray | None) -> float | None:
-    return None if targets is None else float((scores.argmax(-1) == targets).mean())
+    return None if targets is None else float((_classes(scores) == targets).mean())
+
+
+def _classes(probabilities: np.ndarray) -> np.ndarray:
+    return answer_scores(probabilities, from_logits=False).argmax(-1)

@@ -33,6 +33,15 @@ _OUTPUTS = {
     "probabilities": "The probability of each class.",
     "features": "The input of the classifier's last layer.",
 }
+_ONE_SCORE = {
+    "logits": "One score, whose sigmoid is the probability of the class.",
+    "probabilities": "The probability of the class.",
+}
+
+
+def meaning(output: str, classes: int) -> str:
+    """A sentence about the "logits", "probabilities" or "features" of a file."""
+    return (_ONE_SCORE if classes == 1 else _OUTPUTS).get(output, _OUTPUTS[output])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +120,8 @@ class _Writer:
     def written(self, metadata: Metadata, graph: Graph) -> bytes:
         """The whole flatbuffer."""
         image = self._input(metadata, graph.tensors[graph.inputs[0]])
-        scores = self._output(metadata, metadata.labels_of(graph))
+        classes = graph.tensors[graph.outputs[0]].shape[-1]
+        scores = self._output(metadata, metadata.labels_of(graph), classes)
         subgraph = self._table(10, {2: self._list([image]), 3: self._list([scores])})
         fields = {0: self._text(metadata.model), 3: self._list([subgraph])}
         fields[7] = self._text(_PARSER)
@@ -142,10 +152,10 @@ class _Writer:
         highest, lowest = (self._floats((end - mean) / scale) for end in (255.0, 0.0))
         return {4: self._list([unit]), 5: self._table(2, {0: highest, 1: lowest})}
 
-    def _output(self, metadata: Metadata, labels: Sequence[str] | None) -> int:
+    def _output(self, metadata: Metadata, labels: Sequence[str] | None, classes: int) -> int:
         fields = {
             0: self._text(metadata.output),
-            1: self._text(_OUTPUTS[metadata.output]),
+            1: self._text(meaning(metadata.output, classes)),
             3: self._table(3, {0: ("Uint8", _FEATURE), 1: self._table(0, {})}),
         }
         if labels is not None:

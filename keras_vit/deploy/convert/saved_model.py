@@ -80,7 +80,7 @@ def keras_module(
     Args:
         model: the Keras model.
         batch: a fixed number of images; None for any.
-        output: name of the output; "probabilities" adds a softmax.
+        output: name of the output.
         pixels: how uint8 images become the model's input; None if images are already inputs.
     """
     import tensorflow as tf
@@ -92,8 +92,7 @@ def keras_module(
     def serve(images):
         if pixels is not None:
             images = (tf.cast(images, tf.float32) - pixels.mean) / pixels.scale
-        scores = tf.cast(model(images, training=False), tf.float32)
-        return {output: tf.nn.softmax(scores) if output == "probabilities" else scores}
+        return {output: tf.cast(model(images, training=False), tf.float32)}
 
     module = tf.Module()
     module.serve = serve

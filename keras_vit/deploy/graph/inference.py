@@ -40,7 +40,8 @@ class GraphOptions:
 
     Attributes:
         input: "float32", preprocessed as for Keras; "uint8", RGB pixels of the right size.
-        output: "logits"; "probabilities", their softmax; "features", the input of the head.
+        output: "logits"; "probabilities", their softmax, or of one logit its sigmoid; "features",
+            the input of the head.
         batch: a fixed number of images; None for any.
         rewrites: names in `REWRITES`.
 
@@ -179,7 +180,12 @@ def forward(
     if "head/kernel" not in weights:
         return features
     logits = graph.dense("head", features)
-    return tf.nn.softmax(logits) if options.output == "probabilities" else logits
+    return probabilities_of(logits) if options.output == "probabilities" else logits
+
+
+def probabilities_of(logits: tf.Tensor) -> tf.Tensor:
+    """The softmax of logits (..., classes), or the sigmoid of a single one (..., 1)."""
+    return tf.nn.softmax(logits) if logits.shape[-1] > 1 else tf.nn.sigmoid(logits)
 
 
 def channel_ranges(

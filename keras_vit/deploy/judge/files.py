@@ -96,7 +96,7 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
             reference.inputs,
             reference.expected,
             reference.targets,
-            made.options.output == "features",
+            made.options.output,
         )
     runner = Runner(content)
     verdict = compared(made, reference, runner)
@@ -116,8 +116,8 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
 def compared(made: MadeFile, reference: Reference, runner: Runner | None = None) -> Verdict:
     """Only the comparison with Keras; `runner` is the same file if it is already loaded."""
     scores = (runner or Runner(made.content)).predict(reference.inputs)
-    features = made.options.output == "features"
-    verdict = compare(made.precision.name, reference.expected, scores, reference.targets, features)
+    precision, output = made.precision.name, made.options.output
+    verdict = compare(precision, reference.expected, scores, reference.targets, output)
     return dataclasses.replace(verdict, rewritten=not made.note, note=made.note)
 
 

@@ -51,7 +51,7 @@ def judge_half_precision(
     inputs: np.ndarray,
     expected: np.ndarray,
     targets: np.ndarray | None = None,
-    features: bool = False,
+    output: str = "logits",
 ) -> HalfPrecision:
     """Runs a float file in half precision and compares it with Keras.
 
@@ -60,7 +60,7 @@ def judge_half_precision(
         precision: its name.
         inputs: inputs of the file (n, height, width, 3).
         expected: Keras' scores for them.
-        targets, features: as in `parity.compare`.
+        targets, output: as in `parity.compare`.
     """
     try:
         scores = predict_in_half_precision(content, inputs)
@@ -69,7 +69,7 @@ def judge_half_precision(
     if not np.isfinite(scores).all():
         return HalfPrecision("some scores are not finite: values overflow half precision")
     verdict = dataclasses.replace(
-        compare(precision, expected, scores, targets, features), precision="half precision"
+        compare(precision, expected, scores, targets, output), precision="half precision"
     )
     try:
         verdict.check(budget=BUDGET)

@@ -12,6 +12,7 @@ from keras_vit._checks import not_negative
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.judge import significance
 from keras_vit.deploy.precisions import DEFAULT_DROP, Budget, precision_named
+from keras_vit.labels import answer_scores
 
 # For each class: of the images that Keras assigns to it, the fraction that the file must assign to
 # it too. Below a half, the file misses the class more often than not. A file is refused only if
@@ -43,7 +44,7 @@ class Verdict:
         max_difference: largest |difference| of any score.
         scale: half of the difference between the Keras model's largest and smallest score.
         cosine: smallest cosine of the two score vectors of a comparison; 0 if only one of them is
-            zero or if one is not finite. None if all of Keras' scores are zero.
+            zero or if one is not finite. None if all of Keras' scores are zero, or of one score.
         error: root mean square difference of the scores, as a fraction of the standard deviation of
             Keras' scores over the images (of one image: over its scores).
         comparisons: number of compared score vectors: one for each image or, if every token has
@@ -127,7 +128,7 @@ class Verdict:
             max_drop: points of accuracy; None for the precision's own limit, `Budget.drop`.
             budget: None for the budget of the precision.
         """
-        _check_scale(self.scale)
+        _check_scale(self.scale, self.comparisons or self.images)
         if not np.isfinite(self.max_difference):
             raise ParityError(f"the {self.precision} file gives scores that are not finite.")
         budget, allowed = budget or precision_named(self.precision).budget, 0.0
@@ -250,7 +251,7 @@ def check_reference(scores: np.ndarray) -> None:
             scores varies so much that a comparison would ignore the others.
     """
     scale, rows = _scale(scores), _rows(scores)
-    _check_scale(scale)
+    _check_scale(scale, len(rows))
     largest = float(np.abs(rows).max())
     if largest > _LARGEST:
         raise ParityError(
@@ -279,7 +280,7 @@ def compare(
     reference: np.ndarray,
     candidate: np.ndarray,
     targets: np.ndarray | None = None,
-    features: bool = False,
+    output: str = "logits",
 ) -> Verdict:
     """Compares scores (n, ..., classes) of a file with those of its model.
 
@@ -287,9 +288,9 @@ def compare(
         precision: precision of the file: the name of a `Precision`.
         reference: the Keras model's scores.
         candidate: the file's scores for the same inputs.
-        targets: the true classes (n,); None if unknown. They are not used if each token has scores,
-            because they are classes of images.
-        features: whether the arrays are features instead of scores of classes.
+        targets: the true classes (n,), of a single score 0 and 1; None if unknown. They are not
+            used if each token has scores, because they are classes of images.
+        output: what the arrays are: "logits", "probabilities" or "features".
 
     Raises:
         UsageError: the precision is unknown, the shapes differ, or a target is not a class.
@@ -303,10 +304,10 @@ def compare(
             f"{reference.shape}, candidate {candidate.shape}."
         )
     expected, actual = _rows(reference), _rows(candidate)
-    scale = _scale(expected)
-    chosen = np.take_along_axis(expected, actual.argmax(-1)[:, None], -1)[:, 0]
-    agree = chosen >= expected.max(-1) - _TIE * scale
+    scale, features = _scale(expected), output == "features"
     known = targets is not None and reference.ndim == 2 and not features
+    answers = [answer_scores(rows, output == "logits") for rows in (expected, actual)]
+    agree = _agree(*answers, _TIE * scale)
     return Verdict(
         precision=precision,
         images=len(reference),
@@ -316,8 +317,8 @@ def compare(
         cosine=_cosine(expected, actual),
         error=_error(expected, actual, scale),
         comparisons=len(expected),
-        **({} if features else _classes(expected, actual, agree)),
-        **(_accuracies(expected, actual, targets) if known else {}),
+        **({} if features else _classes(*answers, agree)),
+        **(_accuracies(*answers, targets) if known else {}),
     )
 
 
@@ -341,7 +342,15 @@ def _error(expected: np.ndarray, actual: np.ndarray, scale: float) -> float:
     return float(np.sqrt(np.mean((actual - expected) ** 2))) / variation
 
 
+def _agree(expected: np.ndarray, actual: np.ndarray, tie: float) -> np.ndarray:
+    """Whether the class that is predicted is Keras', or one that is as probable for Keras."""
+    chosen = np.take_along_axis(expected, actual.argmax(-1)[:, None], -1)[:, 0]
+    return chosen >= expected.max(-1) - tie
+
+
 def _cosine(expected: np.ndarray, actual: np.ndarray) -> float | None:
+    if expected.shape[-1] == 1:
+        return None  # a single score has no direction but its sign, which agreement counts
     lengths = [np.linalg.norm(rows, axis=-1) for rows in (expected, actual)]
     both_zero = (lengths[0] == 0) & (lengths[1] == 0)  # equal, but without a defined cosine
     norms = lengths[0] * lengths[1]
@@ -355,13 +364,17 @@ _ALL_SAME = (
     "Keras' scores are the same for all images, so nothing can be compared (is the head still "
     "zero?); train the model first."
 )
+_ONE_SCORE = (
+    "the only image has one score, or the same scores for all classes, so nothing can be compared; "
+    "compare on two images or more."
+)
 
 
-def _check_scale(scale: float) -> None:
+def _check_scale(scale: float, comparisons: int) -> None:
     if not np.isfinite(scale):
         raise ParityError("Keras' own scores are not finite; the model has not been trained well.")
     if scale == 0:
-        raise ParityError(_ALL_SAME)
+        raise ParityError(_ALL_SAME if comparisons > 1 else _ONE_SCORE)
 
 
 def _classes(expected: np.ndarray, actual: np.ndarray, agree: np.ndarray) -> dict[str, Any]:

@@ -58,11 +58,7 @@ def expected_scores(resolved: Resolved, inputs: np.ndarray) -> np.ndarray:
     """
     if inputs.dtype == np.uint8:
         inputs = normalise(inputs, resolved.preprocessing)
-    scores = predict(resolved.keras, inputs)
-    if resolved.options.output == "probabilities":
-        scores = np.exp(scores - scores.max(-1, keepdims=True))
-        scores /= scores.sum(-1, keepdims=True)
-    return scores
+    return predict(resolved.keras, inputs)
 
 
 def predict(model: Any, inputs: np.ndarray, batch_size: int = 32) -> np.ndarray:

@@ -25,12 +25,12 @@ from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert.graphs import graph_module
 from keras_vit.deploy.convert.saved_model import save_module
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.inference import GraphOptions, probabilities_of
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.judge.reference import full_precision, predict
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.resolve import Resolved, resolve
-from keras_vit.labels import imagenet2012_labels, write_labels
+from keras_vit.labels import answers_of, imagenet2012_labels, numbered, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
@@ -59,6 +59,7 @@ def export_serving(
 
     Both return "logits" and "probabilities" (n, classes), and for the `top_k` most probable classes
     "scores" (their probabilities), "classes" (their indices) and "labels" (strings), each (n, k).
+    A model of one logit has two classes there: 0, "not LABEL", and 1, its label.
     A model with pooling "none" returns these for each token: (n, tokens, classes), (n, tokens, k).
     A model without classes returns "features".
 
@@ -170,13 +171,16 @@ def _write(resolved: Resolved, folder: Path, top_k: int) -> dict[str, Any]:
 
 
 def _best(logits: tf.Tensor, labels: tuple[str, ...], top_k: int) -> dict[str, tf.Tensor]:
-    probabilities = tf.nn.softmax(logits)
-    scores, classes = tf.math.top_k(probabilities, min(top_k, len(labels)))
+    probabilities, answers = probabilities_of(logits), answers_of(labels)
+    each = probabilities
+    if len(labels) == 1:
+        each = tf.concat([1 - probabilities, probabilities], axis=-1)
+    scores, classes = tf.math.top_k(each, min(top_k, len(answers)))
     return {
         "probabilities": probabilities,
         "scores": scores,
         "classes": classes,
-        "labels": tf.gather(tf.constant(labels), classes),
+        "labels": tf.gather(tf.constant(answers), classes),
     }
 
 
@@ -191,7 +195,7 @@ def _labels(resolved: Resolved) -> tuple[str, ...]:
         return resolved.labels
     if resolved.num_outputs == 1000:
         return imagenet2012_labels()
-    return tuple(str(i) for i in range(resolved.num_outputs))
+    return numbered(resolved.num_outputs)
 
 
 def _parity(

@@ -16,6 +16,7 @@ from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.data.source import as_answered
 from keras_vit.deploy import subject
 from keras_vit.deploy.clients import clients
 from keras_vit.deploy.clients.judging import seen_by
@@ -105,6 +106,21 @@ def test_a_file_is_judged_with_the_resize_of_the_client(pictures_of, absent, tmp
     assert line.endswith("not run in it, which is not installed: pip install mediapipe")
 
 
+def test_the_probability_of_one_logit_is_judged_by_its_two_answers(trained_like, absent, tmp_path):
+    spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=96, depth=1, num_heads=3, mlp_dim=80)
+    model = trained_like(keras_vit.ViT(spec, 1, 16))
+    source = as_answered(digits(), ["3"])
+    places = np.r_[np.flatnonzero(source.targets)[:12], np.flatnonzero(source.targets == 0)[:12]]
+    images = subject.OwnImages(model.preprocessing, source, places, places, labelled=True)
+    bias, inputs = model.get_layer("head").bias, images.comparison(24)[0]
+    bias.assign(bias - np.median(np.asarray(model(inputs, training=False))))
+    given = subject.Subject(model, "one", ("3",), images)
+    found = deploy.export_bundles(given, tmp_path, "none", client="mediapipe", **QUICK)
+    verdict, parity = found.written["float32"]["client"], found.written["float32"]["parity"]
+    assert verdict["own_accuracy"] == parity["accuracy"] == parity["keras_accuracy"]
+    assert parity["accuracy"] != 0.5  # that of always saying one of them
+
+
 @pytest.mark.slow
 def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
     installed(CLIENT)
@@ -168,9 +184,9 @@ def test_pictures_that_end_the_client_are_not_given_to_it(pictures_of):
     assert list(seen_by(mediapipe, own, None, pictures, how).pictures) == [1]
 
 
-def test_layers_of_ones_own_have_no_probabilities_for_a_client(sample, tmp_path):
+def test_layers_of_ones_own_are_refused_for_a_client(sample, tmp_path):
     model = keras.Sequential([keras_vit.ViT(sample.model.spec, 0, 16), keras.layers.Dense(3)])
-    with pytest.raises(UsageError, match="needs output='probabilities', which only keras_vit mod"):
+    with pytest.raises(UsageError, match="needs output='probabilities' of a keras_vit model"):
         deploy.export_tflite(model, tmp_path / "model.tflite", client="mediapipe")
 
 

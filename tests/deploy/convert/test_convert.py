@@ -265,7 +265,7 @@ def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(rng, tmp_
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("functional", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
+        ("sequential", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
         ("functional", {"output": "features"}, "output='features' needs a keras_vit model"),
         ("first block", {"input": "uint8"}, "input='uint8' needs a keras_vit model .*'float32'"),
         ("first block", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
@@ -276,6 +276,45 @@ def test_other_layers_do_not_support_options(kind, options, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         keras_vit.export_tflite(model, tmp_path / "model.tflite", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+ENDS = {
+    "logits": lambda: sequential(dense(1)),
+    "a sigmoid": lambda: sequential(dense(1, activation="sigmoid")),
+    "a softmax": lambda: functional(lambda vit, x: dense(activation="softmax")(vit(x))),
+    "a layer": lambda: sequential(dense(), keras.layers.Softmax()),
+    "a model": lambda: sequential(keras.Sequential([dense(1), keras.layers.Activation("sigmoid")])),
+    "a head before": lambda: keras.Sequential(
+        [keras_vit.ViT(SPEC, 1, (16, 24)), keras.layers.Activation("sigmoid")]
+    ),
+}
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize("kind", ENDS)
+def test_models_that_end_in_a_softmax_or_a_sigmoid_give_probabilities(kind, rng):
+    model = ENDS[kind]()
+    images = rng.uniform(-1, 1, (2, 16, 24, 3)).astype(np.float32)
+    expected = np.asarray(model(images, training=False))
+    resolved = resolve(model)
+    assert resolved.options.output == ("logits" if kind == "logits" else "probabilities")
+    np.testing.assert_allclose(deploy.expected_scores(resolved, images), expected, atol=1e-6)
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize("classes", [1, 5])
+def test_the_probabilities_of_a_head_are_its_softmax_or_its_sigmoid(classes, trained_like, rng):
+    model = trained_like(keras_vit.ViT(SPEC, classes, (16, 24)))
+    images = rng.uniform(-1, 1, (4, 16, 24, 3)).astype(np.float32)
+    logits = np.asarray(model(images, training=False), np.float64)
+    powers = np.exp(logits)
+    expected = powers / (powers.sum(-1, keepdims=True) + (classes == 1))
+    found = judged(model, images, output="probabilities")
+    np.testing.assert_allclose(deploy.Runner(found.content).predict(images), expected, atol=1e-6)
+    as_it_is = resolve(model, GraphOptions(output="probabilities"), rewrite=False)
+    np.testing.assert_allclose(deploy.expected_scores(as_it_is, images), expected, atol=1e-6)
+    served = deploy.Converter(as_it_is, ["none"]).made().content
+    np.testing.assert_allclose(deploy.Runner(served).predict(images), expected, atol=1e-6)
 
 
 class Subclassed(keras.Model):

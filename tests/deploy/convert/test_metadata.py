@@ -171,6 +171,13 @@ def test_pixels_and_unknown_preprocessings_are_not_normalised(sample, graph_file
     assert not written(content).tables(3)[0].tables(2)[0].has(4)
 
 
+@pytest.mark.parametrize(("classes", "text"), [(1, "whose sigmoid is"), (3, "their softmax")])
+def test_the_output_says_how_its_logits_become_probabilities(converted, classes, text):
+    graph = read_graph(converted(lambda x: 2 * x[:, 0, 0, :classes], (1, 4, 4, 3)))
+    about = Metadata("model", "logits").flatbuffer(graph)
+    assert text in Table.root(about).tables(3)[0].tables(3)[0].text(1)
+
+
 def test_features_have_no_labels(sample):
     resolved = deploy.resolve.resolve(sample.model, None)
     features = dataclasses.replace(resolved.options, output="features")

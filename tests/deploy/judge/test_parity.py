@@ -38,6 +38,54 @@ def flipped(scores, rows, classes):
     return reference, candidate
 
 
+def sigmoids(logits):
+    return 1 / (1 + np.exp(-logits))
+
+
+@pytest.mark.parametrize("output", ["logits", "probabilities"])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_one_score_is_judged_as_that_of_two_classes(precision, output, rng):
+    targets = np.arange(200) % 2
+    logits = rng.normal(4.0 * targets - 2)[:, None]
+    noisy = logits + rng.normal(0, 0.3, logits.shape)
+    if output == "logits":
+        one = logits, noisy
+        two = [np.concatenate([np.zeros_like(z), z], axis=1) for z in one]
+    else:
+        one = sigmoids(logits), sigmoids(noisy)
+        two = [np.concatenate([1 - p, p], axis=1) for p in one]
+    actual = compare(precision, *one, targets, output)
+    expected = compare(precision, *two, targets, output)
+    for name in (
+        *("agreement", "accuracy", "keras_accuracy", "majority", "lost", "gained", "informed"),
+        *("keras_classes", "file_classes", "weakest_class", "images_needed"),
+    ):
+        values = (getattr(actual, name), getattr(expected, name))
+        assert values[0] == values[1] or callable(values[0]), name
+    assert actual.informed
+    assert actual.agreement < 1
+    assert actual.cosine is None
+    with pytest.raises(UsageError, match="labels must be 0 to 1. Received: 1 to 2"):
+        compare(precision, *one, targets + 1, output)
+
+
+def test_a_file_that_always_says_not_is_refused():
+    logits = np.resize([-3.0, -2.0, 2.0, 3.0], 100)[:, None]
+    found = compare("int8", logits, -np.abs(logits))
+    with pytest.raises(ParityError, match="agree with Keras on"):
+        found.check()
+    with pytest.raises(ParityError, match="predicts the same class for all 100 images"):
+        dataclasses.replace(found, agreement=0.99).check()
+
+
+def test_one_score_of_one_image_proves_nothing():
+    one = np.array([[0.5]])
+    for act in (lambda: check_reference(one), compare("float32", one, one).check):
+        with pytest.raises(ParityError, match="compare on two images or more"):
+            act()
+    check_reference(np.array([[0.5], [0.6]]))
+
+
 def test_counts_agreement_difference_and_accuracy():
     found = compare(
         "float32", SCORES, np.array([[1.0, 2.0, 3.5], [1.0, 2.0, 1.5]]), np.array([2, 0])

@@ -244,6 +244,19 @@ def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
     np.testing.assert_allclose(scores[1], expected, atol=atol)
 
 
+def test_one_logit_has_two_answers(small_spec, rng):
+    model = trained(keras_vit.ViT(small_spec, 1, SIZE, preprocessing=HOW, labels=("daisy",)))
+    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
+    logits = model.predict((images - np.float32(HOW.mean)) / np.float32(HOW.scale), verbose=0)
+    found = {name: values.numpy() for name, values in module_of(model, 5).classify(images).items()}
+    np.testing.assert_allclose(found["logits"], logits, atol=1e-5)
+    np.testing.assert_allclose(found["probabilities"], 1 / (1 + np.exp(-logits)), atol=1e-6)
+    for i, answers in enumerate(keras_vit.decode_predictions(logits, model)):
+        assert [label.decode() for label in found["labels"][i]] == [label for label, _ in answers]
+        np.testing.assert_allclose(found["scores"][i], [p for _, p in answers], atol=1e-6)
+        assert [int(label == "daisy") for label, _ in answers] == found["classes"][i].tolist()
+
+
 @pytest.mark.slow
 def test_a_model_whose_layers_were_changed_is_served_as_it_is(small_spec, rng, tmp_path):
     model = trained(keras_vit.ViT(small_spec, 5, SIZE, preprocessing=HOW))

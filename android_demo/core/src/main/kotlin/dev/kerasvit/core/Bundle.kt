@@ -32,7 +32,7 @@ data class Bundle(
     /** The name of its folder. */
     val name: String,
     val description: Description,
-    /** The classes' names, in the order of the scores. */
+    /** The classes' names, in the order of the scores; of a single score "not cat" and "cat". */
     val labels: List<String>,
 )
 
@@ -87,6 +87,9 @@ data class Output(
 ) {
     /** Size of the tensor. */
     val bytes: Int get() = classes * type.bytes
+
+    /** Number of probabilities: a single score has two, see [probabilities]. */
+    val answers: Int get() = maxOf(classes, 2)
 }
 
 /** The type of a tensor's values. */

@@ -16,7 +16,7 @@ fun readBundle(files: BundleFiles): Bundle {
     val description = readDescription(readJson(files, MODEL_JSON, MOST_TEXT))
     val labels = readLabels(files, description.output.classes)
     readModel(files, description)
-    return Bundle(files.name, description, labels)
+    return Bundle(files.name, description, answers(labels))
 }
 
 /**
@@ -37,6 +37,10 @@ fun readModel(files: BundleFiles, description: Description): ByteBuffer {
     }
     return model
 }
+
+/** What a model of these classes answers: the classes, or of one "not cat" and "cat". */
+private fun answers(labels: List<String>): List<String> =
+    labels.singleOrNull()?.let { listOf("not $it", it) } ?: labels
 
 private fun readDescription(json: Fields): Description {
     val output = readOutput(json.child("output"))

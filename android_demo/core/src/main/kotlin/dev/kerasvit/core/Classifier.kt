@@ -38,7 +38,7 @@ class Classifier(
     private val preprocessor = Preprocessor(bundle.description.input)
     private val outputTensor = directBuffer(output.bytes)
     private val top = TopK(k)
-    private val classification = Classification(output.classes, top)
+    private val classification = Classification(output, top)
 
     /**
      * Classifies one image.
@@ -93,12 +93,12 @@ class Classifier(
 }
 
 /** The result of [Classifier.classify]. */
-class Classification internal constructor(classes: Int, private val top: TopK) {
+class Classification internal constructor(output: Output, private val top: TopK) {
     /** The score of each class: logits or probabilities, see [Output.kind]. */
-    val scores = FloatArray(classes)
+    val scores = FloatArray(output.classes)
 
-    /** The probability of each class. */
-    val probabilities = DoubleArray(classes)
+    /** The probability of each of [Bundle.labels]. */
+    val probabilities = DoubleArray(output.answers)
 
     /** The most probable classes, the most probable first; [count] of them are valid. */
     val classes: IntArray get() = top.classes

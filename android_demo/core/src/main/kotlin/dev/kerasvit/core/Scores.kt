@@ -22,22 +22,29 @@ fun readScores(tensor: ByteBuffer, output: Output, into: FloatArray) {
 /**
  * The probabilities of scores, computed in float64 as in `keras_vit.decode_predictions`.
  *
+ * A single score gives two: that of "not" the class, and that of the class. A logit z is the pair
+ * (0, z), whose softmax is 1 - sigmoid(z) and sigmoid(z).
+ *
+ * @param into `output.answers` values
  * @return whether all scores are finite; otherwise the probabilities mean nothing
  */
 fun probabilities(scores: FloatArray, kind: OutputKind, into: DoubleArray): Boolean {
+    val isLogit = kind == OutputKind.LOGITS
+    val first = into.size - scores.size
+    if (first == 1) into[0] = if (isLogit) 0.0 else 1.0 - scores[0]
     var isFinite = true
-    var largest = Double.NEGATIVE_INFINITY
     for (i in scores.indices) {
-        into[i] = scores[i].toDouble()
+        into[first + i] = scores[i].toDouble()
         isFinite = isFinite && scores[i].isFinite()
-        if (into[i] > largest) largest = into[i]
     }
-    if (kind == OutputKind.LOGITS && isFinite) softmax(into, largest)
+    if (isLogit && isFinite) softmax(into)
     return isFinite
 }
 
 // Without the largest logit subtracted, large logits would overflow.
-private fun softmax(values: DoubleArray, largest: Double) {
+private fun softmax(values: DoubleArray) {
+    var largest = Double.NEGATIVE_INFINITY
+    for (value in values) if (value > largest) largest = value
     var sum = 0.0
     for (i in values.indices) {
         values[i] = exp(values[i] - largest)

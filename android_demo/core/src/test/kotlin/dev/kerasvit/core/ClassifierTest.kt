@@ -28,6 +28,17 @@ class ClassifierTest {
     }
 
     @Test
+    fun `one score has two answers, the class and not the class`() {
+        val one = readBundle(oneScoreFiles())
+        val result = Classifier(one, FakeEngine(info)).classify(noiseImage(5, 4))
+        assertEquals(listOf(3.5f), result.scores.toList())
+        val named = result.predictions().map { one.labels[it.classIndex] }
+        assertEquals(listOf("cat", "not cat"), named)
+        assertEquals(1 / (1 + exp(-3.5)), result.predictions()[0].probability, 1e-15)
+        assertEquals(1 / (1 + exp(3.5)), result.predictions()[1].probability, 1e-15)
+    }
+
+    @Test
     fun `each step is timed apart`() {
         val classifier = classifierThatTakes(millis = 5)
         repeat(5) { classifier.classify(noiseImage(5, 4)) }

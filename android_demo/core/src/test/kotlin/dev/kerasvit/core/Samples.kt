@@ -71,6 +71,17 @@ fun sampleFiles(): MemoryFiles = MemoryFiles(
     ),
 )
 
+/** The same of a binary classifier, whose only score is the first of [fakeScores], 3.5. */
+fun oneScoreFiles(): MemoryFiles {
+    val golden = sampleFiles().texts.getValue("golden.json").decodeToString()
+    val score = Regex("\\[3], \"base64\": \"[^\"]*\"")
+    return sampleFiles()
+        .edit("model.json", "\"shape\": [1, 3], ", "\"shape\": [1, 1], ")
+        .edit("model.json", "\"classes\": 3", "\"classes\": 1")
+        .with("labels.txt", "cat\n")
+        .with("golden.json", golden.replace(score, "[1], \"base64\": \"AABgQA==\""))
+}
+
 private val sampleDescription = """
     {
       "format": 1,

@@ -43,7 +43,7 @@ class ScoresTest {
 
     @Test
     fun `the most probable classes are those of decode_predictions, in its order`() {
-        assertTrue(predictions.size >= 9)
+        assertTrue(predictions.count { it.doubles("scores").size == 1 } >= 5)
         for (case in predictions) {
             val probabilities = probabilitiesOf(case)
             val top = TopK(5)
@@ -80,7 +80,8 @@ class ScoresTest {
     private fun probabilitiesOf(case: JsonObject): DoubleArray {
         val scores = case.doubles("scores").map { it.toFloat() }.toFloatArray()
         val kind = OutputKind.values().single { it.jsonName == case.text("kind") }
-        return DoubleArray(scores.size).also { assertTrue(probabilities(scores, kind, it)) }
+        val output = Output(kind, scores.size, DataType.FLOAT32, null)
+        return DoubleArray(output.answers).also { assertTrue(probabilities(scores, kind, it)) }
     }
 
     private fun FloatArray.toBytes(): ByteArray {

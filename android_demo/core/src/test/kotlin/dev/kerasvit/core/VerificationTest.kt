@@ -78,6 +78,19 @@ class VerificationTest {
     }
 
     @Test
+    fun `the other answer of a single score is told`() {
+        val files = oneScoreFiles()
+        val one = readBundle(files)
+        val right = verify(files, one, FakeFactory(), listOf(Backend.CPU)).single().outcome
+        assertEquals("cat", one.labels[assertIs<Outcome.Passed>(right).measured.foundClass])
+        val factory = FakeFactory { info -> FakeEngine(info) { it.put(0, -4) } } // -0.5
+        val verdicts = verify(files, one, factory, listOf(Backend.CPU))
+        assertIs<Outcome.Failed>(verdicts.single().outcome)
+        val text = report("Test phone", factory.runtime, one, verdicts)
+        assertTrue("  class: not cat; expected cat\n" in text, text)
+    }
+
+    @Test
     fun `another class is told although the scores are within their tolerance`() {
         val lenient = files.edit("golden.json", "\"scores\": 0.75", "\"scores\": 50.0")
         val factory = FakeFactory { info -> FakeEngine(info) { it.put(0, 90) } }
