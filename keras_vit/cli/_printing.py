@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 
 from keras_vit.cli._fields import options_of
 from keras_vit.cli._flags import with_flags
+from keras_vit.cli._program import spelled
 
 _MOST_CLASSES = 20  # more classes are summarised
 
@@ -42,6 +44,11 @@ def warn(message: str | None, arguments: type | None = None) -> None:
     if message:
         message = with_flags(message, options_of(arguments)) if arguments else message
         print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def print_next(command: str, *words: object) -> None:
+    """Prints the command that comes next, as it can be typed."""
+    print(f"next:    {spelled(command)} {shlex.join(map(str, words))}")
 
 
 def print_skipped(summary: Iterable[str]) -> None:

@@ -28,7 +28,7 @@ from keras_vit.cli._options import (
     check_weights,
     newest_run,
 )
-from keras_vit.cli._printing import print_skipped, table, warn
+from keras_vit.cli._printing import print_next, print_skipped, table, warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.cli._progress import CountPrinter
 
@@ -203,6 +203,7 @@ def _evaluate_run(arguments: Arguments) -> None:
     print(f"\n{report.headline}; report: {page}")
     if run.has_average and not arguments.average:
         print("the run also has an average of its weights, which --average judges")
+    print_next("export", "--run", run.path, "--quantize", "float16", "int8")
     if report.accuracy < arguments.min_accuracy:
         raise RefusedError(
             f"expected a {report.kind} accuracy of {arguments.min_accuracy:.2%} or more. "

@@ -16,7 +16,7 @@ from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions
-from keras_vit.cli._printing import print_skipped, table
+from keras_vit.cli._printing import print_next, print_skipped, table
 from keras_vit.cli._program import load
 from keras_vit.deploy.clients.clients import CLIENTS, check_for, client_of
 from keras_vit.deploy.precisions import PRECISIONS, check_calibration, precision_of
@@ -105,11 +105,14 @@ def run(arguments: Arguments) -> None:
     print(f"exporting {subject.name}, {height} x {width}, {classes}", flush=True)
     bundles = _export(subject, arguments, out)
     if bundles.written:
+        print(f"\n{deploy.recommendation(bundles.written)}")
         print(f"\n{table(*deploy.table(bundles.written, bundles.measured))}\n")
         for line in deploy.notes(bundles.written):
             print(line)
         print(f"bundles: {', '.join(str(out / name) for name in bundles.written)}")
         print(f"card:    {out / 'card.md'}")
+        best = out / deploy.recommended(bundles.written)
+        print_next("run", "--bundle", best, "--verify")
     if bundles.refused:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in bundles.refused.items()))
 

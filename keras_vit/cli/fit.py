@@ -20,7 +20,7 @@ from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option, options_of
 from keras_vit.cli._flags import with_flags
 from keras_vit.cli._options import check_data, check_model, check_run, check_weights
-from keras_vit.cli._printing import class_table, print_skipped, warn
+from keras_vit.cli._printing import class_table, print_next, print_skipped, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
 from keras_vit.cli._progress import (
     ProgressPrinter,
@@ -259,6 +259,7 @@ def run(arguments: Arguments) -> None:
     if run.has_average:
         average = evaluation.held_out_report(run, source, average=True)
         print(f"{average.headline}: {run.path / runs.AVERAGE}")
+    print_next("evaluate", "--run", run.path)
 
 
 def _check_fewshot(arguments: Arguments, source: Any) -> None:

@@ -16,7 +16,7 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_pictures
 from keras_vit.cli._predictions import of_bundle, print_predictions
-from keras_vit.cli._printing import table
+from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load, spelled
 from keras_vit.deploy.bundle.folder import check_bundle
 
@@ -76,6 +76,7 @@ def _verify(arguments: Arguments) -> None:
             print(f"{each.kernels}: {each.reason}")
     if not check.passed:
         raise RefusedError("this computer does not compute what the exporter's did.")
+    print_next("android", "--bundle", arguments.bundle)
 
 
 def _rows(check: Any) -> list[tuple[str, ...]]:

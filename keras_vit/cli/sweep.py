@@ -20,7 +20,7 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli import fit
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model, check_weights
-from keras_vit.cli._printing import table
+from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import (
     TrialArguments,
@@ -106,6 +106,7 @@ def run(arguments: Arguments) -> None:
         raise RefusedError(f"the final training with learning rate {best:g} diverged.")
     print(f"\n{_table(results, best, final)}\n\n{time_taken([*results.values(), final])}")
     print(f"run: {out / finals[best].name}")
+    print_next("evaluate", "--run", out / finals[best].name)
 
 
 def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images: Any) -> Any:

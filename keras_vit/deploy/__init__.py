@@ -16,6 +16,7 @@ __getattr__, __all__ = lazy_names(
         "bundle.golden": ["GoldenCheck", "KernelCheck", "check_golden"],
         "bundle.names": ["bundle_name"],
         "bundle.opened": ["OpenedBundle", "open_bundle"],
+        "bundle.recommendation": ["recommendation", "recommended"],
         "bundle.report": ["table", "write_report"],
         "bundle.web": ["check_for_site", "fetch_litert_js", "has_litert_js", "make_site"],
         "clients.clients": ["CLIENTS", "Client"],

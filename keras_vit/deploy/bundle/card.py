@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_vit._markdown import code, table_lines
+from keras_vit.deploy.bundle.recommendation import recommendation
 from keras_vit.deploy.clients.clients import CLIENTS, Client
 from keras_vit.deploy.judge.measure import Measured
 from keras_vit.deploy.judge.parity import Verdict
@@ -49,6 +50,8 @@ def card(
     }
     head = [
         f"# {code(model)} for LiteRT",
+        "",
+        recommendation(descriptions, code),
         "",
         f"One model in {files}. Each was run with LiteRT and compared with Keras before it was "
         "written.",
