@@ -502,7 +502,7 @@ def test_the_recommendation_says_what_was_compared():
     assert recommendation({"int8": description("int8", **unknown)}) == (
         "Take int8: the class that Keras finds for 99.72% of 359 pictures."
     )
+    features = description("int8", **unknown, agreement=None)
+    assert recommendation({"a": features}) == "Take a: compared with Keras on 359 pictures."
     noise = description("int8", images_from="random images", **unknown)
-    assert "compared with Keras on random images only; pass pictures" in recommendation(
-        {"a": noise}
-    )
+    assert "Keras on random images only; pass pictures" in recommendation({"a": noise})
