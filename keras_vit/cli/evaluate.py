@@ -13,6 +13,7 @@ the weights, it is printed too.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,9 @@ class Arguments(RunOptions):
     weights."""
     batch_size: int = option(64, check=_checks.positive_integer)
     """Number of images that the model computes at a time."""
+    wrong: bool = False
+    """Of a run: print only the pictures that are classified wrongly, the most certain first, as
+    lines of path, class, predicted class and probability with tabs between them."""
     min_accuracy: float = option(0.0, check=_checks.probability)
     """Exit with code 3 if the accuracy is lower than this; from 0 to 1."""
 
@@ -69,6 +73,8 @@ class Arguments(RunOptions):
             return
         if self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
+        if self.wrong:
+            raise UsageError("--wrong is for a run. Received: --weights.")
         check_weights(self.weights, self.model)
         if self.data is None:
             raise UsageError("--weights need --data, the images, such as --data imagenet2012.")
@@ -183,12 +189,29 @@ def _evaluate_run(arguments: Arguments) -> None:
     from keras_vit import evaluation, runs
 
     run = runs.open_run(arguments.run or newest_run())
-    print(f"{'run' if arguments.run else 'newest run'} {run}\n", flush=True)
+    about = sys.stderr if arguments.wrong else sys.stdout
+    print(f"{'run' if arguments.run else 'newest run'} {run}\n", file=about, flush=True)
     if run.is_being_trained:
         warn(f"{run.path} is still being trained; these are its newest weights.")
     report, page = evaluation.evaluate(
         run, arguments.batch_size, arguments.data, arguments.split, arguments.average
     )
+    if arguments.wrong:
+        for each in report.wrong:
+            print(each.path, each.label, each.prediction, f"{each.probability:.4f}", sep="\t")
+    else:
+        _print_report(report, page, run, arguments)
+    if report.accuracy < arguments.min_accuracy:
+        raise RefusedError(
+            f"expected a {report.kind} accuracy of {arguments.min_accuracy:.2%} or more. "
+            f"Received: {report.accuracy:.2%}."
+        )
+
+
+def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> None:
+    """The table of the classes and the main figures."""
+    from keras_vit import evaluation
+
     names = ("precision", "recall", "f1")
     rows = [
         [c["label"], *(f"{c[name]:.4f}" for name in names), str(c["support"])]
@@ -204,8 +227,3 @@ def _evaluate_run(arguments: Arguments) -> None:
     if run.has_average and not arguments.average:
         print("the run also has an average of its weights, which --average judges")
     print_next("export", "--run", run.path, "--quantize", "float16", "int8")
-    if report.accuracy < arguments.min_accuracy:
-        raise RefusedError(
-            f"expected a {report.kind} accuracy of {arguments.min_accuracy:.2%} or more. "
-            f"Received: {report.accuracy:.2%}."
-        )

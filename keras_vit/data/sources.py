@@ -100,6 +100,12 @@ def source_folder(data: str | os.PathLike) -> Path | None:
     return Path(data) if _parts(data)[0] is None else None
 
 
+def path_of(source: Source, index: int) -> str:
+    """The file of an image of a folder of pictures; of other sources its id."""
+    folder = source_folder(source.locator)
+    return source.ids[index] if folder is None else str(folder / source.ids[index])
+
+
 def source_name(data: str | os.PathLike) -> str:
     """A name for files: that of the source, or of the folder or data set that it opens."""
     name, what = _parts(data)

@@ -8,7 +8,8 @@ __getattr__, __all__ = lazy_names(
         "accuracy": ["Accuracy", "accuracy_on", "class_places", "write_accuracy"],
         "attention": ["attention_maps", "rollout"],
         "classification": [
-            "ClassReport", "classification_report", "multi_label_report", "recall_warning",
+            "ClassReport", "Mistake", "classification_report", "multi_label_report",
+            "recall_warning",
         ],
         "comparison": ["summary", "write_comparison"],
         "counting": ["counted_flops"],

@@ -13,6 +13,23 @@ _MOST_SHOWN = 8
 
 
 @dataclasses.dataclass(frozen=True)
+class Mistake:
+    """A picture that is classified wrongly.
+
+    Attributes:
+        path: the file of a folder of pictures; of other data the picture's id.
+        label: its class or classes.
+        prediction: the most probable class.
+        probability: that of the prediction.
+    """
+
+    path: str
+    label: str
+    prediction: str
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True)
 class ClassReport:
     """The results of a classifier on labelled images.
 
@@ -28,6 +45,7 @@ class ClassReport:
             that occur of the average precision; else None.
         split: which images these are: "held_out" by training, or the data's "validation" or "test".
         average: whether the model had the average of its weights instead of the last ones.
+        wrong: the pictures that are classified wrongly, the one with the highest probability first.
     """
 
     accuracy: float
@@ -38,6 +56,7 @@ class ClassReport:
     mean_average_precision: float | None = None
     split: str = "held_out"
     average: bool = False
+    wrong: list[Mistake] = dataclasses.field(default_factory=list)
 
     @property
     def kind(self) -> str:

@@ -6,7 +6,7 @@ import base64
 from html import escape
 from typing import Any
 
-from keras_vit.evaluation.classification import ClassReport
+from keras_vit.evaluation.classification import ClassReport, Mistake
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1d232b; --soft: #5c6672; --line: #e2e6eb; --accent: #2a6fbb; }
@@ -29,6 +29,7 @@ img { max-width: 100%; height: auto; display: block; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem; }
 .pairs { grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); }
 figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); overflow-wrap: anywhere; }
+figcaption span { display: block; }
 figure div { display: flex; gap: 4px; } figure div img { width: calc(50% - 2px); }
 figure > img { width: 100%; }
 .figures { display: grid; gap: 1.5rem;
@@ -80,24 +81,30 @@ def confusion(svg: bytes) -> str:
     return section("Confusion", image(svg, "svg+xml", "confusion matrix"))
 
 
-def wrong(count: int, pictures: list[tuple[bytes, str]], kind: str = "held-out") -> str:
-    """The wrongly classified images, each with its predicted class; `kind` says of which images."""
-    if not count:
+def wrong(mistakes: list[Mistake], pictures: list[bytes], kind: str = "held-out") -> str:
+    """The wrongly classified images, the first ones with their pictures, PNG.
+
+    Each has its classes and its file; `kind` says of which images these are.
+    """
+    if not mistakes:
         return section("Wrong", f"<p>None of the {escape(kind)} images.</p>")
-    figures = "".join(
-        f"<figure>{image(png, 'png', text)}<figcaption>{escape(text)}</figcaption></figure>"
-        for png, text in pictures
+    figures = ""
+    for png, each in zip(pictures, mistakes, strict=False):
+        text = f"{each.label}, taken for {each.prediction} ({each.probability:.0%})"
+        figures += f"<figure>{image(png, 'png', text)}{_caption(text, each.path)}</figure>"
+    note = (
+        f"<p>{len(mistakes)} in all; the {len(pictures)} of highest probability, highest first. "
+        "A wrong label is the most frequent cause.</p>"
     )
-    note = f"<p>{count} in all; the {len(pictures)} of highest confidence, highest first.</p>"
     return section("Wrong", f'{note}<div class="grid">{figures}</div>')
 
 
-def attention(pictures: list[tuple[bytes, bytes, str]]) -> str:
-    """Images next to their attention rollout."""
+def attention(pictures: list[tuple[bytes, bytes, str, str]]) -> str:
+    """Images next to their attention rollout, each with its class and its file."""
     figures = "".join(
         f"<figure><div>{image(plain, 'png', text)}{image(laid, 'png', f'attention on {text}')}"
-        f"</div><figcaption>{escape(text)}</figcaption></figure>"
-        for plain, laid, text in pictures
+        f"</div>{_caption(text, path)}</figure>"
+        for plain, laid, text, path in pictures
     )
     note = (
         "<p>Attention rollout through all blocks, from the input of the head to the patches: "
@@ -143,6 +150,12 @@ def exports(record: dict[str, Any] | None) -> str:
     ]
     note = f"<p>TFLite on {record['images']} held-out images; {escape(record['machine'])}.</p>"
     return section("Exports", note + table(header, rows))
+
+
+def _caption(text: str, path: str) -> str:
+    """A text above the name of a file, which shows its folder when it is pointed at."""
+    name = f'<span title="{escape(path)}">{escape(path.rpartition("/")[-1])}</span>'
+    return f"<figcaption>{escape(text)}{name}</figcaption>"
 
 
 def _or_dash(text: str, value: float | None) -> str:

@@ -13,11 +13,12 @@ from keras_vit import _contracts, _files, runs
 from keras_vit.data import evaluation_batches, load
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.reading import naming_unreadable
-from keras_vit.data.sources import Source
+from keras_vit.data.sources import Source, path_of
 from keras_vit.evaluation import page, plots
 from keras_vit.evaluation.attention import attention_maps
 from keras_vit.evaluation.classification import (
     ClassReport,
+    Mistake,
     classification_report,
     multi_label_report,
 )
@@ -64,13 +65,14 @@ def evaluate(
     images = run.images(source, split)
     scores = _scores(model, source, images, batch_size)
     report = _report(source, images, scores, run.labels)
-    report = dataclasses.replace(report, split=split, average=average)
+    places, mistakes = _mistakes(source, images, scores, run.labels)
+    report = dataclasses.replace(report, split=split, average=average, wrong=mistakes)
     sections = [
         page.facts(_facts(run, source, len(images), report)),
         page.curves(plots.curves(metrics)) if (metrics := run.metrics()) else "",
         page.classes(report),
         page.confusion(plots.confusion(report.confusion, run.labels)) if report.confusion else "",
-        page.wrong(*_wrong(source, images, scores, run.labels), report.kind),
+        page.wrong(mistakes, _pictures(source, places[:_MOST_WRONG]), report.kind),
         # BiT has no attention.
         page.attention(_attention(model, source, images))
         if isinstance(model.spec, ViTSpec)
@@ -146,10 +148,10 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
     } | ({"Never recognised": ", ".join(missed)} if missed else {})
 
 
-def _wrong(
+def _mistakes(
     source: Source, indices: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
-) -> tuple[int, list[tuple[bytes, str]]]:
-    # Returns the number of wrong predictions, and the ones with the highest confidence.
+) -> tuple[np.ndarray, list[Mistake]]:
+    """The places in the source of wrongly classified images, and what is wrong about each."""
     predicted, classes = scores.argmax(-1), _classes(source, indices)
     if source.multi_hot is not None:
         confidence = 0.5 * (1 + np.tanh(0.5 * scores.max(-1)))  # the sigmoid
@@ -157,15 +159,20 @@ def _wrong(
         confidence = np.exp(scores - scores.max(-1, keepdims=True))
         confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
     wrong = np.array([i for i, each in enumerate(classes) if predicted[i] not in each], int)
-    chosen = wrong[np.argsort(-confidence[wrong], kind="stable")][:_MOST_WRONG]
-    return len(wrong), [
-        (
-            plots.picture(source.image(int(indices[i]))),
-            f"{' and '.join(labels[each] for each in classes[i]) or 'no class'}, "
-            f"taken for {labels[predicted[i]]} ({confidence[i]:.0%})",
+    wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
+    return indices[wrong], [
+        Mistake(
+            path_of(source, int(indices[i])),
+            " and ".join(labels[each] for each in classes[i]) or "no class",
+            labels[predicted[i]],
+            float(confidence[i]),
         )
-        for i in chosen
+        for i in wrong
     ]
+
+
+def _pictures(source: Source, places: np.ndarray) -> list[bytes]:
+    return [plots.picture(source.image(int(place))) for place in places]
 
 
 def _classes(source: Source, indices: np.ndarray) -> list[np.ndarray]:
@@ -175,7 +182,9 @@ def _classes(source: Source, indices: np.ndarray) -> list[np.ndarray]:
     return list(source.targets[indices, None])
 
 
-def _attention(model: Any, source: Source, indices: np.ndarray) -> list[tuple[bytes, bytes, str]]:
+def _attention(
+    model: Any, source: Source, indices: np.ndarray
+) -> list[tuple[bytes, bytes, str, str]]:
     # The first image of each class.
     firsts = np.unique(source.targets[indices], return_index=True)[1][:_MOST_ATTENTION]
     chosen = indices[firsts]
@@ -183,8 +192,8 @@ def _attention(model: Any, source: Source, indices: np.ndarray) -> list[tuple[by
     pictures = []
     for index, attention in zip(chosen, maps, strict=True):
         image = source.image(int(index))
-        caption = source.labels[source.targets[index]]
-        pictures.append((plots.picture(image), plots.overlay(image, attention), caption))
+        caption, path = source.labels[source.targets[index]], path_of(source, int(index))
+        pictures.append((plots.picture(image), plots.overlay(image, attention), caption, path))
     return pictures
 
 

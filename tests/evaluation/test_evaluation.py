@@ -7,6 +7,7 @@ import html.parser
 import io
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,6 +145,23 @@ def test_the_report_on_disk_equals_the_returned_one(evaluated):
     assert stored == {"format": 1, "images": 359, **dataclasses.asdict(report)}
 
 
+def test_each_wrong_picture_has_its_file(split_run):
+    report, path = evaluation.evaluate(split_run, split="test")
+    source, model = split_run.source(), split_run.model()
+    found = {each.path: (each.label, each.prediction) for each in report.wrong}
+    assert 0 < len(found) == round(10 * (1 - report.accuracy))
+    for file, (label, prediction) in found.items():
+        scores = model(preprocess(file, model))
+        [[(name, probability)]] = keras_vit.decode_predictions(scores, source.labels, top=1)
+        assert (label, prediction) == (Path(file).parent.name, name) != (name, label)
+        assert f'title="{file}">{Path(file).name}<' in path.read_text()
+        assert probability == pytest.approx(
+            next(each.probability for each in report.wrong if each.path == file)
+        )
+    certain = [each.probability for each in report.wrong]
+    assert certain == sorted(certain, reverse=True)
+
+
 @pytest.fixture
 def split_run(shared_folder, small_spec, randomised, tmp_path):
     """A run on pictures with train/, val/ and test/, which was not trained."""
@@ -248,13 +266,14 @@ def test_page_is_well_formed_and_stands_alone(evaluated):
 def test_page_escapes_what_comes_from_folders():
     label = '<script>alert("x")</script>'
     report = evaluation.classification_report(np.array([0]), np.array([0]), (label,))
-    text = page.document(label, [page.classes(report), page.wrong(1, [(b"", label)])])
+    mistakes = [evaluation.Mistake(f"{label}/1.jpg", label, label, 1.0)]
+    text = page.document(label, [page.classes(report), page.wrong(mistakes, [b""])])
     assert "<script" not in text
     assert label in _Page(text).text
 
 
 def test_a_page_without_mistakes_says_so():
-    assert "None of the held-out images" in page.wrong(0, [])
+    assert "None of the held-out images" in page.wrong([], [])
 
 
 def test_exports_are_shown_where_there_are_any(evaluated):
