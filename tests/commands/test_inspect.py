@@ -96,6 +96,23 @@ def test_weights_with_data_own_pictures_or_nothing(
         assert ("attention_distance" in found) == bool(shown)
 
 
+def test_one_logit_is_shown_with_its_two_answers(invoke, image_folder, randomised, tmp_path):
+    spec = keras_vit.ViTSpec(8, 24, 1, 3, 32)
+    model = randomised(keras_vit.ViT(spec, 1, (16, 24), labels=("blue",)))
+    keras_vit.save_weights(model, tmp_path / "a.npz")
+    words = ("--weights", "a.npz", "--data", image_folder, "--out", "out", "--show", "12")
+    code, _, error = invoke(COMMAND, *words, cwd=tmp_path)
+    assert code == 0, error
+    found = numbers(tmp_path / "out")
+    assert [each["label"] for each in found["errors"]["classes"]] == ["not blue", "blue"]
+    logits = model.predict(
+        keras_vit.preprocess([str(path) for path in sorted(image_folder.glob("*/*"))], model)
+    )
+    assert found["errors"]["accuracy"] == ((logits > 0) == (np.arange(12) < 6)[:, None]).mean()
+    answers = [caption.partition("says ")[2] for caption in found["captions"]]
+    assert {*answers} == {("not blue", "blue")[i] for i in (logits > 0).astype(int).ravel()}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
