@@ -52,6 +52,7 @@ class ViT(Struct):
     attention_dropout: Number = 0
     drop_path: Number = 0
     stem: Stem | None = None
+    in_channels: int = 3
 
 
 class ResNet(Struct):
@@ -59,6 +60,7 @@ class ResNet(Struct):
 
     layers: list[int]
     width: int = 1
+    in_channels: int = 3
 
 
 class Pixels(Struct):
@@ -70,6 +72,7 @@ class Pixels(Struct):
     interpolation: Line = "bilinear"
     mean: Number | Three = 127.5
     scale: Number | Three = 127.5
+    channels: int = 3
 
 
 class RunSpec(Struct):
@@ -184,7 +187,7 @@ class Comment(Struct):
     spec: dict[Line, Any]
     num_classes: Annotated[int, Meta(ge=0, le=MOST_CLASSES)] = 0
     image_size: Sides | Side | None = None
-    preprocessing: Pixels = None
+    preprocessing: Pixels | None = None
     labels: Lines | None = None
 
 
@@ -228,6 +231,7 @@ class Input(Tensor, kw_only=True):
     interpolation: Line
     mean: Number | Three
     scale: Number | Three
+    channels: int = 3
 
 
 class Output(Tensor, kw_only=True):

@@ -122,8 +122,8 @@ def check_settings(
         )
     if model_name is not None and weights is not None:
         name = find_variant(model_name)
-        spec = dataclasses.replace(VARIANTS[name], **spec_fields(recipe, VARIANTS[name], name))
-        check_weights(spec, name, recipe.image_size, weights)
+        spec = VARIANTS[name]
+        check_weights(spec, name, recipe.image_size, weights, spec_fields(recipe, spec, name))
 
 
 def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:

@@ -22,6 +22,7 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding
 from keras_vit.specs import (
     MOST_TOKENS,
+    PICTURE_CHANNELS,
     VARIANTS,
     Preprocessing,
     ResNetSpec,
@@ -42,7 +43,15 @@ _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_t
 _GELU_OF_FAMILY = {"official": "tanh", "timm": "erf", "transformers": "erf"}
 _EPS_OF_FAMILY = {"official": 1e-6, "timm": 1e-6, "transformers": 1e-12}
 # The fields that names and shapes determine. The others can only be stated in metadata.
-_SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
+_SHAPED = (
+    "patch_size",
+    "hidden_dim",
+    "depth",
+    "mlp_dim",
+    "representation_dim",
+    "stem",
+    "in_channels",
+)
 _MOST_COMPUTED = 1 << 25
 _NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
 
@@ -232,8 +241,18 @@ class Checkpoint:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """The preprocessing, if the file or its config states it."""
-        if "preprocessing" in self.metadata:
+        """The preprocessing, if the file or its config states it and the input is made of pictures.
+
+        timm and transformers may state that of RGB pictures for a model of grey ones.
+        """
+        if self.spec.in_channels not in PICTURE_CHANNELS:
+            return None
+        stated = self._stated_preprocessing
+        return stated and stated.of_channels(self.spec.in_channels)
+
+    @property
+    def _stated_preprocessing(self) -> Preprocessing | None:
+        if self.metadata.get("preprocessing") is not None:
             return Preprocessing.from_dict(self.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
             return timm_preprocessing(self.tensors.config)
@@ -316,7 +335,7 @@ class Checkpoint:
         return stated
 
     def _vit(self) -> ViTSpec:
-        patch, _, _, hidden = self.shape("embedding/kernel")
+        patch, _, channels, hidden = self.shape("embedding/kernel")
         block = "Transformer/encoderblock_0"
         mlp = self.shape(f"{block}/MlpBlock_3/Dense_0/bias")[-1]
         depth = self._count("Transformer/encoderblock_{i}/LayerNorm_0/scale")
@@ -334,6 +353,7 @@ class Checkpoint:
             gelu=self.stated["gelu"],
             layer_norm_eps=self.stated["layer_norm_eps"],
             stem=self._stem(),
+            in_channels=(self.shape("conv_root/kernel") or (0, 0, channels))[2],
         )
 
     def _pooling(self) -> str:
@@ -383,7 +403,7 @@ class Checkpoint:
     def _bit(self) -> ResNetSpec:
         root = self.shape("resnet/root_block/standardized_conv2d/kernel")
         layers = self._units("resnet/block{i}/unit{j:02}/a/standardized_conv2d/kernel")
-        return ResNetSpec(layers, root[-1] // 64)
+        return ResNetSpec(layers, root[-1] // 64, root[2])
 
     def _units(self, template: str) -> tuple[int, ...]:
         """The number of units in each block."""
@@ -424,8 +444,8 @@ def _model_args(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _same(variant: Spec, spec: Spec) -> bool:
-    # Whether both are the same variant; head, dropout rates and numerics may differ.
+    # Whether both are the same variant; head, dropout rates, numerics and channels may differ.
     if isinstance(variant, ResNetSpec) or isinstance(spec, ResNetSpec):
-        return variant == spec
+        return variant == dataclasses.replace(spec, in_channels=variant.in_channels)
     fields = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "pooling", "stem")
     return all(getattr(variant, field) == getattr(spec, field) for field in fields)

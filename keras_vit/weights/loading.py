@@ -70,7 +70,8 @@ def load_weights(
 
     The layout is detected: the official `.npz` and its variations (prefixes, Linen names,
     big_vision's scanned layers and position tables, bfloat16), BiT's `.npz`, and the safetensors
-    files of timm and transformers. Position tables of another resolution are resampled.
+    files of timm and transformers. Position tables of another resolution are resampled. The kernel
+    that reads RGB images is folded for a model of other `in_channels`: see `fold_channels`.
 
     Args:
         model: a built `keras_vit.ViT` or `keras_vit.BiT` with the architecture of the file.

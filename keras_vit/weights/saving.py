@@ -128,7 +128,8 @@ def _check_replaceable(sidecar: Path) -> None:
 
 
 def _family(model: Any, layout: str) -> tuple[str, str]:
-    spec, interpolation = model.spec, model.preprocessing.interpolation
+    spec, preprocessing = model.spec, model.preprocessing
+    interpolation = preprocessing.interpolation if preprocessing else "bilinear"
     is_bit = isinstance(spec, ResNetSpec)
     if interpolation not in PIL_CODES:
         raise UsageError(
@@ -176,6 +177,6 @@ def _metadata(model: Any) -> dict[str, Any]:
         "spec": model.spec.to_dict(),
         "num_classes": model.num_classes,
         "image_size": list(model.image_size),
-        "preprocessing": model.preprocessing.to_dict(),
+        "preprocessing": model.preprocessing and model.preprocessing.to_dict(),
         "labels": list(model.labels) if model.labels else None,
     }
