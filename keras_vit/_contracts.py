@@ -94,6 +94,7 @@ class Settings(Struct):
 
     image_size: Side | Sides = UNSET
     interpolation: Line | None = None
+    in_channels: int | None = None
     duration: Line = UNSET
     batch_size: Count = UNSET
     accumulate: Count = UNSET
@@ -187,7 +188,7 @@ class Comment(Struct):
     spec: dict[Line, Any]
     num_classes: Annotated[int, Meta(ge=0, le=MOST_CLASSES)] = 0
     image_size: Sides | Side | None = None
-    preprocessing: Pixels | None = None
+    preprocessing: Pixels = None
     labels: Lines | None = None
 
 
@@ -231,7 +232,7 @@ class Input(Tensor, kw_only=True):
     interpolation: Line
     mean: Number | Three
     scale: Number | Three
-    channels: int = 3
+    channels: Literal["RGB", "grey"] = "RGB"
 
 
 class Output(Tensor, kw_only=True):

@@ -233,6 +233,11 @@ def _check_options(
         ("input", "float32", preprocessing is not None),
     ):
         value = getattr(options, field)
+        if value != usual and own_head and not allowed:
+            raise UsageError(
+                f"{field}={value!r} needs a model whose input is made from pictures, of 1 channel "
+                f"or 3. Received: a {kind} of other channels; use {field}={usual!r}."
+            )
         if value != usual and not allowed:
             raise UsageError(
                 f"{field}={value!r} needs a keras_vit model with its own head. Received: a "

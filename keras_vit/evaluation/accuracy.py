@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _files
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data import evaluation_batches
 from keras_vit.data.folders import listed
@@ -64,6 +65,7 @@ def accuracy_on(
     Raises:
         UsageError: the model lacks a class of the images, or no image has a class.
     """
+    reads_pictures(model)
     places = class_places(source.labels, model.labels, model.num_classes)
     if source.multi_hot is not None:
         labelled = indices[np.diff(source.multi_hot.starts)[indices] > 0]

@@ -252,7 +252,7 @@ class Checkpoint:
 
     @property
     def _stated_preprocessing(self) -> Preprocessing | None:
-        if self.metadata.get("preprocessing") is not None:
+        if "preprocessing" in self.metadata:
             return Preprocessing.from_dict(self.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
             return timm_preprocessing(self.tensors.config)

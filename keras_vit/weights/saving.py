@@ -172,11 +172,12 @@ def _array(model: Any, name: WeightName) -> np.ndarray:
 
 
 def _metadata(model: Any) -> dict[str, Any]:
+    preprocessing = model.preprocessing
     return {
         "format": 1,
         "spec": model.spec.to_dict(),
         "num_classes": model.num_classes,
         "image_size": list(model.image_size),
-        "preprocessing": model.preprocessing and model.preprocessing.to_dict(),
+        **({"preprocessing": preprocessing.to_dict()} if preprocessing else {}),
         "labels": list(model.labels) if model.labels else None,
     }

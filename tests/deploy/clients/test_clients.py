@@ -105,6 +105,12 @@ def test_a_file_is_judged_with_the_resize_of_the_client(pictures_of, absent, tmp
     assert line.endswith("not run in it, which is not installed: pip install mediapipe")
 
 
+def test_a_client_that_gives_rgb_refuses_grey_models(tmp_path):
+    model = keras_vit.ViT_Pico4(4, in_channels=1)
+    with pytest.raises(keras_vit.UsageError, match="gives a file RGB pixels.*in_channels=1"):
+        deploy.export_bundles(model, tmp_path, "none", client="mediapipe")
+
+
 @pytest.mark.slow
 def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
     installed(CLIENT)
