@@ -130,6 +130,19 @@ def keras_vit_model(model: Any) -> None:
         raise UsageError(f"expected a keras_vit.ViT or keras_vit.BiT. {received_model(model)}")
 
 
+def reads_pictures(model: Any) -> None:
+    """Checks that the input of a keras_vit model is made from pictures, which have 1 or 3 channels.
+
+    Other models have no preprocessing.
+    """
+    if model.preprocessing is None:
+        raise UsageError(
+            "pictures become inputs of 1 channel (grey) or 3 (RGB). Received: "
+            f"{getattr(model, 'name', 'a model')} with in_channels={model.spec.in_channels}; give "
+            "it float inputs of your own."
+        )
+
+
 def received_model(model: Any) -> str:
     """The end of an error message: which object was passed instead of a keras_vit model."""
     name = type(model).__name__

@@ -52,6 +52,7 @@ class ViT(Struct):
     attention_dropout: Number = 0
     drop_path: Number = 0
     stem: Stem | None = None
+    in_channels: int = 3
 
 
 class ResNet(Struct):
@@ -59,6 +60,7 @@ class ResNet(Struct):
 
     layers: list[int]
     width: int = 1
+    in_channels: int = 3
 
 
 class Pixels(Struct):
@@ -70,6 +72,7 @@ class Pixels(Struct):
     interpolation: Line = "bilinear"
     mean: Number | Three = 127.5
     scale: Number | Three = 127.5
+    channels: int = 3
 
 
 class RunSpec(Struct):
@@ -91,6 +94,7 @@ class Settings(Struct):
 
     image_size: Side | Sides = UNSET
     interpolation: Line | None = None
+    in_channels: int | None = None
     duration: Line = UNSET
     batch_size: Count = UNSET
     accumulate: Count = UNSET
@@ -228,6 +232,7 @@ class Input(Tensor, kw_only=True):
     interpolation: Line
     mean: Number | Three
     scale: Number | Three
+    channels: Literal["RGB", "grey"] = "RGB"
 
 
 class Output(Tensor, kw_only=True):

@@ -26,6 +26,15 @@ def check_plain(spec: Spec, name: str) -> None:
         )
 
 
+def check_colours(spec: ViTSpec) -> None:
+    """Raises a `UsageError` unless the model's input has colours to predict."""
+    if spec.in_channels != 3:
+        raise UsageError(
+            "the colours of masked patches are those of RGB. "
+            f"Received: in_channels={spec.in_channels}; choose masked_pixels or mae."
+        )
+
+
 def check_cells(spec: ViTSpec) -> None:
     """Raises a `UsageError` unless patches can be divided into the cells of "colours"."""
     if spec.patch_size % CELLS:

@@ -32,6 +32,7 @@ MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
 MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES = 256, 1 << 18, 8
 
 Gelu = Literal["tanh", "erf"]
+PICTURE_CHANNELS = (1, 3)  # of inputs that are made from pictures: grey and RGB
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -176,6 +177,8 @@ class ViTSpec:
         drop_path: stochastic depth: the rate in the last block; it rises linearly from 0 in the
             first.
         stem: the ResNet that a hybrid cuts its patches from; None cuts them from the image.
+        in_channels: channels of the image: 3 for RGB, 1 for grey pictures, any other number for
+            float inputs of one's own, such as the bands of a satellite.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
@@ -197,6 +200,7 @@ class ViTSpec:
     attention_dropout: float = 0.0
     drop_path: float = 0.0
     stem: ResNetStem | None = None
+    in_channels: int = 3
 
     def __post_init__(self):
         largest = {
@@ -205,6 +209,7 @@ class ViTSpec:
             "depth": MOST_BLOCKS,
             "num_heads": MOST_CHANNELS,
             "mlp_dim": MOST_CHANNELS,
+            "in_channels": MOST_CHANNELS,
         }
         if self.representation_dim is not None:
             largest["representation_dim"] = MOST_CHANNELS
@@ -336,17 +341,20 @@ class ResNetSpec:
     Attributes:
         layers: bottleneck units in each block, one to four; every block after the first halves
             the size. BiT has four.
-        width: multiplies every number of channels.
+        width: multiplies every number of channels but the image's.
+        in_channels: channels of the image, as in `ViTSpec`.
     """
 
     layers: tuple[int, ...]
     width: int = 1
+    in_channels: int = 3
 
     def __post_init__(self):
         _set(self, "layers", _counts("layers", self.layers))
         if not 1 <= len(self.layers) <= 4:
             raise UsageError(f"layers must be one to four numbers. Received: layers={self.layers}.")
         _set(self, "width", positive_integer("width", self.width, MOST_CHANNELS // 4096))
+        _set(self, "in_channels", positive_integer("in_channels", self.in_channels, MOST_CHANNELS))
 
     @property
     def channels(self) -> int:
@@ -360,7 +368,7 @@ class ResNetSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
-        return {"layers": list(self.layers), "width": self.width}
+        return {**dataclasses.asdict(self), "layers": list(self.layers)}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ResNetSpec:
@@ -381,6 +389,9 @@ def spec_from_dict(fields: dict[str, Any]) -> Spec:
 class Preprocessing:
     """The steps from a uint8 RGB image to a model's input: crop, resize, (x - mean) / scale.
 
+    For one channel, the resized pixels become grey before mean and scale: their luma as Pillow
+    computes it, which leaves grey pictures as they are.
+
     Attributes:
         height, width: the model's input size in pixels.
         crop: None stretches the whole image to the size, as the official fine-tuning code does
@@ -389,8 +400,9 @@ class Preprocessing:
         interpolation: "bilinear" or "bicubic" (antialiased when shrinking, as in Pillow),
             "nearest", or "mediapipe": as MediaPipe's ImageClassifier resizes on CPUs, which is
             bilinear without antialiasing, from corner to corner of the whole image.
-        mean, scale: one number, or three for R, G and B, for pixel values in [0, 255]. PyTorch's
+        mean, scale: one number, or one for each channel, for pixel values in [0, 255]. PyTorch's
             ImageNet models use mean (123.675, 116.28, 103.53), scale (58.395, 57.12, 57.375).
+        channels: of the model's input, 3 for RGB or 1 for grey.
 
     Raises:
         UsageError: a field has the wrong type or is out of range.
@@ -402,6 +414,7 @@ class Preprocessing:
     interpolation: Interpolation = "bilinear"
     mean: float | tuple[float, float, float] = 127.5
     scale: float | tuple[float, float, float] = 127.5
+    channels: int = 3
 
     def __post_init__(self):
         for field in ("height", "width"):
@@ -425,8 +438,14 @@ class Preprocessing:
                 "interpolation='mediapipe' resizes the whole image, as MediaPipe does. "
                 f"Received: crop={self.crop!r}; leave it out."
             )
+        if integer(self.channels) not in PICTURE_CHANNELS:
+            raise UsageError(
+                "channels must be 3 for RGB or 1 for grey; other inputs are your own floats, "
+                f"without a Preprocessing. Received: channels={shown(self.channels)}."
+            )
+        _set(self, "channels", integer(self.channels))
         for field in ("mean", "scale"):
-            _set(self, field, _per_channel(field, getattr(self, field)))
+            _set(self, field, _per_channel(field, getattr(self, field), self.channels))
         if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) < 1e-30:
             raise UsageError(
                 f"scale must be positive, at least 1e-30. Received: scale={shown(self.scale)}."
@@ -436,6 +455,21 @@ class Preprocessing:
     def size(self) -> tuple[int, int]:
         """(height, width)."""
         return self.height, self.width
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(height, width, channels)."""
+        return self.height, self.width, self.channels
+
+    def of_channels(self, channels: int) -> Preprocessing:
+        """The same for so many channels; for one, three means or scales become their average."""
+        if channels == self.channels:
+            return self
+        mean, scale = (
+            sum(value) / len(value) if isinstance(value, tuple) else value
+            for value in (self.mean, self.scale)
+        )
+        return dataclasses.replace(self, mean=mean, scale=scale, channels=channels)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
@@ -521,11 +555,12 @@ def _counts(field: str, values: Any) -> tuple[int, ...]:
     return counts
 
 
-def _per_channel(field: str, values: Any) -> float | tuple[float, ...]:
+def _per_channel(field: str, values: Any, channels: int) -> float | tuple[float, ...]:
     if not isinstance(values, (tuple, list)):
         return number(field, values)
-    if len(values) != 3:
-        raise UsageError(f"{field} must be a number or three. Received: {field}={shown(values)}.")
+    if len(values) != channels or channels == 1:
+        expected = "a number or three" if channels == 3 else "a number for one channel"
+        raise UsageError(f"{field} must be {expected}. Received: {field}={shown(values)}.")
     return tuple(number(field, value) for value in values)
 
 

@@ -141,6 +141,11 @@ def _tensors() -> list[dict[str, Any]]:
     for dtype, zero in (("uint8", 128), ("int8", 0), ("int8", -3)):
         cases.append(_tensor((13, 17), (8, 6), 127.5, 127.5, dtype, (0.0078125, zero)))
         cases.append(_tensor((13, 17), (8, 6), *scales[3], dtype, (0.018658, zero)))
+    # Grey models, which take the luma of the resized pixels.
+    cases.append(_tensor((13, 17), (8, 6), 127.5, 127.5, "float32", None, channels=1))
+    cases.append(_tensor((64, 48), (224, 224), 0.0, 255.0, "float32", None, channels=1))
+    cases.append(_tensor((13, 17), (8, 6), 0.0, 1.0, "uint8", None, channels=1))
+    cases.append(_tensor((13, 17), (8, 6), 127.5, 127.5, "int8", (0.0078125, -3), channels=1))
     return cases
 
 
@@ -151,8 +156,9 @@ def _tensor(
     scale: Any,
     dtype: str,
     quantization: tuple[float, int] | None,
+    channels: int = 3,
 ) -> dict[str, Any]:
-    how = Preprocessing(new[1], new[0], 0.875, "bicubic", mean, scale)
+    how = Preprocessing(new[1], new[0], 0.875, "bicubic", mean, scale, channels)
     floats = preprocess_image(_image(*size), how)
     # As LiteRT gives it: a scale in float32.
     quantized = quantization and (float(np.float32(quantization[0])), quantization[1])
@@ -161,6 +167,7 @@ def _tensor(
         "image": {"width": size[0], "height": size[1], "extreme": False},
         "width": new[0],
         "height": new[1],
+        "channels": channels,
         "mean": mean,
         "scale": scale,
         "dtype": dtype,

@@ -6,24 +6,31 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 
 
 def model_of_weights(
     weights: str, name: str | None, image_size: int | tuple[int, int] | None = None
 ) -> Any:
-    """The model of a file, a URL or published weights.
+    """The model of a file, a URL or published weights, for pictures.
 
     Args:
         weights: a file in any layout, a URL, or with `name` a published name.
         name: the model's name; None if the file says what it holds.
         image_size: the size to resample it to; None for its own.
+
+    Raises:
+        UsageError: see `create_model`; or its inputs are not made from pictures.
     """
     import keras_vit
 
     if name is not None:
-        return keras_vit.create_model(name, image_size=image_size, weights=weights)
-    return keras_vit.model_from_weights(weights, image_size=image_size)
+        model = keras_vit.create_model(name, image_size=image_size, weights=weights)
+    else:
+        model = keras_vit.model_from_weights(weights, image_size=image_size)
+    reads_pictures(model)
+    return model
 
 
 def has_trained_head(model: Any) -> bool:

@@ -162,7 +162,8 @@ def _described(preprocessing: Any) -> str:
     height, width, crop = preprocessing.height, preprocessing.width, preprocessing.crop
     part = "the whole image" if crop is None else f"the centre {crop:.1%} of the short side"
     scaled = f"{preprocessing.mean} subtracted, divided by {preprocessing.scale}"
-    return f"{part} resized to {height} x {width} ({preprocessing.interpolation}), {scaled}"
+    grey = ", made grey" if preprocessing.channels == 1 else ""
+    return f"{part} resized to {height} x {width} ({preprocessing.interpolation}){grey}, {scaled}"
 
 
 def _results(source: Any, accuracy: Any, published: Any) -> dict[str, str]:

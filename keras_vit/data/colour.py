@@ -9,7 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-_LUMA = (19595.0, 38470.0, 7471.0)  # ITU-R 601-2 in 16 bits; sums are exact in float32
+from keras_vit.data.luma import luma
+
 _BLUR_TAPS = 6  # on each side: three times the largest radius of 2
 
 
@@ -98,8 +99,7 @@ def blend(degenerate: tf.Tensor, image: tf.Tensor, factor: Any) -> tf.Tensor:
 
 
 def _luma(image: tf.Tensor) -> tf.Tensor:
-    sums = tf.tensordot(tf.cast(image, tf.float32), tf.constant(_LUMA), 1)
-    return tf.cast((sums + 2**15) * 2.0**-16, tf.uint8)
+    return tf.cast(luma(tf.cast(image, tf.float32), tf.floor)[..., 0], tf.uint8)
 
 
 def _equalized(channel: tf.Tensor) -> tf.Tensor:

@@ -123,7 +123,7 @@ def evaluation_batches(
 def load(
     source: Source, indices: np.ndarray, preprocessing: Preprocessing
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs, float32 (n, height, width, 3), and targets, int64 (n,), of `indices`."""
+    """The inputs, float32 (n, *preprocessing.shape), and targets, int64 (n,), of `indices`."""
     images = [preprocess_image(source.image(int(i)), preprocessing) for i in indices]
     return np.stack(images), source.targets[indices]
 

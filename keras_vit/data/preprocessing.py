@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from keras_vit._checks import received_model
+from keras_vit._checks import reads_pictures, received_model
 from keras_vit._errors import UsageError
 from keras_vit.data import mediapipe
 from keras_vit.data.images import rgb_images
+from keras_vit.data.luma import luma
 from keras_vit.specs import Preprocessing
 
 _RESAMPLING = {
@@ -49,14 +50,18 @@ def preprocess(images: Any, model: Any) -> Any:
         model: a `keras_vit` model, or a `Preprocessing`.
 
     Returns:
-        float32 (n, model height, model width, 3); n = 1 for one image. For a symbolic tensor, a
+        float32 (n, model height, model width, channels); n = 1 for one image; a model of one
+        channel gets the luma of the pixels, as `PIL.Image.convert("L")`. For a symbolic tensor, a
         symbolic tensor of exactly the same values; for one image it has no n, so that the data set
         can be batched.
 
     Raises:
         UsageError: an image has another type, its pixels are not from 0 to 255 or seem to be in
-            [0, 1], or a file cannot be read. (Inside a graph, TensorFlow raises its own error.)
+            [0, 1], a file cannot be read, or the model has other channels than 1 or 3. (Inside a
+            graph, TensorFlow raises its own error.)
     """
+    if hasattr(model, "spec"):
+        reads_pictures(model)
     preprocessing = getattr(model, "preprocessing", model)
     if not isinstance(preprocessing, Preprocessing):
         raise UsageError(f"expected a keras_vit model or a Preprocessing. {received_model(model)}")
@@ -68,11 +73,11 @@ def preprocess(images: Any, model: Any) -> Any:
         if images.dtype.name == "string":
             return preprocess_files(images, preprocessing)
     inputs = [preprocess_image(image, preprocessing) for image in rgb_images(images)]
-    return np.stack(inputs) if inputs else np.zeros((0, *preprocessing.size, 3), np.float32)
+    return np.stack(inputs) if inputs else np.zeros((0, *preprocessing.shape), np.float32)
 
 
 def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
-    """One uint8 image (height, width, 3) to float32 (*preprocessing.size, 3)."""
+    """One uint8 image (height, width, 3) to float32 `preprocessing.shape`."""
     image = np.asarray(image)
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3:
         raise UsageError(
@@ -101,9 +106,15 @@ def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
 
 
 def normalise(pixels: Any, preprocessing: Preprocessing) -> np.ndarray:
-    """(x - mean) / scale of uint8 pixels (..., 3), in float32."""
+    """(x - mean) / scale of uint8 pixels (..., 3), in float32.
+
+    For one channel, of their luma; grey pixels (..., 1) are taken as they are.
+    """
+    x = np.asarray(pixels, np.float32)
+    if x.shape[-1] != preprocessing.channels:
+        x = luma(x)
     mean = np.asarray(preprocessing.mean, np.float32)
-    return (np.asarray(pixels, np.float32) - mean) / np.asarray(preprocessing.scale, np.float32)
+    return (x - mean) / np.asarray(preprocessing.scale, np.float32)
 
 
 def _is_of_tensorflow(images: Any) -> bool:

@@ -20,6 +20,7 @@ from keras_vit.data.limits import (
     SCAN,
     TEXTS,
 )
+from keras_vit.data.luma import luma
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
@@ -47,7 +48,7 @@ def preprocess_tensor(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Ten
         preprocessing: size and scale.
 
     Returns:
-        float32 (n, *preprocessing.size, 3), or (*preprocessing.size, 3) for one image.
+        float32 (n, *preprocessing.shape), or `preprocessing.shape` for one image.
 
     Raises:
         UsageError: the tensor has another shape or type.
@@ -62,21 +63,28 @@ def preprocess_tensor(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Ten
         pixels = _rgb(images)
         is_one = pixels.shape.rank == 3
         pixels = resize(pixels[None] if is_one else pixels, preprocessing)
-    centred = tf.cast(pixels, tf.float32) - tf.constant(preprocessing.mean, tf.float32)
-    # Not `/`, which TensorFlow would replace; see `_quotient`.
-    inputs = tf.math.divide_no_nan(centred, tf.constant(preprocessing.scale, tf.float32))
+    inputs = normalise(pixels, preprocessing)
     return inputs[0] if is_one else inputs
 
 
+def normalise(pixels: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """`preprocessing.normalise` of RGB pixels 0 to 255 of any type, (..., 3)."""
+    x = tf.cast(pixels, tf.float32)
+    x = luma(x, tf.floor) if preprocessing.channels == 1 else x
+    centred = x - tf.constant(preprocessing.mean, tf.float32)
+    # Not `/`, which TensorFlow would replace; see `_quotient`.
+    return tf.math.divide_no_nan(centred, tf.constant(preprocessing.scale, tf.float32))
+
+
 def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.ndarray:
-    """`preprocess_tensor` for an eager tensor of strings: () or (n,) to (n, height, width, 3).
+    """`preprocess_tensor` for an eager tensor of strings: () or (n,) to (n, *shape).
 
     Raises:
         UsageError: a string is not a complete JPEG or PNG, or the tensor has another shape.
     """
     if contents.shape.rank > 1:
         raise UsageError(f"expected strings () or (n,). Received: string {contents.shape}.")
-    inputs = np.zeros((tf.size(contents), *preprocessing.size, 3), np.float32)
+    inputs = np.zeros((tf.size(contents), *preprocessing.shape), np.float32)
     for i, content in enumerate(tf.reshape(contents, (-1,))):
         try:
             inputs[i] = preprocess_tensor(content, preprocessing)

@@ -491,9 +491,8 @@ def _tensors(
 ) -> tuple[str, str]:
     """The input and the output of the files: as given, or as a client needs them."""
     check_for(client, output, precisions)
-    normalisation = (preprocessing.mean, preprocessing.scale) if preprocessing else ()
     wanted = output or (client.output if client else "logits")
-    return input_for(client, input, normalisation), wanted
+    return input_for(client, input, preprocessing), wanted
 
 
 def _seen(client: Client, own: Reference, images: OwnImages, about: About) -> Seen | None:

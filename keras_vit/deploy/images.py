@@ -109,19 +109,21 @@ def samples_of(
 
 
 def noise_of(preprocessing: Preprocessing, count: int) -> np.ndarray:
-    """Random images (n, height, width, 3), preprocessed for a model."""
+    """Random images (n, *preprocessing.shape), preprocessed for a model."""
     noise = coarse_noise(min(count, NOISE_IMAGES), (preprocessing.height, preprocessing.width, 3))
     return normalise((256 * noise).astype(np.uint8), preprocessing)
 
 
 def to_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
-    """The uint8 pixels of preprocessed inputs: the inverse of the preprocessing."""
+    """The uint8 pixels of preprocessed inputs, grey or RGB: the inverse of `normalise`."""
     scale, mean = (np.asarray(x, np.float32) for x in (preprocessing.scale, preprocessing.mean))
     return np.clip(np.rint(inputs * scale + mean), 0, 255).astype(np.uint8)
 
 
 def _picture(image: np.ndarray, preprocessing: Preprocessing | None) -> np.ndarray | None:
-    return None if preprocessing is None else to_pixels(image, preprocessing)
+    if preprocessing is None:
+        return None
+    return np.repeat(to_pixels(image, preprocessing), 3 // preprocessing.channels, axis=-1)
 
 
 def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, np.ndarray | None]:

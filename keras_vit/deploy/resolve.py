@@ -111,6 +111,11 @@ def resolve(
     if activated and options.output == "logits":
         options = dataclasses.replace(options, output="probabilities")
     has_output = own_head or (activated and options.output == "probabilities")
+    if own_head and preprocessing is None and options.input == "uint8":
+        raise UsageError(
+            "input='uint8' needs a model whose input is made from pictures, of 1 channel or 3. "
+            f"Received: in_channels={base.spec.in_channels}; use input='float32'."
+        )
     _check_options(type(model).__name__, options, has_output, preprocessing)
     if own_head and not base.num_classes and options.output != "features":
         raise UsageError(

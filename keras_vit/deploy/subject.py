@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import runs
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data.pipeline import load
 from keras_vit.data.source import as_answered
@@ -198,6 +199,7 @@ def of_weights(
         built = model_from_weights(weights, image_size=image_size)
     else:
         built = create_model(model, image_size=image_size, weights=weights)
+    reads_pictures(built)
     labels = built.labels or numbered(built.num_classes)
     if data is None:
         return Subject(built, built.name, labels, OwnImages(built.preprocessing))

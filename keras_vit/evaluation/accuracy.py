@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _files
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data import evaluation_batches
 from keras_vit.data.folders import listed
@@ -65,6 +66,7 @@ def accuracy_on(
     Raises:
         UsageError: the model lacks a class of the images, or no image has a class.
     """
+    reads_pictures(model)
     labels, classes = model.labels, model.num_classes
     if classes == 1:
         labels = labels or (source.labels[1:] if len(source.labels) == 2 else None)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _files, _zips
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split, evaluation_batches
@@ -62,7 +63,12 @@ def features_of(
 
 
 def body_of(model: Any) -> Any:
-    """The Keras model from inputs to features; it is compiled only once if it is used again."""
+    """The Keras model from inputs to features; it is compiled only once if it is used again.
+
+    Raises:
+        UsageError: the model's inputs are not made from pictures.
+    """
+    reads_pictures(model)
     return keras.Model(model.input, model.features)
 
 

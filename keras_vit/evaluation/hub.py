@@ -192,7 +192,8 @@ def _preprocessing(model: Any) -> str:
     )
     return (
         f"Preprocessing: {resize} ({of.interpolation}, antialiased except with mediapipe and "
-        f"nearest); then (pixel - {mean}) / {scale} for pixels from 0 to 255, RGB."
+        f"nearest); then (pixel - {mean}) / {scale} for pixels from 0 to 255, "
+        f"{'RGB' if of.channels == 3 else 'grey (the luma of RGB)'}."
     )
 
 

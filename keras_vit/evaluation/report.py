@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _contracts, _files, runs
+from keras_vit._checks import reads_pictures
 from keras_vit.data import evaluation_batches, load
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.reading import naming_unreadable
@@ -125,6 +126,7 @@ def _report(
 
 
 def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) -> np.ndarray:
+    reads_pictures(model)
     batches = evaluation_batches(source, indices, model.preprocessing, batch_size)
     inputs = (normalise(images, model.preprocessing) for images, _ in batches)
     with naming_unreadable(source):

@@ -28,7 +28,7 @@ def held_values(
         visible: number of patches that the blocks see; None for all.
     """
     size = as_size(image_size)
-    values = {"images": 3 * math.prod(size)}
+    values = {"images": spec.in_channels * math.prod(size)}
     if not isinstance(spec, ViTSpec):
         return values | _resnet(64 * spec.width, spec.units, size)
     if spec.stem is not None:

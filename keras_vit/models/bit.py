@@ -13,7 +13,9 @@ from keras_vit.specs import Preprocessing, ResNetSpec
 
 @register
 class BiT(ImageModel):
-    """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
+    """A functional `keras.Model`: images to logits (batch, num_classes).
+
+    Images are (batch, height, width, spec.in_channels).
 
     A ResNet-V2 with group normalisation and standardised convolutions. Layers: `conv_root`,
     `block1_unit1` ..., `group_norm`, `head`. Any image size is allowed.
@@ -28,7 +30,8 @@ class BiT(ImageModel):
         num_classes: number of logits of the zero-initialised head. With 0 there is no head, and
             the output is the representation (batch, channels).
         image_size: input size in pixels, one number or (height, width).
-        preprocessing: default: images are stretched to the size, pixels scaled to [-1, 1].
+        preprocessing: default: images are stretched to the size, pixels scaled to [-1, 1]. None if
+            the input has other channels than 1 or 3, because it is not made from pictures.
         labels: the class names, in the order of the logits.
         head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
         dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer except the
@@ -37,7 +40,7 @@ class BiT(ImageModel):
 
     Raises:
         UsageError: a keyword is unknown (the message suggests one), the preprocessing is for
-            another size, or the number of labels is not the number of classes.
+            another size or other channels, or the number of labels is not the number of classes.
     """
 
     spec_type = ResNetSpec

@@ -24,7 +24,7 @@ def forward_flops(
     size = as_size(image_size)
     if isinstance(spec, ViTSpec):
         return _vit(spec, num_classes, size)
-    layers, _ = _resnet(64 * spec.width, spec.units, size)
+    layers, _ = _resnet(spec.in_channels, 64 * spec.width, spec.units, size)
     return layers | _head(1, spec.channels, num_classes)
 
 
@@ -58,7 +58,7 @@ def autoencoder_flops(
     for i in range(decoder_depth):
         layers[f"decoderblock_{i}"] = _block(tokens, decoder_dim, decoder_mlp_dim)
     patches = _patches(spec, image_size)
-    layers["predictions"] = _product(patches, decoder_dim, 3 * spec.patch_size**2)
+    layers["predictions"] = _product(patches, decoder_dim, spec.in_channels * spec.patch_size**2)
     return layers
 
 
@@ -80,9 +80,9 @@ def _vit(spec: ViTSpec, num_classes: int, size: tuple[int, int]) -> dict[str, in
 def _encoder(spec: ViTSpec, size: tuple[int, int], visible: int | None = None) -> dict[str, int]:
     """The layers up to the last block; with `visible` the blocks see only so many patches."""
     layers: dict[str, int] = {}
-    channels = 3
+    channels = spec.in_channels
     if spec.stem is not None:
-        layers, _ = _resnet(spec.stem.root_channels, spec.stem.units, size)
+        layers, _ = _resnet(channels, spec.stem.root_channels, spec.stem.units, size)
         channels = spec.stem.channels
     patches = _patches(spec, size)
     layers["patch_encoder"] = _product(patches, channels * spec.patch_size**2, spec.hidden_dim)
@@ -103,11 +103,11 @@ def _block(tokens: int, width: int, mlp_dim: int) -> int:
 
 
 def _resnet(
-    root: int, units: Iterable[ResNetUnit], size: tuple[int, int]
+    inputs: int, root: int, units: Iterable[ResNetUnit], size: tuple[int, int]
 ) -> tuple[dict[str, int], tuple[int, int]]:
     """The layers up to the last unit, and the size of its output."""
     size = _halved(size)
-    layers = {"conv_root": _convolution(size, 7, 3, root)}
+    layers = {"conv_root": _convolution(size, 7, inputs, root)}
     size = _halved(size)  # pool_root
     for unit in units:
         inner, outer = unit.features, 4 * unit.features

@@ -15,6 +15,7 @@ from keras_vit.models.quantisation import quantise_layers, quantised_layers
 from keras_vit.specs import (
     MOST_PARAMETERS,
     MOST_TOKENS,
+    PICTURE_CHANNELS,
     Preprocessing,
     ResNetSpec,
     Spec,
@@ -36,7 +37,7 @@ _KERAS_NAMES = {
 
 
 class ImageModel(keras.Model):
-    """A functional `keras.Model` of images (batch, height, width, 3), with its spec and labels.
+    """A functional `keras.Model` of images (batch, height, width, channels), with spec and labels.
 
     Args:
         forward: a function of the symbolic images, the number of classes and the head's bias that
@@ -72,12 +73,13 @@ class ImageModel(keras.Model):
             fields = [f.name for f in dataclasses.fields(spec)]
             refuse_keywords(type(self).__name__, unknown, ARGUMENTS, fields)
         height, width = as_size(image_size)
-        preprocessing = preprocessing or Preprocessing(height, width)
+        if preprocessing is None and spec.in_channels in PICTURE_CHANNELS:
+            preprocessing = Preprocessing(height, width, channels=spec.in_channels)
         labels = None if labels is None else label_names(labels)
         num_classes, head_bias = _classes(num_classes), number("head_bias", head_bias)
-        _check(num_classes, (height, width), preprocessing, labels)
+        _check(num_classes, (height, width), spec.in_channels, preprocessing, labels)
         _check_size(spec, num_classes, (height, width))
-        inputs = keras.Input((height, width, 3), name="images")
+        inputs = keras.Input((height, width, spec.in_channels), name="images")
         with building, dtype_policy(dtype):
             outputs = forward(inputs, num_classes, head_bias)
             super().__init__(inputs=inputs, outputs=outputs, name=layer_name(name))
@@ -128,7 +130,7 @@ class ImageModel(keras.Model):
             "spec": self.spec.to_dict(),
             "num_classes": self.num_classes,
             "image_size": self.image_size,
-            "preprocessing": self.preprocessing.to_dict(),
+            "preprocessing": self.preprocessing and self.preprocessing.to_dict(),
             "labels": None if self.labels is None else list(self.labels),
             "head_bias": self.head_bias,
             "dtype": serialized_policy(self.dtype_policy),
@@ -144,7 +146,8 @@ class ImageModel(keras.Model):
         frozen, quantised = set(config.pop("frozen", ())), config.pop("quantised", {})
         config["spec"] = spec_from_dict(config["spec"])
         config["image_size"] = tuple(config["image_size"])
-        config["preprocessing"] = Preprocessing.from_dict(config["preprocessing"])
+        if config["preprocessing"] is not None:
+            config["preprocessing"] = Preprocessing.from_dict(config["preprocessing"])
         model = cls(**config)
         quantise_layers(dict(_layers(model)) if quantised else {}, quantised)
         if frozen:
@@ -285,16 +288,31 @@ def _check_size(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> No
 def _check(
     num_classes: int,
     image_size: tuple[int, int],
-    preprocessing: Preprocessing,
+    in_channels: int,
+    preprocessing: Preprocessing | None,
     labels: tuple[str, ...] | None,
 ) -> None:
-    size = (preprocessing.height, preprocessing.width)
+    if preprocessing is not None:
+        _check_preprocessing(preprocessing, image_size, in_channels)
+    if labels is not None and len(labels) != num_classes:
+        raise UsageError(
+            f"labels must name each of the {num_classes} classes. Received: {len(labels)} labels."
+        )
+
+
+def _check_preprocessing(
+    preprocessing: Preprocessing, image_size: tuple[int, int], in_channels: int
+) -> None:
+    size = preprocessing.size
     if size != image_size:
         raise UsageError(
             f"preprocessing must be for image_size={image_size[0]} x {image_size[1]}. "
             f"Received: {size[0]} x {size[1]}."
         )
-    if labels is not None and len(labels) != num_classes:
+    if preprocessing.channels != in_channels:
+        fits = in_channels in PICTURE_CHANNELS
+        advice = f"set its channels={in_channels}" if fits else "leave it out"
         raise UsageError(
-            f"labels must name each of the {num_classes} classes. Received: {len(labels)} labels."
+            f"preprocessing must be for in_channels={in_channels}. "
+            f"Received: channels={preprocessing.channels}; {advice}."
         )

@@ -17,9 +17,9 @@ from keras_vit.models.vit import ViT
 class MaskedAutoencoder(keras.Model):
     """A ViT that sees a few patches of an image, and a small decoder that predicts all of them.
 
-    Inputs are a dict of `images` (batch, height, width, 3), preprocessed for the ViT, and `noise`
+    Inputs are a dict of `images` (batch, height, width, c), preprocessed for the ViT, and `noise`
     (batch, patches): patches with the smallest numbers are visible. Outputs are a dict of
-    `predictions` (batch, patches, patch_size * patch_size * 3), float32, and `mask` (batch,
+    `predictions` (batch, patches, patch_size * patch_size * c), float32, and `mask` (batch,
     patches), 1 where a patch was hidden.
 
     It equals transformers' `ViTMAEForPreTraining`, whose ViT has "learned" positions, a class token
@@ -73,7 +73,7 @@ class MaskedAutoencoder(keras.Model):
                 epsilon=spec.layer_norm_eps, dtype=policy, name="decoder_norm"
             )(x)
             x = x[:, spec.prefix_tokens :]  # (batch, patches, decoder_dim)
-            predictions = _dense(3 * spec.patch_size**2, "predictions", "float32")(x)
+            predictions = _dense(spec.in_channels * spec.patch_size**2, "predictions", "float32")(x)
             super().__init__(inputs, {"predictions": predictions, "mask": mask}, name=name)
         object.__setattr__(self, "_vit", lambda: vit)  # not tracked: its head is not trained
         self._arguments = {

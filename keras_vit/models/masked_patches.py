@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from keras_vit._checks import choice
 from keras_vit._keras import building, keras, register
-from keras_vit._masked import CELLS, check_cells, check_plain, masked_count
+from keras_vit._masked import CELLS, check_cells, check_colours, check_plain, masked_count
 from keras_vit.layers.masking import CorruptedPatches
 from keras_vit.models.vit import ViT
+from keras_vit.specs import ViTSpec
 
 PatchTarget = Literal["colour", "colours", "pixels"]
 COLOURS = 512  # three bits for each of three channels
@@ -19,7 +20,7 @@ COLOURS = 512  # three bits for each of three channels
 class MaskedPatchPredictor(keras.Model):
     """A ViT that predicts the patches whose embeddings were corrupted.
 
-    Inputs are a dict of `images` (batch, height, width, 3), preprocessed for the ViT, and `noise`
+    Inputs are a dict of `images` (batch, height, width, c), preprocessed for the ViT, and `noise`
     (batch, patches), whose order chooses the corrupted patches: see `CorruptedPatches`. Outputs are
     a dict of `predictions` (batch, patches, values), float32, and `mask` (batch, patches), 1 where
     a patch was corrupted.
@@ -36,7 +37,8 @@ class MaskedPatchPredictor(keras.Model):
         corrupted: the fraction of corrupted patches.
 
     Raises:
-        UsageError: the ViT is a hybrid, or patches cannot be divided into 4 x 4 cells.
+        UsageError: the ViT is a hybrid or its input has no colours, or patches cannot be divided
+            into 4 x 4 cells.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class MaskedPatchPredictor(keras.Model):
     ):
         check_masked_vit(vit)
         choice("target", target, ("colour", "colours", "pixels"))
+        if target != "pixels":
+            check_colours(vit.spec)
         if target == "colours":
             check_cells(vit.spec)
         count = masked_count(vit.grid, corrupted)
@@ -57,7 +61,7 @@ class MaskedPatchPredictor(keras.Model):
             x, mask = corrupt([vit.get_layer("patches")(inputs["images"]), inputs["noise"]])
             x = encoded(vit, x)[:, vit.spec.prefix_tokens :]  # (batch, patches, hidden_dim)
             predictions = keras.layers.Dense(
-                values_of(target, vit.spec.patch_size),
+                values_of(target, vit.spec),
                 kernel_initializer="glorot_uniform",
                 dtype="float32",
                 name="predictions",
@@ -78,12 +82,12 @@ class MaskedPatchPredictor(keras.Model):
         return cls(**{**config, "vit": vit})
 
 
-def values_of(target: PatchTarget, patch_size: int) -> int:
+def values_of(target: PatchTarget, spec: ViTSpec) -> int:
     """The number of values that are predicted for a patch."""
     return {
         "colour": COLOURS,
         "colours": CELLS**2 * COLOURS,
-        "pixels": 3 * patch_size**2,
+        "pixels": spec.in_channels * spec.patch_size**2,
     }[target]
 
 
@@ -95,7 +99,7 @@ def check_masked_vit(vit: ViT) -> None:
 def masked_inputs(vit: ViT) -> dict[str, Any]:
     """The symbolic inputs: images, and noise for their patches."""
     return {
-        "images": keras.Input((*vit.image_size, 3), name="images"),
+        "images": keras.Input(vit.input_shape[1:], name="images"),
         "noise": keras.Input((math.prod(vit.grid),), name="noise"),
     }
 

@@ -14,7 +14,7 @@ from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
 from keras_vit.models.vit import ViT, with_overrides
-from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
+from keras_vit.specs import PICTURE_CHANNELS, Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
@@ -122,6 +122,7 @@ def check_weights(
     name: str,
     image_size: int | tuple[int, int],
     weights: str | os.PathLike,
+    overrides: dict[str, Any],
 ) -> None:
     """Checks that `create_model` will accept these weights with a new head; builds nothing.
 
@@ -132,7 +133,8 @@ def check_weights(
     """
     path, _ = _locate(name, weights)
     with open_checkpoint(path, getattr(spec, "num_heads", None)) as checkpoint:
-        spec = with_overrides(spec, _fields_of_file(checkpoint, spec, keeps_head=False))
+        fields = _fields_of_file(checkpoint, spec, keeps_head=False) | overrides
+        spec = with_overrides(spec, fields)
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
 
 
@@ -148,8 +150,8 @@ def from_checkpoint(
 
     Args:
         checkpoint: the open file.
-        spec: the architecture. The GELU, the epsilon and the representation are taken from the
-            file unless the request overrides them.
+        spec: the architecture. The GELU, the epsilon, the representation and the channels of the
+            image are taken from the file unless the request overrides them.
         request: the arguments of the caller.
         published: the entry in the catalogue, which has the image size and the preprocessing.
 
@@ -178,7 +180,7 @@ def from_checkpoint(
         spec,
         num_classes,
         image_size,
-        preprocessing=_preprocessing(checkpoint, request, published, image_size),
+        preprocessing=_preprocessing(checkpoint, request, published, image_size, spec.in_channels),
         labels=labels,
         **request.build,
     )
@@ -190,20 +192,24 @@ def _preprocessing(
     request: Request,
     published: PublishedWeights | None,
     image_size: int | tuple[int, int],
+    channels: int,
 ) -> Preprocessing | None:
     if request.preprocessing is not None:
         return request.preprocessing
     known = checkpoint.preprocessing or (published.preprocessing if published else None)
+    if known is None or channels not in PICTURE_CHANNELS:
+        return None
     height, width = as_size(image_size)
-    return known and dataclasses.replace(known, height=height, width=width)
+    return dataclasses.replace(known.of_channels(channels), height=height, width=width)
 
 
 def _fields_of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
     """The fields of the spec that are taken from the file."""
     stored = checkpoint.spec
+    fields = {"in_channels": stored.in_channels}
     if isinstance(spec, ResNetSpec) or isinstance(stored, ResNetSpec):
-        return {}
-    return {
+        return fields
+    return fields | {
         "gelu": stored.gelu,
         "layer_norm_eps": stored.layer_norm_eps,
         # The pre-training representation is dropped with its head (paper, section 3.1.1).

@@ -48,17 +48,18 @@ def create_model(
             another size are resampled.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
             `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
-            new weights. GELU, epsilon and pre-training representation are taken from the file,
-            and it must not state another number of heads.
+            new weights. GELU, epsilon, pre-training representation and `in_channels` are taken
+            from the file, and it must not state another number of heads.
         preprocessing: default: that of `weights`; otherwise images are stretched to the size, and
             pixels scaled to [-1, 1].
         labels: the class names; default: those in the file, if the head is kept.
         head_bias: initial bias of a new head.
         dtype: a dtype policy or its name, as in `ViT`.
         name: name of the model; default: name of the variant.
-        overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1 or pooling="gap"; with
-            weights also `positions`, `grid`, `resize_patches` and `allow_nonfinite` of
-            `load_weights`.
+        overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1, pooling="gap" or
+            in_channels=1 for grey pictures, to which weights for RGB are folded as in
+            `load_weights`; with weights also `positions`, `grid`, `resize_patches` and
+            `allow_nonfinite` of `load_weights`.
 
     Raises:
         UsageError: a name or a keyword is unknown, or the file does not fit the model.

@@ -25,7 +25,9 @@ from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 
 @register
 class ViT(ImageModel):
-    """A functional `keras.Model`: images (batch, height, width, 3) to logits (batch, num_classes).
+    """A functional `keras.Model`: images to logits (batch, num_classes).
+
+    Images are (batch, height, width, spec.in_channels).
 
     It compiles, fits, saves (`.keras`), loads and exports like any Keras model. Layers have the
     official names: `encoderblock_0` ..., `encoder_norm`, `pre_logits`, `head`; a hybrid's stem has
@@ -43,7 +45,8 @@ class ViT(ImageModel):
         num_classes: number of logits of the zero-initialised head. With 0 there is no head, and
             the output is the representation (batch, hidden_dim or representation_dim).
         image_size: input size in pixels, one number or (height, width).
-        preprocessing: default: images are stretched to the size, pixels scaled to [-1, 1].
+        preprocessing: default: images are stretched to the size, pixels scaled to [-1, 1]. None if
+            the input has other channels than 1 or 3, because it is not made from pictures.
         labels: the class names, in the order of the logits.
         head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
         dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer except the
@@ -55,8 +58,8 @@ class ViT(ImageModel):
 
     Raises:
         UsageError: a keyword is unknown (the message suggests one), the patches do not divide the
-            image, the preprocessing is for another size, or the number of labels is not the number
-            of classes.
+            image, the preprocessing is for another size or other channels, or the number of labels
+            is not the number of classes.
     """
 
     spec_type = ViTSpec

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import os
 
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.data.out_folder import check_out
@@ -55,6 +56,7 @@ def build(
         head_bias=recipe.head_bias,
         **spec_fields(recipe, VARIANTS[variant], variant),
     )
+    reads_pictures(model)
     if recipe.interpolation is not None:
         whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}
         model.preprocessing = dataclasses.replace(
@@ -122,12 +124,13 @@ def check_settings(
         )
     if model_name is not None and weights is not None:
         name = find_variant(model_name)
-        spec = dataclasses.replace(VARIANTS[name], **spec_fields(recipe, VARIANTS[name], name))
-        check_weights(spec, name, recipe.image_size, weights)
+        spec = VARIANTS[name]
+        check_weights(spec, name, recipe.image_size, weights, spec_fields(recipe, spec, name))
 
 
 def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
     """Raises a `UsageError` if a model does not fit the images or the recipe."""
+    reads_pictures(model)
     if len(source.labels) < 2 and recipe.loss not in SELF_SUPERVISED:
         raise UsageError(
             f"{source.locator} has one class only, which needs training without classes. "

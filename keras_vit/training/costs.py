@@ -117,7 +117,7 @@ def _forward(recipe: Recipe, model: Any) -> dict[str, int]:
         return forward_flops(spec, model.num_classes, size)
     target, _ = SELF_SUPERVISED[recipe.loss]
     if target is not None:
-        return masked_patch_flops(spec, size, values_of(target, spec.patch_size))
+        return masked_patch_flops(spec, size, values_of(target, spec))
     visible, width = _visible(recipe, spec, size), recipe.decoder_dim
     return autoencoder_flops(spec, size, visible, width, recipe.decoder_depth, 4 * width)
 

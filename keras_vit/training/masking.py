@@ -50,10 +50,9 @@ class MaskedPatches:
         """
         import tensorflow as tf
 
-        images = tf.cast(images, tf.float32)
         if self.target == "pixels":
-            images = (images - self.preprocessing.mean) / self.preprocessing.scale
-            return patches_of(images, self.patch_size)
+            return patches_of(_inputs(images, self.preprocessing), self.patch_size)
+        images = tf.cast(images, tf.float32)
         return colours_of(images, self.patch_size, 1 if self.target == "colour" else CELLS)
 
     def predictions(self, model: ViT, pixels: Any) -> Any:
@@ -93,11 +92,7 @@ class MaskedAutoencoding:
 
     def targets(self, images: Any, classes: Any) -> Any:
         """Images (b, height, width, 3) to normalised patches, float32 (b, patches, pixels)."""
-        import tensorflow as tf
-
-        images = tf.cast(images, tf.float32)
-        images = (images - self.preprocessing.mean) / self.preprocessing.scale
-        return normalised_patches(images, self.patch_size)
+        return normalised_patches(_inputs(images, self.preprocessing), self.patch_size)
 
     def predictions(self, model: ViT, pixels: Any) -> Any:
         """The pixels of each patch, and 1 or 0 for whether it counts: (b, patches, pixels + 1)."""
@@ -153,17 +148,17 @@ class ColourAccuracy(keras.metrics.Mean):
 
 
 def patches_of(images: Any, size: int) -> Any:
-    """TensorFlow images (b, height, width, 3) to patches (b, patches, size * size * 3).
+    """TensorFlow images (b, height, width, c) to patches (b, patches, size * size * c).
 
     The order of patches and of pixels is that of the layer `Patches`.
     """
     import tensorflow as tf
 
-    rows, columns = images.shape[1] // size, images.shape[2] // size
-    # (b, rows * size, columns * size, 3) to (b, rows, size, columns, size, 3)
-    x = tf.reshape(images, (-1, rows, size, columns, size, 3))
-    x = tf.transpose(x, (0, 1, 3, 2, 4, 5))  # (b, rows, columns, size, size, 3)
-    return tf.reshape(x, (-1, rows * columns, size * size * 3))
+    rows, columns, channels = images.shape[1] // size, images.shape[2] // size, images.shape[3]
+    # (b, rows * size, columns * size, c) to (b, rows, size, columns, size, c)
+    x = tf.reshape(images, (-1, rows, size, columns, size, channels))
+    x = tf.transpose(x, (0, 1, 3, 2, 4, 5))  # (b, rows, columns, size, size, c)
+    return tf.reshape(x, (-1, rows * columns, size * size * channels))
 
 
 def colours_of(images: Any, size: int, cells: int) -> Any:
@@ -192,6 +187,13 @@ def normalised_patches(images: Any, size: int) -> Any:
     centred = x - tf.reduce_mean(x, -1, keepdims=True)
     variance = tf.reduce_sum(tf.square(centred), -1, keepdims=True) / (count - 1)  # as in PyTorch
     return centred / tf.sqrt(variance + _EPSILON)
+
+
+def _inputs(images: Any, preprocessing: Preprocessing) -> Any:
+    """TensorFlow pixels 0 to 255, (b, height, width, 3), to the model's inputs."""
+    from keras_vit.data.tf_preprocessing import normalise
+
+    return normalise(images, preprocessing)
 
 
 def _with_mask(predictor: Any, model: ViT, pixels: Any) -> Any:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from keras_vit._keras import keras, ops
+from keras_vit.data.luma import luma
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
 
 class Normalise(keras.layers.Layer):
-    """Pixels 0 to 255 of any type to the model's input: (x - mean) / scale in float32."""
+    """RGB pixels 0 to 255 of any type to the model's input, float32: see `data.normalise`."""
 
     def __init__(self, preprocessing: Preprocessing):
         super().__init__(name="normalise", dtype="float32", trainable=False)
         self.mean, self.scale = preprocessing.mean, preprocessing.scale
+        self.channels = preprocessing.channels
 
     def call(self, images):
-        """float32 (b, height, width, 3)."""
+        """Pixels (b, height, width, 3) to float32 (b, height, width, channels)."""
         images = ops.cast(images, "float32")
+        images = luma(images, ops.floor) if self.channels == 1 else images
         mean = ops.convert_to_tensor(self.mean, "float32")
         return (images - mean) / ops.convert_to_tensor(self.scale, "float32")
 

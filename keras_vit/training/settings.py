@@ -12,6 +12,7 @@ from keras_vit._errors import UsageError
 from keras_vit._masked import (
     check_added_positions,
     check_cells,
+    check_colours,
     check_decoder,
     check_plain,
     masked_count,
@@ -87,6 +88,8 @@ def check_masked(recipe: Recipe, spec: Spec, name: str) -> None:
     """
     check_plain(spec, name)
     masked_count(spec.grid(recipe.image_size), recipe.masked_fraction)
+    if recipe.loss in ("masked_colour", "masked_colours"):
+        check_colours(spec)
     if recipe.loss == "masked_colours":
         check_cells(spec)
     if recipe.loss == "mae":
@@ -151,6 +154,7 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
     Raises:
         UsageError: the model is a ResNet, which has no such field.
     """
+    channels = {} if recipe.in_channels is None else {"in_channels": recipe.in_channels}
     if not isinstance(spec, ViTSpec):
         for field, off in _ONLY_VIT.items():
             value = getattr(recipe, field)
@@ -159,7 +163,7 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
                     f"{name} is a ResNet, {field} is a setting of Vision Transformers. "
                     f"Received: {field}={value!r}; leave it out."
                 )
-        return {}
+        return channels
     fields: dict[str, Any] = overridden(spec, recipe.overrides)
     if recipe.representation:
         fields["representation_dim"] = fields.get("hidden_dim", spec.hidden_dim)
@@ -170,7 +174,7 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
             fields[field] = getattr(recipe, field)
     if recipe.drop_path:
         fields["drop_path"] = recipe.drop_path
-    return fields
+    return fields | channels
 
 
 def adapted(recipe: Recipe, model: str) -> Recipe:

@@ -22,6 +22,7 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding
 from keras_vit.specs import (
     MOST_TOKENS,
+    PICTURE_CHANNELS,
     VARIANTS,
     Preprocessing,
     ResNetSpec,
@@ -50,7 +51,15 @@ _NUMERICS_OF_FAMILY = {
     "transformers": {"gelu": "erf", "layer_norm_eps": 1e-12},
 }
 # The fields that names and shapes determine. The others can only be stated in metadata.
-_SHAPED = ("patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem")
+_SHAPED = (
+    "patch_size",
+    "hidden_dim",
+    "depth",
+    "mlp_dim",
+    "representation_dim",
+    "stem",
+    "in_channels",
+)
 # What the axes of a weight show. A convolution before the patches reads the image in their place.
 _AXES = {
     "embedding/kernel": ("patch_size", "", "in_channels", "hidden_dim"),
@@ -256,7 +265,17 @@ class Checkpoint:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """The preprocessing, if the file or its config states it."""
+        """The preprocessing, if the file or its config states it and the input is made of pictures.
+
+        timm and transformers may state that of RGB pictures for a model of grey ones.
+        """
+        if self.spec.in_channels not in PICTURE_CHANNELS:
+            return None
+        stated = self._stated_preprocessing
+        return stated and stated.of_channels(self.spec.in_channels)
+
+    @property
+    def _stated_preprocessing(self) -> Preprocessing | None:
         if "preprocessing" in self.metadata:
             return Preprocessing.from_dict(self.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
@@ -366,6 +385,7 @@ class Checkpoint:
             gelu=gelu,
             layer_norm_eps=layer_norm_eps,
             stem=self._stem(),
+            in_channels=sizes["in_channels"],
         )
 
     def _pooling(self) -> str:
@@ -417,7 +437,7 @@ class Checkpoint:
     def _bit(self) -> ResNetSpec:
         root = self.shape("resnet/root_block/standardized_conv2d/kernel")
         layers = self._units("resnet/block{i}/unit{j:02}/a/standardized_conv2d/kernel")
-        return ResNetSpec(layers, root[-1] // 64)
+        return ResNetSpec(layers, root[-1] // 64, root[2])
 
     def _units(self, template: str) -> tuple[int, ...]:
         """The number of units in each block."""
@@ -456,8 +476,8 @@ def _gelu(config: dict[str, Any]) -> str | None:
 
 
 def _same(variant: Spec, spec: Spec) -> bool:
-    # Whether both are the same variant; head, dropout rates and numerics may differ.
+    # Whether both are the same variant; head, dropout rates, numerics and channels may differ.
     if isinstance(variant, ResNetSpec) or isinstance(spec, ResNetSpec):
-        return variant == spec
+        return variant == dataclasses.replace(spec, in_channels=variant.in_channels)
     fields = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "pooling", "stem")
     return all(getattr(variant, field) == getattr(spec, field) for field in fields)

@@ -117,7 +117,7 @@ def timm_preprocessing(config: dict[str, Any]) -> Preprocessing:
     """The preprocessing that timm uses in evaluation.
 
     Args:
-        config: the content of timm's config.json, or its "pretrained_cfg": input_size (3,
+        config: the content of timm's config.json, or its "pretrained_cfg": input_size (3 or 1,
             height, width), crop_pct, crop_mode "center" or "squash", interpolation, and mean and
             std of pixels in [0, 1].
 
@@ -134,8 +134,8 @@ def timm_preprocessing(config: dict[str, Any]) -> Preprocessing:
         raise UsageError(f"pretrained_cfg must be an object. Received: {shown(stated)}.")
     fields = {name: stated.get(name) or default for name, default in _TIMM_DEFAULTS.items()}
     size = fields["input_size"]
-    if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] != 3:
-        raise UsageError(f"input_size must be [3, height, width]. Received: {shown(size)}.")
+    if not isinstance(size, (list, tuple)) or len(size) != 3 or size[0] not in (1, 3):
+        raise UsageError(f"input_size must be [3 or 1, height, width]. Received: {shown(size)}.")
     height, width = (_side("input_size", side) for side in size[1:])
     return Preprocessing(
         height,
@@ -240,7 +240,7 @@ def _interpolation(field: str, name: Any) -> str:
 def _per_channel(field: str, values: Any, unit: float) -> float | tuple[float, ...]:
     # Rounded, because 1/255 as written in JSON gives 103.53000000000002.
     values = values if isinstance(values, (list, tuple)) else [values] * 3
-    if len(values) != 3:
+    if len(values) not in (1, 3):
         raise UsageError(f"{field} must be a number or three. Received: {field}={shown(values)}.")
     scaled = tuple(round(_number(field, value) * unit, 6) for value in values)
     return scaled[0] if len(set(scaled)) == 1 else scaled

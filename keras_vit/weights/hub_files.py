@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def timm_files(model: Any) -> dict[str, dict[str, Any]]:
     """config.json for `timm.create_model("local-dir:FOLDER")`; {} if timm has no such model."""
     spec = model.spec
     if isinstance(spec, ResNetSpec):
-        architecture, arguments = _TIMM_BIT.get(spec), {}
+        architecture, arguments = _TIMM_BIT.get(dataclasses.replace(spec, in_channels=3)), {}
     else:
         hybrid = _TIMM_STEMS.get((spec.stem, spec.patch_size))
         plain = _TIMM_DISTILLED if spec.distillation_token else "vit_base_patch16_224"
@@ -42,11 +43,13 @@ def timm_files(model: Any) -> dict[str, dict[str, Any]]:
         arguments = _timm_arguments(model)
     if architecture is None:
         return {}
+    if spec.in_channels != 3:
+        arguments["in_chans"] = spec.in_channels
     config = {
         "architecture": architecture,
         "num_classes": model.num_classes,
         "model_args": arguments,
-        "pretrained_cfg": _timm_preprocessing(model.preprocessing),
+        "pretrained_cfg": _timm_preprocessing(model),
     }
     return {"config.json": config | ({"label_names": list(model.labels)} if model.labels else {})}
 
@@ -68,7 +71,7 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
         "attention_probs_dropout_prob": spec.attention_dropout,
         "image_size": height if height == width else [height, width],
         "patch_size": spec.patch_size,
-        "num_channels": 3,
+        "num_channels": spec.in_channels,
         "qkv_bias": True,
         "pooler_output_size": spec.representation_dim or spec.hidden_dim,
         "pooler_act": "tanh",
@@ -77,7 +80,7 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
     }
     files = {"config.json": config}
     preprocessing = model.preprocessing
-    if preprocessing.crop is None:
+    if preprocessing is not None and preprocessing.crop is None:
         files["preprocessor_config.json"] = {
             "image_processor_type": "ViTImageProcessor",
             "do_resize": True,
@@ -86,8 +89,8 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
             "do_rescale": True,
             "rescale_factor": 1 / 255,
             "do_normalize": True,
-            "image_mean": _channels(preprocessing.mean),
-            "image_std": _channels(preprocessing.scale),
+            "image_mean": _channels(preprocessing.mean, preprocessing.channels),
+            "image_std": _channels(preprocessing.scale, preprocessing.channels),
         }
     return files
 
@@ -111,17 +114,20 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
     return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
 
 
-def _timm_preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
-    return {
-        "input_size": [3, preprocessing.height, preprocessing.width],
+def _timm_preprocessing(model: Any) -> dict[str, Any]:
+    preprocessing: Preprocessing | None = model.preprocessing
+    size = {"input_size": [model.spec.in_channels, *model.image_size]}
+    if preprocessing is None:
+        return size
+    return size | {
         "interpolation": preprocessing.interpolation,
         "crop_pct": preprocessing.crop or 1.0,
         "crop_mode": "squash" if preprocessing.crop is None else "center",
-        "mean": _channels(preprocessing.mean),
-        "std": _channels(preprocessing.scale),
+        "mean": _channels(preprocessing.mean, preprocessing.channels),
+        "std": _channels(preprocessing.scale, preprocessing.channels),
     }
 
 
-def _channels(value: float | tuple[float, ...]) -> list[float]:
+def _channels(value: float | tuple[float, ...], channels: int) -> list[float]:
     # From pixel values in [0, 255] to [0, 1], one value for each channel.
-    return (np.broadcast_to(value, 3) / 255).tolist()
+    return (np.broadcast_to(value, channels) / 255).tolist()

@@ -72,7 +72,8 @@ def load_weights(
     big_vision's scanned layers and position tables, bfloat16), BiT's `.npz`, and the safetensors
     files of timm and transformers. A prefix of another program, such as "module.", is taken off if
     nothing else fits, and is part of the record's `dialect`. Position tables of another resolution
-    are resampled.
+    are resampled. The kernel that reads RGB images is folded for a model of other `in_channels`:
+    see `fold_channels`.
 
     Args:
         model: a built `keras_vit.ViT` or `keras_vit.BiT` with the architecture of the file.

@@ -18,12 +18,13 @@ from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint
 from keras_vit.weights.dialects import Place
-from keras_vit.weights.names import WeightName, head_keys, weight_names
-from keras_vit.weights.resampling import resample_patches
+from keras_vit.weights.names import WeightName, head_keys, input_key, weight_names
+from keras_vit.weights.resampling import fold_channels, resample_patches
 from keras_vit.weights.tensors import display
 
 Head = Literal["keep", "reset"]
 _PATCHES = "embedding/kernel"
+_FOLDED = 3  # channels of the kernels that can be folded to another number
 # No published table has more positions than this. The limit keeps memory bounded.
 _MOST_POSITIONS = 1 << 16
 
@@ -150,9 +151,9 @@ def _change(
     stored, shape = checkpoint.shape(name.key), name.shape
     if len(stored) != len(shape) or len(stored) < 2:
         return None
-    if name.key == _PATCHES and resize_patches and stored[2:] == shape[2:] and stored != shape:
-        description = f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"
-        return Change(functools.partial(resample_patches, patch_size=shape[0]), description)
+    if name.key in (_PATCHES, input_key(target.spec)):
+        resizes = resize_patches and name.key == _PATCHES
+        return _kernel_change(stored, shape, resizes, name.key == input_key(target.spec))
     if name.resample is None:
         return None
     if stored[-1] != shape[-1] or max(stored[:-1]) > _MOST_POSITIONS:
@@ -164,6 +165,28 @@ def _change(
     prefix = target.spec.prefix_tokens
     description = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
     return Change(lambda array: name.resample(array, old, new, prefix, method), description)
+
+
+def _kernel_change(
+    stored: tuple[int, ...], shape: tuple[int, ...], resizes: bool, folds: bool
+) -> Change | None:
+    """The change of a kernel (rows, columns, channels, features) that reads patches or images."""
+    changes = []
+    if resizes and stored[:2] != shape[:2]:
+        description = f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"
+        resize = functools.partial(resample_patches, patch_size=shape[0])
+        changes.append(Change(resize, description))
+        stored = shape[:2] + stored[2:]
+    if folds and stored[2] == _FOLDED != shape[2]:
+        fold = functools.partial(fold_channels, channels=shape[2])
+        changes.append(Change(fold, f"channels {stored[2]} to {shape[2]}"))
+        stored = (*stored[:2], *shape[2:3], *stored[3:])
+    if not changes or stored != shape:
+        return None
+    return Change(
+        lambda array: functools.reduce(lambda kernel, change: change.apply(kernel), changes, array),
+        "; ".join(change.description for change in changes),
+    )
 
 
 def _old_grid(checkpoint: Checkpoint, fits: bool) -> Grid | None:
@@ -280,4 +303,7 @@ def _differences(stored: Spec, target: Spec) -> list[str]:
         one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
         if (one.prefix_tokens, one.weights) == (other.prefix_tokens, other.weights):
             del pairs["pooling"]  # the same weights, as those of "token" and "none"
+    if stored.in_channels not in (_FOLDED, target.in_channels):
+        reason = f"only kernels of {_FOLDED} channels are folded to other numbers"
+        pairs["in_channels"] = (stored.in_channels, f"{target.in_channels}; {reason}")
     return [f"{field} {one}, not {other}" for field, (one, other) in pairs.items() if one != other]

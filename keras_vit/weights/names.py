@@ -20,7 +20,7 @@ from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.poolings.pooling import Pooling
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
-from keras_vit.specs import ResNetSpec, ResNetStem, ResNetUnit, Spec, ViTSpec
+from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
 from keras_vit.weights.templates import fill, rows
 
 
@@ -37,7 +37,7 @@ def _rows(table: str, keys: str = "", paths: str = "") -> list[Row]:
 
 
 # Columns: official key, path in a keras_vit model (layer and weight), official shape. Sizes: D
-# hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I input channels of a patch, R width of the
+# hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width of the
 # head's input, C classes; channels of a ResNet: w of the root; i, n and o at the input, inside and
 # at the output of a unit. keras_vit's kernels are the official ones reshaped to two dimensions.
 _EMBEDDING = _rows("""
@@ -86,7 +86,7 @@ head_dist/kernel    head/distillation_kernel    R C
 head_dist/bias      head/distillation_bias      C
 """)
 _STEM = _rows("""
-conv_root/kernel    conv_root/kernel    7 7 3 w
+conv_root/kernel    conv_root/kernel    7 7 I w
 gn_root/scale       gn_root/gamma       1 1 1 w
 gn_root/bias        gn_root/beta        1 1 1 w
 """)
@@ -115,7 +115,7 @@ gn_proj/bias        gn_proj/beta        1 1 1 o
     "block{i}_unit{j}/",
 )
 _BIT_ROOT = _rows("""
-resnet/root_block/standardized_conv2d/kernel    conv_root/kernel    7 7 3 w
+resnet/root_block/standardized_conv2d/kernel    conv_root/kernel    7 7 I w
 """)
 _BIT_UNIT = _rows(
     """
@@ -194,7 +194,7 @@ def weight_names(
     """Every weight of a ViT, a hybrid or a BiT, in the order of the forward pass."""
     if isinstance(spec, ResNetSpec):
         return _bit(spec, num_classes)
-    return [*_stem(spec.stem), *_vit(spec, num_classes, image_size)]
+    return [*_stem(spec), *_vit(spec, num_classes, image_size)]
 
 
 def parameter_count(
@@ -220,6 +220,13 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
     for kind in () if bit else POSITION_EMBEDDINGS.values():
         keys += [(key, path) for key, path, _ in _position_rows(kind)]
     return keys
+
+
+def input_key(spec: Spec) -> str:
+    """The official key of the kernel (rows, columns, channels, features) that reads the image."""
+    if isinstance(spec, ResNetSpec):
+        return _BIT_ROOT[0].key
+    return (_STEM if spec.stem else _EMBEDDING)[0].key
 
 
 def pooling_rows(pooling: str) -> list[Row]:
@@ -249,7 +256,7 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> 
         "d": spec.head_dim,
         "M": spec.mlp_dim,
         "P": spec.patch_size,
-        "I": spec.stem.channels if spec.stem else 3,
+        "I": spec.stem.channels if spec.stem else spec.in_channels,
         "R": spec.representation_dim or spec.hidden_dim,
         "C": num_classes,
     }
@@ -273,17 +280,17 @@ def _prefix(pooling: Pooling) -> list[Row]:
     return rows + (_DISTILLATION_TOKEN if pooling.distillation_token else [])
 
 
-def _stem(stem: ResNetStem | None) -> list[WeightName]:
-    if stem is None:
+def _stem(spec: ViTSpec) -> list[WeightName]:
+    if spec.stem is None:
         return []
-    names = _names(_STEM, {"w": stem.root_channels})
-    for unit in stem.units:
+    names = _names(_STEM, {"I": spec.in_channels, "w": spec.stem.root_channels})
+    for unit in spec.stem.units:
         names += _unit(_UNIT, _PROJECTION, unit)
     return names
 
 
 def _bit(spec: ResNetSpec, num_classes: int) -> list[WeightName]:
-    names = _names(_BIT_ROOT, {"w": 64 * spec.width})
+    names = _names(_BIT_ROOT, {"I": spec.in_channels, "w": 64 * spec.width})
     for unit in spec.units:
         names += _unit(_BIT_UNIT, _BIT_PROJECTION, unit)
     tail = _BIT_TAIL + (_BIT_HEAD if num_classes else [])

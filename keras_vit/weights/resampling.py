@@ -1,4 +1,4 @@
-"""Resamples patch kernels to another patch size."""
+"""Resamples the kernels that read an image: to another patch size, to other channels."""
 
 from __future__ import annotations
 
@@ -26,3 +26,24 @@ def resample_patches(kernel: np.ndarray, patch_size: int) -> np.ndarray:
     )
     resampled = np.einsum("ip,pqcd,jq->ijcd", rows, kernel, columns, optimize=True)
     return resampled.astype(np.float32)
+
+
+def fold_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+    """A kernel of RGB images for images of `channels` channels.
+
+    The kernel for one channel is the sum over the three, so that a grey picture gives the same as
+    its three equal channels gave. For other numbers the three are repeated, and scaled by
+    3 / channels, which keeps the size of the outputs. Source: timm `models/_manipulate.py`
+    (`adapt_input_conv`).
+
+    Args:
+        kernel: (rows, columns, 3, features).
+        channels: the new number of channels.
+
+    Returns:
+        float32 (rows, columns, channels, features).
+    """
+    if channels == 1:
+        return kernel.sum(2, keepdims=True, dtype=np.float32)
+    folded = kernel[:, :, np.arange(channels) % 3] * (3 / channels)
+    return folded.astype(np.float32)

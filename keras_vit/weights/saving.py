@@ -128,7 +128,8 @@ def _check_replaceable(sidecar: Path) -> None:
 
 
 def _family(model: Any, layout: str) -> tuple[str, str]:
-    spec, interpolation = model.spec, model.preprocessing.interpolation
+    spec, preprocessing = model.spec, model.preprocessing
+    interpolation = preprocessing.interpolation if preprocessing else "bilinear"
     is_bit = isinstance(spec, ResNetSpec)
     if interpolation not in PIL_CODES:
         raise UsageError(
@@ -171,11 +172,12 @@ def _array(model: Any, name: WeightName) -> np.ndarray:
 
 
 def _metadata(model: Any) -> dict[str, Any]:
+    preprocessing = model.preprocessing
     return {
         "format": 1,
         "spec": model.spec.to_dict(),
         "num_classes": model.num_classes,
         "image_size": list(model.image_size),
-        "preprocessing": model.preprocessing.to_dict(),
+        **({"preprocessing": preprocessing.to_dict()} if preprocessing else {}),
         "labels": list(model.labels) if model.labels else None,
     }

@@ -20,7 +20,7 @@ from keras_vit.data import (
     preprocess_image,
 )
 from keras_vit.data.decoding import decode_image
-from keras_vit.data.preprocessing import resize
+from keras_vit.data.preprocessing import normalise, resize
 
 
 def test_values_are_scaled_to_minus_one_and_one():
@@ -50,6 +50,32 @@ def test_one_number_means_three_equal_ones(rng):
     image = rng.integers(0, 256, (9, 7, 3)).astype(np.uint8)
     three = Preprocessing(5, 7, mean=(127.5,) * 3, scale=127.5)
     np.testing.assert_array_equal(preprocess(image, three), preprocess(image, Preprocessing(5, 7)))
+
+
+def test_a_model_of_one_channel_gets_the_luma_of_pillow(rng):
+    image = rng.integers(0, 256, (40, 30, 3)).astype(np.uint8)
+    inputs = preprocess(image, Preprocessing(40, 30, mean=0, scale=1, channels=1))
+    assert (inputs.shape, inputs.dtype) == ((1, 40, 30, 1), np.float32)
+    np.testing.assert_array_equal(inputs[0, ..., 0], Image.fromarray(image).convert("L"))
+    # RGB whose channels are equal is that grey, and so are pixels that are grey already.
+    greys = np.arange(256, dtype=np.uint8)[:, None, None]
+    levels = Preprocessing(256, 1, channels=1)
+    expected = (greys - np.float32(127.5)) / np.float32(127.5)
+    np.testing.assert_array_equal(preprocess(greys.repeat(3, -1), levels)[0], expected)
+    np.testing.assert_array_equal(normalise(greys, levels), expected)
+
+
+def test_pictures_are_resized_in_colour_before_they_become_grey(rng):
+    image = rng.integers(0, 256, (60, 50, 3)).astype(np.uint8)
+    small = resize(Image.fromarray(image), Preprocessing(16, 24))
+    inputs = preprocess(image, Preprocessing(16, 24, mean=0, scale=1, channels=1))
+    np.testing.assert_array_equal(inputs[0, ..., 0], small.convert("L"))
+
+
+def test_a_model_of_other_channels_than_pictures_have_is_refused():
+    model = keras_vit.ViT_Pico4(2, in_channels=4)
+    with pytest.raises(UsageError, match="1 channel .grey. or 3 .RGB.*ViT-Pico_4 with in_chann"):
+        preprocess(np.zeros((4, 4, 3), np.uint8), model)
 
 
 def test_channels_survive_json():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import struct
 import subprocess
@@ -317,6 +318,19 @@ def test_images_of_the_right_size_are_only_scaled(rng):
 
 
 SETTINGS = Preprocessing(16, 24)
+
+
+def test_grey_is_that_of_preprocess_exactly(rng, photographs, tmp_path):
+    settings = dataclasses.replace(SETTINGS, mean=120.0, scale=57.0, channels=1)
+    images = rng.integers(0, 256, (3, 61, 47, 3)).astype(np.uint8)
+    (actual,) = tf.data.Dataset.from_tensors(images).map(lambda x: preprocess(x, settings))
+    assert actual.shape == (3, 16, 24, 1)
+    np.testing.assert_array_equal(actual, preprocess(images, settings))
+    Image.fromarray(photographs[0]).save(tmp_path / "photograph.png")
+    content = tf.io.read_file(str(tmp_path / "photograph.png"))
+    np.testing.assert_array_equal(
+        preprocess(content, settings), preprocess(photographs[:1], settings)
+    )
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 4), (2, 20, 30, 1)])

@@ -495,3 +495,35 @@ def test_two_exports_of_the_same_weights_are_the_same_bytes(sample, tmp_path):
             deploy.export_tflite(copy, file, quantize, images, output="probabilities")
         first, second = (hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
         assert first == second, quantize
+
+
+def test_a_model_of_many_channels_takes_float_inputs(trained_like, rng, tmp_path):
+    model = trained_like(keras_vit.ViT(dataclasses.replace(SPEC, in_channels=13), 5, (16, 24)))
+    inputs = rng.uniform(-1, 1, (6, 16, 24, 13)).astype(np.float32)
+    keras_vit.export_tflite(model, tmp_path / "bands.tflite", representative_data=inputs)
+    found = Runner(tmp_path / "bands.tflite").predict(inputs)
+    np.testing.assert_allclose(found, np.asarray(model(inputs)), atol=1e-4)
+    keras_vit.export_tflite(model, tmp_path / "noise.tflite")
+    with pytest.raises(UsageError, match="input='uint8' needs a model whose input is made from pi"):
+        keras_vit.export_tflite(model, tmp_path / "pixels.tflite", input="uint8")
+    with pytest.raises(UsageError, match="a bundle needs the preprocessing of the model"):
+        deploy.export_bundles(model, tmp_path / "bundles", "none")
+
+
+@pytest.mark.parametrize("input", ["float32", "uint8"])
+def test_a_grey_model_becomes_a_bundle_that_reads_pictures(trained_like, rng, tmp_path, input):
+    model = trained_like(keras_vit.ViT(dataclasses.replace(SPEC, in_channels=1), 5, (16, 24)))
+    pictures = [rng.integers(0, 256, (30, 50, 3)).astype(np.uint8) for _ in range(6)]
+    inputs = keras_vit.preprocess(pictures, model)
+    deploy.export_bundles(
+        model, tmp_path, "none", representative_data=inputs, input=input, threads=()
+    )
+    folder = tmp_path / "float32"
+    description, golden = deploy.read_bundle(folder)
+    assert description["input"]["channels"] == "grey"
+    assert golden["image"].shape == (16, 24, 3)  # the programs of bundles read RGB pictures
+    bundle = deploy.open_bundle(folder)
+    assert bundle.runner.input["shape"].tolist() == [1, 16, 24, 1]
+    found = bundle.predict(keras_vit.preprocess(pictures, bundle))
+    np.testing.assert_allclose(found, np.asarray(model(inputs)), atol=1e-4)
+    assert deploy.check_golden(folder).passed

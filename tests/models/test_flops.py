@@ -27,6 +27,7 @@ cases = {
     "token": (small, (48, 80)),
     "map": (dataclasses.replace(small, pooling="map", representation_dim=64), (48, 48)),
     "none": (dataclasses.replace(small, pooling="none"), (48, 48)),
+    "bands": (dataclasses.replace(small, in_channels=5), (48, 48)),
     "distilled": (dataclasses.replace(small, pooling="distilled"), (32, 32)),
     "hybrid": (dataclasses.replace(small, patch_size=4, depth=1, stem=stem), (40, 56)),
     "bit": (keras_vit.ResNetSpec((1, 2, 1, 1)), (70, 96)),
@@ -34,7 +35,7 @@ cases = {
 found = {}
 for name, (spec, size) in cases.items():
     model = model_class(spec)(spec, 5, size)
-    images = np.zeros((4, *size, 3), np.float32)
+    images = np.zeros((4, *size, spec.in_channels), np.float32)
     weights = [variable.value for variable in model.trainable_variables]
     others = [variable.value for variable in model.non_trainable_variables]
 

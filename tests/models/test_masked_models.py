@@ -173,6 +173,18 @@ def test_noise_is_new_in_each_step_and_the_same_in_each_evaluation():
     assert len(np.unique(first)) == 36  # images have different masks
 
 
+def test_grey_pixels_are_predicted_and_colours_are_not():
+    grey = keras_vit.create_model("ViT_Pico4", image_size=32, in_channels=1)
+    inputs = {
+        "images": np.zeros((2, 32, 32, 1), np.float32),
+        "noise": np.zeros((2, 64), np.float32),
+    }
+    for model in (MaskedAutoencoder(grey, 0.5, 16, 1, 2), MaskedPatchPredictor(grey, "pixels")):
+        assert model(inputs)["predictions"].shape == (2, 64, 16)
+    with pytest.raises(UsageError, match="those of RGB. Received: in_channels=1; choose masked_pi"):
+        MaskedPatchPredictor(grey, "colour")
+
+
 def test_models_that_cannot_be_masked_are_refused():
     hybrid = keras_vit.create_model("R+ViT-Pico_4", num_classes=2, image_size=32)
     with pytest.raises(UsageError, match="need a ViT without a stem.*Received: R_ViT-Pico_4"):

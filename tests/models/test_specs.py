@@ -76,6 +76,8 @@ def test_spec_refuses(change, message):
         ({"interpolation": "area"}, "interpolation must be nearest, bilinear, bicubic or med"),
         ({"interpolation": "mediapipe", "crop": 0.875}, "resizes the whole image.*crop=0.875"),
         ({"scale": 0}, "scale must be positive"),
+        ({"channels": 4}, "channels must be 3 for RGB or 1 for grey.*channels=4"),
+        ({"channels": 1, "mean": (1, 2, 3)}, "mean must be a number for one channel"),
     ],
 )
 def test_preprocessing_refuses(change, message):
@@ -92,6 +94,9 @@ def test_specs_round_trip_through_json(small_spec):
         ResNetStem((2, 2)),
         ResNetSpec((3, 4, 6, 3), width=3),
         Preprocessing(32, 48, crop=0.875),
+        Preprocessing(32, 48, channels=1),
+        dataclasses.replace(small_spec, in_channels=13),
+        ResNetSpec((1, 1), in_channels=1),
     ):
         again = type(spec).from_dict(json.loads(json.dumps(spec.to_dict())))
         assert again == spec
@@ -103,9 +108,10 @@ def test_a_spec_is_restored_as_its_own_class(small_spec):
         assert spec_from_dict(spec.to_dict()) == spec
 
 
-def test_specs_written_before_there_were_stems_still_load(small_spec):
+@pytest.mark.parametrize("field", ["stem", "in_channels"])
+def test_specs_written_before_there_was_a_field_still_load(small_spec, field):
     fields = small_spec.to_dict()
-    del fields["stem"]
+    del fields[field]
     assert ViTSpec.from_dict(fields) == small_spec
 
 
@@ -212,7 +218,12 @@ def test_image_sizes_may_be_arrays():
             "mlp_dimm'. Did you mean mlp_dim? Fields: patch_s",
         ),
         (ResNetStem, ((3, 4),), "widht", "widht'. Did you mean width? Fields: stages, width."),
-        (ResNetSpec, (), "layer", "layer'. Did you mean layers? Fields: layers, width."),
+        (
+            ResNetSpec,
+            (),
+            "layer",
+            "layer'. Did you mean layers? Fields: layers, width, in_channels.",
+        ),
         (Preprocessing, (8, 8), "colour", "colour'. Fields: height, width, crop, interpolation, "),
     ],
 )

@@ -254,6 +254,29 @@ def test_every_constructor_reaches_the_head_bias_the_policy_and_the_name(small_s
         assert model.dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.flavours
+@pytest.mark.parametrize("channels", [1, 4, 13])
+@pytest.mark.parametrize("name", ["ViT-Pico_4", "R+ViT-Pico_4", "BiT-R8x1"])
+def test_a_model_reads_the_channels_of_its_spec(name, channels):
+    model = keras_vit.create_model(name, 5, in_channels=channels)
+    assert model(np.zeros((2, 32, 32, channels), np.float32)).shape == (2, 5)
+    assert model.count_params() == parameter_count(model.spec, 5, 32)
+    again = type(model).from_config(model.get_config())
+    assert (again.spec, again.preprocessing) == (model.spec, model.preprocessing)
+    made_from_pictures = keras_vit.Preprocessing(32, 32, channels=1) if channels == 1 else None
+    assert model.preprocessing == made_from_pictures
+
+
+@pytest.mark.parametrize(("channels", "advice"), [(1, "set its channels=1"), (4, "leave it out")])
+def test_a_preprocessing_for_other_channels_is_refused(channels, advice):
+    with pytest.raises(
+        keras_vit.UsageError, match=f"in_channels={channels}. Received: channels=3; {advice}"
+    ):
+        keras_vit.create_model(
+            "ViT-Pico_4", in_channels=channels, preprocessing=keras_vit.Preprocessing(32, 32)
+        )
+
+
 @pytest.mark.slow
 def test_classes_are_read_from_the_file(tmp_path, randomised):
     model = randomised(keras_vit.ViT_Pico4(num_classes=7, image_size=16))

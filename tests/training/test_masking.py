@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit import UsageError, data
+from keras_vit.data.preprocessing import normalise
 from keras_vit.specs import Preprocessing
 from keras_vit.training import RECIPES, Recipe, dry_run, train
 from keras_vit.training.masking import (
@@ -20,6 +21,7 @@ from keras_vit.training.masking import (
     normalised_patches,
     patches_of,
 )
+from keras_vit.training.normalise import Normalise
 
 LOSSES = ("masked_colour", "masked_colours", "masked_pixels", "mae")
 
@@ -77,6 +79,18 @@ def test_pixels_are_those_of_the_models_input(rng):
     task = MaskedPatches(8, preprocessing, "pixels")
     expected = ((pixels - np.array([10, 20, 30])) / 50).reshape(1, 1, -1)
     np.testing.assert_allclose(task.targets(tf.constant(pixels), None), expected, rtol=1e-5)
+
+
+@pytest.mark.flavours
+def test_pixels_of_a_model_of_one_channel_are_grey(rng):
+    pixels = rng.integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
+    preprocessing = Preprocessing(8, 8, channels=1)
+    expected = normalise(pixels, preprocessing)  # (2, 8, 8, 1)
+    targets = MaskedPatches(8, preprocessing, "pixels").targets(tf.constant(pixels), None)
+    np.testing.assert_allclose(targets, expected.reshape(2, 1, -1), rtol=1e-5)
+    for kind in (np.uint8, np.float32):  # mixed images are floats
+        inputs = np.asarray(Normalise(preprocessing)(pixels.astype(kind)))
+        np.testing.assert_allclose(inputs, expected, rtol=1e-6)
 
 
 @pytest.mark.flavours

@@ -224,6 +224,18 @@ def test_a_recipe_chooses_the_resize():
         Recipe(interpolation="area")
 
 
+@pytest.mark.parametrize("model", ["ViT_Pico4", "BiT_R8x1"])
+def test_a_recipe_chooses_the_channels(model):
+    from keras_vit.training.building import build
+
+    built = build(model, ("a", "b"), Recipe(image_size=32, in_channels=1))
+    assert (built.spec.in_channels, built.preprocessing.channels) == (1, 1)
+    with pytest.raises(UsageError, match="in_channels must be 3 or 1, because images are pict"):
+        Recipe(in_channels=4)
+    with pytest.raises(UsageError, match="ViT-Pico_4 with in_channels=4; give it float inputs"):
+        build("ViT_Pico4", ("a", "b"), Recipe(image_size=32, overrides="in_channels=4"))
+
+
 def test_settings_that_differ_are_named_with_their_values_before():
     before = {"jit": True, "seed": 0, "augment": "none", "remat": False}
     now = {"jit": False, "seed": 1, "augment": "none", "remat": True}

@@ -144,14 +144,15 @@ def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
 
 @pytest.mark.flavours
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["hybrid", "bit"])
-def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize("kind", ["hybrid", "bit", "grey"])
+def test_other_models_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypatch, kind):
     from keras_vit.evaluation import evaluate
 
     stem = keras_vit.ResNetStem()
     spec = {
         "hybrid": keras_vit.ViTSpec(4, 32, 1, 2, 48, stem=stem, position_embedding="relative"),
         "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
+        "grey": keras_vit.ViTSpec(8, 32, 1, 2, 48, in_channels=1),
     }[kind]
     monkeypatch.setitem(VARIANTS, "R+Test", spec)
     recipe = dataclasses.replace(TINY, image_size=32, duration="2 steps")
@@ -159,7 +160,7 @@ def test_resnets_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypa
     assert run.model().spec == spec
     assert run.model().labels == run.labels == ("blue", "red")
     _, page = evaluate(run)
-    assert ("attention on" in page.read_text()) == (kind == "hybrid")
+    assert ("attention on" in page.read_text()) == (kind != "bit")
 
 
 @pytest.mark.flavours

@@ -115,7 +115,7 @@ def test_timm_crops(change, expected):
         ({"crop_pct": 1.2}, r"crop_pct must lie in \[0.01, 1\]. Received: crop_pct=1.2"),
         ({"crop_pct": 1e-320}, r"crop_pct must lie in \[0.01, 1\]"),
         ({"crop_pct": "0.9"}, "crop_pct must be a number"),
-        ({"input_size": [1, 28, 28]}, r"input_size must be \[3, height, width\]"),
+        ({"input_size": [4, 28, 28]}, r"input_size must be \[3 or 1, height, width\]"),
         ({"input_size": [3, 10**12, 1]}, "input_size must be 1 to 65536 pixels"),
         ({"input_size": [3, True, 1]}, "input_size must be 1 to 65536 pixels"),
         ({"mean": [0.5, 0.5]}, r"mean must be a number or three. Received: mean=\[0.5, 0.5\]"),

@@ -32,12 +32,13 @@ SPECS = {
     "coarse": dataclasses.replace(VIT, layer_norm_eps=1e-5),
     "stem": dataclasses.replace(VIT, patch_size=2, stem=keras_vit.ResNetStem()),
     "stages": dataclasses.replace(VIT, patch_size=1, stem=keras_vit.ResNetStem((1, 2))),
+    "bands": dataclasses.replace(VIT, in_channels=4),
     "bit": keras_vit.ResNetSpec((1, 2, 1, 1), 1),
     "bit_two_blocks": keras_vit.ResNetSpec((1, 2)),
 }
 NO_TIMM = {"representation", "learned2d", "relative", "sincos2d", "coarse"}
 NO_TIMM |= {"distilled_bare", "distilled_stem"}
-TRANSFORMERS = {"token", "coarse"}
+TRANSFORMERS = {"token", "coarse", "bands"}
 
 
 def build(spec, classes=5):
@@ -45,6 +46,7 @@ def build(spec, classes=5):
     preprocessing = keras_vit.Preprocessing(
         32, 48, 0.9, "bicubic", (120.0, 115.0, 100.0), (60.0, 58.0, 57.0)
     )
+    preprocessing = preprocessing if spec.in_channels == 3 else None
     labels = [f"class {i}" for i in range(classes)]
     return model_class(spec, classes, (32, 48), preprocessing=preprocessing, labels=labels)
 

@@ -58,7 +58,9 @@ export function readLabels(content, classes) {
 function readInput(json) {
   const height = integer(json.height, "input.height", MOST_SIDE);
   const width = integer(json.width, "input.width", MOST_SIDE);
-  check(String(json.shape) === `1,${height},${width},3`, "input.shape", json.shape);
+  check([undefined, "RGB", "grey"].includes(json.channels), "input.channels", json.channels);
+  const channels = json.channels === "grey" ? 1 : 3;
+  check(String(json.shape) === `1,${height},${width},${channels}`, "input.shape", json.shape);
   const isFraction = json.crop > 0 && json.crop <= 1;
   check(json.crop === null || isFraction, "input.crop", json.crop);
   const known = ["nearest", "bilinear", "bicubic", "mediapipe"].includes(json.interpolation);
@@ -72,8 +74,9 @@ function readInput(json) {
     quantization: quantization(json, "input"),
     crop: json.crop,
     interpolation: json.interpolation,
-    mean: channels(json.mean, "input.mean", Number.isFinite),
-    scale: channels(json.scale, "input.scale", (value) => value > 0 && Number.isFinite(value)),
+    channels,
+    mean: perChannel(json.mean, "input.mean", Number.isFinite),
+    scale: perChannel(json.scale, "input.scale", (value) => value > 0 && Number.isFinite(value)),
   };
 }
 
@@ -112,7 +115,7 @@ function quantization(json, name) {
 }
 
 /** Numbers for R, G and B; one number stands for all three. */
-function channels(value, name, isValid) {
+function perChannel(value, name, isValid) {
   const values = Array.isArray(value) ? value : [value, value, value];
   check(values.length === 3 && values.every(isValid), name, value);
   return values;

@@ -13,7 +13,7 @@ import { probabilities } from "./scores.js";
 export function readGolden(json, description) {
   const { input, output } = description;
   const [height, width] = json?.image?.shape ?? [];
-  const size = [input.height, input.width, 3];
+  const size = [input.height, input.width, input.channels];
   return {
     image: { width, height, data: decoded(json, "image", [height, width, 3], ["uint8"]) },
     tensor: expectedTensor(decoded(json, "tensor", size, ["uint8", "float32"]), input),

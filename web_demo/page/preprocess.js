@@ -10,7 +10,7 @@ const HALF = 1 << (BITS - 1);
 /**
  * @param {{width: number, height: number, data: Uint8Array}} image R, G and B, row by row
  * @param {object} input `input` of a description (bundle.js)
- * @returns {Float32Array | Uint8Array} height x width x 3 values
+ * @returns {Float32Array | Uint8Array} height x width x input.channels values
  */
 export function preprocess(image, input) {
   return toTensor(resize(image, input), input);
@@ -144,23 +144,32 @@ function fixed(weight) {
   return Math.trunc(weight * (1 << BITS) + (weight < 0 ? -0.5 : 0.5));
 }
 
-/** Pixels from 0 to 255 as the file takes them: (pixel - mean) / scale in float32, or quantised. */
+/** RGB from 0 to 255 as the file takes it: (pixel - mean) / scale in float32, or quantised. */
 export function toTensor(pixels, input) {
+  const { channels } = input;
+  const levels = channels === 1 ? grey(pixels) : pixels;
   // A pixel has only 256 values a channel: what becomes of each is computed once.
-  const table = [0, 1, 2].map((channel) => {
+  const table = Array.from({ length: channels }, (_, channel) => {
     const mean = Math.fround(input.mean[channel]);
     const scale = Math.fround(input.scale[channel]);
     return Float32Array.from({ length: 256 }, (_, level) => Math.fround(level - mean) / scale);
   });
   const tensor = input.dtype === "float32" ? Float32Array : Uint8Array;
   const values = input.dtype === "float32" ? table : table.map((row) => quantize(row, input));
-  const result = new tensor(pixels.length);
-  for (let i = 0; i < pixels.length; i += 3) {
-    result[i] = values[0][pixels[i]];
-    result[i + 1] = values[1][pixels[i + 1]];
-    result[i + 2] = values[2][pixels[i + 2]];
+  const result = new tensor(levels.length);
+  for (let channel = 0; channel < channels; channel++) {
+    const row = values[channel];
+    for (let i = channel; i < levels.length; i += channels) result[i] = row[levels[i]];
   }
   return result;
+}
+
+/** The luma of R, G and B, rounded as in Pillow. */
+function grey(pixels) {
+  return Uint8Array.from({ length: pixels.length / 3 }, (_, i) => {
+    const [red, green, blue] = pixels.subarray(3 * i, 3 * i + 3);
+    return (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16;
+  });
 }
 
 /** Floats as integers of the input's type; halves are rounded to even, as in NumPy. */

@@ -63,12 +63,28 @@ test("integer inputs are compared as the file takes them", () => {
   assert.ok(compare(golden, pixels, golden.scores, false).passed);
 });
 
+test("a grey model takes the luma of pictures", () => {
+  const [json, goldenJson] = digits("float16");
+  Object.assign(json.input, { channels: "grey", shape: [1, 32, 32, 1] });
+  const { input } = readDescription(json);
+  assert.equal(input.channels, 1);
+  goldenJson.tensor = {
+    dtype: "float32",
+    shape: [32, 32, 1],
+    base64: Buffer.alloc(4 * 32 * 32).toString("base64"),
+  };
+  const golden = readGolden(goldenJson, readDescription(json));
+  assert.equal(preprocess(golden.image, input).length, golden.tensor.length);
+});
+
 const DAMAGES = {
   "a newer format": (json) => (json.format = 2),
   "no input": (json) => delete json.input,
   "a side of a billion": (json) =>
     Object.assign(json.input, { height: 1e9, shape: [1, 1e9, 32, 3] }),
   "a fraction of a pixel": (json) => (json.input.width = 31.5),
+  "unknown channels": (json) => (json.input.channels = "__proto__"),
+  "grey pixels of an RGB shape": (json) => (json.input.channels = "grey"),
   "another shape": (json) => (json.input.shape = [1, 32, 32, 1]),
   "a crop of 0": (json) => (json.input.crop = 0),
   "a crop for MediaPipe's resize": (json) =>

@@ -46,7 +46,7 @@ async function hashes(base64) {
   const bitmap = await decode(new Blob([bytes]));
   const image = readPixels(bitmap, bitmap.width, bitmap.height);
   const [mean, scale] = [Array(3).fill(127.5), Array(3).fill(127.5)];
-  const size = { height: 37, width: 53, crop: 0.875, interpolation: "bicubic" };
+  const size = { height: 37, width: 53, channels: 3, crop: 0.875, interpolation: "bicubic" };
   const input = { ...size, mean, scale, dtype: "float32", quantization: null };
   return { pixels: await hash(image.data), tensor: await hash(preprocess(image, input)) };
 }

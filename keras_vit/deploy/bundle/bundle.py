@@ -28,6 +28,8 @@ from keras_vit.labels import write_labels
 from keras_vit.specs import Preprocessing
 
 FORMAT = 1
+# The names of an input's channels in model.json.
+CHANNELS = {1: "grey", 3: "RGB"}
 _MOST_GOLDEN = 1 << 30  # a picture and the tensor of `MOST_PIXELS` pixels, in base64
 
 
@@ -108,6 +110,7 @@ def _description(
 ) -> dict[str, Any]:
     """The content of model.json."""
     made, preprocessing = judged.made, about.preprocessing.to_dict()
+    preprocessing["channels"] = CHANNELS[about.preprocessing.channels]
     if made.options.input == "uint8":
         # The file scales pixels itself; these values let a runner apply them without effect.
         preprocessing |= {"mean": 0.0, "scale": 1.0}
@@ -119,7 +122,7 @@ def _description(
         "parameters": about.parameters,
         "weights_sha256": about.weights_sha256,
         "precision": made.precision.name,
-        "input": _tensor(runner.input) | {"channels": "RGB", **preprocessing},
+        "input": _tensor(runner.input) | preprocessing,
         "output": _tensor(runner.output) | _output(made.options.output, len(about.labels)),
         "runtime_floor": inspection.pop("runtime"),
         "bytes": len(made.content),

@@ -86,7 +86,8 @@ def _model(descriptions: Descriptions, labels: tuple[str, ...]) -> list[str]:
 def _input(description: dict[str, Any]) -> str:
     tensor = description["input"]
     height, width = tensor["shape"][1:3]
-    text = f"an RGB image of {height} x {width} (height x width), {tensor['dtype']}"
+    kind = "a grey" if tensor.get("channels") == "grey" else "an RGB"
+    text = f"{kind} image of {height} x {width} (height x width), {tensor['dtype']}"
     if tensor.get("mean") or tensor.get("scale", 1) != 1:
         text += f", `(pixel - {tensor['mean']}) / {tensor['scale']}`"
     if "interpolation" in tensor:

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.data.input_range import check_inputs
-from keras_vit.deploy.bundle.bundle import read_bundle
+from keras_vit.deploy.bundle.bundle import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
 from keras_vit.deploy.bundle.trial import try_file
 from keras_vit.deploy.runner import Runner
@@ -75,7 +75,10 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
         )
     labels = read_labels(folder / "labels.txt")
     fields = [field.name for field in dataclasses.fields(Preprocessing)]
-    preprocessing = Preprocessing.from_dict({name: description["input"][name] for name in fields})
+    known = {name: description["input"][name] for name in fields if name in description["input"]}
+    named = {name: count for count, name in CHANNELS.items()}
+    known["channels"] = named[known.get("channels", "RGB")]
+    preprocessing = Preprocessing.from_dict(known)
     # Its bytes, because a mapped file that is truncated ends the process.
     model = folder / "model.tflite"
     if not trusted:
@@ -97,10 +100,10 @@ def _check_tensors(
 ) -> None:
     """Raises a `UsageError` if model.json or labels.txt describe another file than model.tflite."""
     shape, scores = (tuple(map(int, each["shape"])) for each in (runner.input, runner.output))
-    if shape != (1, *preprocessing.size, 3):
+    if shape != (1, *preprocessing.shape):
         raise UsageError(
             f"{folder / 'model.json'}: $.input must be of {shape[1:]}, the input of model.tflite. "
-            f"Received: {preprocessing.height} x {preprocessing.width} pixels; export it again."
+            f"Received: {preprocessing.shape}; export it again."
         )
     if scores[-1:] != (len(labels),):
         raise UsageError(

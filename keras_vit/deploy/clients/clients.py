@@ -12,6 +12,7 @@ from pathlib import Path
 from keras_vit._checks import Interpolation
 from keras_vit._errors import UsageError, did_you_mean, shown
 from keras_vit.deploy.precisions import Precision
+from keras_vit.specs import Preprocessing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,17 +99,23 @@ def check_for(client: Client | None, output: str | None, precisions: Iterable[Pr
             )
 
 
-def input_for(client: Client | None, input: str | None, normalisation: Iterable[object]) -> str:
+def input_for(client: Client | None, input: str | None, preprocessing: Preprocessing | None) -> str:
     """The input of a file: as given, or as a client needs it.
 
     Args:
         client: the client; None for none.
         input: "float32", "uint8", or None for what the client needs, otherwise "float32".
-        normalisation: the model's mean and scale.
+        preprocessing: the model's; None if it has none.
 
     Raises:
-        UsageError: the client does not normalise so.
+        UsageError: the client does not normalise so, or gives its models RGB and not grey.
     """
+    if client is not None and preprocessing is not None and preprocessing.channels != 3:
+        raise UsageError(
+            f"{client.title} gives a file RGB pixels. Received: a model with "
+            f"in_channels={preprocessing.channels}; leave out client."
+        )
+    normalisation = (preprocessing.mean, preprocessing.scale) if preprocessing else ()
     per_channel = any(isinstance(each, tuple) and len(set(each)) > 1 for each in normalisation)
     pixels = client is not None and per_channel and not client.per_channel
     if pixels and input == "float32":

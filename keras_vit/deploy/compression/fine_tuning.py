@@ -76,6 +76,8 @@ class FineTuning:
     def _batches(self) -> Any:
         import tensorflow as tf
 
+        from keras_vit.data.tf_preprocessing import normalise
+
         batches = training_batches(
             self.source,
             self.indices,
@@ -85,12 +87,10 @@ class FineTuning:
             self.augment,
             self.seed,
         )
-        mean, scale = self.preprocessing.mean, self.preprocessing.scale
         classes = len(self.source.labels)
 
         def prepared(images, targets):
-            inputs = (tf.cast(images, tf.float32) - mean) / scale
-            return inputs, tf.one_hot(targets, classes)
+            return normalise(images, self.preprocessing), tf.one_hot(targets, classes)
 
         return batches.map(prepared)
 

@@ -27,7 +27,9 @@ LABELS = "labels.txt"
 # The earliest date of a zip archive: equal labels give equal bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
 # Numbers of the schema's enumerations and unions.
-_AXIS_LABELS, _RGB, _FEATURE, _IMAGE, _NORMALIZATION = 2, 1, 1, 2, 1
+_AXIS_LABELS, _FEATURE, _IMAGE, _NORMALIZATION = 2, 1, 2, 1
+# By the number of channels: the schema's colour space and words. Others are unknown to it.
+_COLOURS = {3: (1, "An RGB image."), 1: (2, "A grey image.")}
 _OUTPUTS = {
     "logits": "A score for each class; their softmax gives probabilities.",
     "probabilities": "The probability of each class.",
@@ -131,10 +133,12 @@ class _Writer:
     def _input(self, metadata: Metadata, tensor: Tensor) -> int:
         sides = zip((1, 0), tensor.shape[1:3], strict=True)  # the width is the first field
         size = self._table(2, {field: ("Uint32", side) for field, side in sides})
-        image = self._table(2, {0: ("Int8", _RGB), 1: size})
+        channels = tensor.shape[3]
+        colours, words = _COLOURS.get(channels, (0, f"An image of {channels} channels."))
+        image = self._table(2, {0: ("Int8", colours), 1: size})
         fields = {
             0: self._text("image"),
-            1: self._text("An RGB image."),
+            1: self._text(words),
             3: self._table(3, {0: ("Uint8", _IMAGE), 1: image}),
         }
         if metadata.preprocessing is not None and tensor.dtype != "uint8":

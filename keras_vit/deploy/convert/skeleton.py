@@ -98,7 +98,7 @@ def _converted(graph: StoredGraph, marks: dict[float, list[str]]) -> bytes:
 
     values = {name: mark for mark, names in marks.items() for name in names}
     options = graph.options
-    shape = (options.batch, *graph.image_size, 3)
+    shape = (options.batch, *graph.image_size, graph.spec.in_channels)
     signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
 
     @tf.function(input_signature=signature, autograph=False)

@@ -39,7 +39,8 @@ class GraphOptions:
     """The input, the output and the rewrites of a graph.
 
     Attributes:
-        input: "float32", preprocessed as for Keras; "uint8", RGB pixels of the right size.
+        input: "float32", preprocessed as for Keras; "uint8", RGB or grey pixels of the
+            right size.
         output: "logits"; "probabilities", their softmax, or of one logit its sigmoid; "features",
             the input of the head.
         batch: a fixed number of images; None for any.
@@ -109,7 +110,7 @@ def prepared_module(
         weights[name] = tf.Variable(array, trainable=False, name=name)
     # Only variables that are attributes of the module are saved.
     module.variables_of_graph = [*weights.values(), *variables_of(tail)]
-    shape = (options.batch, *image_size, 3)
+    shape = (options.batch, *image_size, spec.in_channels)
 
     signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
 

@@ -176,9 +176,12 @@ def _uint8_input(spec: Spec, p: Parameters, preprocessing: Preprocessing) -> Non
     if not folds_uint8(spec):
         return
     name = "patch_encoder/projection"
-    kernel = _wide(p[f"{name}/kernel"]).reshape(-1, 3, spec.hidden_dim)  # (pixels, 3, hidden_dim)
-    kernel /= np.broadcast_to(preprocessing.scale, 3)[:, None]
-    shift = np.einsum("pcd,c->d", kernel, np.broadcast_to(preprocessing.mean, 3).astype(float))
+    channels = spec.in_channels
+    # (pixels * channels, hidden_dim) to (pixels, channels, hidden_dim)
+    kernel = _wide(p[f"{name}/kernel"]).reshape(-1, channels, spec.hidden_dim)
+    kernel /= np.broadcast_to(preprocessing.scale, channels)[:, None]
+    mean = np.broadcast_to(preprocessing.mean, channels).astype(float)
+    shift = np.einsum("pcd,c->d", kernel, mean)
     p[f"{name}/kernel"] = _narrow(kernel.reshape(p[f"{name}/kernel"].shape))
     holder = f"{name}/bias" if f"{name}/bias" in p else "patch_encoder/positions"
     p[holder] = _narrow(p[holder] - shift)

@@ -18,9 +18,10 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit import _files
-from keras_vit._checks import positive_integer
+from keras_vit._checks import positive_integer, reads_pictures
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.limits import MOST_PIXELS
+from keras_vit.data.luma import luma
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert.graphs import graph_module
@@ -49,7 +50,8 @@ def export_serving(
     """Writes a SavedModel, after it was loaded again and compared with Keras.
 
     Signatures:
-        "serving_default": "images", uint8 RGB (n, height, width, 3) of the model's size.
+        "serving_default": "images", uint8 RGB (n, height, width, 3) of the model's size, which a
+            model of one channel turns to grey.
         "bytes": "image_bytes", strings (n,), complete JPEG or PNG files of any mode, of up to
             110,000,000 pixels each. They are decoded, rotated according to EXIF, and cropped and
             resized according to the model's `preprocessing`. Files that are decoded at the same
@@ -93,6 +95,7 @@ def export_serving(
             "expected a keras_vit model, a ViT or a BiT. "
             f"Received: {type(model).__name__}; deploy.export_saved_model writes any Keras model."
         )
+    reads_pictures(model)
     positive_integer("top_k", top_k)
     _check_folder(Path(folder))
     resolved = resolve(model, _options(model))
@@ -134,6 +137,8 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
         message = f"images must be uint8 (n, {height}, {width}, 3)"
         with tf.control_dependencies([tf.debugging.assert_equal(size, pixels.shape[1:], message)]):
             images = tf.ensure_shape(tf.identity(images), pixels.shape)
+        if resolved.preprocessing.channels == 1:
+            images = tf.cast(luma(tf.cast(images, tf.float32), tf.floor), tf.uint8)
         outputs = module.serve(images)
         return {**outputs, **_best(outputs["logits"], labels, top_k)} if labels else outputs
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from keras_vit._checks import keras_vit_model, positive_integer
+from keras_vit._checks import keras_vit_model, positive_integer, reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data.images import rgb_images
 from keras_vit.data.preprocessing import normalise, resize
@@ -37,7 +37,8 @@ class Inspection:
     Attributes:
         filters: principal components of the patch embedding's filters; not of a hybrid, whose
             patches are not made of colours.
-        root_filters: the filters of the first convolution of a hybrid or BiT, (filters, 7, 7, 3).
+        root_filters: the filters of the first convolution of a hybrid or BiT, (filters, 7, 7,
+            channels).
         similarity: cosine similarity of positions (rows, columns, rows, columns).
         bias: with relative positions: what the patch in the middle of the grid adds to its logits,
             (depth, heads, rows, columns).
@@ -86,6 +87,7 @@ def inspect_model(
         UsageError: `model` is another object, there is no such block, or a picture cannot be read.
     """
     keras_vit_model(model)
+    reads_pictures(model)
     parts = _of_weights(model)
     shown = [] if pictures is None else list(rgb_images(pictures))
     seen = _seen(shown, model) if shown else None
@@ -115,8 +117,8 @@ def _of_weights(model: Any) -> dict[str, Any]:
             return parts
     else:
         kernel = np.asarray(model.get_layer("patch_encoder").projection.kernel)
-        # (pixels, hidden_dim) to (patch, patch, 3, hidden_dim)
-        kernel = kernel.reshape(spec.patch_size, spec.patch_size, 3, -1)
+        # (pixels, hidden_dim) to (patch, patch, channels, hidden_dim)
+        kernel = kernel.reshape(spec.patch_size, spec.patch_size, spec.in_channels, -1)
         parts = {"filters": embedding_filters(kernel)}
     table = position_table(model)
     similarity = None if table is None else position_similarity(table, model.grid)

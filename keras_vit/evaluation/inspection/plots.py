@@ -40,7 +40,7 @@ class Tile:
 
 @own_settings()
 def filters(patches: np.ndarray, title: str, fractions: np.ndarray | None = None) -> bytes:
-    """Filters (count, height, width, 3) as colours; grey is zero, in each filter.
+    """Filters (count, height, width, 3 or 1) as colours or greys; grey is zero, in each filter.
 
     Args:
         patches: the filters.
@@ -49,6 +49,7 @@ def filters(patches: np.ndarray, title: str, fractions: np.ndarray | None = None
     """
     largest = np.abs(patches).max(axis=(1, 2, 3), keepdims=True)
     colours = 0.5 + 0.5 * patches / np.where(largest > 0, largest, 1)
+    colours = np.repeat(colours, 3 // colours.shape[-1], axis=-1)
     captions = [""] * len(patches) if fractions is None else [f"{f:.1%}" for f in fractions]
     tiles = [Tile(colour, caption) for colour, caption in zip(colours, captions, strict=True)]
     return _sheet(tiles, 7 if fractions is not None else 8, title)

@@ -94,9 +94,9 @@ def _filters(subject: Subject) -> Section:
         f"The embedding multiplies each patch of {size} x {size} pixels by {width} filters. These "
         f"are the first {count} principal components of the filters, in reading order; the "
         "numbers are the fraction of the filters' variance that each one has.",
-        "Grey is a weight of zero, and colours are weights of red, green and blue, each component "
-        "scaled by itself. After long training, components look like waves and contrasts of "
-        f"colour; noise means that little was learned here. ({_PAPER}, figure 7, left.)",
+        f"Grey is a weight of zero, and {_weights_shown(subject)}, each component scaled by "
+        "itself. After long training, components look like waves and contrasts of colour; noise "
+        f"means that little was learned here. ({_PAPER}, figure 7, left.)",
     )
     return Section("Embedding filters", text, (Figure("filters", figure, title),))
 
@@ -114,11 +114,17 @@ def _root_filters(subject: Subject) -> Section:
     )
     text = (
         f"{why} These are the filters of the ResNet's first convolution, 7 x 7 pixels, "
-        "standardised as the model uses them. Grey is a weight of zero, and colours are weights of "
-        "red, green and blue, each filter scaled by itself. After long training, many look like "
-        "edges, waves and contrasts of colour.",
+        f"standardised as the model uses them. Grey is a weight of zero, and "
+        f"{_weights_shown(subject)}, each filter scaled by itself. After long training, many look "
+        "like edges, waves and contrasts of colour.",
     )
     return Section("Filters", text, (Figure("filters", plots.filters(shown, title), title),))
+
+
+def _weights_shown(subject: Subject) -> str:
+    if subject.model.spec.in_channels == 1:
+        return "lighter is a positive weight, darker a negative one"
+    return "colours are weights of red, green and blue"
 
 
 def _positions(subject: Subject) -> Section:

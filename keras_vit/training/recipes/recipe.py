@@ -19,6 +19,7 @@ from keras_vit._checks import (
 )
 from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS
+from keras_vit.specs import PICTURE_CHANNELS
 
 # The losses that need no classes: what is predicted of a masked patch (None: by a decoder), and the
 # fraction of masked patches.
@@ -45,6 +46,9 @@ class Recipe:
     """How images are resized: nearest, bilinear or bicubic, as in Pillow, or mediapipe: as
     MediaPipe's ImageClassifier does, from the whole image and without antialiasing. Default: as
     for the weights, otherwise bilinear."""
+    in_channels: int | None = None
+    """Channels of the model's input: 3, or 1 for grey pictures, to which colours are converted.
+    Default: as for the weights, otherwise 3."""
     duration: str = "100 epochs"
     """Length of the training: '100 epochs', '500 steps' or '1e6 examples'."""
     batch_size: int = 64
@@ -161,6 +165,11 @@ class Recipe:
         square = isinstance(self.image_size, int)
         for side in (self.image_size,) if square else self.image_size:
             positive_integer("image_size", side)
+        if self.in_channels not in (None, *PICTURE_CHANNELS):
+            raise UsageError(
+                "in_channels must be 3 or 1, because images are pictures. "
+                f"Received: in_channels={self.in_channels!r}."
+            )
         positive_integer("batch_size", self.batch_size)
         positive_integer("accumulate", self.accumulate)
         choice("augment", self.augment, tuple(AUGMENTATIONS))

@@ -54,8 +54,8 @@ def test_bundle_describes_itself(bundle, sample):
     content = (folder / "model.tflite").read_bytes()
     assert description == said
     assert description["input"] | {"name": ""} == {
-        **{"name": "", "shape": [1, 16, 24, 3], "dtype": "float32", "channels": "RGB"},
-        **sample.model.preprocessing.to_dict(),
+        **{"name": "", "shape": [1, 16, 24, 3], "dtype": "float32"},
+        **(sample.model.preprocessing.to_dict() | {"channels": "RGB"}),
     }
     assert (description["input"]["mean"], description["input"]["scale"]) == (127.5, 127.5)
     assert description["output"] | {"name": ""} == {

@@ -121,6 +121,12 @@ def test_the_probability_of_one_logit_is_judged_by_its_two_answers(trained_like,
     assert parity["accuracy"] != 0.5  # that of always saying one of them
 
 
+def test_a_client_that_gives_rgb_refuses_grey_models(tmp_path):
+    model = keras_vit.ViT_Pico4(4, in_channels=1)
+    with pytest.raises(keras_vit.UsageError, match="gives a file RGB pixels.*in_channels=1"):
+        deploy.export_bundles(model, tmp_path, "none", client="mediapipe")
+
+
 @pytest.mark.slow
 def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
     installed(CLIENT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import struct
+import types
 import zipfile
 
 import flatbuffers.table
@@ -119,6 +120,22 @@ def test_the_input_is_an_rgb_image_that_is_normalised_as_the_preprocessing_says(
     np.testing.assert_array_equal(unit.table(1).floats(1), scale)
     np.testing.assert_allclose(image.table(5).floats(0), (255 - mean) / scale, rtol=1e-6)
     np.testing.assert_allclose(image.table(5).floats(1), -mean / scale, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("channels", "colours", "words"),
+    [(1, 2, "A grey image."), (4, None, "An image of 4 channels.")],
+)
+def test_other_images_than_rgb_are_described(sample, channels, colours, words):
+    tensor = types.SimpleNamespace(shape=(1, 16, 24, channels), dtype="float32")
+    scores = types.SimpleNamespace(shape=(1, 10), dtype="float32")
+    graph = types.SimpleNamespace(tensors=[tensor, scores], inputs=[0], outputs=[1])
+    [described] = Table.root(Metadata("ViT-Test", "logits").flatbuffer(graph)).tables(3)
+    [image] = described.tables(2)
+    assert image.text(1) == words
+    properties = image.table(3).table(1)
+    assert properties.has(0) == (colours is not None)
+    assert colours is None or properties.number(0) == colours  # GRAYSCALE
 
 
 def test_there_are_as_many_means_as_scales(sample, float_file):

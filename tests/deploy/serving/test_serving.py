@@ -257,6 +257,14 @@ def test_one_logit_has_two_answers(small_spec, rng):
         assert [int(label == "daisy") for label, _ in answers] == found["classes"][i].tolist()
 
 
+def test_a_grey_model_is_served_with_rgb_pixels(small_spec, rng):
+    model = trained(keras_vit.ViT(dataclasses.replace(small_spec, in_channels=1), 5, SIZE))
+    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
+    expected = np.asarray(model(keras_vit.preprocess(images, model)))
+    found = module_of(model, top_k=1).classify(images)["logits"]
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
 @pytest.mark.slow
 def test_a_model_whose_layers_were_changed_is_served_as_it_is(small_spec, rng, tmp_path):
     model = trained(keras_vit.ViT(small_spec, 5, SIZE, preprocessing=HOW))

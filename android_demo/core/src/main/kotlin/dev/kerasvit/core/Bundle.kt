@@ -56,7 +56,7 @@ data class Description(
     val operators: Int,
 )
 
-/** The file's input (1, [height], [width], 3) and how an image becomes it. */
+/** The file's input (1, [height], [width], [channels]) and how an image becomes it. */
 data class Input(
     val height: Int,
     val width: Int,
@@ -66,12 +66,18 @@ data class Input(
     /** The fraction of the largest centred box that is cut out; null stretches the whole image. */
     val crop: Double?,
     val interpolation: Interpolation,
-    /** For R, G and B: pixels from 0 to 255 become `(pixel - mean) / scale`. */
+    /**
+     * For R, G and B: pixels from 0 to 255 become `(pixel - mean) / scale`. Grey pixels have the
+     * first of three equal ones.
+     */
     val mean: List<Float>,
     val scale: List<Float>,
+    val colours: Colours = Colours.RGB,
 ) {
+    val channels: Int get() = colours.channels
+
     /** Number of values. */
-    val size: Int get() = height * width * CHANNELS
+    val size: Int get() = height * width * channels
 
     /** Size of the tensor. */
     val bytes: Int get() = size * type.bytes
@@ -107,6 +113,12 @@ enum class Interpolation(val jsonName: String) {
 
     /** As MediaPipe: bilinear from corner to corner of the whole image. */
     MEDIAPIPE("mediapipe"),
+}
+
+/** The channels of an input; [GREY] is the luma of RGB. */
+enum class Colours(val jsonName: String, val channels: Int) {
+    RGB("RGB", 3),
+    GREY("grey", 1),
 }
 
 /** What the scores are. */

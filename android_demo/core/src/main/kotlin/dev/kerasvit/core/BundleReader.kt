@@ -64,7 +64,8 @@ private fun readDescription(json: Fields): Description {
 private fun readInput(json: Fields): Input {
     val height = json.integer("height", 1, MOST_SIDE).toInt()
     val width = json.integer("width", 1, MOST_SIDE).toInt()
-    json.checkShape(listOf(1, height, width, CHANNELS))
+    val colours = json.colours()
+    json.checkShape(listOf(1, height, width, colours.channels))
     val type = json.choice("dtype", DataType.values(), DataType::jsonName)
     val interpolation =
         json.choice("interpolation", Interpolation.values(), Interpolation::jsonName)
@@ -81,8 +82,12 @@ private fun readInput(json: Fields): Input {
         interpolation = interpolation,
         mean = json.floats("mean", "finite numbers in float32") { true },
         scale = json.floats("scale", "positive numbers") { it > 0 },
+        colours = colours,
     )
 }
+
+private fun Fields.colours(): Colours =
+    if ("channels" in names) choice("channels", Colours.values(), Colours::jsonName) else Colours.RGB
 
 private fun readOutput(json: Fields): Output {
     val kind = json.text("kind")

@@ -12,7 +12,7 @@ import java.util.Base64
 fun readGolden(files: BundleFiles, bundle: Bundle): Golden {
     val (input, output) = bundle.description.run { input to output }
     val json = readJson(files, GOLDEN_JSON, MOST_GOLDEN)
-    val tensorShape = listOf(input.height, input.width, CHANNELS)
+    val tensorShape = listOf(input.height, input.width, input.channels)
     return Golden(
         image = readImage(json.child("image")),
         tensor = readTensor(json.child("tensor"), tensorShape, input),

@@ -50,6 +50,14 @@ class BundleReaderTest {
             assertEquals(DataType.UINT8, input.type)
             assertEquals(null, input.quantization)
         },
+        Case(
+            "4, 3], \"dtype\": \"float32\", \"channels\": \"RGB\"",
+            "4, 1], \"dtype\": \"float32\", \"channels\": \"grey\"",
+        ) {
+            assertEquals(Colours.GREY, input.colours)
+            assertEquals(12, input.size)
+        },
+        Case("\"channels\": \"RGB\"", "\"later\": 1") { assertEquals(Colours.RGB, input.colours) },
     ).map { case ->
         dynamicTest(case.new) {
             val files = sampleFiles().edit("model.json", case.old, case.new)
@@ -89,6 +97,8 @@ class BundleReaderTest {
         Triple("[1, 3, 4, 3]", "[3, 4, 3]", "input.shape: expected [1, 3, 4, 3]"),
         Triple("[1, 3, 4, 3]", "12", "input.shape: expected a list"),
         Triple("[1, 3, 4, 3]", "[1, 3, \"4\", 3]", "input.shape: expected integers"),
+        Triple("\"RGB\"", "\"grey\"", "input.shape: expected [1, 3, 4, 1]"),
+        Triple("\"RGB\"", "\"BGR\"", "input.channels: expected RGB or grey. Received: \"BGR\"."),
         Triple("\"height\": 3", "\"height\": 4", "input.shape: expected [1, 4, 4, 3]"),
         Triple("\"height\": 3", "\"height\": 0", "input.height: expected an integer from 1"),
         Triple("\"height\": 3", "\"height\": -3", "input.height: expected an integer from 1"),

@@ -52,6 +52,19 @@ class GoldenReaderTest {
         assertContentEquals(expected, golden.tensor)
     }
 
+    @Test
+    fun `the tensor of a grey model has one channel`() {
+        val input = input().copy(colours = Colours.GREY)
+        val grey = bundle.copy(description = bundle.description.copy(input = input))
+        val encoded = Base64.getEncoder().encodeToString(ByteArray(4 * 12))
+        val files = sampleFiles()
+        val text = files.texts.getValue("golden.json").decodeToString().replace(
+            Regex("\"tensor\": \\{.*\\}"),
+            """"tensor": {"dtype": "float32", "shape": [3, 4, 1], "base64": "$encoded"}""",
+        )
+        assertEquals(12, readGolden(files.with("golden.json", text), grey).tensor.size)
+    }
+
     @TestFactory
     fun `every bad form is refused with what was expected`(): List<DynamicTest> = listOf(
         Triple("\"format\": 1,", "", "format is missing"),

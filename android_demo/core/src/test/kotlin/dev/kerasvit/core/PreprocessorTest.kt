@@ -93,7 +93,11 @@ class PreprocessorTest {
         },
         crop = 0.875,
         interpolation = Interpolation.BICUBIC,
-    ).copy(mean = channels(case, "mean"), scale = channels(case, "scale"))
+    ).copy(
+        mean = channels(case, "mean"),
+        scale = channels(case, "scale"),
+        colours = Colours.values().single { it.channels == case.int("channels") },
+    )
 
     private fun channels(case: JsonObject, name: String): List<Float> {
         val values = case.doubles(name)

@@ -1,0 +1,154 @@
+"""Weights for RGB images in models of other channels, folded as timm folds them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import keras_vit
+from keras_vit.weights import open_checkpoint
+
+SPECS = {
+    "vit": keras_vit.ViTSpec(8, 48, 1, 3, 96),
+    "hybrid": keras_vit.ViTSpec(1, 48, 1, 3, 96, stem=keras_vit.ResNetStem((1,))),
+    "bit": keras_vit.ResNetSpec((1, 1)),
+}
+# The official key of the kernel that reads the image.
+KEYS = {
+    "vit": "embedding/kernel",
+    "hybrid": "conv_root/kernel",
+    "bit": "resnet/root_block/standardized_conv2d/kernel",
+}
+
+
+@pytest.fixture(params=SPECS)
+def rgb(request, randomised, tmp_path):
+    """A model of RGB images, its file, and its kernel (rows, columns, 3, features)."""
+    spec = SPECS[request.param]
+    model = randomised(_model(spec))
+    keras_vit.save_weights(model, tmp_path / "rgb.npz")
+    kernel = np.load(tmp_path / "rgb.npz")[KEYS[request.param]]
+    return model, tmp_path / "rgb.npz", kernel
+
+
+def _model(spec, **arguments):
+    kind = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
+    return kind(spec, 5, 32, **arguments)
+
+
+def _kernel(model):
+    is_plain = isinstance(model.spec, keras_vit.ViTSpec) and model.spec.stem is None
+    layer = model.get_layer("patch_encoder" if is_plain else "conv_root")
+    return np.asarray((layer.projection if is_plain else layer).kernel)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 7, 13])
+def test_a_kernel_is_folded_as_timm_folds_it(rgb, channels):
+    model, file, kernel = rgb
+    # timm: the sum for one channel, otherwise R, G, B, R, G, B ... times 3 / channels.
+    if channels == 1:
+        expected = kernel[:, :, 0] + kernel[:, :, 1] + kernel[:, :, 2]
+    else:
+        bands = [kernel[:, :, band % 3] * 3 / channels for band in range(channels)]
+        expected = np.stack(bands, axis=2)
+    built = _model(dataclasses.replace(model.spec, in_channels=channels))
+    record = keras_vit.load_weights(built, file)
+    assert record.resampled == (f"channels 3 to {channels}",)
+    for other in (built, keras_vit.model_from_weights(file, in_channels=channels)):
+        assert other.input_shape == (None, 32, 32, channels)
+        actual = _kernel(other).reshape(expected.shape if channels > 1 else (*kernel.shape[:2], -1))
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-7)
+        np.testing.assert_array_equal(other.get_weights()[-1], model.get_weights()[-1])
+
+
+@pytest.mark.flavours
+def test_a_grey_vit_gives_the_scores_of_three_equal_channels(randomised, tmp_path, rng):
+    model = randomised(_model(SPECS["vit"]))
+    keras_vit.save_weights(model, tmp_path / "rgb.npz")
+    grey = keras_vit.model_from_weights(tmp_path / "rgb.npz", in_channels=1)
+    images = rng.uniform(-1, 1, (3, 32, 32, 1)).astype(np.float32)
+    expected = np.asarray(model(np.repeat(images, 3, axis=-1), training=False))
+    np.testing.assert_allclose(np.asarray(grey(images, training=False)), expected, atol=1e-5)
+
+
+def test_patches_are_resized_and_folded_together(randomised, tmp_path, rng):
+    model = randomised(_model(SPECS["vit"]))
+    keras_vit.save_weights(model, tmp_path / "rgb.npz")
+    larger = dataclasses.replace(SPECS["vit"], patch_size=16)
+    rgb, grey = (
+        keras_vit.ViT(larger, 5, 64),
+        keras_vit.ViT(dataclasses.replace(larger, in_channels=1), 5, 64),
+    )
+    keras_vit.load_weights(rgb, tmp_path / "rgb.npz", resize_patches=True)
+    record = keras_vit.load_weights(grey, tmp_path / "rgb.npz", resize_patches=True)
+    assert record.resampled == ("patches 8 x 8 to 16 x 16; channels 3 to 1",)
+    images = rng.uniform(-1, 1, (1, 64, 64, 1)).astype(np.float32)
+    expected = np.asarray(rgb(np.repeat(images, 3, axis=-1), training=False))
+    np.testing.assert_allclose(np.asarray(grey(images, training=False)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("stored", "wanted"), [(1, 3), (4, 3), (4, 1)])
+def test_other_channels_than_three_are_not_folded(tmp_path, stored, wanted):
+    spec = dataclasses.replace(SPECS["vit"], in_channels=stored)
+    keras_vit.save_weights(_model(spec), tmp_path / "bands.npz")
+    model = _model(dataclasses.replace(spec, in_channels=wanted))
+    with pytest.raises(keras_vit.UsageError) as caught:
+        keras_vit.load_weights(model, tmp_path / "bands.npz")
+    assert (
+        f"in_channels {stored}, not {wanted}; only kernels of 3 channels are folded to other "
+        "numbers" in str(caught.value).splitlines()[0]
+    )
+
+
+def test_another_mismatch_does_not_name_channels_that_would_be_folded(randomised, tmp_path):
+    keras_vit.save_weights(_model(SPECS["vit"]), tmp_path / "rgb.npz")
+    model = _model(dataclasses.replace(SPECS["vit"], hidden_dim=24, in_channels=1))
+    with pytest.raises(keras_vit.UsageError) as caught:
+        keras_vit.load_weights(model, tmp_path / "rgb.npz")
+    assert str(caught.value).splitlines()[0].endswith("hidden_dim 48, not 24")
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+@pytest.mark.parametrize("name", SPECS)
+def test_channels_are_read_from_the_kernel(tmp_path, name, channels):
+    spec = dataclasses.replace(SPECS[name], in_channels=channels)
+    keras_vit.save_weights(_model(spec), tmp_path / "saved.npz")
+    np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "saved.npz"))  # without metadata
+    assert keras_vit.model_from_weights(tmp_path / "bare.npz").spec == spec
+
+
+def test_a_constructor_takes_the_channels_of_the_file(tmp_path):
+    keras_vit.save_weights(keras_vit.BiT_R8x1(5, in_channels=1), tmp_path / "grey.npz")
+    model = keras_vit.BiT_R8x1(weights=tmp_path / "grey.npz")
+    assert (model.spec.in_channels, model.preprocessing.channels) == (1, 1)
+    with pytest.raises(keras_vit.UsageError, match="in_channels 1, not 3"):
+        keras_vit.BiT_R8x1(weights=tmp_path / "grey.npz", in_channels=3)
+
+
+def test_a_variant_keeps_its_name_with_other_channels(tmp_path):
+    for model in (keras_vit.ViT_Pico4(in_channels=4), keras_vit.BiT_R8x1(in_channels=4)):
+        keras_vit.save_weights(model, tmp_path / "bands.npz")
+        with open_checkpoint(tmp_path / "bands.npz") as checkpoint:
+            assert checkpoint.variant == model.name
+
+
+def test_a_grey_file_of_timm_is_read_though_its_config_describes_rgb(tmp_path):
+    grey = dataclasses.replace(SPECS["vit"], gelu="erf", in_channels=1)
+    keras_vit.save_weights(_model(grey), tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["model_args"]["in_chans"] == 1
+    assert config["pretrained_cfg"]["input_size"] == [1, 32, 32]
+    cfg = {"input_size": [3, 32, 32], "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.2, 0.5]}
+    config["pretrained_cfg"] |= cfg
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    arrays = load_file(tmp_path / "model.safetensors")
+    save_file(arrays, tmp_path / "model.safetensors")  # without keras_vit's metadata
+    model = keras_vit.model_from_weights(tmp_path)
+    assert model.spec == grey
+    preprocessing = model.preprocessing
+    assert preprocessing.channels == 1
+    assert (preprocessing.mean, preprocessing.scale) == pytest.approx((127.5, 76.5))
