@@ -9,10 +9,13 @@ from typing import Any
 from keras_vit.evaluation.classification import ClassReport, Mistake
 
 _STYLE = """
-:root { color-scheme: light; --ink: #1d232b; --soft: #5c6672; --line: #e2e6eb; --accent: #2a6fbb; }
+:root { color-scheme: light dark; --page: #fff; --ink: #1d232b; --soft: #5c6672; --line: #e2e6eb;
+  --accent: #2a6fbb; }
+@media (prefers-color-scheme: dark) { :root { --page: #0d1117; --ink: #e6edf3; --soft: #a3adb8;
+  --line: #3a434d; --accent: #79b8ff; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 60rem; padding: 2rem 1.25rem 4rem; color: var(--ink);
-  font: 16px/1.5 system-ui, sans-serif; background: #fff; }
+  font: 16px/1.5 system-ui, sans-serif; background: var(--page); }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 1.5rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem; }
 p { color: var(--soft); margin: .25rem 0 1rem; }
@@ -32,6 +35,7 @@ figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); overfl
 figcaption span { display: block; }
 figure div { display: flex; gap: 4px; } figure div img { width: calc(50% - 2px); }
 figure > img { width: 100%; }
+@media (max-width: 36rem) { table { font-size: .8rem; } th, td { padding: .3rem; } }
 .figures { display: grid; gap: 1.5rem;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
 .figures img { width: 100%; } .figures.one { display: block; max-width: 36rem; }
@@ -56,9 +60,10 @@ def facts(pairs: dict[str, str]) -> str:
     return f"<dl>{rows}</dl>"
 
 
-def curves(svg: bytes) -> str:
-    """Loss and accuracy."""
-    return section("Curves", image(svg, "svg+xml", "loss and accuracy by step"))
+def curves(plots: dict[str, bytes]) -> str:
+    """SVG plots of figures by step, by the names of the figures."""
+    images = "".join(image(svg, "svg+xml", f"{name} by step") for name, svg in plots.items())
+    return section("Curves", f'<div class="figures">{images}</div>')
 
 
 def classes(report: ClassReport) -> str:

@@ -17,25 +17,24 @@ _DARK_TO_LIGHT = ("#14243a", "#2a6fbb", "#d9772b", "#7a4fa0", "#8a8f98")
 
 
 @own_settings()
-def curves(metrics: list[dict[str, Any]]) -> bytes:
-    """Loss and accuracy by step, for training and held-out images, as SVG.
+def curve(metrics: list[dict[str, Any]], name: str) -> bytes:
+    """The "loss" or "accuracy" by step, for training and held-out images, as SVG.
 
     A training that was stopped before an evaluation has no training metrics for that epoch, which
     leaves a gap.
     """
-    figure = new_figure(9, 3.2)
-    axes = figure.subplots(1, 2)
+    figure = new_figure(4.5, 3.2)
+    axis = figure.subplots()
     steps = [record["step"] for record in metrics]
     marker = "o" if len(steps) == 1 else None
-    for axis, name in zip(axes, ("loss", "accuracy"), strict=True):
-        for key, label, color in ((name, "training", _GREY), (f"val_{name}", "held out", _BLUE)):
-            values = [record.get(key, math.nan) for record in metrics]
-            axis.plot(steps, values, color=color, label=label, marker=marker)
-        axis.set(xlabel="steps", title=name)
-        _whole_numbers(axis)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
-        axis.legend(frameon=False)
+    for key, label, color in ((name, "training", _GREY), (f"val_{name}", "held out", _BLUE)):
+        values = [record.get(key, math.nan) for record in metrics]
+        axis.plot(steps, values, color=color, label=label, marker=marker)
+    axis.set(xlabel="steps", title=name)
+    _whole_numbers(axis)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False)
     return as_svg(figure)
 
 

@@ -70,7 +70,9 @@ def evaluate(
     report = dataclasses.replace(report, split=split, average=average, wrong=mistakes)
     sections = [
         page.facts(_facts(run, source, len(images), report)),
-        page.curves(plots.curves(metrics)) if (metrics := run.metrics()) else "",
+        page.curves({name: plots.curve(metrics, name) for name in ("loss", "accuracy")})
+        if (metrics := run.metrics())
+        else "",
         page.classes(report),
         page.confusion(plots.confusion(report.confusion, run.labels)) if report.confusion else "",
         page.wrong(mistakes, _pictures(source, places[:_MOST_WRONG]), report.kind),

@@ -78,5 +78,5 @@ def test_a_plot_leaves_the_settings_of_the_process_as_they_were():
     before = dict(matplotlib.rcParams)
     metrics = [{"step": i, "loss": 1 / i, "accuracy": 0.5} for i in (1, 2)]
     with ThreadPoolExecutor(4) as pool:
-        assert len(set(pool.map(lambda _: plots.curves(metrics), range(8)))) == 1
+        assert len(set(pool.map(lambda _: plots.curve(metrics, "loss"), range(8)))) == 1
     assert dict(matplotlib.rcParams) == before

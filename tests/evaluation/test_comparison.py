@@ -147,7 +147,7 @@ def test_lines_differ_without_colours_and_axes_have_plain_numbers():
     assert ">1,000<" in svg
     assert "mathdefault" not in svg
     one_point = [({"title": "a"}, [Line("a", [2], [1.5])])]
-    for svg in (plots.lines(one_point), plots.curves([{"step": 2, "loss": 1.5, "accuracy": 0.5}])):
+    for svg in (plots.lines(one_point), plots.curve([{"step": 2, "loss": 1.5}], "loss")):
         below = re.findall(r'id="xtick_\d+">.*?>([^<>]+)</text>', svg.decode(), re.DOTALL)
         assert set(below) == {"2"}
     styles = [plots._style(i) for i in range(12)]

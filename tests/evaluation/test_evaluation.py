@@ -260,7 +260,7 @@ def test_page_is_well_formed_and_stands_alone(evaluated):
     assert "http" not in text.replace("http://www.w3.org", "")
     wrong = 359 - np.trace(report.confusion)
     assert f"{wrong} in all" in actual.text
-    assert len(actual.images) == 2 + min(wrong, 24) + 2 * 8
+    assert len(actual.images) == 3 + min(wrong, 24) + 2 * 8
 
 
 def test_page_escapes_what_comes_from_folders():
@@ -314,9 +314,11 @@ def test_names_with_dollars_and_in_any_script_stay_text(recwarn):
 
 def test_plots_take_one_epoch_and_many_long_class_names():
     record = {"step": 10, "loss": 1.0, "val_loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5}
-    assert plots.curves([record]).startswith(b"<?xml")
+    assert plots.curve([record], "loss").startswith(b"<?xml")
     # Training that was stopped before an evaluation has no training metrics for the epoch.
-    svg = plots.curves([record, {"step": 400, "val_loss": 1.0, "val_accuracy": 0.5}]).decode()
+    svg = plots.curve(
+        [record, {"step": 400, "val_loss": 1.0, "val_accuracy": 0.5}], "loss"
+    ).decode()
     assert ">steps<" in svg
     assert ">400<" in svg
     labels = tuple(f"a very long name of class number {i}" for i in range(60))
