@@ -82,6 +82,15 @@ class Verdict:
     weakest_class: dict[str, int] | None = None
     note: str = ""
 
+    def __str__(self) -> str:
+        figures = [f"{self.images:,} images"]
+        if self.accuracy is not None:
+            figures.append(f"accuracy {self.accuracy:.2%} (Keras {self.keras_accuracy:.2%})")
+        if self.agreement is not None:
+            figures.append(f"the class of Keras on {self.agreement:.2%}")
+        figures.append(f"scores differ by {self.max_difference:.2g} of {self.scale:.2g} at most")
+        return f"{self.precision}: {', '.join(figures)}"
+
     @property
     def drop(self) -> float | None:
         """Accuracy lost, in percentage points; None without labels."""

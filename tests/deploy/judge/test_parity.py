@@ -86,6 +86,14 @@ def test_one_score_of_one_image_proves_nothing():
     check_reference(np.array([[0.5], [0.6]]))
 
 
+def test_a_verdict_is_printed_as_a_line():
+    changed = np.add(SCORES, [[0, 0.25, 0], [0, 0, 0]])
+    assert str(compare("int8", SCORES, changed, np.array([2, 1]))) == (
+        "int8: 2 images, accuracy 50.00% (Keras 50.00%), the class of Keras on 100.00%, "
+        "scores differ by 0.25 of 1 at most"
+    )
+
+
 def test_counts_agreement_difference_and_accuracy():
     found = compare(
         "float32", SCORES, np.array([[1.0, 2.0, 3.5], [1.0, 2.0, 1.5]]), np.array([2, 0])
