@@ -100,7 +100,6 @@ class Arguments:
         if not (self.resume or self.dry_run):
             check_starts_from_weights(self.recipe, self.weights)
         # This imports NumPy, which --help does not need.
-        from keras_vit.data.out_folder import check_out
         from keras_vit.training.settings import check_checkpoint_every, check_recipe
 
         check_recipe(self.settings, self.model)
@@ -110,8 +109,7 @@ class Arguments:
                 "with teacher=FOLDER."
             )
         check_checkpoint_every(self.checkpoint_every)
-        if self.chosen_strategy() != "multiworker" and not (self.resume or self.dry_run):
-            check_out(self.folder(), self.data, self.overwrite)
+        self.chosen_strategy()
 
     def folder(self) -> Path:
         """The run folder."""
@@ -176,6 +174,7 @@ def run(arguments: Arguments) -> None:
     strategy = arguments.chosen_strategy()
     _say_why(arguments, strategy)
     _choose_keras(strategy)
+    _check_folder(arguments, strategy)
     load("tensorflow", "sklearn.metrics")
     from keras_vit import data, evaluation, runs, training
     from keras_vit.labels import count_of
@@ -260,6 +259,15 @@ def run(arguments: Arguments) -> None:
         average = evaluation.held_out_report(run, source, average=True)
         print(f"{average.headline}: {run.path / runs.AVERAGE}")
     print_next("evaluate", "--run", run.path)
+
+
+def _check_folder(arguments: Arguments, strategy: str) -> None:
+    """Raises a `UsageError` if a new run cannot be written, before TensorFlow is imported."""
+    from keras_vit.data.out_folder import check_out
+
+    # Of several processes, the first one may have made the folder already.
+    if strategy != "multiworker" and not (arguments.resume or arguments.dry_run):
+        check_out(arguments.folder(), arguments.data, arguments.overwrite)
 
 
 def _check_fewshot(arguments: Arguments, source: Any) -> None:

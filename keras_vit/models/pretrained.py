@@ -132,7 +132,8 @@ def check_weights(
         UsageError: see `create_model`.
     """
     path, _ = _locate(name, weights)
-    with open_checkpoint(path, getattr(spec, "num_heads", None)) as checkpoint:
+    num_heads = overrides.get("num_heads", getattr(spec, "num_heads", None))
+    with open_checkpoint(path, num_heads) as checkpoint:
         fields = _fields_of_file(checkpoint, spec, keeps_head=False) | overrides
         spec = with_overrides(spec, fields)
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
