@@ -144,8 +144,10 @@ def test_every_reason_is_still_needed():
 
 
 def test_options_are_known(folder):
-    for bundle in ("flowers/export/int8", "demo/export/int8"):
+    names = ("float32", "float16", "int8")
+    for bundle in (f"{run}/export/{name}" for run in ("flowers", "demo") for name in names):
         (folder / "runs" / bundle).mkdir(parents=True)
+        (folder / "runs" / bundle / "model.json").touch()
     (folder / "runs/mae").mkdir()
     (folder / "runs/mae/weights.npz").touch()
     for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
