@@ -6,7 +6,7 @@ from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
 from keras_vit.weights.loading import Loaded, load_weights
 from keras_vit.weights.names import WeightName, parameter_count, weight_names
-from keras_vit.weights.resampling import resample_patches
+from keras_vit.weights.resampling import fold_channels, resample_patches
 from keras_vit.weights.saving import save_weights
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "WeightName",
     "fetch",
     "find_weights",
+    "fold_channels",
     "list_weights",
     "load_weights",
     "open_checkpoint",
