@@ -157,6 +157,7 @@ class RunRecipe(Struct):
     weights: Text | None = None
     teacher: Teacher | None = None
     checkpoint_every: Line | None = None
+    keep_checkpoints: Count | None = None
     preset: Line | None = None
     versions: dict[Line, Line] = {}
 

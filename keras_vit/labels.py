@@ -61,7 +61,8 @@ def answer_scores(scores: np.ndarray, from_logits: bool = True) -> np.ndarray:
     """
     if scores.shape[-1] != 1:
         return scores
-    return np.concatenate([np.zeros_like(scores) if from_logits else 1 - scores, scores], axis=-1)
+    other = np.zeros_like(scores) if from_logits else np.maximum(1 - scores, 0)
+    return np.concatenate([other, scores], axis=-1)
 
 
 def read_labels(path: str | os.PathLike) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ def _given(options: Sequence[Option], words: list[str]) -> dict[str, Any]:
         _add(parser, each)
     namespace, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
-        raise UsageError(_unknown(unknown[0], options))
+        raise UsageError(_unknown(unknown[0], options, words))
     given = {name: value for name, value in vars(namespace).items() if value not in (None, [])}
     for each in options:
         if each.name in given and each.element is not bool:
@@ -148,21 +148,18 @@ def _value(option: Option, word: str) -> Any:
         raise argparse.ArgumentTypeError(f"expected {expected}. Received: {word!r}") from None
 
 
-def _unknown(word: str, options: Sequence[Option]) -> str:
+def _unknown(word: str, options: Sequence[Option], words: Sequence[str]) -> str:
     name, flags = word.partition("=")[0], [each.flag for each in options if each.flag]
     if not word.startswith("-"):
-        meant = (flag for file, flag in _FOLDERS.items() if flag in flags and _has(word, file))
-        flag = next(meant, None)
+        free = {*flags} - {*words}
+        fitting = (flag for file, flag in _FOLDERS.items() if Path(word, file).exists())
+        flag = next((flag for flag in fitting if flag in free), None)
         return f"unexpected argument {word!r}{f'; did you mean {flag} {word}?' if flag else '.'}"
     usual = (flag for flag in _USUAL_NAMES.get(name, ()) if flag in flags)
     near = next(usual, None) or nearest(name, flags)
     if near is None and (commands := _commands_with(name)):
-        return f"unknown option {name}, which is one of {' and '.join(commands)}."
+        return f"unknown option {name}; it is an option of {', '.join(commands)}."
     return f"unknown option {name}{f'; did you mean {near}?' if near else '.'}"
-
-
-def _has(folder: str, file: str) -> bool:
-    return Path(folder, file).exists() if file else True
 
 
 def _commands_with(flag: str) -> list[str]:

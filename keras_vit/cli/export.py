@@ -111,8 +111,9 @@ def run(arguments: Arguments) -> None:
             print(line)
         print(f"bundles: {', '.join(str(out / name) for name in bundles.written)}")
         print(f"card:    {out / 'card.md'}")
-        best = out / deploy.recommended(bundles.written)
-        print_next("run", "--bundle", best, "--verify")
+        if arguments.output != "features":
+            best = out / deploy.recommended(bundles.written)
+            print_next("run", "--bundle", best, "--verify")
     if bundles.refused:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in bundles.refused.items()))
 

@@ -16,23 +16,28 @@ _SCALINGS = {
 }
 # Resizing in floats, without rounding and clipping, leaves the range of the pixels at sharp edges.
 _OVERSHOOT = 0.25
-# How far the lowest and the highest value may be inside or outside of a range that is filled.
-_INSIDE, _OUTSIDE = 0.02, 0.15
+# How far the lowest and the highest value may be inside or outside of a range that is filled, as a
+# fraction of it. Values that leave the model's range show another one if they span a quarter of it.
+_INSIDE, _OUTSIDE, _SPANNED = 0.02, 0.15, 0.25
+# The same for 0 to 1: inputs of bright pictures are in it too, but seldom near both ends.
+_INSIDE_UNIT = 0.1
 # Images that are looked at closely, and how far their levels may be from whole numbers.
 _LOOKED_AT, _ROUNDING = 8, 0.02
 
 
-def check_inputs(inputs: np.ndarray, preprocessing: Preprocessing, name: str = "inputs") -> None:
+def check_inputs(
+    inputs: np.ndarray, preprocessing: Preprocessing | None, name: str = "inputs"
+) -> None:
     """Checks that images (n, height, width, channels) can have been preprocessed in this way.
 
-    Refused are values that leave the range of the preprocessing, and values that are or fill the
-    range of another usual scaling, unless they are whole pixels under the preprocessing. Of
-    constant images only the range is checked.
+    Refused are values that leave the range of the preprocessing, and values that fill the range of
+    another usual scaling or are whole pixels of it, unless they are whole pixels under the
+    preprocessing. Of constant images only the range is checked; without a preprocessing, nothing.
 
     Raises:
         UsageError: the values are of another scaling; the message says of which.
     """
-    if not inputs.size:
+    if preprocessing is None or not inputs.size:
         return
     least, most = float(inputs.min()), float(inputs.max())
     low, high = _range(preprocessing.mean, preprocessing.scale)
@@ -40,18 +45,20 @@ def check_inputs(inputs: np.ndarray, preprocessing: Preprocessing, name: str = "
     outside = least < low - margin or most > high + margin
     if not outside and (least == most or _are_pixels(inputs, preprocessing)):
         return
-    others = {x: y for x, y in _SCALINGS.items() if not np.allclose(_range(*y), (low, high))}
+    others = [name for name in _SCALINGS if not _is_near(name, low, high)]
     scaling = next((x for x in others if _is_scaled(inputs, least, most, x, outside)), None)
     if not outside and scaling is None:
         return
     of_scaling, trained = "", ""
     if scaling is not None:
         mean, scale = _SCALINGS[scaling]
+        if preprocessing.channels == 1:
+            mean, scale = (round(float(np.mean(each)), 3) for each in (mean, scale))
         of_scaling = f", as of pixels scaled to {scaling}"
         trained = (
             "; a model that was trained on such values needs its preprocessing first: "
-            f"model.preprocessing = keras_vit.Preprocessing({preprocessing.height}, "
-            f"{preprocessing.width}, mean={mean}, scale={scale})"
+            "model.preprocessing = dataclasses.replace(model.preprocessing, "
+            f"mean={mean}, scale={scale})"
         )
     raise UsageError(
         f"{name} must be preprocessed for the model, which takes values from {low:.3g} to "
@@ -66,16 +73,22 @@ def _range(mean: float | tuple[float, ...], scale: float | tuple[float, ...]) ->
     return float((low / scale).min()), float((high / scale).max())
 
 
+def _is_near(scaling: str, low: float, high: float) -> bool:
+    """Whether a scaling has about the same range, as mean 128 and scale 128 have that of 127.5."""
+    own = _range(*_SCALINGS[scaling])
+    return bool(np.allclose(own, (low, high), rtol=0, atol=_INSIDE * (high - low)))
+
+
 def _is_scaled(inputs: np.ndarray, least: float, most: float, scaling: str, outside: bool) -> bool:
     mean, scale = _SCALINGS[scaling]
     low, high = _range(mean, scale)
     width = high - low
     if not low - _OUTSIDE * width <= least <= most <= high + _OUTSIDE * width:
         return False
-    fills = least < low + _INSIDE * width and most > high - _INSIDE * width
-    # Inputs of bright images could be in [0, 1] too, but then they would be whole pixels.
-    in_unit = scaling == "0 to 1" and least >= 0 and most <= 1
-    return outside or in_unit or fills or _are_whole(inputs, mean, scale)
+    inside = (_INSIDE_UNIT if scaling == "0 to 1" else _INSIDE) * width
+    fills = least < low + inside and most > high - inside
+    spans = outside and most - least > _SPANNED * width
+    return spans or fills or _are_whole(inputs, mean, scale)
 
 
 def _are_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> bool:

@@ -76,8 +76,7 @@ def samples_of(
         return Samples(part, part if choose else None, None, _picture(noise[0], preprocessing))
     needed = max(count, CALIBRATED) + (calibrate or CALIBRATED) + (count if choose else 0)
     images, targets = _inputs(data, shape, needed)
-    if preprocessing is not None:
-        check_inputs(images, preprocessing, "representative_data")
+    check_inputs(images, preprocessing, "representative_data")
 
     def part(places: np.ndarray, seed: int, images_from: str) -> Part:
         known = None if targets is None else targets[places]

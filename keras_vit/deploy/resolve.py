@@ -68,7 +68,7 @@ class Resolved:
 
     def check_images(self, images: np.ndarray | None) -> None:
         """Raises a `UsageError` if float images were not preprocessed as this model needs."""
-        if images is not None and images.dtype.kind == "f" and self.preprocessing is not None:
+        if images is not None and images.dtype.kind == "f":
             check_inputs(images, self.preprocessing, "calibration images")
 
 

@@ -203,7 +203,7 @@ def of_weights(
     labels = built.labels or numbered(built.num_classes)
     if data is None:
         return Subject(built, built.name, labels, OwnImages(built.preprocessing))
-    source = as_answered(open_source(data), labels)
+    source = as_answered(open_source(data), built.labels)
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
     # Half of the images are compared; the others measure ranges.

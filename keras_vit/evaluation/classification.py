@@ -45,7 +45,8 @@ class ClassReport:
             that occur of the average precision; else None.
         split: which images these are: "held_out" by training, or the data's "validation" or "test".
         average: whether the model had the average of its weights instead of the last ones.
-        wrong: the pictures that are classified wrongly, the one with the highest probability first.
+        wrong: the pictures that are classified wrongly, the one with the highest probability first,
+            at most 10,000.
     """
 
     accuracy: float

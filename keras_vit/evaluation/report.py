@@ -27,7 +27,7 @@ from keras_vit.labels import answer_scores
 from keras_vit.models.profile import grouped, profile
 from keras_vit.specs import ViTSpec
 
-_MOST_WRONG, _MOST_ATTENTION = 24, 8
+_MOST_WRONG, _MOST_ATTENTION, _MOST_LISTED = 24, 8, 10_000
 # Where the images are that a report is about.
 _PLACES = {"held_out": "held out", "validation": "for validation", "test": "for testing"}
 
@@ -67,7 +67,8 @@ def evaluate(
     scores = _scores(model, source, images, batch_size)
     report = _report(source, images, scores, run.labels)
     places, mistakes = _mistakes(source, images, scores, run.labels)
-    report = dataclasses.replace(report, split=split, average=average, wrong=mistakes)
+    listed = mistakes[:_MOST_LISTED]
+    report = dataclasses.replace(report, split=split, average=average, wrong=listed)
     sections = [
         page.facts(_facts(run, source, len(images), report)),
         page.curves({name: plots.curve(metrics, name) for name in ("loss", "accuracy")})

@@ -8,9 +8,9 @@ and only complete files get their name.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-import shutil
 import threading
 import time
 import zipfile
@@ -57,7 +57,7 @@ class Checkpoints:
         self._error: BaseException | None = None
         self._saved, self._saved_step = time.monotonic(), 0
         self._began, self._before = time.monotonic(), 0.0
-        self._last_call = self._began
+        self._last_call: float | None = None
 
     def seconds(self) -> float:
         """The time of the training up to now, with that before it was resumed."""
@@ -98,7 +98,8 @@ class Checkpoints:
         One that would be due within the next step is written before it: steps can be long.
         """
         now = time.monotonic()
-        at_next, self._last_call = 2 * now - self._last_call, now
+        step_took = 0.0 if self._last_call is None else now - self._last_call
+        at_next, self._last_call = now + step_took, now
         if self._every.is_due(at_next - self._saved, step - self._saved_step):
             self.save(step, wait=False)
 
@@ -110,8 +111,12 @@ class Checkpoints:
         """
         if self._stay and step > self.newest_step():
             self.save(step)
-        elif not self._stay:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._stay:
+            return
+        for path in [*self.saved(), *self.folder.glob("*.damaged")]:
+            path.unlink()
+        with contextlib.suppress(OSError):  # there is none, or something else is in it
+            self.folder.rmdir()
 
     def save(self, step: int, wait: bool = True) -> None:
         """Writes a checkpoint after `step` steps; the oldest ones are deleted afterwards.

@@ -123,15 +123,23 @@ def teacher_described(teacher: ImageModel) -> dict[str, str]:
     return {"name": teacher.name, "sha256": weights_sha256(teacher)}
 
 
+def was_finished(run: runs.Run, recipe: Recipe) -> bool:
+    """Whether all steps that were planned when the run was last started have been made."""
+    metrics = run.metrics()
+    return bool(metrics) and metrics[-1]["step"] >= _steps_before(run, recipe)
+
+
 def _unreadable(out: Path) -> UsageError:
     return UsageError(f"no checkpoint of {out} can be read; start again with overwrite=True.")
 
 
 def _was_killed_before_a_checkpoint(run: runs.Run, recipe: Recipe) -> bool:
     """Whether the run was stopped before its first checkpoint was complete."""
-    text, last = run.recipe.get("checkpoint_every") or CHECKPOINT_EVERY, run.metrics()[-1]
+    text, last = run.recipe.get("checkpoint_every"), run.metrics()[-1]
+    if text is None and "keep_checkpoints" in run.recipe:  # earlier versions wrote none by default
+        text = CHECKPOINT_EVERY
     planned = _steps_before(run, recipe)
-    if last["step"] >= planned:
+    if text is None or was_finished(run, recipe):
         return False
     counts = {"batch_size": recipe.batch_size, "num_examples": run.training_images}
     every = interval(text, functools.partial(to_steps, total_steps=planned, **counts))

@@ -26,7 +26,12 @@ from keras_vit.training.loop import Loop, saying_what_is_saved
 from keras_vit.training.plan import Plan
 from keras_vit.training.progress import Progress
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.resuming import restored_step, stopped_run, teacher_described
+from keras_vit.training.resuming import (
+    restored_step,
+    stopped_run,
+    teacher_described,
+    was_finished,
+)
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
 
 
@@ -138,6 +143,7 @@ def train(
             run, goes_on = stopped_run(out, source, recipe, model, teacher)
             overwrite, weights = True, run.recipe.get("weights")
             checkpoint_every = checkpoint_every or run.recipe.get("checkpoint_every")
+            keep = keep or run.recipe.get("keep_checkpoints")
             preset = preset or run.recipe.get("preset")
         if goes_on:
             split = run.split(source)
@@ -150,7 +156,8 @@ def train(
         with restoring_trainable(model, teacher):
             learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
             every = interval(checkpoint_every or CHECKPOINT_EVERY, _steps_of(recipe, plan))
-            stay = checkpoint_every is not None or keep is not None
+            asked = checkpoint_every is not None or keep is not None
+            stay = asked or (goes_on and was_finished(run, recipe))
             checkpoints = Checkpoints(out / "checkpoints", learner, keep or 2, every, stay)
             if goes_on:
                 step = restored_step(checkpoints, run)
@@ -161,7 +168,8 @@ def train(
                     runs.rewind(run, step, dataclasses.asdict(recipe))
                 elif engine.is_chief:
                     origin = "fresh" if weights is None else os.path.basename(weights)
-                    settings = _settings(model, recipe, weights, teacher, checkpoint_every)
+                    settings = _settings(model, recipe, weights, teacher)
+                    settings |= {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep}
                     settings["preset"] = preset
                     runs.create_run(
                         out, model, source, split, settings, origin, overwrite=overwrite
@@ -264,14 +272,12 @@ def _settings(
     recipe: Recipe,
     weights: str | os.PathLike | None,
     teacher: ImageModel | None,
-    checkpoint_every: str | None,
 ) -> dict[str, Any]:
     return {
         "model": model.name,
         "recipe": dataclasses.asdict(recipe),
         "weights": None if weights is None else str(weights),
         "teacher": None if teacher is None else teacher_described(teacher),
-        "checkpoint_every": checkpoint_every,
         "versions": versions(),
     }
 

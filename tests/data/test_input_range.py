@@ -49,6 +49,8 @@ def test_bright_constant_and_no_images_pass(levels):
     bright = normalise(128 + levels // 2, needed)
     assert 0 < bright.min() < bright.max() <= 1
     check_inputs(bright, needed)
+    paper = normalise(levels / 6 + 210.3, needed)  # no whole pixels
+    check_inputs(paper, needed)
     check_inputs(np.zeros((1, *SIZE, 3), np.float32), needed)
     check_inputs(np.zeros((0, *SIZE, 3), np.float32), needed)
 
@@ -60,5 +62,31 @@ def test_the_message_names_the_preprocessing_of_a_model_that_was_trained_so(leve
         "representative_data must be preprocessed for the model, which takes values from -1 to 1. "
         "Received: 0 to 1, as of pixels scaled to 0 to 1; use keras_vit.preprocess(images, model); "
         "a model that was trained on such values needs its preprocessing first: "
-        "model.preprocessing = keras_vit.Preprocessing(12, 16, mean=0, scale=255)."
+        "model.preprocessing = dataclasses.replace(model.preprocessing, mean=0, scale=255)."
     )
+
+
+@pytest.mark.parametrize(
+    "close",
+    [
+        {"mean": 128, "scale": 128},
+        {"mean": 127, "scale": 128},
+        {"mean": 0, "scale": 256},
+        {"mean": (123.68, 116.779, 103.939), "scale": (58.393, 57.12, 57.375)},
+    ],
+)
+def test_a_scaling_close_to_a_usual_one_is_not_taken_for_it(resized, close):
+    needed = keras_vit.Preprocessing(*SIZE, **close)
+    check_inputs(normalise(resized, needed), needed)
+
+
+def test_values_around_zero_are_of_no_known_scaling(rng):
+    standardised = rng.normal(0, 1, (20, *SIZE, 3)).astype(np.float32)
+    with pytest.raises(UsageError, match=r"Received: -[34]\.\d+ to [34]\.\d+; use keras_vit.prep"):
+        check_inputs(standardised, SCALINGS["-1 to 1"])
+
+
+def test_the_message_for_a_grey_model_has_one_mean(levels):
+    grey, inputs = keras_vit.Preprocessing(*SIZE, channels=1), levels[..., :1].astype(np.float32)
+    with pytest.raises(UsageError, match=r"preprocessing, mean=114\.\d+, scale=57\.\d+\)"):
+        check_inputs((inputs - 116.3) / 57.6, grey)

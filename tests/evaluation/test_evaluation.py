@@ -121,6 +121,8 @@ def test_attention_map_finds_what_the_class_token_reads(small_spec):
     image = np.zeros((1, 16, 24, 3), np.float32)
     with pytest.raises(keras_vit.UsageError, match="inputs must be preprocessed"):
         evaluation.attention_maps(model, image + 255)
+    bands = keras_vit.ViT(dataclasses.replace(small_spec, in_channels=13), 2, (16, 24))
+    assert evaluation.attention_maps(bands, np.zeros((1, 16, 24, 13))).shape == (1, 2, 3)
     actual = evaluation.attention_maps(model, image)
     assert actual.shape == (1, 2, 3)
     assert np.unravel_index(actual[0].argmax(), (2, 3)) == (1, 1)

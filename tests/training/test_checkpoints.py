@@ -406,8 +406,15 @@ def test_by_default_states_are_saved_and_removed_when_the_training_has_ended(
     run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
     assert weights(run) == weights(whole)
     assert not (run.path / "checkpoints").exists()
-    kept = train(tiny_model, source, RECIPE, tmp_path / "kept", keep=1)
-    assert [path.name for path in (kept.path / "checkpoints").iterdir()] == ["step-000000024.npz"]
+
+
+def test_states_that_were_asked_for_stay_when_a_run_goes_on(source, tmp_path, tiny_model):
+    short = dataclasses.replace(RECIPE, duration="4 steps")
+    run = train(tiny_model, source, short, tmp_path / "run", keep=1)
+    for recipe, last in ((short, 4), (dataclasses.replace(RECIPE, duration="6 steps"), 6)):
+        train(tiny_model, source, recipe, run.path, resume=True)
+        names = [path.name for path in (run.path / "checkpoints").iterdir()]
+        assert names == [f"step-{last:09}.npz"]
 
 
 def test_a_full_disk_keeps_the_checkpoint_before(tmp_path):

@@ -31,6 +31,8 @@ def recommendation(
         descriptions: the model.json of each bundle, by the name of its folder.
         named: how a name is written.
     """
+    if all(each["parity"].get("images_from") == "random images" for each in descriptions.values()):
+        return "Compared with Keras on random images only: pass pictures to see which file to take."
     name = recommended(descriptions)
     size = _size(name, descriptions)
     best = f"Take {named(name)}: {f'{size}, ' if size else ''}{_lost(descriptions[name])}."
@@ -61,8 +63,6 @@ def _size(name: str, descriptions: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _lost(description: Mapping[str, Any]) -> str:
     parity = description["parity"]
-    if parity.get("images_from") == "random images":
-        return "compared with Keras on random images only; pass pictures to see what it loses"
     pictures, loss = f"{parity['images']:,} pictures", _loss(description)
     if parity.get("agreement") is None:  # features have no classes
         return f"compared with Keras on {pictures}"

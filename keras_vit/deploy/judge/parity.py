@@ -88,7 +88,8 @@ class Verdict:
             figures.append(f"accuracy {self.accuracy:.2%} (Keras {self.keras_accuracy:.2%})")
         if self.agreement is not None:
             figures.append(f"the class of Keras on {self.agreement:.2%}")
-        figures.append(f"scores differ by {self.max_difference:.2g} of {self.scale:.2g} at most")
+        difference, scale = f"{self.max_difference:.2g}", f"{self.scale:.2g}"
+        figures.append(f"largest difference of a score {difference} on a scale of {scale}")
         return f"{self.precision}: {', '.join(figures)}"
 
     @property

@@ -505,4 +505,4 @@ def test_the_recommendation_says_what_was_compared():
     features = description("int8", **unknown, agreement=None)
     assert recommendation({"a": features}) == "Take a: compared with Keras on 359 pictures."
     noise = description("int8", images_from="random images", **unknown)
-    assert "Keras on random images only; pass pictures" in recommendation({"a": noise})
+    assert "Keras on random images only: pass pictures" in recommendation({"a": noise})

@@ -90,7 +90,7 @@ def test_a_verdict_is_printed_as_a_line():
     changed = np.add(SCORES, [[0, 0.25, 0], [0, 0, 0]])
     assert str(compare("int8", SCORES, changed, np.array([2, 1]))) == (
         "int8: 2 images, accuracy 50.00% (Keras 50.00%), the class of Keras on 100.00%, "
-        "scores differ by 0.25 of 1 at most"
+        "largest difference of a score 0.25 on a scale of 1"
     )
 
 
