@@ -17,6 +17,7 @@ from keras_vit._errors import UsageError, shown
 # Files may claim any size; larger ones than these are refused before anything is built.
 LONGEST_SIDE, MOST_PIXELS = 1 << 16, 1 << 26
 MOST_CLASSES, LONGEST_LABEL = 1_000_000, 1_000
+PICTURE_CHANNELS = (1, 3)  # of inputs that are made from pictures: grey and RGB
 # How images are resized; see `Preprocessing`.
 Interpolation = Literal["nearest", "bilinear", "bicubic", "mediapipe"]
 # Text of one line: no control characters, line separators, halves of surrogate pairs, or marks that

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 from keras_vit._checks import (
     LONGEST_SIDE,
     MOST_PIXELS,
+    PICTURE_CHANNELS,
     Interpolation,
     choice,
     fraction,
@@ -32,7 +33,6 @@ MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
 MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES = 256, 1 << 18, 8
 
 Gelu = Literal["tanh", "erf"]
-PICTURE_CHANNELS = (1, 3)  # of inputs that are made from pictures: grey and RGB
 _Class = TypeVar("_Class", bound=type)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from keras_vit._checks import MOST_CLASSES, integer, label_names, number
+from keras_vit._checks import MOST_CLASSES, PICTURE_CHANNELS, integer, label_names, number
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown
 from keras_vit._keras import building, keras, register
 from keras_vit._policies import dtype_policy, serialized_policy
@@ -15,7 +15,6 @@ from keras_vit.models.quantisation import quantise_layers, quantised_layers
 from keras_vit.specs import (
     MOST_PARAMETERS,
     MOST_TOKENS,
-    PICTURE_CHANNELS,
     Preprocessing,
     ResNetSpec,
     Spec,

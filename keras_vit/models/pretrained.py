@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit._checks import label_names
+from keras_vit._checks import PICTURE_CHANNELS, label_names
 from keras_vit._errors import UsageError
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
 from keras_vit.models.vit import ViT, with_overrides
-from keras_vit.specs import PICTURE_CHANNELS, Preprocessing, ResNetSpec, Spec, as_size
+from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch

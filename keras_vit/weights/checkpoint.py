@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _contracts, _json
-from keras_vit._checks import LONGEST_SIDE, label_names
+from keras_vit._checks import LONGEST_SIDE, PICTURE_CHANNELS, label_names
 from keras_vit._errors import UsageError, shown
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
@@ -22,7 +22,6 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding
 from keras_vit.specs import (
     MOST_TOKENS,
-    PICTURE_CHANNELS,
     VARIANTS,
     Preprocessing,
     ResNetSpec,

@@ -116,13 +116,14 @@ def test_fit_reports_the_last_weights_and_their_average(invoke, image_folder, ti
     words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
     code, out, error = invoke("train/fit.py", *words, "--ema", "0.5", cwd=tmp_path)
     assert code == 0, error
-    *_, last, average = out.splitlines()
+    *_, last, average, following = out.splitlines()
+    assert re.fullmatch(r"next:    python \S*train/evaluate\.py --run run", following)
     metrics = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last == f"held-out accuracy {metrics['val_accuracy']:.2%} after 2 steps: run"
     average_accuracy = f"held-out accuracy {metrics['ema_val_accuracy']:.2%}"
     assert average == f"{average_accuracy} with the average of the weights: run/weights_ema.npz"
     _, out, _ = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
-    assert out.endswith("the run also has an average of its weights, which --average judges\n")
+    assert "the run also has an average of its weights, which --average judges\n" in out
     _, out, _ = invoke("train/evaluate.py", "--run", "run", "--average", cwd=tmp_path)
     assert out.splitlines()[-1].startswith(f"{average_accuracy} with the average of the weights;")
 

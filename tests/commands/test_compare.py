@@ -251,7 +251,9 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
     assert "(best)" in out
     assert re.search(rf"^about {TIME} to go for 2 trainings$", out, re.MULTILINE)
     assert re.search(rf"^3 trainings in {TIME}$", out, re.MULTILINE)
-    assert out.endswith("run: out/final-lr-0.03\n")
+    *_, run, following = out.splitlines()
+    assert run == "run: out/final-lr-0.03"
+    assert following.endswith("evaluate.py --run out/final-lr-0.03")
 
 
 @pytest.mark.parametrize("name", ["lr-0.03", "final-lr-0.03"])

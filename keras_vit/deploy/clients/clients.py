@@ -8,11 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from keras_vit._checks import Interpolation
 from keras_vit._errors import UsageError, did_you_mean, shown
 from keras_vit.deploy.precisions import Precision
-from keras_vit.specs import Preprocessing
+
+if TYPE_CHECKING:
+    from keras_vit.specs import Preprocessing
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ import typing
 from typing import Literal
 
 from keras_vit._checks import (
+    PICTURE_CHANNELS,
     Interpolation,
     choice,
     fraction,
@@ -19,7 +20,6 @@ from keras_vit._checks import (
 )
 from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS
-from keras_vit.specs import PICTURE_CHANNELS
 
 # The losses that need no classes: what is predicted of a masked patch (None: by a decoder), and the
 # fraction of masked patches.
