@@ -125,7 +125,7 @@ def test_fit_reports_the_last_weights_and_their_average(invoke, image_folder, ti
     _, out, _ = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
     assert "the run also has an average of its weights, which --average judges\n" in out
     _, out, _ = invoke("train/evaluate.py", "--run", "run", "--average", cwd=tmp_path)
-    assert out.splitlines()[-1].startswith(f"{average_accuracy} with the average of the weights;")
+    assert f"\n{average_accuracy} with the average of the weights;" in out
 
 
 @pytest.mark.slow
