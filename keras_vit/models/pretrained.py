@@ -197,8 +197,10 @@ def _preprocessing(
 ) -> Preprocessing | None:
     if request.preprocessing is not None:
         return request.preprocessing
+    if channels not in PICTURE_CHANNELS:
+        return None
     known = checkpoint.preprocessing or (published.preprocessing if published else None)
-    if known is None or channels not in PICTURE_CHANNELS:
+    if known is None:
         return None
     height, width = as_size(image_size)
     return dataclasses.replace(known.of_channels(channels), height=height, width=width)

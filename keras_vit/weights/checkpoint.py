@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit import _contracts, _json
-from keras_vit._checks import LONGEST_SIDE, PICTURE_CHANNELS, label_names
+from keras_vit._checks import LONGEST_SIDE, label_names
 from keras_vit._errors import UsageError, shown
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
@@ -264,17 +264,10 @@ class Checkpoint:
 
     @property
     def preprocessing(self) -> Preprocessing | None:
-        """The preprocessing, if the file or its config states it and the input is made of pictures.
+        """The preprocessing, if the file or its config states it.
 
         timm and transformers may state that of RGB pictures for a model of grey ones.
         """
-        if self.spec.in_channels not in PICTURE_CHANNELS:
-            return None
-        stated = self._stated_preprocessing
-        return stated and stated.of_channels(self.spec.in_channels)
-
-    @property
-    def _stated_preprocessing(self) -> Preprocessing | None:
         if "preprocessing" in self.metadata:
             return Preprocessing.from_dict(self.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
