@@ -58,7 +58,7 @@ def keras_vit_step(size: str, batch: int, precision: str, jit: bool, **settings:
     )  # fmt: skip
     adapt(model, recipe)
     task = SingleLabel(CLASSES)
-    learner = Learner(model, task, recipe.accumulate)
+    learner = Learner(model, task, recipe.accumulate or 1)
     learner.compile(optimizer(recipe, model, 10**6, 0), task.loss(), jit_compile=jit)
     return _keras_step(learner, np.uint8, batch, one_hot=True)
 

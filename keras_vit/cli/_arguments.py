@@ -116,6 +116,9 @@ def _add(parser: argparse._ActionsContainer, option: Option, help: str | None = 
     settings: dict[str, Any] = {"help": help}
     if not option.positional:
         settings["dest"] = option.name
+    if option.element is bool and option.default is None:
+        parser.add_argument(*names, action=argparse.BooleanOptionalAction, **settings)
+        return
     if option.element is bool:
         parser.add_argument(*names, action="store_const", const=not option.default, **settings)
         return
@@ -175,6 +178,9 @@ def _commands_with(flag: str) -> list[str]:
 def _help(options: Sequence[Option], line: Line, defaults: Mapping[str, Any]) -> str:
     width = shutil.get_terminal_size().columns - 2
     paragraphs = line.description.strip().split("\n\n")
+    if defaults.get("recipe"):
+        data = f" for {defaults['data']}" if defaults.get("data") else ""
+        paragraphs.append(f"The defaults are those of the recipe {defaults['recipe']}{data}.")
     places = " ".join(
         f"{each.positional} ..." if each.is_tuple else each.positional
         for each in options

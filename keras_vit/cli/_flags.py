@@ -32,6 +32,10 @@ def _with_flags(message: str, options: Sequence[Option]) -> str:
     by_name |= {name: by_name[other] for name, other in _OPTIONS.items() if other in by_name}
     for name, option in by_name.items():
         argument = rf"(?<![\w./\\'\"-])(?<!\w\(){name}"
+        if option.element is bool and option.default is None:  # it has both flags
+            message = re.sub(f"{argument}=True", option.flag, message)
+            message = re.sub(f"{argument}=False", option.flag.replace("--", "--no-", 1), message)
+            continue
         pattern = f"{argument}{_end(name, option)}"
         message = re.sub(
             rf"{pattern}='([^']+)'", lambda m, f=option.flag: f"{f} {shlex.quote(m[1])}", message

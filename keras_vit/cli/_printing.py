@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from keras_vit.cli._fields import options_of
 from keras_vit.cli._flags import with_flags
@@ -51,7 +52,16 @@ def print_next(command: str, *words: object) -> None:
     print(f"next:    {spelled(command)} {shlex.join(map(str, words))}")
 
 
-def print_skipped(summary: Iterable[str]) -> None:
-    """Prints to standard error which pictures were left out, see `data.skipped_summary`."""
-    for line in summary:
+def print_skipped(source: Any) -> None:
+    """Prints to standard error which pictures of a `data.Source` were left out.
+
+    After the first time it is only their number.
+    """
+    from keras_vit import data
+
+    lines = data.skipped_summary(source)
+    if lines and source.skipped_before:
+        number = len(source.skipped)
+        lines = [f"{number:,} file{'' if number == 1 else 's'}, as before"]
+    for line in lines:
         print(f"skipped {line}", file=sys.stderr)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +14,6 @@ from keras_vit.cli._printing import table
 
 _SECONDS = 0.2  # between two updates of the line on a terminal
 _LOGGED = 60.0  # between two lines in a file, if no evaluation comes first
-# Steps and seconds after the first step from which the time left is estimated.
-_FIRST_STEPS, _FIRST_SECONDS = 3, 2.0
 _COSTS = ("parameters", "flops", "held")  # of a layer
 # Metrics of an epoch that are shown, and what they are called.
 _SHOWN = {"accuracy": "accuracy", "val_accuracy": "held-out", "ema_val_accuracy": "average"}
@@ -29,25 +26,17 @@ def planned(plan: Any, out: Path) -> str:
     start = f", from step {plan.first_step:,}" if plan.first_step else ""
     devices = f" on {plan.devices} devices" if plan.devices > 1 else ""
     each = " on each device" if plan.devices > 1 else ""
+    free = "" if plan.free is None else f"; {size(plan.free)} are free"
+    at_once = plan.batch_size // plan.devices // plan.accumulate
+    parts = (
+        f", {at_once} image{'' if at_once == 1 else 's'} at a time" if plan.accumulate > 1 else ""
+    )
     return (
         f"training {plan.model}, {count(plan.parameters)} parameters{of}{devices}, to {out}\n"
         f"{plan.steps:,} steps of {plan.batch_size} images{start}: {_times(epochs)} passes over "
         f"the {plan.examples:,} training images; {plan.held_out:,} are held out\n"
-        f"memory{each}: about {size(plan.memory)}, and what TensorFlow or JAX itself needs"
-    )
-
-
-def memory_warning(plan: Any) -> str:
-    """That a `training.Plan` needs more memory than this machine has; "" otherwise."""
-    names = ("SC_PAGE_SIZE", "SC_PHYS_PAGES")
-    if not {*names} <= {*getattr(os, "sysconf_names", ())}:
-        return ""
-    here = math.prod(map(os.sysconf, names))
-    if plan.memory <= here:
-        return ""
-    return (
-        f"training needs about {size(plan.memory)}, and this machine has {size(here)}; try "
-        "--accumulate to compute a batch in parts, or a smaller --batch-size or --image-size."
+        f"memory{each}: about {size(plan.memory)}{parts}, and what TensorFlow or JAX itself needs"
+        f"{free}"
     )
 
 
@@ -69,8 +58,13 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
     total = costs.step_flops * plan.steps
     warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
+    took = (
+        ""
+        if plan.seconds is None
+        else f"time: about {duration(plan.seconds)}, measured with some steps\n"
+    )
     return (
-        f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n\n"
+        f"{planned(plan, out)}\n{took}\n{profile_table(costs.layers)}\n\n"
         f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
         f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
         f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"
@@ -106,6 +100,8 @@ class ProgressPrinter:
     """
 
     def __init__(self):
+        self._clock: threading.Thread | None = None
+        self._compiled = threading.Event()
         self._live = sys.stdout.isatty()
         self._shown = self._printed = time.monotonic()
         self._first: tuple[int, float] | None = None  # the first step, and when it ended
@@ -113,6 +109,7 @@ class ProgressPrinter:
 
     def __call__(self, progress: Any) -> None:
         """Prints a `training.Progress`."""
+        self.end_clock()
         now = time.monotonic()
         self._first = self._first or (progress.step, now)
         if progress.metrics is not None:
@@ -129,10 +126,34 @@ class ProgressPrinter:
         elif not self._live and now - self._printed > _LOGGED:
             self._print("  ".join([_now(progress), *_state(progress)]))
 
+    def start_clock(self) -> None:
+        """Says that the first step is compiled, and on a terminal how long already."""
+        if not self._live:
+            print("compiling the first step", flush=True)
+            return
+        start = time.monotonic()
+
+        def run() -> None:
+            while not self._compiled.wait(1.0):
+                text = f"compiling the first step, {duration(time.monotonic() - start)}"
+                print(text[: _columns()], end="\r", flush=True)
+
+        self._clock = threading.Thread(target=run, daemon=True)
+        self._clock.start()
+
+    def end_clock(self) -> None:
+        """Ends the clock, when the first step is made or the training has ended before."""
+        self._compiled.set()
+        if self._clock is not None:
+            self._clock.join()
+            self._clock = None
+            print(flush=True)
+
     def _is_settled(self, progress: Any, now: float) -> bool:
+        from keras_vit.training.timing import is_enough
+
         step, since = self._first
-        is_long = progress.step - step >= _FIRST_STEPS and now - since > _FIRST_SECONDS
-        return is_long and progress.seconds_left is not None
+        return is_enough(progress.step - step, now - since) and progress.seconds_left is not None
 
     def _print(self, line: str) -> None:
         print(line.ljust(self._width), flush=True)

@@ -31,8 +31,8 @@ def check_names_data(recipe: str, data: str) -> None:
 
 def check_starts_from_weights(recipe: str, weights: str | None) -> None:
     """Raises a `UsageError` if a recipe that starts from weights is to start without any."""
-    preset = PRESETS[recipe]
-    if preset.weights and weights is None:
+    preset = PRESETS.get(recipe)  # a run of Python has none
+    if preset and preset.weights and weights is None:
         raise UsageError(
             f"--recipe {recipe} starts from weights. Received: no --weights; give some, such as "
             f"--weights {preset.weights}, or choose --recipe scratch."

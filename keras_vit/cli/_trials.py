@@ -12,10 +12,10 @@ from keras_vit._errors import UsageError
 from keras_vit._interrupts import Terminated
 from keras_vit._quiet import ignore_log
 from keras_vit.cli._fields import option
-from keras_vit.cli._options import check_data
+from keras_vit.cli._options import check_data, check_run
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
-from keras_vit.cli._progress import ProgressPrinter, count, duration, memory_warning, print_saving
+from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
 from keras_vit.training.recipes import RECIPES, Recipe
 from keras_vit.training.recipes.recipe import SELF_SUPERVISED
@@ -64,6 +64,8 @@ class TrialArguments:
     """The values of the settings below; each of them can be changed by its own option."""
     weights: str | None = None
     """Weights to begin with, see fit."""
+    run: Path | None = None
+    """Begin as this run did: with its data, model, initial weights and settings."""
     checkpoint_every: str = "5 minutes"
     """How often the state of a training is saved: '5 minutes', '1 epoch', '500 steps'."""
     settings: Recipe = RECIPES["scratch"]
@@ -72,6 +74,7 @@ class TrialArguments:
         # This imports NumPy, which --help does not need.
         from keras_vit.training.settings import check_checkpoint_every
 
+        check_run(self.run)
         check_names_data(self.recipe, self.data)
         check_starts_from_weights(self.recipe, self.weights)
         if self.settings.distillation != "none":
@@ -99,7 +102,7 @@ class TrialArguments:
         from keras_vit import data
 
         source = data.open_source(self.data)
-        print_skipped(data.skipped_summary(source))
+        print_skipped(source)
         warn(data.repeats_warning(source))
         return source, data.split_source(source, self.settings.held_out)
 
@@ -174,6 +177,37 @@ def time_taken(results: Sequence[Mapping[str, Any]]) -> str:
     return f"{_trainings(len(results))} in {duration(seconds)}"
 
 
+def print_total_time(trials: Sequence[Any], source: Any, out: Path) -> None:
+    """Prints about how long all trials will take that are not finished, from some of their steps.
+
+    Args:
+        trials: the trials.
+        source: the images.
+        out: the folder of the trials.
+    """
+    from keras_vit import training
+
+    times: dict[Any, float] = {}
+    to_come = [trial for trial in trials if not training.is_finished(trial, out)]
+    for trial in to_come:
+        kind = _costing_the_same(trial)
+        if kind not in times:
+            plan, _ = training.dry_run(trial.model, source, trial.recipe, split=trial.split)
+            if plan.too_large:
+                raise UsageError(plan.too_large)
+            times[kind] = plan.seconds
+    if to_come:
+        seconds = sum(times[_costing_the_same(trial)] for trial in to_come)
+        print(
+            f"about {duration(seconds)} for {_trainings(len(to_come))}, measured with some steps",
+            flush=True,
+        )
+
+
+def _costing_the_same(trial: Any) -> tuple[str, Recipe]:
+    return trial.model, dataclasses.replace(trial.recipe, seed=0, learning_rate=0.0)
+
+
 def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any], out: Path) -> None:
     """Prints about how long the trials that are still to come will take.
 
@@ -219,4 +253,3 @@ def _print_plan(plan: Any) -> None:
         f"{plan.examples:,} images{start}",
         flush=True,
     )
-    warn(memory_warning(plan))

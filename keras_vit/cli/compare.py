@@ -20,7 +20,13 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import TrialArguments, check_classifies, print_time_left, time_taken
+from keras_vit.cli._trials import (
+    TrialArguments,
+    check_classifies,
+    print_time_left,
+    print_total_time,
+    time_taken,
+)
 from keras_vit.training.ablations import ABLATIONS, varied
 
 # What the page says of a setting, if all trials have the same.
@@ -43,7 +49,7 @@ def _check_seeds(name: str, seeds: int) -> None:
 class Arguments(TrialArguments):
     """Options of the command."""
 
-    models: tuple[str, ...] = option(("ViT_Ti16", "R+ViT-Ti_16", "BiT-R50x1"), check=check_model)
+    models: tuple[str, ...] = option(("ViT_Pico4", "R_ViT_Pico4", "BiT_R8x1"), check=check_model)
     """The models to compare."""
     ablation: str | None = option(None, choices=ABLATIONS)
     """Vary one thing of each model: its position embedding, its pooling, the size of its patches,
@@ -108,14 +114,17 @@ def labelled(model: str, variation: str) -> str:
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The recipe and its settings, where they are not given."""
+    """The recipe and its settings, where they are not given; with a run its model and weights."""
     found = fit.defaults({name: given[name] for name in given if name != "model"})
+    model = found.pop("model")
+    if given.get("run"):
+        return {"models": (model,), **found}
     if "models" in given:
         from keras_vit.training.settings import in_usual_size
 
         with contextlib.suppress(UsageError):  # an unknown model is refused later
             found["settings"] = in_usual_size(found["settings"], given["models"])
-    return {name: found[name] for name in ("data", "recipe", "settings")}
+    return found
 
 
 def run(arguments: Arguments) -> None:
@@ -129,6 +138,7 @@ def run(arguments: Arguments) -> None:
     trials = _trials(arguments, source, split)
     for trial in trials:
         training.check_trial(trial, source, out / "trials")
+    print_total_time(trials, source, out / "trials")
     results = []
     for i, trial in enumerate(trials, 1):
         print(f"\n[{i} of {len(trials)}] {trial.name}", flush=True)

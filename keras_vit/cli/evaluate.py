@@ -103,7 +103,7 @@ def _evaluate_weights(arguments: Arguments) -> None:
     print(f"preprocessing: {_described(model.preprocessing)}")
     print(f"reading {arguments.data}", flush=True)
     source = data.open_source(arguments.data)
-    print_skipped(data.skipped_summary(source))
+    print_skipped(source)
     indices = _indices(source, arguments.split)
     if model.labels is None and not {*source.labels} <= {*imagenet2012_ids()}:
         warn("the weights have no names of classes; the data's are taken to be theirs, in order.")

@@ -93,12 +93,12 @@ def run(arguments: Arguments) -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
     from keras_vit import deploy
-    from keras_vit.data import skipped_summary
     from keras_vit.labels import count_of
 
     subject = arguments.open()
     out = arguments.out or subject.folder / "export"
-    print_skipped(skipped_summary(subject.images.source) if subject.images.source else ())
+    if subject.images.source:
+        print_skipped(subject.images.source)
     height, width = subject.model.image_size
     print(f"from      {subject.folder or arguments.weights}")
     classes = count_of(subject.labels)

@@ -154,7 +154,7 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
     else:
         model = model_of_weights(arguments.weights, arguments.model)
         source, out = data.open_source(arguments.data), Path("runs") / f"fewshot-{model.name}"
-    print_skipped(data.skipped_summary(source))
+    print_skipped(source)
     warn(data.repeats_warning(source))
     split = split or data.split_source(source)
     if arguments.crop is not None:

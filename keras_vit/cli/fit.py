@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +25,6 @@ from keras_vit.cli._printing import class_table, print_next, print_skipped, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
 from keras_vit.cli._progress import (
     ProgressPrinter,
-    memory_warning,
     planned,
     previewed,
     print_saving,
@@ -37,7 +37,7 @@ from keras_vit.cli._recipes import (
 )
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
+from keras_vit.training.recipes.recipe import CHOSEN_HERE, SELF_SUPERVISED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,32 +137,39 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     settings = preset.recipe
     if "recipe" in given:  # its data; without any it is refused later
         data = given.get("data", preset.data or "")
+    model = given.get("model", preset.model)
     if "model" in given:
+        from keras_vit.specs import find_variant
         from keras_vit.training.settings import adapted, in_usual_size
 
         with contextlib.suppress(UsageError):  # an unknown model is refused later
-            settings = adapted(in_usual_size(settings, [given["model"]]), given["model"])
-    model = given.get("model", preset.model)
+            if find_variant(model) != find_variant(preset.model):
+                settings = adapted(in_usual_size(settings, [model]), model)
     return {"data": data, "recipe": recipe, "settings": settings, "model": model}
 
 
 def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The data, the model and the settings of the run that goes on; {} if it is not known."""
-    if not given.get("resume"):
+    """The data, model and settings of the run that is repeated or goes on; {} if unknown."""
+    folder = given.get("run") or (given.get("out") if given.get("resume") else None)
+    if folder is None:
         return {}
     from keras_vit.specs import find_variant
 
     with contextlib.suppress(UsageError):  # the run is opened later, with an error
-        file = Path(given.get("out", "")) / "recipe.json"
+        file = Path(folder) / "recipe.json"
         begun = _files.read_json(file, format=1, fields=("model",), schema=_contracts.RunRecipe)
         known = {each.name for each in dataclasses.fields(Recipe)}
         settings = {name: value for name, value in begun["recipe"].items() if name in known}
-        return {
+        found = {
             "data": begun["data"],
             "recipe": begun.get("preset") or "",  # unknown for an older run or one of Python
             "settings": Recipe(**settings),
             "model": find_variant(begun["model"] or ""),
         }
+        if given.get("resume"):
+            return found
+        settings = dataclasses.replace(found["settings"], **dict.fromkeys(CHOSEN_HERE))
+        return {**found, "settings": settings, "weights": begun.get("weights")}
     return {}
 
 
@@ -176,8 +183,7 @@ def run(arguments: Arguments) -> None:
     _choose_keras(strategy)
     _check_folder(arguments, strategy)
     load("tensorflow", "sklearn.metrics")
-    from keras_vit import data, evaluation, runs, training
-    from keras_vit.labels import count_of
+    from keras_vit import evaluation, runs, training
 
     engine = training.open_engine(
         strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices,
@@ -197,21 +203,7 @@ def run(arguments: Arguments) -> None:
         resume=arguments.resume, engine=engine,
         **options,
     )  # fmt: skip
-    recipe = f"recipe {arguments.recipe}; " if arguments.recipe else ""
-    print(f"{recipe}reading {arguments.data}", flush=True)
-    source = data.open_source(arguments.data, arguments.strict)
-    print_skipped(data.skipped_summary(source))
-    print(f"{len(source)} images of {count_of(source.labels)}:")
-    counts = list(source.counts.values())
-    print(class_table(source.labels, counts), flush=True)
-    if source.splits:
-        print(data.split_summary(source, f"{spelled('evaluate')} --split test"), flush=True)
-        warn(data.repeats_warning(source))
-        fraction = arguments.settings.held_out
-        if fraction != RECIPES.get(arguments.recipe, Recipe()).held_out:
-            warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
-    if arguments.settings.may_weight_classes:
-        warn(training.imbalance_warning(source.labels, counts), Arguments)
+    source = _opened_images(arguments)
     _check_fewshot(arguments, source)
     with engine.scope():
         teacher = None if arguments.teacher is None else runs.load_run(arguments.teacher)
@@ -224,27 +216,9 @@ def run(arguments: Arguments) -> None:
         if usual and arguments.weights is None and not arguments.resume:
             print(f"weights: none given; needed for the training, such as --weights {usual}")
         print(previewed(plan, costs, arguments.settings, out))
-        warn(memory_warning(plan))
+        warn(plan.too_large, Arguments)
         return
-    run = training.train(
-        arguments.model,
-        source,
-        arguments.settings,
-        out,
-        **options,
-        teacher=teacher,
-        callbacks=lambda model, split: _probes(arguments, model, source, split),
-        resume=arguments.resume,
-        overwrite=arguments.overwrite,
-        preset=arguments.recipe or None,
-        checkpoint_every=arguments.checkpoint_every,
-        keep=arguments.keep_checkpoints,
-        strategy=engine,
-        started=lambda plan: print(_announced(plan, arguments, out), flush=True),
-        report=ProgressPrinter(),
-        saving=print_saving,
-        stuck=lambda message: exit_interrupted(message, Arguments),
-    )
+    run = _trained(arguments, source, out, engine, teacher=teacher, **options)
     if not engine.is_chief:
         print(f"process {engine.process} is done; the first one writes {run.path}")
         return
@@ -259,6 +233,80 @@ def run(arguments: Arguments) -> None:
         average = evaluation.held_out_report(run, source, average=True)
         print(f"{average.headline}: {run.path / runs.AVERAGE}")
     print_next("evaluate", "--run", run.path)
+
+
+def _opened_images(arguments: Arguments) -> Any:
+    """The `Source`; prints what to expect, what was left out, and the number of each class."""
+    from keras_vit import data, training
+    from keras_vit.labels import count_of
+
+    if arguments.recipe == "scratch" and not (arguments.weights or arguments.resume):
+        print(_from_random_weights(arguments))
+    recipe = f"recipe {arguments.recipe}; " if arguments.recipe else ""
+    print(f"{recipe}reading {arguments.data}", flush=True)
+    source = data.open_source(arguments.data, arguments.strict)
+    print_skipped(source)
+    print(f"{len(source)} images of {count_of(source.labels)}:")
+    counts = list(source.counts.values())
+    print(class_table(source.labels, counts), flush=True)
+    if source.splits:
+        print(data.split_summary(source, f"{spelled('evaluate')} --split test"), flush=True)
+        warn(data.repeats_warning(source))
+        fraction = arguments.settings.held_out
+        if fraction != RECIPES.get(arguments.recipe, Recipe()).held_out:
+            warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
+    if arguments.settings.loss not in SELF_SUPERVISED:
+        warn(training.few_images_warning(source.labels, counts))
+    if arguments.settings.may_weight_classes:
+        warn(training.imbalance_warning(source.labels, counts), Arguments)
+    return source
+
+
+def _trained(arguments: Arguments, source: Any, out: Path, engine: Any, **options: Any) -> Any:
+    """The finished run; prints the plan and the progress."""
+    from keras_vit import training
+
+    progress = ProgressPrinter()
+
+    def begin(plan: Any) -> None:
+        print(_announced(plan, arguments, out), flush=True)
+        progress.start_clock()
+
+    try:
+        return training.train(
+            arguments.model,
+            source,
+            arguments.settings,
+            out,
+            **options,
+            callbacks=lambda model, split: _probes(arguments, model, source, split),
+            resume=arguments.resume,
+            overwrite=arguments.overwrite,
+            preset=arguments.recipe or None,
+            checkpoint_every=arguments.checkpoint_every,
+            keep=arguments.keep_checkpoints,
+            strategy=engine,
+            started=begin,
+            report=progress,
+            saving=print_saving,
+            stuck=lambda message: exit_interrupted(message, Arguments),
+        )
+    finally:
+        progress.end_clock()
+
+
+def _from_random_weights(arguments: Arguments) -> str:
+    """What to expect of a training from random weights, and the command that does better."""
+    from keras_vit.specs import USUAL_SIZES, find_variant
+
+    words = ["--data", arguments.data, "--weights", PRESETS["finetune"].weights]
+    if find_variant(arguments.model) not in USUAL_SIZES:  # those have no published weights
+        words += ["--model", arguments.model]
+    words += [] if arguments.out is None else ["--out", str(arguments.out)]
+    return (
+        f"from random weights, {PRESETS['scratch'].expected}.\n"
+        f"Published weights need fewer pictures: {spelled('fit')} {shlex.join(words)}"
+    )
 
 
 def _check_folder(arguments: Arguments, strategy: str) -> None:
@@ -323,11 +371,10 @@ def _say_why(arguments: Arguments, strategy: str) -> None:
 
 
 def _announced(plan: Any, arguments: Arguments, out: Path) -> str:
-    """What will be trained, and that the first step takes longer; warns if it is too large."""
-    warn(memory_warning(plan))
+    """What will be trained."""
     again = arguments.resume and not plan.first_step
     lines = ["no checkpoint was saved: training begins again"] if again else []
-    return "\n".join([*lines, planned(plan, out), "compiling the first step"])
+    return "\n".join([*lines, planned(plan, out)])
 
 
 def _choose_keras(strategy: str) -> None:

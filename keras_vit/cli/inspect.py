@@ -133,7 +133,7 @@ def _of_weights(arguments: Arguments) -> _Opened:
     if arguments.data is None:
         return _Opened(model, arguments.out, {})
     source = data.as_answered(data.open_source(arguments.data), model.labels)
-    print_skipped(data.skipped_summary(source))
+    print_skipped(source)
     own = "Distance and errors" if arguments.pictures else "Images"
     description, indices = {own: source.name}, np.arange(len(source))
     warn(seen_warning(arguments.weights, source, indices))

@@ -26,10 +26,11 @@ from keras_vit.cli._trials import (
     TrialArguments,
     held_out_loss,
     print_time_left,
+    print_total_time,
     quality,
     time_taken,
 )
-from keras_vit.training.recipes import PRESETS, Recipe
+from keras_vit.training.recipes import PRESETS, Preset, Recipe
 
 _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
 
@@ -64,7 +65,7 @@ class Arguments(TrialArguments):
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe, its settings, its model and its learning rates, where they are not given."""
     found = fit.defaults(given)
-    preset, rate = PRESETS[found["recipe"]], found["settings"].learning_rate
+    preset, rate = PRESETS.get(found["recipe"], Preset(Recipe())), found["settings"].learning_rate
     if "learning_rate" in given:
         rates = tuple(factor * given["learning_rate"] for factor in _FACTORS)
     else:
@@ -92,6 +93,8 @@ def run(arguments: Arguments) -> None:
     finals = {rate: _trial(arguments, recipe, "final-lr", rate, split) for rate in rates}
     for trial in (*tries.values(), *finals.values()):
         training.check_trial(trial, source, out)
+    final = min(finals.values(), key=lambda trial: training.is_finished(trial, out))
+    print_total_time([*tries.values(), final], source, out)
     results: dict[float, Any] = {}
     for i, rate in enumerate(rates):
         to_come = [*list(tries.values())[i:], finals[rate]]

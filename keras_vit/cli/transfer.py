@@ -38,7 +38,7 @@ from keras_vit.cli._trials import (
 from keras_vit.training.recipes import PRESETS, Recipe
 from keras_vit.training.transfer import SUITES, TASKS, TransferTask
 
-_BASE = PRESETS["finetune"].recipe
+_BASE = PRESETS["finetune-pets"].recipe
 _OF_TRAINING = ("representation_dim", "dropout", "attention_dropout", "drop_path")
 
 
@@ -258,7 +258,7 @@ def _opened(locator: str) -> Any:
 
     print(f"reading {locator}", flush=True)
     source = data.open_source(locator)
-    print_skipped(data.skipped_summary(source))
+    print_skipped(source)
     return source
 
 

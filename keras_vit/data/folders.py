@@ -163,6 +163,9 @@ def check_classes(
             reasons[file.label][file.reason] += 1
         names = [_with_reasons(folder.name, reasons[folder.name]) for folder in empty]
         faults.append(f"no readable picture in {listed(names)}, add pictures or remove the folder")
+        others = [str(file) for file in skipped if file.label not in {f.name for f in empty}]
+        if others:
+            faults.append(f"skipped too: {listed(others)}")
     if faults:
         raise UsageError(f"{path}: {'; '.join(faults)}.")
 

@@ -52,6 +52,7 @@ class Index:
         self._folder = folder
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
         self._path = cache_folder() / "pictures" / f"{name}.json"
+        self._skipped: list[str] = []
         self._known = self._read()
 
     def check_format(self, file: Path) -> str:
@@ -69,8 +70,18 @@ class Index:
         with quiet(), ThreadPoolExecutor() as pool:
             entries = list(pool.map(self._entry, files))
         found = dict(zip(files, entries, strict=True))
-        self._write({self._name(file): entry for file, entry in found.items()})
+        known = {self._name(file): entry for file, entry in found.items()}
+        if known != self._known:
+            self._known = known
+            self._write()
         return found
+
+    def are_skipped_again(self, skipped: Iterable[object]) -> bool:
+        """Whether the same files were skipped the last time; those of this time are kept."""
+        before, self._skipped = self._skipped, [*map(str, skipped)]
+        if self._skipped != before:
+            self._write()
+        return self._skipped == before
 
     def _entry(self, file: Path) -> Entry:
         state, entry = _state(file), self._known.get(self._name(file))
@@ -84,6 +95,7 @@ class Index:
             content = _files.read_json(
                 self._path, format=FORMAT, fields=("folder", "files"), most_bytes=_MOST_BYTES
             )
+            self._skipped = content.get("skipped", [])
             return {name: Entry(*values) for name, values in content["files"].items()}
         except (
             UsageError,
@@ -93,10 +105,13 @@ class Index:
         ):  # absent, damaged or of another version
             return {}
 
-    def _write(self, known: dict[str, Entry]) -> None:
-        if known == self._known:
-            return
-        content = {"format": FORMAT, "folder": os.fspath(self._folder), "files": known}
+    def _write(self) -> None:
+        content = {
+            "format": FORMAT,
+            "folder": os.fspath(self._folder),
+            "files": self._known,
+            "skipped": self._skipped,
+        }
         # Without the index the next run only takes longer.
         with contextlib.suppress(OSError, UsageError, UnicodeEncodeError):
             self._path.parent.mkdir(parents=True, exist_ok=True)

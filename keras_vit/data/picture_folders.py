@@ -116,6 +116,7 @@ def _source(
         targets=np.array([target for part in parts for target, _ in part.files], np.int64),
         image=lambda i: decode_image(files[i]),
         skipped=tuple(skipped),
+        skipped_before=index.are_skipped_again(skipped),
         locator=locator,
         splits={split: np.arange(*bounds[i : i + 2]) for i, split in enumerate(splits)},
         contents=_reader(files),

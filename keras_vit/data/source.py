@@ -45,6 +45,7 @@ class Source:
         multi_hot: if an image may have several classes, or none: 1 for each of them, as integers
             (n, classes) or `ClassSets`, which an array becomes.
         skipped: the skipped files, each with the reason; see `skipped_summary`.
+        skipped_before: whether the same files were skipped when it was opened the last time.
         locator: the argument of `open_source` that opens it again: a name in `SOURCES`, with
             what belongs to it, or a folder's absolute path. Default: the name.
 
@@ -59,6 +60,7 @@ class Source:
     targets: np.ndarray
     image: Callable[[int], np.ndarray]
     skipped: tuple[Skipped, ...] = ()
+    skipped_before: bool = False
     locator: str = ""
     splits: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     pixels: np.ndarray | None = None

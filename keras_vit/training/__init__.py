@@ -6,7 +6,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "building": ["build", "check_settings"],
-        "classes": ["balanced_weights", "imbalance_warning"],
+        "classes": ["balanced_weights", "few_images_warning", "imbalance_warning"],
         "checkpoints": ["Checkpoints"],
         "costs": ["Costs"],
         "engines": ["Engine", "open_engine"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
 import os
 
@@ -21,6 +22,7 @@ from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
 from keras_vit.training.learner import Learner, check_accumulate
 from keras_vit.training.masking import MaskedAutoencoding, MaskedPatches
+from keras_vit.training.memory import accumulate_that_fits, free_memory, why_too_large
 from keras_vit.training.optimisers import check_optimizer, optimizer
 from keras_vit.training.plan import Plan, parameter_counts, plan_of
 from keras_vit.training.recipes import Recipe
@@ -191,19 +193,31 @@ def learner_of(
     if task is None:
         task = _task(model, source, split, recipe, teacher)
     pixels = "float32" if recipe.mixup or recipe.cutmix else "uint8"  # mixed levels are fractions
-    learner = Learner(model, task, recipe.accumulate, pixels)
+    learner = Learner(model, task, pixels=pixels)
     learner.compile(
         optimizer=optimizer(recipe, model, plan.steps, plan.warmup, learner.trainable_variables),
         loss=task.loss(),
         metrics=task.metrics(),
-        jit_compile=recipe.jit and engine.can_jit,
+        jit_compile=bool(recipe.jit) and engine.can_jit,
         steps_per_execution=recipe.steps_per_execution,
     )
     learner.optimizer.build(learner.trainable_variables)
     if recipe.loss in SELF_SUPERVISED:  # with a decoder or another head, and not the model's
         plan = dataclasses.replace(plan, **parameter_counts(learner))
-    memory = costs_of(recipe, model, learner, plan.devices, teacher).memory
-    return learner, task, dataclasses.replace(plan, memory=memory)
+    costs = functools.partial(
+        costs_of, model=model, learner=learner, devices=plan.devices, teacher=teacher
+    )
+    images, free = recipe.batch_size // plan.devices, free_memory(engine)
+    learner.accumulate = accumulate_that_fits(recipe, costs, images, free)
+    recipe = dataclasses.replace(recipe, accumulate=learner.accumulate)
+    plan = dataclasses.replace(
+        plan,
+        accumulate=learner.accumulate,
+        memory=costs(recipe).memory,
+        free=free,
+        too_large=why_too_large(recipe, model.spec, costs, images, free),
+    )
+    return learner, task, plan
 
 
 def _task(

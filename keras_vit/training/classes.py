@@ -10,6 +10,7 @@ import numpy as np
 # imbalance by it and find that accuracy falls as it grows. The threshold of 10 is a choice of this
 # library: the smallest class has few images left after a fifth of them is held out.
 _STRONG = 10
+_FEW = 10  # of which two are held out
 
 
 def balanced_weights(targets: np.ndarray, num_classes: int) -> dict[int, float]:
@@ -24,6 +25,19 @@ def balanced_weights(targets: np.ndarray, num_classes: int) -> dict[int, float]:
     counts = np.bincount(targets, minlength=num_classes)
     found = np.count_nonzero(counts)
     return {i: len(targets) / (found * int(n)) if n else 0.0 for i, n in enumerate(counts)}
+
+
+def few_images_warning(labels: Sequence[str], counts: Sequence[int]) -> str | None:
+    """One line of warning if a class has fewer than ten images, else None."""
+    least = int(np.argmin(counts))
+    if counts[least] >= _FEW:
+        return None
+    few = sum(count < _FEW for count in counts)
+    return (
+        f"{few} of {len(labels)} classes have fewer than {_FEW} images, {labels[least]} has "
+        f"{counts[least]}. A model learns little from so few, and one or two held-out images of a "
+        "class say little of it; expect many wrong answers, and add images."
+    )
 
 
 def imbalance_warning(labels: Sequence[str], counts: Sequence[int]) -> str | None:

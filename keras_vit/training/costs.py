@@ -57,14 +57,15 @@ def costs_of(
     """The costs of a step.
 
     Args:
-        recipe: the settings.
+        recipe: the settings; without `accumulate`, the batch is computed at once.
         model: the model that is trained.
         learner: its learner, with a built optimiser.
         devices: the number of devices that a batch is divided among.
         teacher: the model that teaches it, which sees each image once; None for none.
     """
     flops = _forward(recipe, model)
-    images = recipe.batch_size // devices // recipe.accumulate  # at a time
+    parts = recipe.accumulate or 1
+    images = recipe.batch_size // devices // parts  # at a time
     each = _activations(model.spec, model.image_size, recipe) * _BYTES[recipe.precision]
     trainable = _bytes(learner.trainable_variables)
     state = learner.optimizer.variables
@@ -79,7 +80,7 @@ def costs_of(
         recipe.batch_size * (training_flops(flops, recipe) + taught),
         sum(_bytes(each.weights) for each in models),
         # Parts of a batch are added to the gradients of the parts before.
-        trainable * (2 if recipe.accumulate > 1 else 1),
+        trainable * (2 if parts > 1 else 1),
         _bytes(state() if callable(state) else state),
         images * each,
         layers,

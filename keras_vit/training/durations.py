@@ -1,4 +1,7 @@
-"""Converts durations in any unit to steps: "60 epochs", "500 steps", "1e6 examples", "5%"."""
+"""Converts durations in any unit to steps: "60 epochs", "500 steps", "1e6 examples", "5%".
+
+"10 epochs, at least 100 steps" is the longer of the two.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Callable
 from keras_vit._errors import UsageError
 
 CHECKPOINT_EVERY = "5 minutes"  # unless a caller says otherwise
+_OR_LONGER = ", at least "
 _FEW = 10  # batches; without an incomplete one an epoch of few would lose many examples
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
@@ -24,7 +28,8 @@ def to_steps(
     """The number of training steps in a duration, rounded to the nearest integer.
 
     Args:
-        duration: a number and a unit: epochs, steps, examples, or % of `total_steps`.
+        duration: a number and a unit: epochs, steps, examples, or % of `total_steps`; or two of
+            them with ", at least " between them.
         batch_size: examples in a step.
         num_examples: examples in an epoch. From ten batches on, only full ones count.
         total_steps: 100%; None if percentages are not allowed.
@@ -33,6 +38,10 @@ def to_steps(
     Raises:
         UsageError: the duration cannot be parsed, or is negative.
     """
+    if _OR_LONGER in duration:
+        counts = {"batch_size": batch_size, "num_examples": num_examples}
+        both = duration.split(_OR_LONGER, 1)
+        return max(to_steps(e, **counts, total_steps=total_steps, field=field) for e in both)
     batches = num_examples / batch_size
     units = {
         "epoch": batches if batches < _FEW else num_examples // batch_size,

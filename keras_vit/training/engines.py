@@ -59,6 +59,17 @@ class Engine:
         """Whether Keras may compile the whole step by XLA; TPUStrategy does so by itself."""
         return self.name in ("one", "jax")
 
+    @property
+    def gains_by_jit(self) -> bool:
+        """Whether XLA makes the steps faster, so that it is worth the time of its compilation."""
+        if not self.can_jit:
+            return False
+        if backend() == "jax":
+            return True
+        import tensorflow as tf
+
+        return bool(tf.config.list_logical_devices("GPU"))
+
     def scope(self) -> contextlib.AbstractContextManager:
         """The context in which the model, its optimiser and its metrics are built and used."""
         return contextlib.nullcontext() if self.distribution is None else self.distribution.scope()

@@ -112,9 +112,9 @@ class Learner(keras.Model):
         return logs, (trainable, non_trainable, optimizer, metrics)
 
 
-def check_accumulate(accumulate: int, batch_size: int, replicas: int = 1) -> None:
+def check_accumulate(accumulate: int | None, batch_size: int, replicas: int = 1) -> None:
     """Raises a `UsageError` if the batch of a replica cannot be divided into equal parts."""
-    if (batch_size // replicas) % accumulate:
+    if accumulate is not None and (batch_size // replicas) % accumulate:
         raise UsageError(
             f"accumulate must divide the batch of each of the {replicas} replicas, "
             f"{batch_size // replicas}. Received: accumulate={accumulate}."

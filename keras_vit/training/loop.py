@@ -161,14 +161,10 @@ class Loop:
                 callback.on_epoch_end(epoch, logs)
 
     def _training(self, first: int) -> Any:
-        recipe = self.recipe
-        batches = training_batches(
-            self.source, self.split.train, self.model.preprocessing, recipe.batch_size,
-            self.plan.steps - first, recipe.augment, recipe.seed, first, recipe.sampling,
-            (self.engine.process, self.engine.processes),
-            targets=self.task.targets, mixup=recipe.mixup, cutmix=recipe.cutmix, erase=recipe.erase,
-        )  # fmt: skip
-        return self.engine.distribute(batches)
+        steps = self.plan.steps - first
+        return batches_of(
+            self.source, self.split, self.recipe, self.model, self.task, self.engine, steps, first
+        )
 
     def _held_out(self, callbacks: list[Any]) -> HeldOut:
         def batches(indices: np.ndarray, size: int) -> Any:
@@ -177,7 +173,7 @@ class Loop:
 
         return HeldOut(
             self.learner, self.task, self.engine, batches, self.split.held_out,
-            self.recipe.batch_size, callbacks, self.recipe.jit and self.engine.can_jit,
+            self.recipe.batch_size, callbacks, bool(self.recipe.jit) and self.engine.can_jit,
         )  # fmt: skip
 
     def _kept(self) -> str:
@@ -187,6 +183,25 @@ class Loop:
 
     def _saved(self) -> str:
         return _saved(self.out, self.checkpoints, self.plan)
+
+
+def batches_of(
+    source: Source,
+    split: Split,
+    recipe: Recipe,
+    model: ImageModel,
+    task: Task,
+    engine: Engine,
+    steps: int,
+    first: int = 0,
+) -> Any:
+    """The batches of `steps` steps of a training from step `first` on, for Keras' fit."""
+    batches = training_batches(
+        source, split.train, model.preprocessing, recipe.batch_size, steps, recipe.augment,
+        recipe.seed, first, recipe.sampling, (engine.process, engine.processes),
+        targets=task.targets, mixup=recipe.mixup, cutmix=recipe.cutmix, erase=recipe.erase,
+    )  # fmt: skip
+    return engine.distribute(batches)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,11 @@ class Plan:
         period: number of steps between two evaluations.
         devices: number of devices.
         first_step: the step after which a resumed training goes on.
+        accumulate: number of parts in which a batch is computed.
         memory: bytes on each device, see `Costs`; 0 if unknown.
+        free: bytes that are free on each device; None if unknown.
+        seconds: how long the steps and evaluations take, from timed steps; None if unknown.
+        too_large: why it does not fit into the free memory, and what would; "" if it fits.
     """
 
     model: str
@@ -44,7 +48,11 @@ class Plan:
     period: int
     devices: int = 1
     first_step: int = 0
+    accumulate: int = 1
     memory: int = 0
+    free: int | None = None
+    seconds: float | None = None
+    too_large: str = ""
 
 
 def plan_of(

@@ -17,11 +17,12 @@ from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import CHECKPOINT_EVERY, interval, to_steps
 from keras_vit.training.plan import steps_of
 from keras_vit.training.recipes import Recipe
+from keras_vit.training.recipes.recipe import CHOSEN_HERE
 from keras_vit.training.settings import differences, plain, total_steps
 from keras_vit.weights.hashing import weights_sha256
 
 # Settings that a resumed run may change: they do not change the steps that were already made.
-_MAY_CHANGE = ("duration",)
+_MAY_CHANGE = ("duration", *CHOSEN_HERE)
 
 
 def check_resumable(
@@ -104,6 +105,17 @@ def stopped_run(
             "checkpoint_every. Start again with overwrite=True."
         )
     return run, False
+
+
+def chosen_before(run: runs.Run, recipe: Recipe) -> Recipe:
+    """The recipe with what was chosen for the machine where the run began, if it leaves that open.
+
+    Only with the same choices the steps are the same bit for bit.
+    """
+    before = {field: run.setting(field, getattr(Recipe, field)) for field in CHOSEN_HERE}
+    return dataclasses.replace(
+        recipe, **{f: value for f, value in before.items() if getattr(recipe, f) is None}
+    )
 
 
 def restored_step(checkpoints: Checkpoints, run: runs.Run) -> int:

@@ -22,17 +22,19 @@ from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.costs import Costs, costs_of
 from keras_vit.training.durations import CHECKPOINT_EVERY, interval, to_steps
 from keras_vit.training.engines import Engine, naming_lost_processes, open_engine
-from keras_vit.training.loop import Loop, saying_what_is_saved
+from keras_vit.training.loop import Loop, batches_of, saying_what_is_saved
 from keras_vit.training.plan import Plan
 from keras_vit.training.progress import Progress
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.resuming import (
+    chosen_before,
     restored_step,
     stopped_run,
     teacher_described,
     was_finished,
 )
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
+from keras_vit.training.timing import MOST_TIMED, time_of
 
 
 def train(
@@ -116,7 +118,8 @@ def train(
 
     Raises:
         UsageError: settings contradict each other, the folder is not empty, another process writes
-            to it, there is nothing to resume, or the replicas do not divide the batch.
+            to it, there is nothing to resume, the replicas do not divide the batch, or a step does
+            not fit into the free memory.
         LostProcessError: another process of this training ended.
         RefusedError: the loss is not finite; the run keeps its last finite weights.
         KeyboardInterrupt: Ctrl-C was pressed; the state has been saved.
@@ -148,13 +151,18 @@ def train(
         if goes_on:
             split = run.split(source)
             model = run.model(recipe.precision) if name is not None else model
+            recipe = chosen_before(run, recipe)
         else:
             split = split.checked(len(source)) if split else split_source(source, recipe.held_out)
             model = model if name is None else build(name, source.labels, recipe, weights)
+        recipe = _with_jit(recipe, engine)
         check_model(model, source, recipe)
         engine.check_model(model)
         with restoring_trainable(model, teacher):
             learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
+            if plan.too_large:
+                raise UsageError(plan.too_large)
+            recipe = dataclasses.replace(recipe, accumulate=plan.accumulate)
             every = interval(checkpoint_every or CHECKPOINT_EVERY, _steps_of(recipe, plan))
             asked = checkpoint_every is not None or keep is not None
             stay = asked or (goes_on and was_finished(run, recipe))
@@ -195,26 +203,38 @@ def dry_run(
     *,
     weights: str | os.PathLike | None = None,
     teacher: ImageModel | None = None,
+    split: Split | None = None,
     engine: Engine | None = None,
 ) -> tuple[Plan, Costs]:
-    """Builds everything that `train` builds; nothing is trained or written.
+    """Builds everything that `train` builds, and times some steps; nothing is written.
 
     Args:
         model: a name in `list_models()`.
-        source, recipe, weights, teacher: see `train`.
+        source, recipe, weights, teacher, split: see `train`.
         engine: the devices; None for one.
 
     Returns:
         The plan of the training, and what a step costs.
     """
     engine = engine or Engine()
+    recipe = _with_jit(recipe, engine)
     _check_teacher(recipe, teacher)
     with engine.scope():
         built = build(model, source.labels, recipe, weights)
         check_model(built, source, recipe)
-        split = split_source(source, recipe.held_out)
-        learner, _, plan = learner_of(built, source, split, recipe, engine, teacher)
-        return plan, costs_of(recipe, built, learner, plan.devices, teacher)
+        split = split or split_source(source, recipe.held_out)
+        learner, task, plan = learner_of(built, source, split, recipe, engine, teacher)
+        recipe = dataclasses.replace(recipe, accumulate=plan.accumulate)
+        costs = costs_of(recipe, built, learner, plan.devices, teacher)
+        if not plan.too_large:
+            batches = batches_of(source, split, recipe, built, task, engine, MOST_TIMED)
+            plan = dataclasses.replace(plan, seconds=time_of(plan, learner, batches))
+        return plan, costs
+
+
+def _with_jit(recipe: Recipe, engine: Engine) -> Recipe:
+    jit = engine.gains_by_jit if recipe.jit is None else recipe.jit
+    return dataclasses.replace(recipe, jit=jit)
 
 
 def versions() -> dict[str, str]:

@@ -36,6 +36,9 @@ _ONLY_VIT = {
     "lora": 0,
     "remat": False,
 }
+# Rows and columns of patches in the image size that is chosen for a model. 224 pixels have 7 of the
+# largest patches.
+_FEWEST_PATCHES = 7
 # The number of steps in an epoch is between these. With the larger one, only durations that can
 # never reach one step are refused.
 _STEPS_IN_AN_EPOCH = (1, 10**9)
@@ -185,12 +188,24 @@ def adapted(recipe: Recipe, model: str) -> Recipe:
 
 
 def in_usual_size(recipe: Recipe, models: Iterable[str]) -> Recipe:
-    """`recipe` for `models`: if all of them are for smaller images, in their size.
+    """`recipe` in an image size for `models`.
+
+    It is smaller if all of them are for smaller images, and larger if the patches of one would be
+    too few.
 
     Raises:
         UsageError: a model is unknown.
     """
-    usual = max(USUAL_SIZES.get(find_variant(model), math.inf) for model in models)
-    if usual >= max(as_size(recipe.image_size)):
+    names = [find_variant(model) for model in models]
+    usual = max(USUAL_SIZES.get(name, math.inf) for name in names)
+    size = max(as_size(recipe.image_size))
+    fewest = max(_FEWEST_PATCHES * _side_of_a_patch(VARIANTS[name]) for name in names)
+    if fewest <= size <= usual:
         return recipe
-    return dataclasses.replace(recipe, image_size=usual)
+    return dataclasses.replace(recipe, image_size=int(min(max(size, fewest), usual)))
+
+
+def _side_of_a_patch(spec: Spec) -> int:
+    """The pixels between two patches; 1 for a ResNet, which has none."""
+    size = 224  # of which all patches are a part
+    return size // spec.grid(size)[0] if isinstance(spec, ViTSpec) else 1

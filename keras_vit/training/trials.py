@@ -22,6 +22,7 @@ from keras_vit.models.image_model import layer_name
 from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
+from keras_vit.training.recipes.recipe import CHOSEN_HERE
 from keras_vit.training.run import train
 from keras_vit.training.settings import adapted, differences, plain, total_steps
 from keras_vit.weights import parameter_count
@@ -167,7 +168,10 @@ def _check_images(out: Path, trial: Trial, source: Source) -> None:
 
 def _settings(trial: Trial, source: Source) -> dict[str, Any]:
     first = {"data": source.locator, "model": trial.model, "weights": trial.weights}
-    return {**first, **_sizes(trial), **plain(dataclasses.asdict(trial.recipe))}
+    recipe = plain(dataclasses.asdict(trial.recipe))
+    # With other choices for another machine the steps stay the same.
+    recipe = {field: value for field, value in recipe.items() if field not in CHOSEN_HERE}
+    return {**first, **_sizes(trial), **recipe}
 
 
 def _begun(out: Path, trial: Trial) -> dict[str, Any]:

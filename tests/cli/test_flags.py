@@ -15,7 +15,7 @@ from keras_vit.cli._flags import with_flags
         (fit, "batch_size=0.", "--batch-size=0."),
         (fit, "seed must be small.", "--seed must be small."),
         (fit, "Received: jit=False and precision='x'.", "Received: --no-jit and --precision x."),
-        (fit, "jit=False, was jit=True;", "--no-jit, was without --no-jit;"),
+        (fit, "jit=False, was jit=True;", "--no-jit, was --jit;"),
         (fit, "remat=False, was remat=True;", "without --remat, was --remat;"),
         (fit, "leave out image_size.", "leave out --image-size."),
         (fit, "patch_size=4, model_name, my_seed=1", "patch_size=4, model_name, my_seed=1"),

@@ -12,6 +12,7 @@ from keras_vit.cli._progress import ProgressPrinter, count, duration, planned, s
 PLAN = types.SimpleNamespace(
     model="ViT-B_16", parameters=86_567_656, trainable=7_690, examples=2_000, held_out=500,
     batch_size=512, steps=12_000, first_step=0, devices=1, memory=3 * 2**29,
+    accumulate=1, free=None,
 )  # fmt: skip
 
 
@@ -55,14 +56,6 @@ def test_numbers_are_short():
     assert (size(2**20), size(3 * 2**30)) == ("1.0 MiB", "3.0 GiB")
 
 
-def test_a_training_that_needs_more_memory_than_the_machine_has_is_said(monkeypatch):
-    monkeypatch.setattr(_progress.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18}.get)
-    expected = "about 1.5 GiB, and this machine has 1.0 GiB; try --accumulate"
-    assert expected in _progress.memory_warning(PLAN)
-    monkeypatch.setattr(_progress.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**19}.get)
-    assert _progress.memory_warning(PLAN) == ""
-
-
 def test_the_plan_says_model_parameters_and_steps(tmp_path):
     first, second, third = planned(PLAN, tmp_path).splitlines()
     assert first.startswith("training ViT-B_16, 86.6 M parameters (7,690 trained), to ")
@@ -70,6 +63,24 @@ def test_the_plan_says_model_parameters_and_steps(tmp_path):
         "12,000 steps of 512 images: 3,072 passes over the 2,000 training images; 500 are held out"
     )
     assert third == "memory: about 1.5 GiB, and what TensorFlow or JAX itself needs"
+    parts = types.SimpleNamespace(**{**vars(PLAN), "accumulate": 64, "free": 2**32})
+    *_, third = planned(parts, tmp_path).splitlines()
+    assert third == (
+        "memory: about 1.5 GiB, 8 images at a time, and what TensorFlow or JAX itself needs; "
+        "4.0 GiB are free"
+    )
+
+
+def test_a_clock_runs_while_the_first_step_is_compiled(clock, monkeypatch, capsys):
+    monkeypatch.setattr(_progress.sys.stdout, "isatty", lambda: True, raising=False)
+    printer = ProgressPrinter()
+    monkeypatch.setattr(printer._compiled, "wait", lambda seconds: printer._compiled.is_set())
+    printer.start_clock()
+    while "compiling the first step, 0 s\r" not in capsys.readouterr().out:
+        pass
+    printer(progress(1))
+    assert printer._clock is None
+    assert capsys.readouterr().out.endswith("compiling the first step, 0 s\r\n")
 
 
 def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(clock, capsys):

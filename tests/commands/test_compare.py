@@ -152,6 +152,44 @@ def test_several_values_may_have_commas():
     assert read.learning_rates == (1e-3, 3e-3)
 
 
+def test_the_time_of_all_trainings_is_said_first(tmp_path, capsys, monkeypatch):
+    recipe = Recipe(learning_rate=0.1)
+    trials = [
+        Trial(str(i), name, dataclasses.replace(recipe, seed=i, learning_rate=i / 10), None)
+        for i, name in enumerate(("ViT_Ti16", "BiT_R50x1", "ViT_Ti16", "ViT_Ti16"))
+    ]
+    timed = []
+
+    def dry_run(model, source, recipe, split):
+        timed.append(model)
+        return SimpleNamespace(too_large="", seconds=60.0 + len(timed)), None
+
+    monkeypatch.setattr("keras_vit.training.dry_run", dry_run)
+    (tmp_path / "3").mkdir()
+    (tmp_path / "3" / "result.json").touch()
+    _trials.print_total_time(trials, None, tmp_path)
+    # Each model is timed once.
+    assert timed == ["ViT-Ti_16", "BiT-R50x1"]
+    out = capsys.readouterr().out
+    assert out == "about 3 min 4 s for 3 trainings, measured with some steps\n"
+    monkeypatch.setattr("keras_vit.training.dry_run", None)
+    _trials.print_total_time(trials[3:], None, tmp_path)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("command", [sweep, compare])
+def test_sweep_and_compare_begin_as_a_run_did(trained_run, tiny_model, command):
+    found = command.defaults({"run": trained_run.path})
+    stored = trained_run.recipe["recipe"] | {"accumulate": None, "jit": None}
+    assert (found["data"], found["weights"]) == ("digits", None)
+    assert found["settings"] == Recipe(**stored)
+    assert (found.get("model") or found["models"][0]) == tiny_model
+    arguments = command.Arguments(run=trained_run.path, **found)
+    assert arguments.recipe == ""
+    with pytest.raises(UsageError, match="expected a run folder; there is no such folder"):
+        command.Arguments(run=trained_run.path / "gone")
+
+
 def test_the_time_left_is_that_of_the_trainings_that_are_not_finished(tmp_path, capsys):
     names = ("ViT_Ti16", "BiT_R50x1", "ViT_Ti16", "ViT_Ti16")
     to_come = [Trial(str(i), name, Recipe(), None) for i, name in enumerate(names)]
@@ -235,6 +273,8 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
             "train/sweep.py", *words, "--learning-rates", *rates, cwd=tmp_path
         )
         assert code == 0, error
+        total = rf"^about {TIME} for 2 trainings, measured with some steps$"
+        assert re.search(total, out, re.MULTILINE)
     found = json.loads((tmp_path / "out" / "sweep.json").read_text())
     losses = {
         each["learning_rate"]: each["result"]["curve"][-1]["val_loss"] for each in found["tried"]
@@ -307,7 +347,8 @@ def test_a_dry_run_says_what_training_needs_and_writes_nothing(
     count = parameter_count(VARIANTS[tiny_model], 2, 16)
     assert f"training ViT-Test_8, {count:,} parameters, to runs/pictures" in out
     assert "11 steps of 4 images" in out
-    assert "rises to 0.001 in 1 step, then falls to 0 as a cosine" in out
+    assert re.search(r"\ntime: about \d+ s, measured with some steps\n", out)
+    assert "rises to 0.003 in 1 step, then falls to 0 as a cosine" in out
     assert f"parameters {4 * count / 2**20:.1f} MiB" in out
     # AdamW keeps two values for each parameter, and a few counters.
     assert f"adamw {8 * count / 2**20:.1f} MiB" in out
@@ -327,7 +368,8 @@ def test_a_dry_run_needs_no_weights_but_says_that_training_does(
     given = (*words, "--weights", "start.npz", "--dry-run")
     code, with_weights, error = invoke("train/fit.py", *given, cwd=tmp_path)
     assert code == 0, error
-    assert with_weights == out.replace(line, "")
+    measured = re.compile(r"(memory|time): .*")
+    assert measured.sub("", with_weights) == measured.sub("", out.replace(line, ""))
 
 
 def test_a_dry_run_of_a_recipe_for_data_that_are_not_prepared_is_refused(

@@ -21,6 +21,7 @@ from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from keras_vit import UsageError
+from keras_vit.cli._printing import print_skipped
 from keras_vit.data import (
     Skipped,
     decoding,
@@ -541,6 +542,25 @@ def test_skipped_files_are_counted_and_named(image_folder):
         "3 files, hidden: 3 in blue (.checkpoints, .thumb.jpg, Thumbs.db)",
         "102 of 110 files in all",
     ]
+
+
+def test_skipped_files_are_listed_once(image_folder, capsys):
+    def printed():
+        print_skipped(open_source(image_folder))
+        return capsys.readouterr().err
+
+    assert printed() == ""
+    for name in ("broken.jpg", "empty.jpg"):
+        (image_folder / "blue" / name).write_bytes(b"")
+        assert f"skipped blue/{name}: empty file\n" in printed()
+    assert printed() == "skipped 2 files, as before\n"
+    # A class without pictures is said together with them.
+    (image_folder / "green").mkdir()
+    with pytest.raises(UsageError, match=r"in green, add .*; skipped too: blue/broken\.jpg: empty"):
+        open_source(image_folder)
+    (image_folder / "green").rmdir()
+    (image_folder / "blue" / "empty.jpg").unlink()
+    assert printed() == "skipped blue/broken.jpg: empty file\n"
 
 
 def test_many_classes_and_reasons_stay_few_lines(image_folder):

@@ -33,7 +33,7 @@ def learner_of(recipe, **fields):
     model.get_layer("head").kernel.assign(np.random.default_rng(0).normal(0, 0.1, (24, CLASSES)))
     adapt(model, recipe)
     task = SingleLabel(CLASSES)
-    learner = Learner(model, task, recipe.accumulate)
+    learner = Learner(model, task, recipe.accumulate or 1)
     learner.compile(
         optimizer=optimizer(recipe, model, 100, 0),
         loss=task.loss(),

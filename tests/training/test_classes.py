@@ -94,6 +94,12 @@ def test_balanced_classes_let_a_rare_class_be_learned(tiny_model, tmp_path):
     assert recalls == {"none": 0.0, "balanced": 1.0}
 
 
+def test_the_warning_of_few_images_names_the_smallest_class():
+    warning = training.few_images_warning(("many", "few", "fewest"), (1000, 9, 3))
+    assert warning.startswith("2 of 3 classes have fewer than 10 images, fewest has 3. ")
+    assert training.few_images_warning(("many", "enough"), (1000, 10)) is None
+
+
 def test_the_warning_of_strong_imbalance_has_advice():
     warning = training.imbalance_warning(("common", "rare"), (1200, 120))
     assert "common has 1,200 images, rare 120" in warning

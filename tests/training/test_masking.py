@@ -157,7 +157,10 @@ def test_settings_that_need_classes_are_refused():
             "--decoder-dim must be a multiple of 4 and of --decoder-heads",
         ),
         (("--recipe", "mae", "--model", "R50_ViT_B16"), "masked patches need a ViT without a stem"),
-        (("--overrides", "pooling=none"), "one answer for each image. Received: pooling='none'"),
+        (
+            ("--model", "ViT_Ti16", "--overrides", "pooling=none"),
+            "one answer for each image. Received: pooling='none'",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_pictures_are_read(

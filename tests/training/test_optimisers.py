@@ -29,6 +29,8 @@ TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_cr
         ("10%", 20),
         ("2.5 %", 5),
         (" 0 steps ", 0),
+        ("3 epochs, at least 7 steps", 30),
+        ("7 steps, at least 3 epochs", 30),
     ],
 )
 def test_durations_become_steps(duration, steps):
@@ -36,7 +38,9 @@ def test_durations_become_steps(duration, steps):
     assert to_steps(duration, batch_size=64, num_examples=680, total_steps=200) == steps
 
 
-@pytest.mark.parametrize("duration", ["", "3", "epochs", "-1 epochs", "inf steps", "3 weeks"])
+@pytest.mark.parametrize(
+    "duration", ["", "3", "epochs", "-1 epochs", "inf steps", "3 weeks", "1 step, at least 2"]
+)
 def test_durations_that_cannot_be_read(duration):
     with pytest.raises(UsageError, match="such as '5 epochs', '5 steps', '5 examples'"):
         to_steps(duration, batch_size=64, num_examples=680)

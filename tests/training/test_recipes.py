@@ -191,10 +191,10 @@ def test_models_of_small_images_are_trained_in_their_usual_size():
     recipe = PRESETS["scratch"].recipe
     assert in_usual_size(recipe, ["ViT_Pico4"]).image_size == 32
     assert in_usual_size(recipe, ["ViT_Pico4", "BiT_R8x1"]).image_size == 32
-    for models in (["ViT_B16"], ["ViT_Pico4", "ViT_Ti16"]):
-        assert in_usual_size(recipe, models) == recipe
-    smaller = dataclasses.replace(recipe, image_size=(16, 24))
-    assert in_usual_size(smaller, ["ViT_Pico4"]) == smaller
+    # At least 7 x 7 patches.
+    for models, size in ((["ViT_B16"], 112), (["ViT_Pico4", "ViT_H14"], 98), (["ViT_B8"], 64)):
+        assert in_usual_size(recipe, models).image_size == size
+    assert in_usual_size(PRESETS["finetune"].recipe, ["ViT_B32"]).image_size == 224
 
 
 def test_the_settings_of_a_model_are_those_of_the_recipe():
@@ -255,7 +255,7 @@ def test_a_recipe_brings_its_own_data():
 
 @pytest.mark.parametrize("stored", [{"preset": "scratch"}, {"preset": None}, {}])
 def test_a_resumed_run_has_its_own_recipe(tmp_path, stored):
-    recipe = dataclasses.replace(PRESETS["scratch"].recipe, learning_rate=0.5)
+    recipe = dataclasses.replace(PRESETS["scratch"].recipe, learning_rate=0.5, accumulate=1)
     begun = {"data": "digits", "model": "ViT-S_16", "recipe": dataclasses.asdict(recipe)}
     (tmp_path / "recipe.json").write_text(json.dumps({"format": 1, **begun, **stored}))
     given = {"out": tmp_path, "resume": True}
@@ -263,8 +263,10 @@ def test_a_resumed_run_has_its_own_recipe(tmp_path, stored):
     assert fit.defaults(given) == {**expected, "recipe": stored.get("preset") or ""}
     # Another recipe brings its settings, but the data and the model are still those of the run.
     for name in ("scratch", "digits"):
-        own = {} if name == stored.get("preset") else {"settings": PRESETS[name].recipe}
-        assert fit.defaults({**given, "recipe": name}) == {**expected, "recipe": name, **own}
+        found = fit.defaults({**given, "recipe": name})
+        own = in_usual_size(PRESETS[name].recipe, ["ViT_S16"])  # 7 x 7 patches
+        changes = {} if name == stored.get("preset") else {"settings": own}
+        assert found == {**expected, "recipe": name, **changes}
 
 
 @pytest.mark.parametrize(

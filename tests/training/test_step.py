@@ -35,7 +35,7 @@ def learner_of(recipe, task=None, total=STEPS):
     for weight in (model.get_layer("head").kernel, encoder.class_token, encoder.positions):
         weight.assign(rng.normal(size=weight.shape))
     task = task or SingleLabel(CLASSES)
-    learner = Learner(model, task, recipe.accumulate)
+    learner = Learner(model, task, recipe.accumulate or 1)
     learner.compile(
         optimizer=optimizer(recipe, model, total, WARMUP),
         loss=task.loss(),

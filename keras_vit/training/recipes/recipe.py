@@ -21,6 +21,8 @@ from keras_vit._checks import (
 from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS
 
+# Settings that are chosen for the machine where they are None. A run keeps what was chosen.
+CHOSEN_HERE = ("accumulate", "jit")
 # The losses that need no classes: what is predicted of a masked patch (None: by a decoder), and the
 # fraction of masked patches.
 SELF_SUPERVISED: dict[str, tuple[Literal["colour", "colours", "pixels"] | None, float]] = {
@@ -50,11 +52,13 @@ class Recipe:
     """Channels of the model's input: 3, or 1 for grey pictures, to which colours are converted.
     Default: as for the weights, otherwise 3."""
     duration: str = "100 epochs"
-    """Length of the training: '100 epochs', '500 steps' or '1e6 examples'."""
+    """Length of the training: '100 epochs', '500 steps' or '1e6 examples'; '10 epochs, at least
+    100 steps' is the longer of the two."""
     batch_size: int = 64
     """Number of images in a training step."""
-    accumulate: int = 1
-    """Parts of a batch that are computed in turn, to save memory; the step stays the same."""
+    accumulate: int | None = None
+    """Parts of a batch that are computed in turn, to save memory; the step stays the same. Default:
+    as few as fit into the memory that is free."""
     optimizer: Literal["adamw", "sgd", "lion", "lamb", "muon"] = "adamw"
     """The optimiser of Keras; sgd has momentum."""
     learning_rate: float = 1e-3
@@ -152,8 +156,9 @@ class Recipe:
     steps_per_execution: int = 1
     """Steps in one call of the compiled program; more save time where steps are short. Training is
     lengthened to a multiple of it."""
-    jit: bool = True
-    """XLA compilation of the training step."""
+    jit: bool | None = None
+    """XLA compilation of the training step. Default: on accelerators and with JAX; on CPUs
+    TensorFlow's own kernels are as fast, and ready at once."""
     seed: int = 0
     """Random seed of the initial weights, the order of the images and the augmentation."""
 
@@ -171,7 +176,8 @@ class Recipe:
                 f"Received: in_channels={self.in_channels!r}."
             )
         positive_integer("batch_size", self.batch_size)
-        positive_integer("accumulate", self.accumulate)
+        if self.accumulate is not None:
+            positive_integer("accumulate", self.accumulate)
         choice("augment", self.augment, tuple(AUGMENTATIONS))
         positive_integer("steps_per_execution", self.steps_per_execution)
         numbers = (

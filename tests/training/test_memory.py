@@ -1,0 +1,151 @@
+"""A batch is computed in as few parts as fit into the free memory; what does not fit is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import keras_vit
+from keras_vit import UsageError
+from keras_vit.data import open_source
+from keras_vit.specs import VARIANTS
+from keras_vit.training import Recipe, building, memory, train
+from keras_vit.training.costs import Costs
+from keras_vit.training.engines import Engine
+
+GIB = 2**30
+VIT, RESNET = VARIANTS["ViT-Ti_16"], VARIANTS["BiT-R8x1"]
+RECIPE = Recipe(
+    image_size=16, duration="6 steps", warmup="1 step", batch_size=4, augment="none", jit=False
+)
+
+
+def costs(recipe: Recipe) -> Costs:
+    """4 GiB of variables, and for each image 1 GiB, a quarter with remat or a frozen body."""
+    images = recipe.batch_size / (recipe.accumulate or 1)
+    each = GIB / 4 if recipe.remat or recipe.freeze == "body" else GIB
+    return Costs(0, 0, GIB, GIB, 2 * GIB, round(images * each))
+
+
+@pytest.mark.parametrize(
+    ("free", "parts"),
+    # 4 GiB of variables and 32, 16, 8 or 1 of images fit into three quarters of:
+    [(48, 1), (47, 2), (27, 2), (16, 4), (15, 8), (6.7, 32), (1, 32), (None, 1)],
+)
+def test_a_batch_has_as_few_parts_as_fit(free, parts):
+    free = free and int(free * GIB)
+    recipe = Recipe(batch_size=32)
+    assert memory.accumulate_that_fits(recipe, costs, 32, free) == parts
+    given = dataclasses.replace(recipe, accumulate=2)
+    assert memory.accumulate_that_fits(given, costs, 32, free) == 2
+
+
+def test_parts_divide_the_batch():
+    assert memory.accumulate_that_fits(Recipe(batch_size=30), costs, 30, 19 * GIB) == 3
+
+
+@pytest.mark.parametrize(
+    ("free", "spec", "advice"),
+    [
+        (20, VIT, "accumulate=4 (12.0 GiB), or remat=True (12.0 GiB), or freeze='body' (9.0 GiB)"),
+        (20, RESNET, "accumulate=4 (12.0 GiB), or freeze='body' (9.0 GiB)"),
+        (
+            4.5,
+            VIT,
+            "accumulate=32 and remat=True (4.2 GiB), or accumulate=4 and freeze='body' (3.0 ",
+        ),
+        (1.1, VIT, "a smaller model or image_size."),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_does(free, spec, advice):
+    recipe, free = Recipe(batch_size=32, accumulate=1), int(free * GIB)
+    message = memory.why_too_large(recipe, spec, costs, 32, free)
+    needs, choose, advised = message.partition("; choose ")
+    assert needs.startswith("a step needs about 36.0 GiB of memory with accumulate=1, and ")
+    assert choose
+    assert advised.startswith(advice)
+
+
+def test_what_fits_is_not_refused():
+    recipe = Recipe(batch_size=32, accumulate=1)
+    for free in (36 * GIB, None):
+        assert memory.why_too_large(recipe, VIT, costs, 32, free) == ""
+
+
+def test_free_is_what_linux_can_give_within_the_limit_of_the_container(monkeypatch, tmp_path):
+    meminfo, limit = tmp_path / "proc/meminfo", tmp_path / "sys/fs/cgroup/memory.max"
+    for file in (meminfo, limit):
+        file.parent.mkdir(parents=True)
+    meminfo.write_text("MemTotal: 8000 kB\nMemAvailable:    3000 kB\n")
+    monkeypatch.setattr(memory, "Path", lambda name: tmp_path / name.lstrip("/"))
+    monkeypatch.setattr(memory, "_free_on_gpu", lambda: None)
+    assert memory.free_memory(Engine()) == 3000 * 1024
+    for text, free in (("max\n", 3000 * 1024), ("2048\n", 2048)):
+        limit.write_text(text)
+        assert memory.free_memory(Engine()) == free
+    assert memory.free_memory(Engine("mirrored", replicas=2)) == 1024
+    assert memory.free_memory(Engine("multiworker", replicas=2, processes=2)) is None
+    monkeypatch.setattr(memory, "_free_on_gpu", lambda: 7)
+    assert memory.free_memory(Engine()) == 7
+
+
+def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_path, monkeypatch):
+    source, plans = open_source(image_folder), []
+    options = {"checkpoint_every": "3 steps", "started": plans.append}
+    monkeypatch.setattr(building, "free_memory", lambda engine: GIB)
+    whole = train(tiny_model, source, RECIPE, tmp_path / "whole", **options)
+    needed = plans[-1].memory
+    monkeypatch.setattr(building, "free_memory", lambda engine: round(needed / 0.8))
+    parts = train(tiny_model, source, RECIPE, tmp_path / "parts", **options)
+    first, chosen = (plan.accumulate for plan in plans)
+    assert first == 1 < chosen
+    assert [run.setting("accumulate") for run in (whole, parts)] == [1, chosen]
+    assert parts.metrics()[-1]["loss"] == pytest.approx(whole.metrics()[-1]["loss"], rel=1e-4)
+    # It goes on with them where more is free, and with others if they are given.
+    monkeypatch.setattr(building, "free_memory", lambda engine: GIB)
+    for steps, given, expected in ((8, None, chosen), (9, 1, 1)):
+        longer = dataclasses.replace(RECIPE, duration=f"{steps} steps", accumulate=given)
+        train(tiny_model, source, longer, parts.path, resume=True, **options)
+        assert plans[-1].accumulate == expected
+
+
+def test_a_training_that_does_not_fit_writes_nothing(
+    image_folder, tiny_model, tmp_path, monkeypatch, invoke
+):
+    monkeypatch.setattr(building, "free_memory", lambda engine: 1000)
+    with pytest.raises(UsageError, match="and 0.0 GiB are free; choose a smaller model"):
+        train(tiny_model, open_source(image_folder), RECIPE, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    words = ("--data", image_folder, "--model", tiny_model, "--image-size", "16", "--out", "run")
+    code, _, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert code == 2
+    *_, error = error.splitlines()  # after a warning of few images
+    assert "with --accumulate=32, and 0.0 GiB are free" in error
+    assert not (tmp_path / "run").exists()
+    code, out, error = invoke("train/fit.py", *words, "--dry-run", cwd=tmp_path)
+    assert code == 0
+    assert "layer, for one image" in out
+    assert "\nwarning: a step needs about" in error
+
+
+def test_the_estimate_counts_a_part_of_the_batch():
+    """More parts need less memory, down to the variables."""
+    model = keras_vit.ViT_Ti16(num_classes=3)
+    recipe = Recipe(batch_size=8)
+    from keras_vit.training.learner import Learner
+    from keras_vit.training.optimisers import optimizer
+    from keras_vit.training.tasks import SingleLabel
+
+    learner = Learner(model, SingleLabel(3))
+    learner.compile(optimizer(recipe, model, 10, 1, learner.trainable_variables), loss="mse")
+    learner.optimizer.build(learner.trainable_variables)
+    found = [
+        building.costs_of(dataclasses.replace(recipe, accumulate=n), model, learner)
+        for n in (None, 1, 2, 8)
+    ]
+    assert found[0] == found[1]
+    assert [each.activations * n for each, n in zip(found[1:], (1, 2, 8), strict=True)] == [
+        found[0].activations
+    ] * 3
+    assert found[2].gradients == 2 * found[1].gradients
