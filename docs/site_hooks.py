@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: pages and pictures of this repository that are outside docs/.
+"""Hooks of MkDocs: pages and pictures of this repository that are outside docs/, and tables.
 
 Pages are written to be read on a forge or on disk, where links are paths in the repository. In the
 site a link leads to the page or picture if the site has it; others become the path, as text.
@@ -22,6 +22,10 @@ PAGES = {
     "CHANGELOG.md": "CHANGELOG.md",
     "android_demo/README.md": "android_demo/README.md",
 }
+# A cell of a table of the page, and what is in it: tags, and words that browsers break.
+_CELL = re.compile(r'(<t[dh](?: style="[^"]*")?)>(.*?)(</t[dh]>)', re.DOTALL)
+_PARTS = re.compile(r"<[^>]*>|[^\s<>]*(?:[-/?]|\)\()[^\s<>]*")
+_LONG = 40  # characters of a cell that is never narrower than `.long` of site.css
 _LINK = re.compile(r"(!?)\[([^\]\[]*)\]\(([^)#\s:]*)(#[^)\s]*)?\)")
 
 
@@ -54,6 +58,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"`{path}`" if posixpath.basename(path) in text else f"{text} (`{path}`)"
 
     return _LINK.sub(mended, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Marks words in tables that must not be broken, and cells that need more than their words."""
+    return _CELL.sub(_marked, html)
+
+
+def _marked(cell: re.Match[str]) -> str:
+    begin, content, end = cell.groups()
+    if len(re.sub(r"<[^>]*>", "", content)) > _LONG:
+        begin += ' class="long"'
+
+    def whole(part: re.Match[str]) -> str:
+        return part[0] if part[0].startswith("<") else f'<span class="whole">{part[0]}</span>'
+
+    return f"{begin}>{_PARTS.sub(whole, content)}{end}"
 
 
 def _targets(page: str) -> list[str]:

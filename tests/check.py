@@ -142,7 +142,7 @@ def slow_tf_keras() -> None:
 
 
 def compression() -> None:
-    """Compressed files of the demo's run are as small and as accurate as docs/export.md states."""
+    """Compressed files of the demo's run are as good as docs/evidence-export.md states."""
     _each(_compressed, lambda: _soak_tests("compression"))
 
 

@@ -80,7 +80,7 @@ def write_weights():
 # The files that the programs of a page write.
 _CHECKS = {
     "README.md": lambda names, folder: deploy.Runner(folder / "model.tflite"),
-    "docs/export.md": lambda names, folder: deploy.Runner(folder / "own.tflite"),
+    "docs/export-python.md": lambda names, folder: deploy.Runner(folder / "own.tflite"),
 }
 
 
@@ -112,7 +112,7 @@ def test_its_parameter_counts_are_exact(name):
 
 
 def test_its_table_of_augmentations_is_complete():
-    section = (ROOT / "docs/training.md").read_text().split("## Augmentation")[1].split("\n## ")[0]
+    section = (ROOT / "docs/data.md").read_text().split("## Augmentation")[1].split("\n## ")[0]
     named = {
         name
         for line in section.splitlines()
