@@ -97,7 +97,7 @@ class Settings(Struct):
     in_channels: int | None = None
     duration: Line = UNSET
     batch_size: Count = UNSET
-    accumulate: Count = UNSET
+    accumulate: Count | None = UNSET
     optimizer: Line = UNSET
     learning_rate: Number = UNSET
     schedule: Line = UNSET
@@ -137,7 +137,7 @@ class Settings(Struct):
     precision: Line = UNSET
     remat: bool = UNSET
     steps_per_execution: Count = UNSET
-    jit: bool = UNSET
+    jit: bool | None = UNSET
     seed: Count = UNSET
 
 

@@ -215,10 +215,10 @@ def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> No
 
     names = ("precision", "recall", "f1")
     rows = [
-        [c["label"], *(f"{c[name]:.4f}" for name in names), str(c["support"])]
+        [c["label"], *(f"{c[name]:.2%}" for name in names), str(c["support"])]
         for c in report.classes
     ]
-    rows.append(["macro mean", *(f"{report.macro[name]:.4f}" for name in names), ""])
+    rows.append(["macro mean", *(f"{report.macro[name]:.2%}" for name in names), ""])
     print(table(["class", *names, "images"], rows))
     warning = evaluation.recall_warning(report, run.may_weight_classes)
     if warning:

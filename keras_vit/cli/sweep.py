@@ -148,7 +148,7 @@ def _table(results: Mapping[float, Any], best: float, final: Any) -> str:
             return [name, on, "diverged", *[""] * (len(header) - 3)]
         figures = [f"{result['accuracy']:.2%}"]
         if several:
-            figures.append(f"{result['mean_average_precision']:.4f}")
+            figures.append(f"{result['mean_average_precision']:.2%}")
         return [name, on, *figures, f"{held_out_loss(result):.4f}", f"{result['seconds']:,.0f}"]
 
     rows = [

@@ -68,7 +68,7 @@ class ClassReport:
     def headline(self) -> str:
         """The main figures in words."""
         several = self.mean_average_precision
-        more = "" if several is None else f", mean average precision {several:.4f}"
+        more = "" if several is None else f", mean average precision {several:.2%}"
         weights = " with the average of the weights" if self.average else ""
         return f"{self.kind} accuracy {self.accuracy:.2%}{more}{weights}"
 

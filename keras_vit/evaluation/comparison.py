@@ -79,8 +79,8 @@ def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
             return ["diverged", *[""] * (len(header) - 4)]
         return [
             _mean("{:.2%}", of_group, "accuracy"),
-            *([_mean("{:.4f}", of_group, "mean_average_precision")] if several else []),
-            _mean("{:.4f}", of_group, "macro_f1"),
+            *([_mean("{:.2%}", of_group, "mean_average_precision")] if several else []),
+            _mean("{:.2%}", of_group, "macro_f1"),
             f"{of_group[0]['parameters']:,}",
             f"{of_group[0]['forward_flops'] / one:,.2f}",
             f"{of_group[0]['training_flops'] / all_:,.2f}",
@@ -203,7 +203,7 @@ def _classes(results: Sequence[Result]) -> list[str]:
         [
             each["label"],
             *(
-                f"{statistics.mean(r['classes'][i][name] for r in of_model):.4f}"
+                f"{statistics.mean(r['classes'][i][name] for r in of_model):.2%}"
                 for _, of_model in models
                 for name in names
             ),

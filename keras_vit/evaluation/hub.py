@@ -247,7 +247,7 @@ def _figures(run: Run, report: dict[str, Any] | None) -> list[str]:
         classes = report["classes"]
     names = ("precision", "recall", "f1")
     rows = [
-        [code(c["label"]), *(f"{c[name]:.4f}" for name in names), f"{c['support']:,}"]
+        [code(c["label"]), *(f"{c[name]:.2%}" for name in names), f"{c['support']:,}"]
         for c in classes
     ]
     lines += table_lines(["class", *names, "images"], rows)

@@ -70,12 +70,12 @@ def classes(report: ClassReport) -> str:
     """The per-class table with its means."""
     names = ("precision", "recall", "f1")
     rows = [
-        [c["label"], *(f"{c[name]:.4f}" for name in names), str(c["support"])]
+        [c["label"], *(f"{c[name]:.2%}" for name in names), str(c["support"])]
         for c in report.classes
     ]
     total = str(sum(c["support"] for c in report.classes))
     means = [
-        [f"{kind} mean", *(f"{values[name]:.4f}" for name in names), total]
+        [f"{kind} mean", *(f"{values[name]:.2%}" for name in names), total]
         for kind, values in (("macro", report.macro), ("weighted", report.weighted))
     ]
     return section("Classes", table(["class", *names, "images"], rows, means))
@@ -95,7 +95,7 @@ def wrong(mistakes: list[Mistake], pictures: list[bytes], kind: str = "held-out"
         return section("Wrong", f"<p>None of the {escape(kind)} images.</p>")
     figures = ""
     for png, each in zip(pictures, mistakes, strict=False):
-        text = f"{each.label}, taken for {each.prediction} ({each.probability:.0%})"
+        text = f"{each.label}, taken for {each.prediction} ({each.probability:.1%})"
         figures += f"<figure>{image(png, 'png', text)}{_caption(text, each.path)}</figure>"
     note = (
         f"<p>{len(mistakes)} in all; the {len(pictures)} of highest probability, highest first. "

@@ -141,11 +141,11 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
     height, width = run.spec["image_size"]
     duration, optimizer, seed = map(run.setting, ("duration", "optimizer", "seed"))
     missed, precision = report.never_recognised(), report.mean_average_precision
-    several = {} if precision is None else {"Mean average precision": f"{precision:.4f}"}
+    several = {} if precision is None else {"Mean average precision": f"{precision:.2%}"}
     return {
         f"{report.kind.capitalize()} accuracy": f"{report.accuracy:.2%}",
         **several,
-        "Macro f1": f"{report.macro['f1']:.4f}",
+        "Macro f1": f"{report.macro['f1']:.2%}",
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
         **({"Weights": "their average over the steps"} if report.average else {}),

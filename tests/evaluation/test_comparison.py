@@ -105,7 +105,7 @@ def test_the_files_hold_every_run(tmp_path):
     assert "<td>&lt;cat&gt;</td>" in html
     assert "through its training on 100 images. Only its last point is a finished training" in html
     # Precision, recall and f1 of the models side by side, on all images.
-    assert "<td>0.7100</td><td>0.3550</td><td>0.1775</td><td>0.6100</td>" in html
+    assert "<td>71.00%</td><td>35.50%</td><td>17.75%</td><td>61.00%</td>" in html
 
 
 def test_curves_are_of_the_largest_fraction_and_the_mean_of_the_seeds():

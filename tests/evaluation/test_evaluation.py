@@ -50,7 +50,7 @@ def test_metrics_of_several_classes_equal_values_computed_by_hand():
     # By logit: a is 1 1 1 0; b is 0 1 0 1, precisions 1/2 and 2/4 at its two images; c is absent.
     assert actual.mean_average_precision == pytest.approx((1 + 1 / 2) / 2)
     assert actual.confusion == []
-    assert actual.headline == "held-out accuracy 75.00%, mean average precision 0.7500"
+    assert actual.headline == "held-out accuracy 75.00%, mean average precision 75.00%"
     assert evaluation.recall_warning(actual) is None
 
 
