@@ -41,7 +41,7 @@ def test_the_card_states_the_figures_of_the_report(run, tmp_path):
     report = json.loads((run.path / "report/report.json").read_text())
     assert f"Of 359 held-out images, {report['accuracy']:.2%} are right." in text
     seven = report["classes"][7]
-    assert f"| `7` | {seven['precision']:.4f} | {seven['recall']:.4f} |" in text
+    assert f"| `7` | {seven['precision']:.2%} | {seven['recall']:.2%} |" in text
     assert "1,438 for training" in text
     assert "- Start: random weights" in text
     header = text.split("---\n")[1]
