@@ -40,7 +40,7 @@ WRITES = 6
 def main() -> None:
     arguments = kills.read_arguments(
         __doc__.splitlines()[0],
-        ("--jit", {"action": "store_true", "help": "compile the step by XLA, as fit does"}),
+        ("--jit", {"action": "store_true", "help": "compile the step by XLA, as fit does on GPUs"}),
         ("words", {"nargs": "*", "metavar": "OPTION", "help": "an option of fit, after --"}),
     )
     words = (*([] if arguments.jit else ["--no-jit"]), *arguments.words)
