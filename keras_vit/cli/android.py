@@ -10,11 +10,9 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-from keras_vit.cli._bundles import check_bundles, named_bundles
+from keras_vit.cli._bundles import check_bundles, folder_of_clone, named_bundles
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load
-
-_CLONE = Path(__file__).parents[2] / "android_demo"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +34,10 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Copies the bundles, and lists those of the app."""
+    app = arguments.app or folder_of_clone("android_demo", "android", arguments.bundle)
     load("ai_edge_litert.interpreter")
     from keras_vit import deploy
 
-    app = arguments.app or (_CLONE if _CLONE.is_dir() else Path("android_demo"))
     folder = deploy.bundles_of_app(app)
     bundles = named_bundles(arguments.bundle, arguments.name)
     # All before the first copy: a mistake in one of them leaves the app as it was.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from keras_vit import UsageError, deploy
+from keras_vit.cli import _bundles
 
 COMMAND = "export/to_android.py"
 FILES = {"model.tflite", "model.json", "labels.txt", "golden.json"}
@@ -83,6 +84,22 @@ def test_names_come_from_the_run_and_the_folder(tmp_path):
         "my-flowers-int8"
     )
     assert deploy.bundle_name(tmp_path / "int8") == "int8"
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "folder"),
+    [(COMMAND, "android", "android_demo"), ("export/to_web.py", "web", "web_demo")],
+)
+def test_outside_a_clone_the_commands_say_what_to_type(
+    invoke, bundle, tmp_path, monkeypatch, script, command, folder
+):
+    monkeypatch.setattr(_bundles, "_CLONE", tmp_path / "site-packages")
+    relative = bundle.relative_to(tmp_path)
+    code, _, error = invoke(script, "--bundle", relative, cwd=tmp_path)
+    assert code == 2
+    [line] = error.splitlines()
+    assert f"the folder {folder} is not in the installed package" in line
+    assert line.endswith(f"in a clone of keras_vit, run: keras-vit {command} --bundle {bundle}")
 
 
 def test_the_command_lists_what_the_app_has(invoke, bundle, app, tmp_path):
