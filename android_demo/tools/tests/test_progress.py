@@ -1,4 +1,4 @@
-"""The build says which step it is at, without escape codes."""
+"""The build says which step it is at, without escape codes, and which models it packs."""
 
 import contextlib
 import io
@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import build_apk
 import maven
+import project
 
 MAVEN = r"""#!/bin/sh
 printf '\033[0m[INFO] Scanning for projects...\n'
@@ -47,6 +48,13 @@ class ProgressTest(unittest.TestCase):
             lines = printed(maven.compile_app).splitlines()
         problems = ["[WARNING] a cast is redundant", "[ERROR] the disk is full"]
         self.assertEqual(["  module 2 of 5: core", *problems], lines)
+
+    def test_the_users_models_replace_the_digits(self) -> None:
+        own = self.folder / "own"
+        with mock.patch.object(project, "OWN", own):
+            self.assertEqual(project.DIGITS, project.assets())
+            own.mkdir()
+            self.assertEqual(own, project.assets())
 
 
 def printed(function: object) -> str:
