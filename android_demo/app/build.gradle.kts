@@ -24,6 +24,9 @@ android {
         }
     }
 
+    // The bundles and samples that `keras-vit android` wrote replace the digits.
+    if (file("own").isDirectory) sourceSets["main"].assets.setSrcDirs(listOf("own"))
+
     androidResources {
         // A model must be stored uncompressed, so that the phone can map it into memory.
         noCompress += "tflite"

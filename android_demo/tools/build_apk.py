@@ -24,10 +24,14 @@ def main() -> int:
 def build() -> Result:
     """Builds what is out of date, then checks the APK."""
     require("mvn", "npm", "java", "javac", "keytool", "apksigner", "dexdump", "readelf")
+    _step(1, "Kotlin and libraries, by Maven; the first time it downloads 480 MB")
     compile_app()
+    _step(2, "resources, models and samples, by aapt2")
     resources.link_resources(FRAMEWORK.resolve())
-    make_key()
+    _step(3, "dex, by R8")
     dex_files = shipped_dex()
+    _step(4, "APK and AAB, signed")
+    make_key()
     tools = sorted(Path(__file__).parent.glob("*.py"))
     step = Step(
         BUILD / "apk.stamp",
@@ -37,7 +41,12 @@ def build() -> Result:
     if not step.is_fresh:
         _package(dex_files)
         step.done()
+    _step(5, "checks of the APK")
     return check(APK)
+
+
+def _step(number: int, title: str) -> None:
+    print(f"{number} of 5: {title}", flush=True)
 
 
 def _package(dex_files: list[Path]) -> None:

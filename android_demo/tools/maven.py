@@ -1,9 +1,10 @@
 """Calls Maven, which compiles and tests with artefacts of Maven Central."""
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from commands import fail, require
 from freshness import Step
@@ -39,6 +40,9 @@ _QUIET = (
     "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info",
     "-Dstyle.color=never",
 )
+# Says which module is compiled.
+_MODULES = "-Dorg.slf4j.simpleLogger.log.org.apache.maven.cli=info"
+_ESCAPE_CODE = re.compile(r"\x1b\[[0-9;]*m")  # Maven writes some even so
 
 
 def compile_app() -> None:
@@ -46,9 +50,16 @@ def compile_app() -> None:
     step = _app()
     if step.is_fresh:
         return
-    print("compiling with Maven", flush=True)
-    maven("package", "-DskipTests", "-pl", "app", "-am")
+    maven("package", "-DskipTests", "-pl", "app", "-am", _MODULES, show=_module)
     step.done()
+
+
+def _module(line: str) -> str:
+    """What compiling shows of a line of Maven: the modules, and problems."""
+    if not line.startswith("[INFO]"):
+        return line
+    found = re.search(r"Building (\S+) .*\[(\d+)/(\d+)\]", line)
+    return f"  module {found[2]} of {found[3]}: {found[1]}\n" if found else ""
 
 
 def test_core() -> Result:
@@ -83,11 +94,22 @@ def _tested(kinds: Iterable[str], *arguments: str) -> list[Result]:
     return [read_reports(kind, folder) for kind, folder in folders.items()]
 
 
-def maven(*arguments: str) -> None:
-    """Runs Maven on android_demo; ends the program if it fails."""
+def maven(*arguments: str, show: Callable[[str], str] = str) -> None:
+    """Runs Maven on android_demo; ends the program if it fails.
+
+    Args:
+        arguments: Maven's.
+        show: what to print of a line.
+    """
     require("mvn", "javac")
     command = ["mvn", "--batch-mode", "--no-transfer-progress", *_QUIET, *arguments]
-    if subprocess.run(command, cwd=ROOT, env=os.environ | {"LC_ALL": "C.UTF-8"}).returncode != 0:
+    environment = os.environ | {"LC_ALL": "C.UTF-8"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    text = {"encoding": "utf-8", "errors": "replace"}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, **pipes, **text) as process:
+        for line in process.stdout:
+            print(show(_ESCAPE_CODE.sub("", line)), end="", flush=True)
+    if process.returncode != 0:
         fail(f"mvn {' '.join(arguments)} failed in {ROOT}")
 
 

@@ -9,7 +9,9 @@ BUILD = ROOT / "build"
 APK = BUILD / "keras-vit-demo.apk"
 AAB = BUILD / "keras-vit-demo.aab"
 MAIN = ROOT / "app/src/main"
-ASSETS = MAIN / "assets"
+# The user's bundles and samples, which `keras-vit android` writes; the tests need the digits.
+OWN = ROOT / "app/own"
+DIGITS = MAIN / "assets"
 APP_TARGET = ROOT / "app/target"
 RUNTIME_JARS = APP_TARGET / "runtime"
 # The platform's classes and resources (android-all): a link that tools/resources.py makes.
@@ -18,6 +20,11 @@ AARS = ROOT / "tflite/target/aar"
 
 # Phones have the first, emulators and Chromebooks the second.
 ABIS = ("arm64-v8a", "x86_64")
+
+
+def assets() -> Path:
+    """The folder of the app's bundles and samples."""
+    return OWN if OWN.is_dir() else DIGITS
 
 
 @cache

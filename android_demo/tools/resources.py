@@ -10,7 +10,7 @@ from pathlib import Path
 import fetch
 from commands import run
 from freshness import Step
-from project import APP_TARGET, ASSETS, FRAMEWORK, MAIN, properties
+from project import APP_TARGET, FRAMEWORK, MAIN, assets, properties
 
 LINKED = APP_TARGET / "resources.apk"
 LINKED_PROTO = APP_TARGET / "resources-proto.apk"
@@ -33,7 +33,7 @@ def link_resources(framework: Path) -> None:
     """Writes LINKED, LINKED_PROTO, R_JAVA and RULES, unless they are up to date."""
     step = Step(
         APP_TARGET / "resources.stamp",
-        [MAIN / "res", MAIN / "AndroidManifest.xml", ASSETS, framework.name, Path(__file__)]
+        [MAIN / "res", MAIN / "AndroidManifest.xml", assets(), framework.name, Path(__file__)]
         + [f"{name}={value}" for name, value in sorted(properties().items())],
         [LINKED, LINKED_PROTO, R_JAVA, RULES],
     )
@@ -57,7 +57,7 @@ def _link(framework: Path, compiled: Path, output: Path, *options: str | Path) -
         *("--target-sdk-version", settings["android.targetSdk"]),
         *("--version-code", settings["android.versionCode"], "--version-name", settings["version"]),
         # A model must be stored uncompressed, so that the phone can map it into memory.
-        *("-A", ASSETS, "-0", "tflite", "--auto-add-overlay"),
+        *("-A", assets(), "-0", "tflite", "--auto-add-overlay"),
         *options,
         compiled,
     )

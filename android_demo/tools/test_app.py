@@ -13,8 +13,9 @@ from pathlib import Path
 import build_apk
 import dex_tests
 import maven
-from commands import require
+from commands import fail, require
 from packages import PACKAGES
+from project import DIGITS, assets
 from results import Result
 
 
@@ -24,6 +25,8 @@ def main() -> int:
     parser.add_argument("soak", nargs="?", choices=["forms", "dex"], help="instead of the others")
     soak = parser.parse_args().soak
     require(*PACKAGES)
+    if assets() != DIGITS:
+        fail(f"the tests need the digits in the app; move {assets()} away, which has your models.")
     begun = time.monotonic()
     if soak == "forms":
         results = [maven.test_forms()]

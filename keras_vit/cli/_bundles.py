@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from keras_vit._errors import UsageError
 from keras_vit.cli._program import spelled
 from keras_vit.deploy.bundle.folder import check_bundle
+
+_CLONE = Path(__file__).parents[2]
 
 
 def check_bundles(command: str, bundles: Sequence[Path], names: Sequence[str]) -> None:
@@ -38,3 +41,19 @@ def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Pa
             f"each bundle needs a name of its own. Received: {' '.join(names)}; pass --name."
         )
     return dict(zip(names, bundles, strict=True))
+
+
+def folder_of_clone(name: str, command: str, bundles: Sequence[Path]) -> Path:
+    """The folder `name` of the clone that this package is in, or else of the current folder.
+
+    Raises:
+        UsageError: there is none, as where the package was installed from a wheel.
+    """
+    for parent in (_CLONE, Path()):
+        if (parent / name).is_dir():
+            return parent / name
+    paths = shlex.join(str(bundle.resolve()) for bundle in bundles)
+    raise UsageError(
+        f"the folder {name} is not in the installed package; in a clone of keras_vit, run: "
+        f"keras-vit {command} --bundle {paths}"
+    )

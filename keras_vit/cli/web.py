@@ -11,10 +11,8 @@ import dataclasses
 import shlex
 from pathlib import Path
 
-from keras_vit.cli._bundles import check_bundles, named_bundles
+from keras_vit.cli._bundles import check_bundles, folder_of_clone, named_bundles
 from keras_vit.cli._program import load
-
-_CLONE = Path(__file__).parents[2] / "web_demo"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +34,10 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Makes the site, and says how to look at it."""
+    page = arguments.page or folder_of_clone("web_demo", "web", arguments.bundle)
     load("ai_edge_litert.interpreter")
     from keras_vit import deploy
 
-    page = arguments.page or (_CLONE if _CLONE.is_dir() else Path("web_demo"))
     bundles = named_bundles(arguments.bundle, arguments.name)
     # Before the site and LiteRT.js: a mistake in one of them leaves everything as it was.
     deploy.check_for_site(bundles, page, arguments.out)

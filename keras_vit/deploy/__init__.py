@@ -6,9 +6,11 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "bundle.android": [
+            "add_samples",
             "add_to_app",
             "bundles_of_app",
             "check_for_app",
+            "samples_of_app",
             "too_new_for_app",
         ],
         "bundle.bundle": ["About", "read_bundle", "write_bundle"],

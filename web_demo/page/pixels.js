@@ -2,6 +2,7 @@
 
 import { UserError } from "./errors.js";
 import { browserTurnsWebp, turn, webpOrientation } from "./exif.js";
+import { unreadable } from "./formats.js";
 
 const MOST_PIXELS = 110_000_000; // as in Python
 const BAND = 2 ** 20; // pixels that are read at once: browsers limit the size of a canvas
@@ -23,7 +24,9 @@ export async function decode(file) {
       colorSpaceConversion: "none",
     });
   } catch {
-    throw new UserError("this is not a picture that the browser can read.");
+    // A file that was deleted since cannot be read at all.
+    const header = await file.slice(0, 512).arrayBuffer().catch(() => new ArrayBuffer(0));
+    throw new UserError(unreadable(new Uint8Array(header)));
   }
   if (bitmap.width * bitmap.height <= MOST_PIXELS) return upright(bitmap, file);
   bitmap.close();

@@ -172,9 +172,11 @@ test("a broken picture is one line beside the others", async () => {
   const name = '<img src=x onerror="document.title=1">.png';
   const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>');
   const half = picture("scene.png").content.subarray(0, 60);
+  const heic = Buffer.from("\0\0\0\x18ftypheic\0\0\0\0mif1heic", "latin1");
   await drop(page, [
     { name, content: half },
     { name: "b.svg", content: svg },
+    { name: "iphone.jpg", content: heic },
     picture("digit-7.png"),
   ]);
   await page.waitForSelector("#answers .times");
@@ -182,7 +184,8 @@ test("a broken picture is one line beside the others", async () => {
     lines.map((line) => line.textContent),
   );
   const reason = "this is not a picture that the browser can read.";
-  assert.deepEqual(wrong, [`${name}: ${reason}`, `b.svg: ${reason}`]);
+  assert.deepEqual(wrong.slice(0, 2), [`${name}: ${reason}`, `b.svg: ${reason}`]);
+  assert.match(wrong[2], /^iphone\.jpg: this is a HEIC picture/);
   assert.equal(await page.title(), "Classify pictures in this browser");
   assert.deepEqual(faults, []);
   await page.context().close();

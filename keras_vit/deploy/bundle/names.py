@@ -15,7 +15,12 @@ def bundle_name(bundle: str | os.PathLike) -> str:
     """The default name of a bundle: "flowers-int8" for runs/flowers/export/int8."""
     bundle = bundle_folder(bundle).resolve()
     parts = [bundle.parents[1].name] if bundle.parent.name == "export" else []
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join([*parts, bundle.name])).strip("-._")[:64]
+    return safe_name("-".join([*parts, bundle.name]))
+
+
+def safe_name(text: str) -> str:
+    """What assets and URLs can have of a text; "" if that is nothing."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64]
 
 
 def check_name(name: str) -> None:
