@@ -16,9 +16,7 @@ from keras_vit.training.engines import Engine
 
 GIB = 2**30
 VIT, RESNET = VARIANTS["ViT-Ti_16"], VARIANTS["BiT-R8x1"]
-RECIPE = Recipe(
-    image_size=16, duration="6 steps", warmup="1 step", batch_size=4, augment="none", jit=False
-)
+RECIPE = Recipe(image_size=16, duration="6 steps", warmup="1 step", batch_size=4, augment="none")
 
 
 def costs(recipe: Recipe) -> Costs:
@@ -90,6 +88,15 @@ def test_free_is_what_linux_can_give_within_the_limit_of_the_container(monkeypat
     assert memory.free_memory(Engine()) == 7
 
 
+def test_xla_is_used_on_gpus(monkeypatch):
+    import tensorflow as tf
+
+    assert not Engine().gains_by_jit
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+    assert Engine().gains_by_jit
+    assert not Engine("mirrored").gains_by_jit
+
+
 def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_path, monkeypatch):
     source, plans = open_source(image_folder), []
     options = {"checkpoint_every": "3 steps", "started": plans.append}
@@ -101,6 +108,7 @@ def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_pa
     first, chosen = (plan.accumulate for plan in plans)
     assert first == 1 < chosen
     assert [run.setting("accumulate") for run in (whole, parts)] == [1, chosen]
+    assert whole.setting("jit") is False
     assert parts.metrics()[-1]["loss"] == pytest.approx(whole.metrics()[-1]["loss"], rel=1e-4)
     # It goes on with them where more is free, and with others if they are given.
     monkeypatch.setattr(building, "free_memory", lambda engine: GIB)

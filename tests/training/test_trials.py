@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
-from keras_vit import UsageError
+from keras_vit import UsageError, _files
 from keras_vit.data import development_split, open_source, split_source
 from keras_vit.training import Recipe, Trial, fixed_budget, run_trial, trials, with_seed
 
@@ -94,3 +95,17 @@ def test_a_resnet_gets_no_settings_of_transformers():
 def test_both_spellings_of_a_model_are_the_same_trial():
     names = {Trial("one", name, RECIPE, split=None).model for name in ("ViT_Ti16", "ViT-Ti_16")}
     assert names == {"ViT-Ti_16"}
+
+
+def test_what_was_chosen_for_a_machine_is_no_other_trial(shared_folder, tmp_path):
+    source = open_source(shared_folder)
+    trial = Trial("one", "ViT_Ti16", RECIPE, split_source(source, 0.2))
+    settings = trials._settings(trial, source)
+    (tmp_path / "one").mkdir()
+    content = {"format": trials.FORMAT, "settings": settings, "result": {}}
+    _files.write_json(tmp_path / "one" / "result.json", content)
+    for changes in ({"accumulate": 2, "jit": True}, {"seed": 1}):
+        other = dataclasses.replace(trial, recipe=dataclasses.replace(RECIPE, **changes))
+        refused = pytest.raises(UsageError) if "seed" in changes else contextlib.nullcontext()
+        with refused:
+            trials.check_trial(other, source, tmp_path)
