@@ -304,7 +304,7 @@ def _from_random_weights(arguments: Arguments) -> str:
         words += ["--model", arguments.model]
     words += [] if arguments.out is None else ["--out", str(arguments.out)]
     return (
-        f"from random weights, {PRESETS['scratch'].expected}.\n"
+        f"from random weights; for comparison, {PRESETS['scratch'].expected}\n"
         f"Published weights need fewer pictures: {spelled('fit')} {shlex.join(words)}"
     )
 

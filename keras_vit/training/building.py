@@ -17,7 +17,7 @@ from keras_vit.models.pretrained import check_weights
 from keras_vit.specs import VARIANTS, as_size, find_variant
 from keras_vit.training.adapting import adapt, check_adaptable
 from keras_vit.training.classes import balanced_weights
-from keras_vit.training.costs import costs_of
+from keras_vit.training.costs import costs_of, step_flops
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
 from keras_vit.training.learner import Learner, check_accumulate
@@ -186,19 +186,25 @@ def learner_of(
     engine: Engine,
     teacher: ImageModel | None = None,
     task: Task | None = None,
-) -> tuple[Learner, Task, Plan]:
-    """The compiled learner of a recipe, its task and its plan; for the arguments see `train`."""
+) -> tuple[Learner, Task, Plan, Recipe]:
+    """The compiled learner of a recipe, its task, its plan, and the recipe with what was chosen.
+
+    For the arguments see `train`.
+    """
     adapt(model, recipe)
     plan = plan_of(recipe, model, len(split.train), len(split.held_out), engine.replicas)
     if task is None:
         task = _task(model, source, split, recipe, teacher)
     pixels = "float32" if recipe.mixup or recipe.cutmix else "uint8"  # mixed levels are fractions
     learner = Learner(model, task, pixels=pixels)
+    jit = recipe.jit
+    if jit is None:
+        jit = engine.gains_by_jit(model.spec, plan.steps * step_flops(recipe, model))
     learner.compile(
         optimizer=optimizer(recipe, model, plan.steps, plan.warmup, learner.trainable_variables),
         loss=task.loss(),
         metrics=task.metrics(),
-        jit_compile=bool(recipe.jit) and engine.can_jit,
+        jit_compile=jit and engine.can_jit,
         steps_per_execution=recipe.steps_per_execution,
     )
     learner.optimizer.build(learner.trainable_variables)
@@ -209,7 +215,7 @@ def learner_of(
     )
     images, free = recipe.batch_size // plan.devices, free_memory(engine)
     learner.accumulate = accumulate_that_fits(recipe, costs, images, free)
-    recipe = dataclasses.replace(recipe, accumulate=learner.accumulate)
+    recipe = dataclasses.replace(recipe, accumulate=learner.accumulate, jit=jit)
     plan = dataclasses.replace(
         plan,
         accumulate=learner.accumulate,
@@ -217,7 +223,7 @@ def learner_of(
         free=free,
         too_large=why_too_large(recipe, model.spec, costs, images, free),
     )
-    return learner, task, plan
+    return learner, task, plan, recipe
 
 
 def _task(

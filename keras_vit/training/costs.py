@@ -87,6 +87,11 @@ def costs_of(
     )
 
 
+def step_flops(recipe: Recipe, model: Any) -> int:
+    """The operations of a step over all devices, without those of a teacher."""
+    return recipe.batch_size * training_flops(_forward(recipe, model), recipe)
+
+
 def _layers(recipe: Recipe, model: Any, learner: Any, flops: dict[str, int]) -> list[LayerCost]:
     """The costs of the layers of what is trained, from input to output."""
     spec, size = model.spec, model.image_size

@@ -15,6 +15,7 @@ from typing import Any
 
 from keras_vit._errors import LostProcessError, UsageError
 from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.specs import Spec, ViTSpec
 from keras_vit.training.devices import (
     STRATEGIES,
     choose,
@@ -28,6 +29,9 @@ from keras_vit.training.recipes import Recipe
 _HEARTBEAT = 20
 # Seconds that the others wait at the end, while the chief evaluates and reports.
 _SHUTDOWN = 3600
+# Operations of a training on a CPU, about 30 seconds. XLA makes the steps of a ViT up to a quarter
+# faster there, those of a ResNet not, and takes some seconds.
+_WORTH_COMPILING = 3e12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,16 +63,22 @@ class Engine:
         """Whether Keras may compile the whole step by XLA; TPUStrategy does so by itself."""
         return self.name in ("one", "jax")
 
-    @property
-    def gains_by_jit(self) -> bool:
-        """Whether XLA makes the steps faster, so that it is worth the time of its compilation."""
+    def gains_by_jit(self, spec: Spec, flops: int) -> bool:
+        """Whether XLA saves more time than its compilation takes.
+
+        Args:
+            spec: the spec of the model.
+            flops: the operations of the whole training.
+        """
         if not self.can_jit:
             return False
         if backend() == "jax":
             return True
         import tensorflow as tf
 
-        return bool(tf.config.list_logical_devices("GPU"))
+        if tf.config.list_logical_devices("GPU"):
+            return True
+        return isinstance(spec, ViTSpec) and flops > _WORTH_COMPILING
 
     def scope(self) -> contextlib.AbstractContextManager:
         """The context in which the model, its optimiser and its metrics are built and used."""

@@ -11,8 +11,10 @@ from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.settings import total_steps
 
-# Steps between two evaluations, which also save the weights. An epoch may have only one or two.
-_FEWEST_STEPS = 10
+# Steps between two evaluations, which also save the weights, and in a long training. An epoch may
+# have only one or two.
+_FEWEST_STEPS, _FEWEST_OF_MANY = 10, 20
+_MOST_LINES = 50  # of such a training, one for each evaluation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,11 @@ def plan_of(
             "batch_size, a longer duration or a shorter warmup."
         )
     # As many images are trained on as are held out, or evaluation would take much of the time.
-    fewest = max(_FEWEST_STEPS, math.ceil(held_out / recipe.batch_size))
+    fewest = max(
+        _FEWEST_STEPS,
+        min(_FEWEST_OF_MANY, steps // _MOST_LINES),
+        math.ceil(held_out / recipe.batch_size),
+    )
     period = min(_rounded_up(max(to_steps("1 epoch", **counts), fewest), executed), steps)
     return Plan(
         model=model.name,

@@ -155,14 +155,14 @@ def train(
         else:
             split = split.checked(len(source)) if split else split_source(source, recipe.held_out)
             model = model if name is None else build(name, source.labels, recipe, weights)
-        recipe = _with_jit(recipe, engine)
         check_model(model, source, recipe)
         engine.check_model(model)
         with restoring_trainable(model, teacher):
-            learner, task, plan = learner_of(model, source, split, recipe, engine, teacher, task)
+            learner, task, plan, recipe = learner_of(
+                model, source, split, recipe, engine, teacher, task
+            )
             if plan.too_large:
                 raise UsageError(plan.too_large)
-            recipe = dataclasses.replace(recipe, accumulate=plan.accumulate)
             every = interval(checkpoint_every or CHECKPOINT_EVERY, _steps_of(recipe, plan))
             asked = checkpoint_every is not None or keep is not None
             stay = asked or (goes_on and was_finished(run, recipe))
@@ -217,24 +217,17 @@ def dry_run(
         The plan of the training, and what a step costs.
     """
     engine = engine or Engine()
-    recipe = _with_jit(recipe, engine)
     _check_teacher(recipe, teacher)
     with engine.scope():
         built = build(model, source.labels, recipe, weights)
         check_model(built, source, recipe)
         split = split or split_source(source, recipe.held_out)
-        learner, task, plan = learner_of(built, source, split, recipe, engine, teacher)
-        recipe = dataclasses.replace(recipe, accumulate=plan.accumulate)
+        learner, task, plan, recipe = learner_of(built, source, split, recipe, engine, teacher)
         costs = costs_of(recipe, built, learner, plan.devices, teacher)
         if not plan.too_large:
             batches = batches_of(source, split, recipe, built, task, engine, MOST_TIMED)
             plan = dataclasses.replace(plan, seconds=time_of(plan, learner, batches))
         return plan, costs
-
-
-def _with_jit(recipe: Recipe, engine: Engine) -> Recipe:
-    jit = engine.gains_by_jit if recipe.jit is None else recipe.jit
-    return dataclasses.replace(recipe, jit=jit)
 
 
 def versions() -> dict[str, str]:

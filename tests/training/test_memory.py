@@ -88,13 +88,18 @@ def test_free_is_what_linux_can_give_within_the_limit_of_the_container(monkeypat
     assert memory.free_memory(Engine()) == 7
 
 
-def test_xla_is_used_on_gpus(monkeypatch):
+def test_xla_is_used_where_it_saves_time(monkeypatch):
     import tensorflow as tf
 
-    assert not Engine().gains_by_jit
+    def gains(spec, flops, name="one"):
+        return Engine(name).gains_by_jit(spec, flops)
+
+    assert gains(VIT, 1e13)
+    assert not gains(VIT, 1e12)
+    assert not gains(RESNET, 1e13)
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
-    assert Engine().gains_by_jit
-    assert not Engine("mirrored").gains_by_jit
+    assert gains(RESNET, 1)
+    assert not gains(VIT, 1e13, "mirrored")
 
 
 def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_path, monkeypatch):

@@ -270,15 +270,17 @@ def test_a_resumed_run_has_its_own_recipe(tmp_path, stored):
 
 
 @pytest.mark.parametrize(
-    ("examples", "held_out", "period"),
+    ("steps", "examples", "held_out", "period"),
     [
-        (400, 100, 100),  # an epoch
-        (30, 10, 10),  # several epochs of 7 steps
-        (80, 90, 23),  # as many images as are held out
-        (80, 9000, 500),  # no more than the training
+        (500, 400, 100, 100),  # an epoch
+        (500, 30, 10, 10),  # several epochs of 7 steps
+        (800, 30, 10, 16),  # 50 lines
+        (5000, 30, 10, 20),
+        (500, 80, 90, 23),  # as many images as are held out
+        (500, 80, 9000, 500),  # no more than the training
     ],
 )
-def test_evaluation_takes_less_time_than_training(small_spec, examples, held_out, period):
-    recipe = Recipe(batch_size=4, duration="500 steps")
+def test_evaluation_takes_less_time_than_training(small_spec, steps, examples, held_out, period):
+    recipe = Recipe(batch_size=4, duration=f"{steps} steps")
     model = keras_vit.ViT(small_spec, 3, 16)
     assert plan_of(recipe, model, examples, held_out).period == period

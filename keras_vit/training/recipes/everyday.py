@@ -47,21 +47,21 @@ EVERYDAY: dict[str, Preset] = {
         learning_rates=(1e-3, 2e-3, 4e-3),
         development=0.02,
     ),
-    # Few photographs: a small ResNet learns more from them than a ViT, see docs/training.md.
+    # A small ResNet learns more from few photographs than a ViT: docs/evidence-training.md.
     "scratch": Preset(
         Recipe(
             image_size=64,
             duration="20 epochs, at least 1000 steps",
             batch_size=32,
             learning_rate=3e-3,
-            augment="mild_crop_flip",
+            augment="crop_flip",
         ),
         model="BiT_R8x1",
         title="a folder of photographs",
         source="chosen here",
-        expected="EXPECTED",
+        expected="75% with 437 photographs of five kinds of fruit, 63% with 60",
         evidence="measured here",
-        cost="COST",
+        cost="two minutes on 2 CPU cores, for up to 1,600 photographs",
         family="small data, random weights",
         learning_rates=(1e-3, 3e-3, 1e-2),
     ),

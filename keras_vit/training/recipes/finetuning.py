@@ -28,7 +28,7 @@ _FOLDER = Recipe(
     image_size=224,
     duration="10 epochs, at least 100 steps",
     batch_size=32,
-    learning_rate=1e-4,
+    learning_rate=5e-5,
     warmup="10%",
     augment="mild_crop_flip",
 )
@@ -63,11 +63,11 @@ FINETUNING: dict[str, Preset] = {
         weights="augreg",
         title="a folder of photographs",
         source="chosen here",
-        expected="EXPECTED",
+        expected="69% with 60 photographs of five kinds of fruit (DINOv2, S/16)",
         evidence="measured here",
-        cost="10 passes; S/16 5 images a second on 2 CPU cores",
+        cost="10 passes; on 2 CPU cores S/16 trains on 5 to 10 images a second",
         family=_FAMILY,
-        learning_rates=(3e-5, 1e-4, 3e-4),
+        learning_rates=(2e-5, 5e-5, 1e-4),
     ),
     "finetune-imagenet": _row(
         "ImageNet-1k",

@@ -157,8 +157,8 @@ class Recipe:
     """Steps in one call of the compiled program; more save time where steps are short. Training is
     lengthened to a multiple of it."""
     jit: bool | None = None
-    """XLA compilation of the training step. Default: on accelerators and with JAX; on CPUs
-    TensorFlow's own kernels are as fast, and ready at once."""
+    """XLA compilation of the training step. Default: on GPUs, with JAX, and for trainings of ViTs
+    that are long enough to gain from it."""
     seed: int = 0
     """Random seed of the initial weights, the order of the images and the augmentation."""
 
