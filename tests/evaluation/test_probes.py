@@ -305,7 +305,8 @@ def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
     words = ("--data", image_folder, "--model", tiny_model, "--out", "run", "--image-size", "16")
     words += ("--duration", "2 steps", "--batch-size", "4", "--no-jit", "--augment", "none")
     code, _, error = invoke("train/fit.py", *words, "--fewshot", "1", "9", cwd=tmp_path)
-    assert (code, len(error.splitlines())) == (2, 1)
+    assert code == 2
+    *_, error = error.splitlines()  # after a warning of few images
     assert "--fewshot=9, and 1 images of 'red'" in error
     assert not (tmp_path / "run").exists()
     assert invoke("train/fit.py", *words, "--fewshot", "1", cwd=tmp_path)[0] == 0

@@ -498,7 +498,7 @@ def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(devices, "_jax_has_gpus", lambda: False)
-    arguments = fit.Arguments(settings=Recipe(lora=4))
+    arguments = fit.Arguments(model="ViT_Ti16", settings=Recipe(lora=4))
     fit._say_why(arguments, arguments.chosen_strategy())
     expected = "strategy one instead of mirrored: --lora=4 needs Keras 3; all GPUs need pip install"
     assert capsys.readouterr().out.startswith(expected)
