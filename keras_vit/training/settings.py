@@ -164,7 +164,7 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
             if value != off:
                 raise UsageError(
                     f"{name} is a ResNet, {field} is a setting of Vision Transformers. "
-                    f"Received: {field}={value!r}; leave it out."
+                    f"Received: {field}={value!r}; leave it out, or choose a ViT."
                 )
         return channels
     fields: dict[str, Any] = overridden(spec, recipe.overrides)
