@@ -153,7 +153,8 @@ def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_m
     code, out, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
     assert code == 0, error
     assert "55 images of 2 classes:\n  blue  50\n  red    5\n" in out
-    imbalance, recall = error.strip().splitlines()
+    few, imbalance, recall = error.strip().splitlines()
+    assert few.startswith("warning: 1 of 2 classes have fewer than 10 images, red has 5.")
     assert imbalance.startswith("warning: the classes are strongly imbalanced: blue has 50 images")
     expected = "warning: 1 of 2 classes was never recognised among the held-out images: red (0 of"
     assert recall.startswith(expected)
@@ -164,7 +165,7 @@ def test_rare_and_unrecognised_classes_are_reported(invoke, image_folder, tiny_m
     assert error.strip() == recall.replace("--class", f"python {ROOT / 'train/fit.py'} --class")
     arguments += ("--overwrite", "--class-weights", "balanced")
     code, _, error = invoke("train/fit.py", *arguments, cwd=tmp_path)
-    (recall,) = error.strip().splitlines()  # what can be done about the imbalance is done
+    _, recall = error.strip().splitlines()  # what can be done about the imbalance is done
     assert recall.endswith("or train longer.")
 
 

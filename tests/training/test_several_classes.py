@@ -55,7 +55,7 @@ def test_a_model_learns_each_class_on_its_own(scenes, tiny_model, tmp_path, caps
     assert report.mean_average_precision > 0.9
     assert report.accuracy == pytest.approx(run.metrics()[-1]["val_accuracy"], abs=1e-6)
     html = page.read_text(encoding="utf-8")
-    assert f"<dd>{report.mean_average_precision:.4f}</dd>" in html
+    assert f"<dd>{report.mean_average_precision:.2%}</dd>" in html
     assert "Confusion" not in html
 
     both = scenes.image(int(np.flatnonzero(scenes.multi_hot[:].all(-1))[0]))
