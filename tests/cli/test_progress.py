@@ -74,13 +74,12 @@ def test_the_plan_says_model_parameters_and_steps(tmp_path):
 def test_a_clock_runs_while_the_first_step_is_compiled(clock, monkeypatch, capsys):
     monkeypatch.setattr(_progress.sys.stdout, "isatty", lambda: True, raising=False)
     printer = ProgressPrinter()
-    monkeypatch.setattr(printer._compiled, "wait", lambda seconds: printer._compiled.is_set())
+    ends, seconds = printer._compiled.wait, iter([1])  # one second passes, then it is compiled
+    monkeypatch.setattr(printer._compiled, "wait", lambda _: not next(seconds, 0) and ends())
     printer.start_clock()
-    while "compiling the first step, 0 s\r" not in capsys.readouterr().out:
-        pass
     printer(progress(1))
     assert printer._clock is None
-    assert capsys.readouterr().out.endswith("compiling the first step, 0 s\r\n")
+    assert capsys.readouterr().out == "compiling the first step, 0 s\r\n"
 
 
 def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(clock, capsys):
