@@ -20,9 +20,9 @@ from keras_vit.training.classes import balanced_weights
 from keras_vit.training.costs import costs_of, step_flops
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
+from keras_vit.training.free_memory import accumulate_that_fits, free_memory, why_too_large
 from keras_vit.training.learner import Learner, check_accumulate
 from keras_vit.training.masking import MaskedAutoencoding, MaskedPatches
-from keras_vit.training.memory import accumulate_that_fits, free_memory, why_too_large
 from keras_vit.training.optimisers import check_optimizer, optimizer
 from keras_vit.training.plan import Plan, parameter_counts, plan_of
 from keras_vit.training.recipes import Recipe

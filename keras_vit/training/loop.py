@@ -173,7 +173,7 @@ class Loop:
 
         return HeldOut(
             self.learner, self.task, self.engine, batches, self.split.held_out,
-            self.recipe.batch_size, callbacks, bool(self.recipe.jit) and self.engine.can_jit,
+            self.recipe.batch_size, callbacks, self.recipe.jit and self.engine.can_jit,
         )  # fmt: skip
 
     def _kept(self) -> str:

@@ -180,7 +180,7 @@ def test_a_bundle_of_another_run_gets_no_samples(bundle, make_run, app):
 
 def test_git_sees_nothing_of_what_the_command_writes():
     if not (DEMO.parent / ".git").exists():
-        pytest.skip("not a clone")
+        pytest.skip("this copy has no .git, so nothing says what git ignores")
     written = [
         deploy.bundles_of_app(DEMO) / "a/model.tflite",
         deploy.samples_of_app(DEMO) / "a.jpg",

@@ -10,7 +10,7 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Recipe, building, memory, train
+from keras_vit.training import Recipe, building, free_memory, train
 from keras_vit.training.costs import Costs
 from keras_vit.training.engines import Engine
 
@@ -34,13 +34,13 @@ def costs(recipe: Recipe) -> Costs:
 def test_a_batch_has_as_few_parts_as_fit(free, parts):
     free = free and int(free * GIB)
     recipe = Recipe(batch_size=32)
-    assert memory.accumulate_that_fits(recipe, costs, 32, free) == parts
+    assert free_memory.accumulate_that_fits(recipe, costs, 32, free) == parts
     given = dataclasses.replace(recipe, accumulate=2)
-    assert memory.accumulate_that_fits(given, costs, 32, free) == 2
+    assert free_memory.accumulate_that_fits(given, costs, 32, free) == 2
 
 
 def test_parts_divide_the_batch():
-    assert memory.accumulate_that_fits(Recipe(batch_size=30), costs, 30, 19 * GIB) == 3
+    assert free_memory.accumulate_that_fits(Recipe(batch_size=30), costs, 30, 19 * GIB) == 3
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_parts_divide_the_batch():
 )
 def test_what_does_not_fit_is_refused_with_what_does(free, spec, advice):
     recipe, free = Recipe(batch_size=32, accumulate=1), int(free * GIB)
-    message = memory.why_too_large(recipe, spec, costs, 32, free)
+    message = free_memory.why_too_large(recipe, spec, costs, 32, free)
     needs, choose, advised = message.partition("; choose ")
     assert needs.startswith("a step needs about 36.0 GiB of memory with accumulate=1, and ")
     assert choose
@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_refused_with_what_does(free, spec, advice):
 def test_what_fits_is_not_refused():
     recipe = Recipe(batch_size=32, accumulate=1)
     for free in (36 * GIB, None):
-        assert memory.why_too_large(recipe, VIT, costs, 32, free) == ""
+        assert free_memory.why_too_large(recipe, VIT, costs, 32, free) == ""
 
 
 def test_free_is_what_linux_can_give_within_the_limit_of_the_container(monkeypatch, tmp_path):
@@ -76,16 +76,16 @@ def test_free_is_what_linux_can_give_within_the_limit_of_the_container(monkeypat
     for file in (meminfo, limit):
         file.parent.mkdir(parents=True)
     meminfo.write_text("MemTotal: 8000 kB\nMemAvailable:    3000 kB\n")
-    monkeypatch.setattr(memory, "Path", lambda name: tmp_path / name.lstrip("/"))
-    monkeypatch.setattr(memory, "_free_on_gpu", lambda: None)
-    assert memory.free_memory(Engine()) == 3000 * 1024
+    monkeypatch.setattr(free_memory, "Path", lambda name: tmp_path / name.lstrip("/"))
+    monkeypatch.setattr(free_memory, "_free_on_gpu", lambda: None)
+    assert free_memory.free_memory(Engine()) == 3000 * 1024
     for text, free in (("max\n", 3000 * 1024), ("2048\n", 2048)):
         limit.write_text(text)
-        assert memory.free_memory(Engine()) == free
-    assert memory.free_memory(Engine("mirrored", replicas=2)) == 1024
-    assert memory.free_memory(Engine("multiworker", replicas=2, processes=2)) is None
-    monkeypatch.setattr(memory, "_free_on_gpu", lambda: 7)
-    assert memory.free_memory(Engine()) == 7
+        assert free_memory.free_memory(Engine()) == free
+    assert free_memory.free_memory(Engine("mirrored", replicas=2)) == 1024
+    assert free_memory.free_memory(Engine("multiworker", replicas=2, processes=2)) is None
+    monkeypatch.setattr(free_memory, "_free_on_gpu", lambda: 7)
+    assert free_memory.free_memory(Engine()) == 7
 
 
 def test_xla_is_used_where_it_saves_time(monkeypatch):
