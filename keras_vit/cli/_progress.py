@@ -222,7 +222,7 @@ def count(number: float) -> str:
 def _estimate(progress: Any) -> str:
     return (
         f"about {duration(progress.seconds_left)} to go at "
-        f"{progress.images_per_second:,.0f} images/s; {size(progress.memory)} of memory"
+        f"{_speed(progress)}; {size(progress.memory)} of memory"
     )
 
 
@@ -254,7 +254,12 @@ def _state(progress: Any) -> list[str]:
     if progress.images_per_second is None:
         return []
     left = [f"{duration(progress.seconds_left)} left"] if progress.seconds_left else []
-    return [*left, f"{progress.images_per_second:,.0f} images/s", size(progress.memory)]
+    return [*left, _speed(progress), size(progress.memory)]
+
+
+def _speed(progress: Any) -> str:
+    number = progress.images_per_second
+    return f"{number:,.{2 if number < 1 else 1 if number < 10 else 0}f} images/s"
 
 
 def _fitting(parts: list[str]) -> str:

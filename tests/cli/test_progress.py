@@ -96,6 +96,16 @@ def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(clock, capsys):
     assert line.startswith("step    200/12,000  loss 0.5000  accuracy 25.00%  held-out 12.50%  1 h")
 
 
+@pytest.mark.parametrize(
+    ("speed", "shown"), [(0.234, "0.23"), (2.34, "2.3"), (23.4, "23"), (2340.0, "2,340")]
+)
+def test_the_speed_of_a_slow_training_is_not_rounded_to_zero(clock, capsys, speed, shown):
+    printer = ProgressPrinter()
+    clock.now += 61
+    printer(types.SimpleNamespace(**{**vars(progress(3)), "images_per_second": speed}))
+    assert f" {shown} images/s" in capsys.readouterr().out
+
+
 def test_a_long_evaluation_says_how_far_it_is(clock, capsys):
     printer = ProgressPrinter()
     printer._told = True
