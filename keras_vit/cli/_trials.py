@@ -23,8 +23,8 @@ from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 # How messages of `train` about an interruption end, and what starting the command again does.
 _ADVICE = {
     "; go on with resume=True": "to go on",
-    ", but no state to go on from": "to repeat this training",
-    "; start again with overwrite=True": "to repeat this training",
+    ", but no state; resume=True begins again": "to repeat this training",
+    "; resume=True begins again": "to repeat this training",
 }
 
 # TensorFlow's warning, for the functions that Keras makes, that a function is compiled again. Here

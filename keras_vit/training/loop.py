@@ -223,8 +223,8 @@ def _saved(out: Path, checkpoints: Checkpoints, plan: Plan) -> str:
         return f"{out} holds the state after {step} {of}; go on with resume=True"
     if metrics:
         step = metrics[-1]["step"]
-        return f"{out} holds the weights after {step} {of}, but no state to go on from"
-    return f"{out} holds only the initial weights; start again with overwrite=True"
+        return f"{out} holds the weights after {step} {of}, but no state; resume=True begins again"
+    return f"{out} holds only the initial weights; resume=True begins again"
 
 
 @contextlib.contextmanager

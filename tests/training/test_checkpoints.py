@@ -242,7 +242,7 @@ def test_ctrl_c_before_the_first_step_says_what_the_folder_holds(source, tmp_pat
     def pressed(plan):
         os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt, match="holds only the initial weights; start again with"):
+    with pytest.raises(KeyboardInterrupt, match="only the initial weights; resume=True begins"):
         train(tiny_model, source, RECIPE, tmp_path / "run", started=pressed)
 
 

@@ -91,7 +91,7 @@ def test_a_second_ctrl_c_ends_without_saving_the_state(image_folder, tmp_path, t
         os.kill(os.getpid(), signal.SIGINT)
 
     recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
-    with pytest.raises(KeyboardInterrupt, match="run holds only the initial weights; start again"):
+    with pytest.raises(KeyboardInterrupt, match="only the initial weights; resume=True begins"):
         train(
             tiny_model, open_source(image_folder), recipe, tmp_path / "run",
             report=press, saving=press,
