@@ -535,6 +535,12 @@ def _too_new(precisions: list[Precision], min_runtime: str | None) -> Iterable[t
 
 
 def _about(resolved: Resolved) -> About:
+    channels = resolved.input_shape[-1]
+    if channels not in _checks.PICTURE_CHANNELS:
+        raise UsageError(
+            "a bundle is for pictures, of 1 channel or 3. Received: a model that reads "
+            f"{channels}; use export_tflite."
+        )
     if resolved.preprocessing is None:
         raise UsageError(
             "a bundle needs the preprocessing of the model. Received: a model without one; pass "

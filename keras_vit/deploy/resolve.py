@@ -104,7 +104,13 @@ def resolve(
     check_float32(model)
     base, tail = backbone(model) or (None, None)
     own_head = base is not None and tail is None
-    preprocessing = preprocessing or (base and base.preprocessing)
+    reader = _reader(model)
+    preprocessing = preprocessing or (reader and reader.preprocessing)
+    if preprocessing is not None and preprocessing.shape != shape[1:]:
+        raise UsageError(
+            f"the model reads images {shape[1:]}, height, width and channels. Received: a "
+            f"preprocessing for {preprocessing.shape}; pass one of the same shape."
+        )
     edit = "" if base is None else first_edit(base)
     note = NOT_KERAS_VIT if base is None else edit or ("" if rewrite else NOT_WANTED)
     activated = not own_head and _last_activation(model) in ("softmax", "sigmoid")
@@ -155,20 +161,31 @@ def backbone(model: Any) -> tuple[ImageModel, keras.Model | None] | None:
     keras_vit model without a head once, on its input: `keras.Sequential([vit, Dense(5)])` or the
     functional equivalent.
     """
-    if isinstance(model, ImageModel):
-        return model, None
-    base = owner(model)
-    if base is not None:
+    base = _reader(model)
+    if base is None or base is model:
+        return base and (base, None)
+    if base is owner(model):
         return _followed(base, base.features, model)
-    first = next((x for x in model.layers if not isinstance(x, keras.layers.InputLayer)), None)
-    if not isinstance(first, ImageModel) or first.num_classes:
+    if base.num_classes:
         return None
     if isinstance(model, keras.Sequential):
-        features = keras.Input(first.output.shape[1:])
-        rest = model.layers[model.layers.index(first) + 1 :]
-        return first, keras.Sequential([features, *rest]) if rest else None
-    features = _features(model, first)
-    return None if features is None else _followed(first, features, model)
+        features = keras.Input(base.output.shape[1:])
+        rest = model.layers[model.layers.index(base) + 1 :]
+        return base, keras.Sequential([features, *rest]) if rest else None
+    return _followed(base, _features(model, base), model)
+
+
+def _reader(model: Any) -> ImageModel | None:
+    """The keras_vit model, with a head or without, that reads the images of a Keras model."""
+    if isinstance(model, ImageModel):
+        return model
+    if (base := owner(model)) is not None:
+        return base
+    first = next((x for x in model.layers if not isinstance(x, keras.layers.InputLayer)), None)
+    if not isinstance(first, ImageModel):
+        return None
+    alone = isinstance(model, keras.Sequential) or _features(model, first) is not None
+    return first if alone else None
 
 
 def parameters_of(model: ImageModel) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
+from keras_vit._keras import keras
 from keras_vit.deploy import ParityError, Runner
 from keras_vit.deploy.graph.inference import GraphOptions
 from keras_vit.deploy.inspect import flatbuffer
@@ -327,6 +328,18 @@ def test_pixels_that_were_not_preprocessed_are_refused(model, inputs, tmp_path, 
     assert keras_vit.export_tflite(model, path, None, pixels / 255).agreement == 1
 
 
+def test_they_are_refused_for_models_around_one_with_a_head(model, inputs, tmp_path):
+    pixels, images = 127.5 * inputs + 127.5, keras.Input((16, 24, 3))
+    softmax = keras.layers.Softmax()
+    for around in (
+        keras.Sequential([model, softmax]),
+        keras.Model(images, softmax(model(images))),
+        keras.Model(model.input, softmax(model.output)),
+    ):
+        with pytest.raises(UsageError, match="representative_data must be preprocessed"):
+            keras_vit.export_tflite(around, tmp_path / "m.tflite", "int8", pixels)
+
+
 def test_images_for_a_converter_must_be_preprocessed(model, inputs):
     with pytest.raises(UsageError, match="calibration images must be preprocessed"):
         deploy.to_tflite(model, "int8", 127.5 * inputs + 127.5)
@@ -506,8 +519,11 @@ def test_a_model_of_many_channels_takes_float_inputs(trained_like, rng, tmp_path
     keras_vit.export_tflite(model, tmp_path / "noise.tflite")
     with pytest.raises(UsageError, match="input='uint8' needs a model whose input is made from pi"):
         keras_vit.export_tflite(model, tmp_path / "pixels.tflite", input="uint8")
-    with pytest.raises(UsageError, match="a bundle needs the preprocessing of the model"):
+    with pytest.raises(UsageError, match="a bundle is for pictures, of 1 channel or 3. Received: "):
         deploy.export_bundles(model, tmp_path / "bundles", "none")
+    with pytest.raises(UsageError, match=r"reads images \(16, 24, 13\).*for \(16, 24, 3\)"):
+        how = keras_vit.Preprocessing(16, 24)
+        deploy.export_bundles(model, tmp_path / "bundles", "none", preprocessing=how)
 
 
 @pytest.mark.parametrize("input", ["float32", "uint8"])

@@ -111,13 +111,8 @@ def input_for(client: Client | None, input: str | None, preprocessing: Preproces
         preprocessing: the model's; None if it has none.
 
     Raises:
-        UsageError: the client does not normalise so, or gives its models RGB and not grey.
+        UsageError: the client does not normalise so.
     """
-    if client is not None and preprocessing is not None and preprocessing.channels != 3:
-        raise UsageError(
-            f"{client.title} gives a file RGB pixels. Received: a model with "
-            f"in_channels={preprocessing.channels}; leave out client."
-        )
     normalisation = (preprocessing.mean, preprocessing.scale) if preprocessing else ()
     per_channel = any(isinstance(each, tuple) and len(set(each)) > 1 for each in normalisation)
     pixels = client is not None and per_channel and not client.per_channel

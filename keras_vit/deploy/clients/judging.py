@@ -103,12 +103,19 @@ def seen_by(
 
 
 def check_model_for(client: Client | None, model: Any) -> None:
-    """Raises a `UsageError` if a client needs another output than a model can have."""
-    if client is not None and not isinstance(model, ImageModel):
+    """Raises a `UsageError` if a client needs another input or output than a model can have."""
+    if client is None:
+        return
+    if not isinstance(model, ImageModel):
         raise UsageError(
             f"{client.title} needs output={client.output!r} of a keras_vit model with its own "
             f"head. Received: a {type(model).__name__}; build it with num_classes=..., or leave "
             "out client."
+        )
+    if model.spec.in_channels != 3:
+        raise UsageError(
+            f"{client.title} gives a file RGB pixels. Received: a model with "
+            f"in_channels={model.spec.in_channels}; leave out client."
         )
 
 

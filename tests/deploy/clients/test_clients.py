@@ -121,10 +121,14 @@ def test_the_probability_of_one_logit_is_judged_by_its_two_answers(trained_like,
     assert parity["accuracy"] != 0.5  # that of always saying one of them
 
 
-def test_a_client_that_gives_rgb_refuses_grey_models(tmp_path):
-    model = keras_vit.ViT_Pico4(4, in_channels=1)
-    with pytest.raises(keras_vit.UsageError, match="gives a file RGB pixels.*in_channels=1"):
+@pytest.mark.parametrize("channels", [1, 13])
+def test_a_client_that_gives_rgb_refuses_other_channels(tmp_path, channels):
+    model = keras_vit.ViT_Pico4(4, in_channels=channels)
+    refused = f"gives a file RGB pixels.*in_channels={channels};"
+    with pytest.raises(keras_vit.UsageError, match=refused):
         deploy.export_bundles(model, tmp_path, "none", client="mediapipe")
+    with pytest.raises(keras_vit.UsageError, match=refused):
+        keras_vit.export_tflite(model, tmp_path / "m.tflite", client="mediapipe")
 
 
 @pytest.mark.slow
