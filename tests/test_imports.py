@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import json
 import os
 import re
@@ -323,6 +324,13 @@ def test_help_of_every_command_imports_nothing_heavy(tmp_path):
             result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
             assert (result.returncode, result.stderr) == (0, "[]\n")
             assert "options:" in result.stdout
+
+
+def test_no_public_name_is_a_module_beside_it():
+    # Importing the module would replace what `lazy_names` gives.
+    for file in (ROOT / "keras_vit").glob("*/__init__.py"):
+        public = getattr(importlib.import_module(f"keras_vit.{file.parent.name}"), "__all__", ())
+        assert not {each.stem for each in file.parent.iterdir()} & {*public}
 
 
 @pytest.mark.slow

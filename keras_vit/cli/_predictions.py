@@ -39,12 +39,12 @@ def of_bundle(folder: Path, bundle: Any) -> Predictor:
 
 def size(model: Any) -> str:
     """The name, the input size and the number of classes of a model or bundle."""
-    from keras_vit.labels import count_of
+    from keras_vit.labels import answers_of, count_of, numbered
 
     preprocessing = model.preprocessing
-    classes = getattr(model, "num_classes", None) or len(model.labels)
+    answers = answers_of(model.labels or numbered(model.num_classes))
     pixels = f"{preprocessing.height} x {preprocessing.width} pixels"
-    return f"{model.name}, {pixels}, {count_of(range(classes))}"
+    return f"{model.name}, {pixels}, {count_of(answers)}"
 
 
 def print_predictions(

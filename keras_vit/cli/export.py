@@ -93,7 +93,7 @@ def run(arguments: Arguments) -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
     from keras_vit import deploy
-    from keras_vit.labels import count_of
+    from keras_vit.labels import answers_of, count_of
 
     subject = arguments.open()
     out = arguments.out or subject.folder / "export"
@@ -101,7 +101,7 @@ def run(arguments: Arguments) -> None:
         print_skipped(subject.images.source)
     height, width = subject.model.image_size
     print(f"from      {subject.folder or arguments.weights}")
-    classes = count_of(subject.labels)
+    classes = count_of(answers_of(subject.labels))
     print(f"exporting {subject.name}, {height} x {width}, {classes}", flush=True)
     bundles = _export(subject, arguments, out)
     if bundles.written:

@@ -37,12 +37,12 @@ class Arguments(ModelOptions):
 def run(arguments: Arguments) -> None:
     """Exports, and prints how it compares with Keras."""
     load("tensorflow")
-    from keras_vit.labels import count_of
+    from keras_vit.labels import answers_of, count_of
 
     subject = arguments.open()
     out = arguments.out or subject.folder / "export" / "saved_model"
-    model, (height, width) = subject.model, subject.model.image_size
-    classes = count_of(range(model.num_classes))
+    height, width = subject.model.image_size
+    classes = count_of(answers_of(subject.labels))
     print(f"model    {subject.name}, {height} x {width}, {classes}", flush=True)
     print(f"compare  with Keras on {subject.images.compared_from}", flush=True)
     parity = _export(subject, arguments, out)

@@ -38,7 +38,7 @@ __getattr__, __all__ = lazy_names(
         "judge.parity": ["ParityError", "Verdict", "compare"],
         "judge.reference": ["Reference", "expected_scores", "predict"],
         "precisions": ["PRECISIONS", "Precision", "precision_of"],
-        "resolve": ["Resolved", "resolve"],
+        "resolve": ["Resolved"],
         "runner": ["Runner"],
         "serving.serving": ["export_serving"],
         "subject": ["Subject", "of_run", "of_weights"],

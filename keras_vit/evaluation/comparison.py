@@ -155,8 +155,8 @@ def _figures(results: Sequence[Result]) -> list[str]:
     )
     return [
         *_dots(largest),
-        page.section("Course", page.image(plots.lines(panels), "svg+xml", "accuracy") + caption),
-        page.section("Curves", images + page.image(plots.lines(curves), "svg+xml", "losses")),
+        page.section("Course", page.plot(plots.lines(panels), "accuracy") + caption),
+        page.section("Curves", images + page.plot(plots.lines(curves), "losses")),
     ]
 
 
@@ -170,7 +170,7 @@ def _dots(results: Sequence[Result]) -> list[str]:
         "mean of a row.</p>"
     )
     picture = plots.dots(groups, "held-out accuracy (%)")
-    return [page.section("Accuracy", note + page.image(picture, "svg+xml", "accuracy of each row"))]
+    return [page.section("Accuracy", note + page.plot(picture, "accuracy of each row"))]
 
 
 def _finished(results: Sequence[Result]) -> list[Result]:

@@ -23,22 +23,33 @@ _SETTINGS = {
     # The same data give the same bytes.
     "svg.hashsalt": "keras_vit",
 }
+# Of figures with pictures or colour scales, whose colours a dark page cannot invert: their text is
+# legible on white and on a dark page.
+_ON_ANY_PAGE = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), "#747b84"),
+    **dict.fromkeys(("xtick.color", "ytick.color"), "#747b84"),
+}
 _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def own_settings() -> Iterator[None]:
+def own_settings(on_any_page: bool = False) -> Iterator[None]:
     """Matplotlib's settings belong to the whole process: one drawing at a time changes them.
 
     Only these settings are restored; others may have been changed by another thread.
+
+    Args:
+        on_any_page: draws on a transparent ground, with grey text.
     """
+    settings = {**_SETTINGS, **(_ON_ANY_PAGE if on_any_page else {})}
     try:
         import matplotlib
     except ImportError:
         raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     with _lock:
-        before = {name: matplotlib.rcParams[name] for name in _SETTINGS}
-        matplotlib.rcParams.update(_SETTINGS)
+        before = {name: matplotlib.rcParams[name] for name in settings}
+        matplotlib.rcParams.update(settings)
         try:
             yield
         finally:

@@ -12,7 +12,8 @@ _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1d232b; --soft: #5c6672; --line: #e2e6eb;
   --accent: #2a6fbb; }
 @media (prefers-color-scheme: dark) { :root { --page: #0d1117; --ink: #e6edf3; --soft: #a3adb8;
-  --line: #3a434d; --accent: #79b8ff; } }
+  --line: #3a434d; --accent: #79b8ff; }
+  .plot { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 60rem; padding: 2rem 1.25rem 4rem; color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; background: var(--page); }
@@ -62,7 +63,7 @@ def facts(pairs: dict[str, str]) -> str:
 
 def curves(plots: dict[str, bytes]) -> str:
     """SVG plots of figures by step, by the names of the figures."""
-    images = "".join(image(svg, "svg+xml", f"{name} by step") for name, svg in plots.items())
+    images = "".join(plot(svg, f"{name} by step") for name, svg in plots.items())
     return section("Curves", f'<div class="figures">{images}</div>')
 
 
@@ -83,7 +84,7 @@ def classes(report: ClassReport) -> str:
 
 def confusion(svg: bytes) -> str:
     """The confusion matrix."""
-    return section("Confusion", image(svg, "svg+xml", "confusion matrix"))
+    return section("Confusion", plot(svg, "confusion matrix"))
 
 
 def wrong(mistakes: list[Mistake], pictures: list[bytes], kind: str = "held-out") -> str:
@@ -190,3 +191,8 @@ def image(content: bytes, kind: str, text: str) -> str:
     """A picture inside the page: its bytes, "svg+xml" or "png", and what it shows."""
     encoded = base64.b64encode(content).decode()
     return f'<img alt="{escape(text)}" src="data:image/{kind};base64,{encoded}">'
+
+
+def plot(svg: bytes, text: str) -> str:
+    """A plot without pictures, which a dark page shows light on dark, and what it shows."""
+    return image(svg, "svg+xml", text).replace("<img", '<img class="plot"', 1)

@@ -195,6 +195,16 @@ def test_accuracy_below_what_is_asked_exits_with_3(invoke, trained_run, tmp_path
     assert "expected a held-out accuracy of 99.90% or more. Received:" in line
 
 
+def test_wrong_pictures_are_lines_that_a_shell_reads(invoke, trained_run, tmp_path):
+    run = shutil.copytree(trained_run.path, tmp_path / "run")
+    code, out, _ = invoke("train/evaluate.py", "--run", run, "--wrong", cwd=tmp_path)
+    wrong = json.loads((run / "report" / "report.json").read_text())["wrong"]
+    assert code == 0
+    assert wrong
+    line = "{path}\t{label}\t{prediction}\t{probability:.4f}\n"
+    assert out == "".join(line.format(**each) for each in wrong)
+
+
 def test_a_split_that_the_data_does_not_declare_is_one_line(invoke, trained_run, tmp_path):
     words = ("--run", trained_run.path, "--split", "test")
     code, _, error = invoke("train/evaluate.py", *words, cwd=tmp_path)

@@ -162,7 +162,7 @@ def test_one_logit_answers_with_its_class_or_not(
         arguments = ("--weights", "a.npz", pictures / "0.png", "--json")
         _, out, error = invoke(COMMAND, *arguments, cwd=tmp_path)
         assert set(predictions(out)["0.png"]) == answers
-        assert "16 x 16 pixels, 1 class\n" in error
+        assert "16 x 16 pixels, 2 classes\n" in error
 
 
 def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, randomised, tmp_path):

@@ -263,6 +263,8 @@ def test_page_is_well_formed_and_stands_alone(evaluated):
     wrong = 359 - np.trace(report.confusion)
     assert f"{wrong} in all" in actual.text
     assert len(actual.images) == 3 + min(wrong, 24) + 2 * 8
+    # A dark page inverts plots, and no pictures.
+    assert [image.get("class") for image in actual.images[:4]] == ["plot"] * 3 + [None]
 
 
 def test_page_escapes_what_comes_from_folders():

@@ -38,7 +38,7 @@ class Tile:
     caption: str = ""
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def filters(patches: np.ndarray, title: str, fractions: np.ndarray | None = None) -> bytes:
     """Filters (count, height, width, 3 or 1) as colours or greys; grey is zero, in each filter.
 
@@ -55,7 +55,7 @@ def filters(patches: np.ndarray, title: str, fractions: np.ndarray | None = None
     return _sheet(tiles, 7 if fractions is not None else 8, title)
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def similarity(maps: np.ndarray) -> bytes:
     """Similarity of positions (rows, columns, rows, columns): a grid of maps."""
     steps = _position_steps(*maps.shape[:2])
@@ -87,7 +87,7 @@ def similarity(maps: np.ndarray) -> bytes:
     return as_svg(figure)
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def bias(maps: np.ndarray) -> bytes:
     """What relative positions add to the logits: (depth, heads, rows, columns)."""
     heads = maps.shape[1]
@@ -102,7 +102,7 @@ def bias(maps: np.ndarray) -> bytes:
     )  # fmt: skip
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def distance(distances: np.ndarray, even: float) -> bytes:
     """The attention distance of each head (depth, heads) by block, in pixels.
 
@@ -114,8 +114,8 @@ def distance(distances: np.ndarray, even: float) -> bytes:
     figure = new_figure(_WIDTH, 3.6)
     axis = figure.subplots()
     blocks = np.arange(1, depth + 1)
-    axis.axhline(even, color="#5c6672", linestyle="--", label="attention spread evenly")
-    axis.plot(blocks, distances.mean(axis=1), color="#5c6672", label="mean of the heads")
+    axis.axhline(even, color="#747b84", linestyle="--", label="attention spread evenly")
+    axis.plot(blocks, distances.mean(axis=1), color="#747b84", label="mean of the heads")
     axis.scatter(
         np.repeat(blocks, heads), distances.ravel(), s=22, color="#2a6fbb", edgecolor="white",
         linewidth=0.5, zorder=3, label="a head",
@@ -130,7 +130,7 @@ def distance(distances: np.ndarray, even: float) -> bytes:
     return as_svg(figure)
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def rollout(picture: np.ndarray, attention: np.ndarray, title: str) -> bytes:
     """A picture (height, width, 3), and the same one bright where attention (rows, columns) is."""
     base = resized(Image.fromarray(picture), _SIDE)
@@ -139,7 +139,7 @@ def rollout(picture: np.ndarray, attention: np.ndarray, title: str) -> bytes:
     return _sheet(tiles, 2, title)
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def heads(picture: np.ndarray, maps: np.ndarray, title: str) -> bytes:
     """A picture, and the attention of each head (heads, rows, columns), scaled to its largest."""
     tiles = [Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "picture")]
@@ -149,7 +149,7 @@ def heads(picture: np.ndarray, maps: np.ndarray, title: str) -> bytes:
     return _sheet(tiles, 5, title, "fraction of the head's largest weight", (0, 1))
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, title: str) -> bytes:
     """A picture, its features as colours (rows, columns, 3), and each component in grey."""
     count = len(found.fractions)
@@ -164,7 +164,7 @@ def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, titl
     return _sheet(tiles, 3, title)
 
 
-@own_settings()
+@own_settings(on_any_page=True)
 def errors(report: ClassReport) -> bytes:
     """The fraction of each class that is classified wrongly, the largest first."""
     labels = [each["label"] for each in report.classes]

@@ -75,6 +75,7 @@ def test_the_page_has_every_section_and_stands_alone(model, found, tmp_path):
     assert len(page.images) == len(figures)
     for name in figures:
         root = ElementTree.parse(out / name).getroot()
+        assert "fill: #ffffff" not in (out / name).read_text()  # no white box on a dark page
         links = [v for e in root.iter() for k, v in e.attrib.items() if k.endswith("href")]
         assert all(link.startswith(("#", "data:")) for link in links)
     numbers = json.loads((out / "inspection.json").read_text())
