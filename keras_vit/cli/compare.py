@@ -129,10 +129,10 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page."""
+    out = arguments.folder("compare")
     load("tensorflow", "sklearn.metrics", "matplotlib.figure")
     from keras_vit import evaluation, training
 
-    out = arguments.folder("compare")
     source, split = arguments.images()
     print(f"{len(split.train):,} images for training, {len(split.held_out):,} held out", flush=True)
     trials = _trials(arguments, source, split)

@@ -69,7 +69,11 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
     folder."""
 
     def __post_init__(self):
+        # This imports NumPy, which --help does not need.
+        from keras_vit.training.durations import to_steps
+
         super().__post_init__()
+        to_steps(self.duration, batch_size=1, num_examples=1)
         stages = {stage for method in self.method for stage in METHODS[method]}
         for field, stage in (("sparsity", "prune"), ("pattern", "prune"), ("clusters", "cluster")):
             if getattr(self, field) != getattr(Arguments, field) and stage not in stages:

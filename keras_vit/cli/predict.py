@@ -63,10 +63,10 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Prints the classes of each picture."""
-    load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))
     from keras_vit.data.listing import find_pictures
 
     pictures = find_pictures(arguments.pictures)
+    load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))
     print_predictions(_predictor(arguments), pictures, arguments.top_k, arguments.json)
 
 

@@ -103,7 +103,6 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
         (("--checkpoint-every", "soon"), "--checkpoint-every must be a number and a unit"),
         (("--recipe", "finetune"), "--recipe finetune starts from weights"),
         (("--distillation", "soft"), "--distillation soft needs a teacher: name its run folder"),
-        (("--data", "digits", "--out", "none", "--resume"), "none: expected a run folder"),
         (("--weights", "gone.npz"), "gone.npz: there is no such file of weights"),
         (("--out", "pictures/run"), "lies inside the data"),
         (("--out", tmp_path / "file"), "is a file"),
@@ -297,6 +296,29 @@ def test_mistakes_with_options_of_models_are_one_line(invoke, tmp_path, script, 
         ("export --weights run --out o", "run is a run; use --run run."),
         ("export --weights gone --out o", "gone: there is no such file; published weights need"),
         ("saved-model --weights a --model B --out o", "unknown model 'B'; choose one of "),
+        ("fit --out gone --resume", "gone: expected a run folder; there is no such folder."),
+        ("fit --out run/spec.json --dry-run", "spec.json is a file; choose another folder."),
+        ("sweep --out run/spec.json", "run/spec.json is a file; choose another folder."),
+        ("compare --out run/spec.json/x", "spec.json is a file; choose another folder."),
+        ("compare --out run", "run is the folder of a run; choose another folder."),
+        ("transfer --weights augreg --out run", "run is the folder of a run; choose another fol"),
+        (
+            "evaluate --run bundle",
+            "bundle: expected a run folder. Received: a folder without spec.",
+        ),
+        ("inspect --run run gone.jpg", "gone.jpg: there is no such picture."),
+        ("inspect --run run --out run", "run is not empty and holds no inspection; choose"),
+        ("saved-model --run run --out run", "run is not empty and holds no SavedModel; choose"),
+        (
+            "card --run run --out run",
+            "run has other files than those of a card, such as 'spec.json'",
+        ),
+        ("web --bundle bundle --out run", "run is not empty and holds no site; choose another"),
+        ("web --bundle bundle --page gone", "gone: expected the folder web_demo of a clone; there"),
+        ("android --bundle bundle --app gone", "gone: expected the folder android_demo of a clone"),
+        ("compress --run run --duration soon", "--duration must be a number and a unit"),
+        ("convert-checkpoint gone.npz out.npz", "gone.npz: expected a file of weights or a run"),
+        ("convert-checkpoint --inspect gone.npz", "gone.npz: expected a file of weights or a run"),
     ],
 )
 def test_mistakes_come_before_anything_slow_is_imported(
@@ -309,6 +331,8 @@ def test_mistakes_come_before_anything_slow_is_imported(
     for run in ("run", "trials/a"):  # trials/ as compare writes it
         (tmp_path / run).mkdir(parents=True)
         (tmp_path / run / "spec.json").touch()
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "model.json").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["keras-vit", *line.split()])
     command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
