@@ -25,7 +25,7 @@ from keras_vit.cli._options import (
     check_threads,
     newest_run,
 )
-from keras_vit.cli._printing import table
+from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
 from keras_vit.deploy.compression.methods import METHODS, PATTERNS, Compression
 from keras_vit.deploy.precisions import PRECISIONS
@@ -114,6 +114,10 @@ def run(arguments: Arguments) -> None:
     )
     record = _compress(trained, arguments, out)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
+    written = [row for row in record["rows"] if row["compression"]["settings"]]
+    if written:
+        smallest = min(written, key=lambda row: row["deflated"])
+        print_next("run", "--bundle", out / smallest["name"], "--verify")
     if record["refused"]:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))
 

@@ -18,7 +18,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._models import has_trained_head, model_of_weights
 from keras_vit.cli._options import check_model, check_pictures, check_run, check_weights, newest_run
 from keras_vit.cli._predictions import Predictor, of_bundle, print_predictions, size
-from keras_vit.cli._printing import warn
+from keras_vit.cli._printing import print_next, warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.deploy.bundle.folder import check_bundle
 
@@ -68,6 +68,10 @@ def run(arguments: Arguments) -> None:
     pictures = find_pictures(arguments.pictures)
     load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))
     print_predictions(_predictor(arguments), pictures, arguments.top_k, arguments.json)
+    if not arguments.json and arguments.weights is arguments.bundle is None:
+        print()
+        run = arguments.run or newest_run()
+        print_next("export", "--run", run, "--quantize", "float16", "int8")
 
 
 def _predictor(arguments: Arguments) -> Predictor:
