@@ -24,7 +24,7 @@ def check_bundles(command: str, bundles: Sequence[Path], names: Sequence[str]) -
             f"--name takes a name for each of the {len(bundles)} bundles. Received: {len(names)}."
         )
     for bundle in bundles:
-        check_bundle(bundle)
+        check_bundle(bundle, spelled("export"))
 
 
 def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:

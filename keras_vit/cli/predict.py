@@ -55,7 +55,7 @@ class Arguments:
         if self.model is not None and self.weights is None:
             raise UsageError("--model is only used with --weights; runs and bundles have a model.")
         if self.bundle is not None:
-            check_bundle(self.bundle)
+            check_bundle(self.bundle, spelled("export"))
         check_weights(self.weights, self.model)
         check_run(self.run)
         check_pictures(self.pictures)

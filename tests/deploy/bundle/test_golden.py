@@ -153,7 +153,7 @@ def test_the_command_prints_what_predict_prints(bundle, invoke, tmp_path, rng):
     ("arguments", "message"),
     [
         ((), "run.py --bundle FOLDER 1.jpg"),
-        (("--bundle", "run", "a.png"), "a run; export it first (keras-vit export --run run --quan"),
+        (("--bundle", "run", "a.png"), "export/to_tflite.py --run run --quantize int8), then give"),
         (("--bundle", "bundle", "gone.png"), "gone.png: there is no such picture."),
         (
             ("--bundle", "none", "a.png"),
