@@ -21,6 +21,13 @@ from keras_vit._errors import DiskFullError, UsageError, shown
 # The end of the name of a temporary folder, which is there as long as a write lasts.
 UNFINISHED = ".unfinished"
 _MOST_TEXT = 256 << 20
+# Folders that are replaced as a whole, each with the file by which it is recognised.
+_RECOGNISED_BY = {
+    "bundle": "model.json",
+    "inspection": "inspection.json",
+    "SavedModel": "saved_model.pb",
+    "site": "bundles.json",
+}
 
 
 @contextlib.contextmanager
@@ -114,6 +121,24 @@ def check_writable(path: str | os.PathLike) -> None:
             pass
     except OSError:
         raise UsageError(f"{existing} cannot be written to; choose another folder.") from None
+
+
+def check_replaceable(path: str | os.PathLike, kind: str) -> None:
+    """Checks that the folder `path` can be written, and that no other files would be lost.
+
+    Args:
+        path: the folder, which need not exist.
+        kind: what it may hold: a name in `_RECOGNISED_BY`.
+
+    Raises:
+        UsageError: it is a file, cannot be written, or holds something else.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; choose another folder.")
+    check_writable(folder)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _RECOGNISED_BY[kind]).is_file():
+        raise UsageError(f"{folder} is not empty and holds no {kind}; choose another folder.")
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -6,8 +6,11 @@ import dataclasses
 import fcntl
 import functools
 import gc
+import importlib
 import os
+import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -228,9 +231,23 @@ def invoke(monkeypatch, capsys):
             code = 0
         except SystemExit as stop:
             code = stop.code or 0
-        return code, *capsys.readouterr()
+        out, error = capsys.readouterr()
+        for line in re.findall("^next: +python (.*)", out, re.MULTILINE):
+            _check_arguments(*shlex.split(line))
+        return code, out, error
 
     return run
+
+
+def _check_arguments(script, *words):
+    """Reads the command that was printed as the next one, with all checks of its arguments."""
+    from keras_vit.cli import COMMANDS, _arguments
+
+    script = str(Path(script).resolve().relative_to(ROOT))
+    [name] = [name for name, each in COMMANDS.items() if each == script]
+    module = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
+    line = _arguments.Line(words, name, "")
+    _arguments.read(module.Arguments, line, getattr(module, "defaults", None))
 
 
 @pytest.fixture

@@ -262,6 +262,7 @@ def test_mistakes_are_found_before_a_backend_is_imported(base_install, tmp_path)
         (("fit", "--data", "digits", "--out", run), "is a run; choose another folder"),
         (("fit", "--data", "digits", "--out", __file__), "is a file; choose another folder"),
         (("predict", "--run", run, "gone.png"), "gone.png: there is no such picture"),
+        (("predict", "--run", run, run), "run contains no pictures"),
         (("run", "--bundle", run, __file__), "Received: a run; export it first"),
     ):
         result = base_install("-m", "keras_vit", *words)

@@ -24,7 +24,7 @@ def check_bundles(command: str, bundles: Sequence[Path], names: Sequence[str]) -
             f"--name takes a name for each of the {len(bundles)} bundles. Received: {len(names)}."
         )
     for bundle in bundles:
-        check_bundle(bundle)
+        check_bundle(bundle, spelled("export"))
 
 
 def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
@@ -43,12 +43,20 @@ def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Pa
     return dict(zip(names, bundles, strict=True))
 
 
-def folder_of_clone(name: str, command: str, bundles: Sequence[Path]) -> Path:
-    """The folder `name` of the clone that this package is in, or else of the current folder.
+def folder_of_clone(
+    name: str, command: str, bundles: Sequence[Path], given: Path | None = None
+) -> Path:
+    """The given folder, or the folder `name` of this package's clone or of the current folder.
 
     Raises:
         UsageError: there is none, as where the package was installed from a wheel.
     """
+    if given is not None:
+        if given.is_dir():
+            return given
+        raise UsageError(
+            f"{given}: expected the folder {name} of a clone; there is no such folder."
+        )
     for parent in (_CLONE, Path()):
         if (parent / name).is_dir():
             return parent / name

@@ -29,6 +29,10 @@ def check_run(run: Path | None) -> None:
     if not any(run.iterdir()):
         raise UsageError(f"{run}: expected a run folder. Received: an empty folder.")
     check_holds_no_runs(run)
+    if not (run / "spec.json").is_file():
+        is_bundle = (run / "model.tflite").is_file()
+        kind = "an exported bundle" if is_bundle else "a folder without spec.json"
+        raise UsageError(f"{run}: expected a run folder. Received: {kind}.")
 
 
 def check_holds_no_runs(folder: Path) -> None:

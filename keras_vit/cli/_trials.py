@@ -12,7 +12,7 @@ from keras_vit._errors import UsageError
 from keras_vit._interrupts import Terminated
 from keras_vit._quiet import ignore_log
 from keras_vit.cli._fields import option
-from keras_vit.cli._options import check_data, check_run
+from keras_vit.cli._options import check_data, check_folder, check_run
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
 from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
@@ -89,7 +89,7 @@ class TrialArguments:
         """The folder that the command writes.
 
         Raises:
-            UsageError: another command wrote it.
+            UsageError: see `check_folder_of`.
         """
         from keras_vit.data import source_name
 
@@ -165,7 +165,8 @@ def held_out_loss(result: Mapping[str, Any]) -> float:
 
 
 def check_folder_of(out: Path, command: str) -> None:
-    """Raises a `UsageError` if another command wrote the folder `out` of `command`."""
+    """Raises a `UsageError` if `command` cannot write `out`, or another command wrote it."""
+    check_folder(out)
     for other, patterns in _FILES.items():
         if other != command and any(next(out.glob(each), None) for each in patterns):
             raise UsageError(f"{out} is the folder of a {other}; choose another folder.")

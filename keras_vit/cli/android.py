@@ -43,7 +43,7 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Copies the bundles and samples, and lists what the app has."""
-    app = arguments.app or folder_of_clone("android_demo", "android", arguments.bundle)
+    app = folder_of_clone("android_demo", "android", arguments.bundle, arguments.app)
     load("ai_edge_litert.interpreter")
     from keras_vit import deploy
 

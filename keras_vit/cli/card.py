@@ -16,6 +16,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_folder, check_run, newest_run
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
+from keras_vit.evaluation.hub_folder import check_for_hub
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -52,6 +53,8 @@ class Arguments:
     def __post_init__(self):
         check_run(self.run)
         check_folder(self.out)
+        if self.out is not None:
+            check_for_hub(self.out)
 
 
 def run(arguments: Arguments) -> None:

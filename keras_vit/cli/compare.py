@@ -18,13 +18,14 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli import fit
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model
-from keras_vit.cli._printing import table
+from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import (
     TrialArguments,
     check_classifies,
     print_time_left,
     print_total_time,
+    quality,
     time_taken,
 )
 from keras_vit.training.ablations import ABLATIONS, varied
@@ -129,10 +130,10 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page."""
+    out = arguments.folder("compare")
     load("tensorflow", "sklearn.metrics", "matplotlib.figure")
     from keras_vit import evaluation, training
 
-    out = arguments.folder("compare")
     source, split = arguments.images()
     print(f"{len(split.train):,} images for training, {len(split.held_out):,} held out", flush=True)
     trials = _trials(arguments, source, split)
@@ -147,10 +148,13 @@ def run(arguments: Arguments) -> None:
         facts = _facts(arguments, source, split, trials, results)
         page = evaluation.write_comparison(out, _title(arguments, source), facts, results)
     print(f"\n{table(*evaluation.summary(results))}\n\n{time_taken(results)}\npage: {page}")
-    if all("diverged" in result for result in results):
+    finished = [i for i, result in enumerate(results) if "diverged" not in result]
+    if not finished:
         raise RefusedError(
             "every training diverged; try a lower --learning-rate in another folder."
         )
+    best = max(finished, key=lambda i: quality(results[i]))
+    print_next("evaluate", "--run", out / "trials" / trials[best].name)
 
 
 def _title(arguments: Arguments, source: Any) -> str:

@@ -25,7 +25,7 @@ from keras_vit.cli._options import (
     check_threads,
     newest_run,
 )
-from keras_vit.cli._printing import table
+from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
 from keras_vit.deploy.compression.methods import METHODS, PATTERNS, Compression
 from keras_vit.deploy.precisions import PRECISIONS
@@ -69,7 +69,11 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
     folder."""
 
     def __post_init__(self):
+        # This imports NumPy, which --help does not need.
+        from keras_vit.training.durations import to_steps
+
         super().__post_init__()
+        to_steps(self.duration, batch_size=1, num_examples=1)
         stages = {stage for method in self.method for stage in METHODS[method]}
         for field, stage in (("sparsity", "prune"), ("pattern", "prune"), ("clusters", "cluster")):
             if getattr(self, field) != getattr(Arguments, field) and stage not in stages:
@@ -110,6 +114,10 @@ def run(arguments: Arguments) -> None:
     )
     record = _compress(trained, arguments, out)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
+    written = [row for row in record["rows"] if row["compression"]["settings"]]
+    if written:
+        smallest = min(written, key=lambda row: row["deflated"])
+        print_next("run", "--bundle", out / smallest["name"], "--verify")
     if record["refused"]:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))
 

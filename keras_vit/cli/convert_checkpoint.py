@@ -68,6 +68,7 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Converts or inspects, and prints what was read and written."""
+    file = _weights(arguments.inspect or arguments.input)
     kind = None if arguments.inspect else _kind(arguments)
     load(*(["tensorflow"] if kind == "saved_model" else []))
     from keras_vit.weights import open_checkpoint
@@ -75,12 +76,12 @@ def run(arguments: Arguments) -> None:
     if arguments.inspect is not None:
         if _is_run(arguments.inspect):
             print(f"{_lines(_run(arguments.inspect))}\n")
-        with open_checkpoint(_weights(arguments.inspect), arguments.num_heads) as checkpoint:
+        with open_checkpoint(file, arguments.num_heads) as checkpoint:
             print(_lines(_description(checkpoint)))
         return
     from keras_vit.models.pretrained import Request, from_checkpoint
 
-    with open_checkpoint(_weights(arguments.input), arguments.num_heads) as checkpoint:
+    with open_checkpoint(file, arguments.num_heads) as checkpoint:
         print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
         fields = ("num_heads", "gelu", "layer_norm_eps")
         stated = {field: getattr(arguments, field) for field in fields}
@@ -124,8 +125,8 @@ def _kind(arguments: Arguments) -> str:
         raise UsageError(f"{output} exists; choose another OUT or --overwrite it.")
     if output.is_dir() != (kind == "saved_model") and output.exists():
         raise UsageError(f"{output} is {'a folder' if output.is_dir() else 'a file'}.")
-    if output.is_dir() and any(output.iterdir()) and not (output / "saved_model.pb").is_file():
-        raise UsageError(f"{output} is not empty and holds no SavedModel; choose another OUT.")
+    if output.is_dir():
+        _files.check_replaceable(output, "SavedModel")
     return kind
 
 
@@ -179,6 +180,8 @@ def _weights(path: Path) -> Path:
         )
     if _is_run(path):
         return path / "weights.npz"
+    if not path.exists():
+        raise UsageError(f"{path}: expected a file of weights or a run; there is no such file.")
     check_holds_no_runs(path)
     return path
 

@@ -24,7 +24,7 @@ from keras_vit.cli._options import (
     check_weights,
     newest_run,
 )
-from keras_vit.cli._printing import print_skipped, table, warn
+from keras_vit.cli._printing import print_next, print_skipped, table, warn
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import CountPrinter
 
@@ -133,6 +133,9 @@ def run(arguments: Arguments) -> None:
         },
     )
     print(f"results: {out / 'fewshot.json'}")
+    if arguments.weights is not None and arguments.model is not None:
+        start = "--weights", arguments.weights, "--model", arguments.model
+        print_next("fit", "--data", arguments.data, *start)
 
 
 def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:

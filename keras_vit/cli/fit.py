@@ -310,12 +310,15 @@ def _from_random_weights(arguments: Arguments) -> str:
 
 
 def _check_folder(arguments: Arguments, strategy: str) -> None:
-    """Raises a `UsageError` if a new run cannot be written, before TensorFlow is imported."""
+    """Raises a `UsageError` before TensorFlow is imported if the folder cannot be used."""
     from keras_vit.data.out_folder import check_out
 
+    if arguments.resume:
+        check_run(arguments.folder())
     # Of several processes, the first one may have made the folder already.
-    if strategy != "multiworker" and not (arguments.resume or arguments.dry_run):
-        check_out(arguments.folder(), arguments.data, arguments.overwrite)
+    elif strategy != "multiworker":
+        may_exist = arguments.overwrite or arguments.dry_run
+        check_out(arguments.folder(), arguments.data, may_exist)
 
 
 def _check_fewshot(arguments: Arguments, source: Any) -> None:

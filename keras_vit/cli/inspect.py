@@ -17,9 +17,10 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
+from keras_vit._files import check_replaceable
 from keras_vit.cli._fields import option
 from keras_vit.cli._models import has_trained_head, model_of_weights, seen_warning
-from keras_vit.cli._options import ModelOptions, check_data, newest_run
+from keras_vit.cli._options import ModelOptions, check_data, check_pictures, newest_run
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import load
 
@@ -54,6 +55,9 @@ class Arguments(ModelOptions):
         super().__post_init__()
         if self.average and self.weights is not None:
             raise UsageError("--average is only used with a run; weights are one file.")
+        check_pictures(self.pictures)
+        if self.out is not None:
+            check_replaceable(self.out, "inspection")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +77,6 @@ def run(arguments: Arguments) -> None:
     load("tensorflow", "sklearn.metrics", "matplotlib.figure")
     from keras_vit import evaluation
 
-    if arguments.out is not None:
-        evaluation.check_for_inspection(arguments.out)
     opened = _of_run(arguments) if arguments.weights is None else _of_weights(arguments)
     evaluation.check_for_inspection(opened.out)
     pictures, captions = _shown(arguments, opened)

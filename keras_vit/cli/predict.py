@@ -18,7 +18,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._models import has_trained_head, model_of_weights
 from keras_vit.cli._options import check_model, check_pictures, check_run, check_weights, newest_run
 from keras_vit.cli._predictions import Predictor, of_bundle, print_predictions, size
-from keras_vit.cli._printing import warn
+from keras_vit.cli._printing import print_next, warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.deploy.bundle.folder import check_bundle
 
@@ -55,7 +55,7 @@ class Arguments:
         if self.model is not None and self.weights is None:
             raise UsageError("--model is only used with --weights; runs and bundles have a model.")
         if self.bundle is not None:
-            check_bundle(self.bundle)
+            check_bundle(self.bundle, spelled("export"))
         check_weights(self.weights, self.model)
         check_run(self.run)
         check_pictures(self.pictures)
@@ -63,11 +63,15 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Prints the classes of each picture."""
-    load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))
     from keras_vit.data.listing import find_pictures
 
     pictures = find_pictures(arguments.pictures)
+    load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))
     print_predictions(_predictor(arguments), pictures, arguments.top_k, arguments.json)
+    if not arguments.json and arguments.weights is arguments.bundle is None:
+        print()
+        run = arguments.run or newest_run()
+        print_next("export", "--run", run, "--quantize", "float16", "int8")
 
 
 def _predictor(arguments: Arguments) -> Predictor:

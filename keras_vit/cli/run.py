@@ -46,7 +46,7 @@ class Arguments:
             raise UsageError(f"expected pictures or --verify. Received: {received}.")
         if self.verify and self.json:
             raise UsageError("--json prints the classes of pictures. Received: --verify --json.")
-        check_bundle(self.bundle)
+        check_bundle(self.bundle, spelled("export"))
         check_pictures(self.pictures)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit import _checks
+from keras_vit._files import check_replaceable
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import ModelOptions, check_data
 from keras_vit.cli._program import load
@@ -32,6 +33,11 @@ class Arguments(ModelOptions):
     """How many classes the SavedModel names for each image."""
     images: int = option(100, check=_checks.positive_integer)
     """Compare on at most this many images; of a run these are held-out images."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.out is not None:
+            check_replaceable(self.out, "SavedModel")
 
 
 def run(arguments: Arguments) -> None:

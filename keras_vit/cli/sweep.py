@@ -75,10 +75,10 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and prints a table."""
+    out = arguments.folder("sweep")
     load("tensorflow", "sklearn.metrics")
     from keras_vit import data, training
 
-    out = arguments.folder("sweep")
     source, split = arguments.images()
     tried = data.development_split(source, split, arguments.development)
     print(

@@ -23,7 +23,7 @@ from typing import Any
 from keras_vit import _checks, _contracts, _files
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
 from keras_vit.cli._fields import internal, option
-from keras_vit.cli._options import check_folder, check_model, check_run, check_weights
+from keras_vit.cli._options import check_model, check_run, check_weights
 from keras_vit.cli._printing import print_skipped, table
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import CountPrinter
@@ -112,7 +112,6 @@ class Arguments:
             )
         check_run(self.run)
         check_weights(self.weights, self.model)
-        check_folder(self.out)
         check_checkpoint_every(self.checkpoint_every)
         check_classifies(self.settings)
         model, _ = self.start
@@ -181,12 +180,12 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page after each task."""
-    load("tensorflow", "sklearn.metrics")
-    from keras_vit import evaluation
-
     model, weights = arguments.start
     out = arguments.out or Path("runs") / f"transfer-{model}"
     check_folder_of(out, "transfer")
+    load("tensorflow", "sklearn.metrics")
+    from keras_vit import evaluation
+
     found, missing = _searched(arguments)
     if arguments.dry_run:
         rows = [_planned(arguments, task, found.get(task.name)) for task in arguments.chosen]

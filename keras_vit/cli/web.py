@@ -11,6 +11,7 @@ import dataclasses
 import shlex
 from pathlib import Path
 
+from keras_vit._files import check_replaceable
 from keras_vit.cli._bundles import check_bundles, folder_of_clone, named_bundles
 from keras_vit.cli._program import load
 
@@ -30,11 +31,12 @@ class Arguments:
 
     def __post_init__(self):
         check_bundles("web", self.bundle, self.name)
+        check_replaceable(self.out, "site")
 
 
 def run(arguments: Arguments) -> None:
     """Makes the site, and says how to look at it."""
-    page = arguments.page or folder_of_clone("web_demo", "web", arguments.bundle)
+    page = folder_of_clone("web_demo", "web", arguments.bundle, arguments.page)
     load("ai_edge_litert.interpreter")
     from keras_vit import deploy
 

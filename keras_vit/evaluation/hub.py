@@ -13,6 +13,7 @@ from keras_vit import _contracts, _files
 from keras_vit._errors import UsageError
 from keras_vit._markdown import code, table_lines
 from keras_vit.data.sources import source_name
+from keras_vit.evaluation.hub_folder import LAYOUTS, check_for_hub
 from keras_vit.runs import AVERAGE, Run
 from keras_vit.specs import ViTSpec
 from keras_vit.weights import save_weights
@@ -21,9 +22,6 @@ from keras_vit.weights.catalogue import find_weights
 _MOST_CLASSES = 50  # rows of the table of classes; of more, the ones with the lowest recall
 _MOST_NAMES = 20
 _FEW = 50  # held-out images of a class below which its recall says little
-_LAYOUTS = {"timm": "", "transformers": "transformers"}  # and the folders of their files
-
-_FILES = {"README.md", "model.safetensors", "config.json", "weights.npz", *_LAYOUTS}
 Loaded = dict[str, str]  # why a library cannot load the model, or "", by its name
 
 
@@ -54,7 +52,7 @@ def write_hub_folder(
     model = run.model(average=run.has_average)
     with _files.replacing_folder(out) as folder:
         loaded: Loaded = {}
-        for layout, below in _LAYOUTS.items():
+        for layout, below in LAYOUTS.items():
             file = folder / below / "model.safetensors"
             try:
                 file.parent.mkdir(exist_ok=True)
@@ -65,23 +63,11 @@ def write_hub_folder(
                 loaded[layout] = str(error).replace(str(file), file.name)
         if not (folder / "model.safetensors").is_file():
             save_weights(model, folder / "weights.npz")
-        for below in filter(None, _LAYOUTS.values()):
+        for below in filter(None, LAYOUTS.values()):
             if not any((folder / below).iterdir()):
                 (folder / below).rmdir()
         _files.write_text(folder / "README.md", hub_card(run, model, name, loaded, license))
     return out / "README.md"
-
-
-def check_for_hub(out: Path) -> None:
-    """Raises a `UsageError` if a folder has anything else than `write_hub_folder` writes."""
-    if out.is_file():
-        raise UsageError(f"{out} is a file; choose another folder.")
-    others = sorted({path.name for path in out.iterdir()} - _FILES) if out.is_dir() else []
-    if others:
-        raise UsageError(
-            f"{out} has other files than those of a card, such as {others[0]!r}; choose another "
-            "folder, because this one would be replaced."
-        )
 
 
 def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | None = None) -> str:

@@ -43,6 +43,10 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
     left = rf"^about {TIME} to go for 1 training, if the others take as long$"
     assert re.search(left, out, re.MULTILINE)
     assert re.search(rf"^2 trainings in {TIME}$", out, re.MULTILINE)
+    best = max(
+        json.loads((tmp_path / "out" / "compare.json").read_text())["results"], key=_trials.quality
+    )
+    assert out.endswith(f"train/evaluate.py --run out/trials/{best['model']}-1-seed0\n")
     monkeypatch.setattr(trials, "train", lambda *a, **k: pytest.fail("it was trained again"))
     code, out, error = invoke("train/compare.py", *words, "--models", tiny_model, cwd=tmp_path)
     assert code == 0, error

@@ -41,6 +41,7 @@ def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path
     kernels = row["compression"]["kernels"]
     assert {kernel["layer"] for kernel in kernels} >= {"head", "encoderblock_0/mlp/dense_1"}
     assert re.search(rf"qat-int4 +{row['accuracy']:.2%} ", result.stdout)
+    assert result.stdout.endswith("export/run.py --bundle small/qat-int4 --verify\n")
 
 
 @pytest.mark.soak(of="compression")

@@ -160,7 +160,6 @@ def test_a_prefix_that_was_taken_off_is_shown(invoke, fixtures, tmp_path):
             "--image-size takes 1 value or 2.",
         ),
         (["in.npz", "out.npz", "--num-classes", "-1"], "must not be negative"),
-        (["nowhere.npz", "out.npz"], "nowhere.npz: expected a .npz or .safetensors file"),
         (["bad.npz", "out.npz"], "has 1 NaN or infinite values in 1 arrays, the first in cls"),
         (["--inspect", "runs"], "runs holds runs; give one of them: runs/digits."),
         (["runs", "out.npz"], "runs holds runs; give one of them: runs/digits."),

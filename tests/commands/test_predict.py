@@ -72,7 +72,8 @@ def test_a_run_names_the_classes_of_pictures(invoke, trained_run, pictures, expe
     assert code == 0
     (line,) = error.splitlines()
     assert line.startswith(f"skipped {pictures}/torn.jpg: ")
-    first, *blocks = out.strip().split("\n\n")
+    first, *blocks, following = out.strip().split("\n\n")
+    assert f"export/to_tflite.py --run {trained_run.path} --quantize float16 int8" in following
     assert first.startswith(f"run {trained_run.path}: ViT-Test_8, 16 x 16 pixels, 10 classes, ")
     assert len(blocks) == COUNT
     name, *lines = blocks[0].splitlines()

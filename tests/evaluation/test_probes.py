@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -265,7 +266,7 @@ def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
         assert record[f"fewshot_{shots}"] == pytest.approx(np.mean(expected))
 
 
-def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tmp_path):
+def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tiny_model, tmp_path):
     words = ("--run", trained_run.path, "--out", tmp_path / "probe", "--shots", "1", "10")
     words += ("--l2", "1", "1024", "--seeds", "2", "--linear")
     code, out, error = invoke("train/fewshot.py", *words, cwd=tmp_path)
@@ -279,8 +280,11 @@ def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tmp_p
     assert f"{100 * mean:.2f} \u00b1" in line
     assert stored["logistic_regression"]["accuracy"] > max(found.values()) > 0.2
     assert stored["nearest_neighbours"]["neighbours"] == 20
-    code, again, _ = invoke("train/fewshot.py", *words, cwd=tmp_path)
-    assert again == out
+    words = ("--weights", trained_run.path / "weights.npz", "--model", tiny_model, *words[2:])
+    code, again, _ = invoke("train/fewshot.py", *words, "--data", "digits", cwd=tmp_path)
+    *lines, following = again.splitlines()
+    assert lines == out.splitlines()[1:]
+    assert re.match(r"next: .*train/fit\.py --data digits --weights ", following)
 
 
 def test_wrong_options_of_the_command_are_one_line(invoke, tmp_path):

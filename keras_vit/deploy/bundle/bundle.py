@@ -169,12 +169,7 @@ def _tolerances(
 
 def check_replaceable(folder: str | os.PathLike) -> None:
     """Raises a `UsageError` if no bundle can be written here or if other files would be lost."""
-    folder = Path(folder)
-    if folder.is_file():
-        raise UsageError(f"{folder} is a file; choose another folder.")
-    _files.check_writable(folder)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "model.json").is_file():
-        raise UsageError(f"{folder} is not empty and holds no bundle; choose another folder.")
+    _files.check_replaceable(folder, "bundle")
 
 
 def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

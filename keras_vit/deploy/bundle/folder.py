@@ -14,15 +14,20 @@ def bundle_folder(path: str | os.PathLike) -> Path:
     return path.parent if path.name == "model.tflite" else path
 
 
-def check_bundle(path: str | os.PathLike) -> None:
-    """Raises a `UsageError` if there is no bundle, which names bundles that are near."""
+def check_bundle(path: str | os.PathLike, export: str = "keras-vit export") -> None:
+    """Raises a `UsageError` if there is no bundle, which names bundles that are near.
+
+    Args:
+        path: the folder, or the model.tflite in it.
+        export: the command that makes bundles, as the user types it.
+    """
     folder = bundle_folder(path)
     if (folder / "model.json").is_file():
         return
-    raise UsageError(f"{folder}: expected a bundle's folder{_found(folder)}.")
+    raise UsageError(f"{folder}: expected a bundle's folder{_found(folder, export)}.")
 
 
-def _found(folder: Path) -> str:
+def _found(folder: Path, export: str) -> str:
     if not folder.exists():
         return "; there is no such folder"
     # A common mistake: the folder of several bundles, or of a run.
@@ -32,7 +37,7 @@ def _found(folder: Path) -> str:
             return f". Received: a folder that holds {', '.join(map(str, bundles))}; choose one"
     if (folder / "spec.json").is_file():
         return (
-            f". Received: a run; export it first (keras-vit export --run {folder} --quantize "
+            f". Received: a run; export it first ({export} --run {folder} --quantize "
             f"int8), then give {folder / 'export' / 'int8'}"
         )
     is_empty = folder.is_dir() and not any(folder.iterdir())

@@ -76,10 +76,7 @@ def check_for_site(
         UsageError, RefusedError: as for `make_site`.
     """
     _check_page(page)
-    site = Path(site)
-    _files.check_writable(site)
-    if site.is_file() or (site.is_dir() and any(site.iterdir()) and not _is_site(site)):
-        raise UsageError(f"{site} holds something other than a site; choose another folder.")
+    _files.check_replaceable(site, "site")
     for name, bundle in bundles.items():
         check_name(name)
         opened = open_bundle(bundle, trusted=False)
@@ -130,10 +127,6 @@ def _check_page(page: str | os.PathLike) -> None:
 def _wanted(page: str | os.PathLike) -> str:
     package = json.loads((Path(page) / "package.json").read_bytes())
     return package["dependencies"]["@litertjs/core"]
-
-
-def _is_site(folder: Path) -> bool:
-    return (folder / "index.html").is_file() and (folder / "bundles.json").is_file()
 
 
 def _copy(source: Path, target: Path) -> None:

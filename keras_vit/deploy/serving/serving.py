@@ -97,7 +97,7 @@ def export_serving(
         )
     reads_pictures(model)
     positive_integer("top_k", top_k)
-    _check_folder(Path(folder))
+    _files.check_replaceable(folder, "SavedModel")
     resolved = resolve(model, _options(model))
     images = _noise(resolved.input_shape[:2]) if images is None else images
     resized, pictures = _samples(images, resolved.preprocessing)
@@ -258,13 +258,6 @@ def _noise(image_size: tuple[int, int]) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
     sides = generator.integers(1, [2 * side + 1 for side in image_size], (8, 2))
     return [generator.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sides]
-
-
-def _check_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; choose another folder.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "saved_model.pb").is_file():
-        raise UsageError(f"{folder} is not empty and holds no SavedModel; choose another folder.")
 
 
 def _description(model: ImageModel, signatures: dict[str, Any]) -> dict[str, Any]:

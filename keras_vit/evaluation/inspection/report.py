@@ -66,10 +66,7 @@ def check_for_inspection(out: str | os.PathLike) -> None:
     Raises:
         UsageError: it is a file or a folder that holds something else, or cannot be written.
     """
-    out = Path(out)
-    _files.check_writable(out)
-    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / _NUMBERS).is_file()):
-        raise UsageError(f"{out} holds something other than an inspection; choose another folder.")
+    _files.check_replaceable(out, "inspection")
 
 
 def _facts(model: Any) -> dict[str, str]:

@@ -124,6 +124,7 @@ def test_the_command_prints_a_line_for_each_kind_of_kernels(bundle, invoke, tmp_
     assert "tensor  differs by 0.0e+00, at most 1.0e-06" in out
     rows = [line.split("  ")[0] for line in out.splitlines()]
     assert {"XNNPACK", "LiteRT's own"} <= set(rows)
+    assert out.endswith(f"export/to_android.py --bundle {folder}\n")
     _, golden = deploy.read_bundle(folder)
     changed(folder / "golden.json", scores=golden["scores"] + np.float32(0.5))
     code, out, error = invoke("export/run.py", "--bundle", folder, "--verify", cwd=tmp_path)
@@ -152,7 +153,7 @@ def test_the_command_prints_what_predict_prints(bundle, invoke, tmp_path, rng):
     ("arguments", "message"),
     [
         ((), "run.py --bundle FOLDER 1.jpg"),
-        (("--bundle", "run", "a.png"), "a run; export it first (keras-vit export --run run --quan"),
+        (("--bundle", "run", "a.png"), "export/to_tflite.py --run run --quantize int8), then give"),
         (("--bundle", "bundle", "gone.png"), "gone.png: there is no such picture."),
         (
             ("--bundle", "none", "a.png"),

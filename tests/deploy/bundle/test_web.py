@@ -82,7 +82,7 @@ def test_a_site_is_replaced_and_other_folders_are_not(bundle, page, tmp_path):
     other = tmp_path / "thesis"
     other.mkdir()
     (other / "chapter.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="holds something other than a site"):
+    with pytest.raises(UsageError, match="is not empty and holds no site"):
         deploy.make_site({"new": bundle}, page, other)
     assert files(other) == {"chapter.txt": b"years of work"}
 

@@ -115,7 +115,7 @@ def test_only_an_inspection_is_replaced(model, found, tmp_path):
     }  # fmt: skip
     (tmp_path / "holiday.jpg").touch()
     for path in (tmp_path, tmp_path / "holiday.jpg"):
-        with pytest.raises(UsageError, match="holds something other than an inspection|is a file"):
+        with pytest.raises(UsageError, match="is not empty and holds no inspection|is a file"):
             evaluation.write_inspection(path, model, found)
     assert (tmp_path / "holiday.jpg").exists()
     with pytest.raises(UsageError, match="expected 2 captions. Received: 1"):
