@@ -158,6 +158,7 @@ def test_a_training_that_does_not_fit_writes_nothing(
     code, out, error = invoke("train/fit.py", *words, "--dry-run", cwd=tmp_path)
     assert code == 0
     assert "layer, for one image" in out
+    assert "compiling" not in out
     assert "\nwarning: a step needs about" in error
 
 
