@@ -41,7 +41,7 @@ def planned(plan: Any, out: Path) -> str:
 
 
 def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
-    """What a dry run found, from a `training.Plan`, `training.Costs` and a `training.Recipe`."""
+    """What a training will do and cost, from a `training.Plan`, its `Costs` and `Recipe`."""
     rate, end = recipe.learning_rate, recipe.end_learning_rate
     falls = {
         "cosine": f"falls to {end:g} as a cosine",
@@ -58,18 +58,12 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
     total = costs.step_flops * plan.steps
     warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
-    took = (
-        ""
-        if plan.seconds is None
-        else f"time: about {duration(plan.seconds)}, measured with some steps\n"
-    )
     return (
-        f"{planned(plan, out)}\n{took}\n{profile_table(costs.layers)}\n\n"
+        f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n\n"
         f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
         f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
         f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"
-        f"of the memory{devices}: {of}\n"
-        "dry run: nothing was trained or written"
+        f"of the memory{devices}: {of}"
     )
 
 
@@ -126,16 +120,16 @@ class ProgressPrinter:
         elif not self._live and now - self._printed > _LOGGED:
             self._print("  ".join([_now(progress), *_state(progress)]))
 
-    def start_clock(self) -> None:
-        """Says that the first step is compiled, and on a terminal how long already."""
+    def start_clock(self, doing: str = "compiling the first step") -> None:
+        """Says what is done before the first step, and on a terminal how long already."""
         if not self._live:
-            print("compiling the first step", flush=True)
+            print(doing, flush=True)
             return
         start = time.monotonic()
 
         def run() -> None:
             while not self._compiled.wait(1.0):
-                text = f"compiling the first step, {duration(time.monotonic() - start)}"
+                text = f"{doing}, {duration(time.monotonic() - start)}"
                 print(text[: _columns()], end="\r", flush=True)
 
         self._clock = threading.Thread(target=run, daemon=True)

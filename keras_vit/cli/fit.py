@@ -25,6 +25,7 @@ from keras_vit.cli._printing import class_table, print_next, print_skipped, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
 from keras_vit.cli._progress import (
     ProgressPrinter,
+    duration,
     planned,
     previewed,
     print_saving,
@@ -208,15 +209,7 @@ def run(arguments: Arguments) -> None:
     with engine.scope():
         teacher = None if arguments.teacher is None else runs.load_run(arguments.teacher)
     if arguments.dry_run:
-        plan, costs = training.dry_run(
-            arguments.model, source, arguments.settings, weights=arguments.weights,
-            teacher=teacher, engine=engine,
-        )  # fmt: skip
-        usual = PRESETS[arguments.recipe].weights
-        if usual and arguments.weights is None and not arguments.resume:
-            print(f"weights: none given; needed for the training, such as --weights {usual}")
-        print(previewed(plan, costs, arguments.settings, out))
-        warn(plan.too_large, Arguments)
+        _preview(arguments, source, out, engine, teacher)
         return
     run = _trained(arguments, source, out, engine, teacher=teacher, **options)
     if not engine.is_chief:
@@ -262,6 +255,33 @@ def _opened_images(arguments: Arguments) -> Any:
     return source
 
 
+def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher: Any) -> None:
+    """Prints the plan and the costs, then the time."""
+    from keras_vit import training
+
+    progress = ProgressPrinter()
+
+    def begin(plan: Any, costs: Any) -> None:
+        usual = PRESETS[arguments.recipe].weights
+        if usual and arguments.weights is None and not arguments.resume:
+            print(f"weights: none given; needed for the training, such as --weights {usual}")
+        print(previewed(plan, costs, arguments.settings, out), flush=True)
+        warn(plan.too_large, Arguments)
+        if not plan.too_large:
+            progress.start_clock("compiling and timing some steps")
+
+    try:
+        plan, _ = training.dry_run(
+            arguments.model, source, arguments.settings, weights=arguments.weights,
+            teacher=teacher, engine=engine, started=begin,
+        )  # fmt: skip
+    finally:
+        progress.end_clock()
+    if plan.seconds is not None:
+        print(f"time: about {duration(plan.seconds)}, measured with some steps")
+    print("dry run: nothing was trained or written")
+
+
 def _trained(arguments: Arguments, source: Any, out: Path, engine: Any, **options: Any) -> Any:
     """The finished run; prints the plan and the progress."""
     from keras_vit import training
@@ -297,12 +317,13 @@ def _trained(arguments: Arguments, source: Any, out: Path, engine: Any, **option
 
 def _from_random_weights(arguments: Arguments) -> str:
     """What to expect of a training from random weights, and the command that does better."""
-    from keras_vit.specs import USUAL_SIZES, find_variant
+    from keras_vit.weights import list_weights
 
-    words = ["--data", arguments.data, "--weights", PRESETS["finetune"].weights]
-    if find_variant(arguments.model) not in USUAL_SIZES:  # those have no published weights
-        words += ["--model", arguments.model]
-    words += [] if arguments.out is None else ["--out", str(arguments.out)]
+    weights, model = PRESETS["finetune"].weights, arguments.model
+    if all(each.directory != weights for each in list_weights(model)):
+        model = "ViT_S16"
+    words = ["--data", arguments.data, "--weights", weights, "--model", model]
+    words += ["--out", f"{arguments.folder()}-{weights}"]
     return (
         f"from random weights; for comparison, {PRESETS['scratch'].expected}\n"
         f"Published weights need fewer pictures: {spelled('fit')} {shlex.join(words)}"

@@ -213,7 +213,8 @@ def learner_of(
     costs = functools.partial(
         costs_of, model=model, learner=learner, devices=plan.devices, teacher=teacher
     )
-    images, free = recipe.batch_size // plan.devices, free_memory(engine)
+    images, held = recipe.batch_size // plan.devices, costs(recipe)
+    free = free_memory(engine, held.parameters + held.optimizer)
     learner.accumulate = accumulate_that_fits(recipe, costs, images, free)
     recipe = dataclasses.replace(recipe, accumulate=learner.accumulate, jit=jit)
     plan = dataclasses.replace(

@@ -19,19 +19,23 @@ from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 _FILLED = 0.75
 
 
-def free_memory(engine: Engine) -> int | None:
-    """The bytes that are free on each device of an engine; None if that is not known.
+def free_memory(engine: Engine, held: int) -> int | None:
+    """The bytes that are free for a training on each device; None if that is not known.
 
     That is the memory of a GPU for this process, and otherwise what this machine, or the container,
     can give without swapping.
+
+    Args:
+        engine: the devices.
+        held: the bytes that the training has taken already on each device.
     """
     if engine.processes > 1 or engine.name == "tpu":
         return None
     on_gpu = _free_on_gpu()
     if on_gpu is not None:
         return on_gpu
-    sizes = [size for size in (_free_here(), _limit_of_container()) if size is not None]
-    return min(sizes) // engine.replicas if sizes else None
+    sizes = [size for size in (_free_here(), _free_in_container()) if size is not None]
+    return min(sizes) // engine.replicas + held if sizes else None
 
 
 def accumulate_that_fits(
@@ -132,13 +136,23 @@ def _free_here() -> int | None:
     return os.sysconf(names[0]) * os.sysconf(names[1])
 
 
-def _limit_of_container() -> int | None:
-    """The limit of this container's memory; None without one."""
-    for path in ("memory.max", "memory/memory.limit_in_bytes"):
-        file = Path("/sys/fs/cgroup") / path
-        if file.is_file() and (text := file.read_text().strip()).isdecimal():
-            return int(text)
+def _free_in_container() -> int | None:
+    """What the limit of this container leaves; None without a limit."""
+    folder = Path("/sys/fs/cgroup")
+    for limit, usage, cache in (
+        (folder / "memory.max", "memory.current", "inactive_file"),
+        (folder / "memory/memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        if (text := _text(limit).strip()).isdecimal():
+            stat = dict(line.split() for line in _text(limit.with_name("memory.stat")).splitlines())
+            # The system takes the cache of files that are not in use where memory is needed.
+            used = int(_text(limit.with_name(usage)) or 0) - int(stat.get(cache, 0))
+            return max(0, int(text) - used)
     return None
+
+
+def _text(file: Path) -> str:
+    return file.read_text() if file.is_file() else ""
 
 
 def _gib(size: int) -> str:

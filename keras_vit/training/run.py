@@ -34,7 +34,7 @@ from keras_vit.training.resuming import (
     was_finished,
 )
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
-from keras_vit.training.timing import MOST_TIMED, time_of
+from keras_vit.training.timing import MOST_TIMED, parts_to_time, time_of
 
 
 def train(
@@ -205,13 +205,17 @@ def dry_run(
     teacher: ImageModel | None = None,
     split: Split | None = None,
     engine: Engine | None = None,
+    started: Callable[[Plan, Costs], None] = lambda plan, costs: None,
 ) -> tuple[Plan, Costs]:
     """Builds everything that `train` builds, and times some steps; nothing is written.
+
+    Where a step has many parts, the time is that of some of them.
 
     Args:
         model: a name in `list_models()`.
         source, recipe, weights, teacher, split: see `train`.
         engine: the devices; None for one.
+        started: called with what is returned, but for the time, before the first step.
 
     Returns:
         The plan of the training, and what a step costs.
@@ -224,9 +228,14 @@ def dry_run(
         split = split or split_source(source, recipe.held_out)
         learner, task, plan, recipe = learner_of(built, source, split, recipe, engine, teacher)
         costs = costs_of(recipe, built, learner, plan.devices, teacher)
+        started(plan, costs)
         if not plan.too_large:
-            batches = batches_of(source, split, recipe, built, task, engine, MOST_TIMED)
-            plan = dataclasses.replace(plan, seconds=time_of(plan, learner, batches))
+            learner.accumulate = parts_to_time(plan.accumulate, costs.step_flops)
+            images = plan.batch_size // plan.accumulate * learner.accumulate
+            timed = dataclasses.replace(recipe, batch_size=images, accumulate=learner.accumulate)
+            batches = batches_of(source, split, timed, built, task, engine, MOST_TIMED)
+            seconds = time_of(plan, learner, batches) * plan.batch_size / images
+            plan = dataclasses.replace(plan, seconds=seconds)
         return plan, costs
 
 

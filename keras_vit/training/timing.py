@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -11,12 +12,18 @@ from keras_vit.training.plan import Plan
 # Enough are timed: three that take two seconds, or one that takes ten.
 MOST_TIMED = 100
 _STEPS, _SECONDS, _LONG = 3, 2.0, 10.0
+_FLOPS = 1e12  # take seconds on a CPU, of which the optimiser's own time is a small fraction
 _FORWARD = 1 / 3  # of the time of a step, for as many images
 
 
 def is_enough(steps: int, seconds: float) -> bool:
     """Whether so many timed steps tell how long the others will take."""
     return (steps >= _STEPS and seconds >= _SECONDS) or (steps >= 1 and seconds >= _LONG)
+
+
+def parts_to_time(parts: int, flops: int) -> int:
+    """How many parts of a batch are timed, if a step of so many has so many operations."""
+    return min(parts, max(2, math.ceil(parts * _FLOPS / flops)))
 
 
 def time_of(plan: Plan, learner: Any, batches: Any) -> float:

@@ -237,11 +237,12 @@ def _cause(
     try:
         differences = _differences(checkpoint.spec, target.spec)
         classes = checkpoint.num_classes
-        architecture = checkpoint.variant or "another architecture"
+        variant = checkpoint.variant
     except UsageError:
         return None
     if differences:
-        return f"this file is {architecture}: {'; '.join(differences)}"
+        advice = f"; choose model={variant!r}" if variant else ""
+        return f"this file is {variant or 'another architecture'}: {'; '.join(differences)}{advice}"
     if others := _beside_the_prefix(checkpoint):
         return others
     if f"{head}/bias" in names and classes == 0:

@@ -69,6 +69,8 @@ def test_pictures_to_bundle_to_report(invoke, image_folder, tiny_model, tmp_path
     )  # fmt: skip
     assert code == 0
     assert "skipped red/torn.jpg: broken JPEG" in error
+    assert out.startswith("from random weights; for comparison, ")
+    assert "\ncompiling the first step\n" in out
     assert "held-out accuracy" in out
     assert out.endswith("train/evaluate.py --run runs/mine\n")
     arguments = ("--quantize", "none", "int8")  # without --run: the newest

@@ -18,7 +18,8 @@ from keras_vit._interrupts import Terminated
 from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Engine, Recipe, Trial, loop, trials
+from keras_vit.training import Engine, Recipe, Trial, loop, timing, trials
+from keras_vit.training import run as training_run
 from keras_vit.training.recipes import PRESETS
 from keras_vit.weights import parameter_count
 
@@ -351,7 +352,8 @@ def test_a_dry_run_says_what_training_needs_and_writes_nothing(
     count = parameter_count(VARIANTS[tiny_model], 2, 16)
     assert f"training ViT-Test_8, {count:,} parameters, to runs/pictures" in out
     assert "11 steps of 4 images" in out
-    assert re.search(r"\ntime: about \d+ s, measured with some steps\n", out)
+    last = r"\nof the memory: .*\ncompiling and timing some steps\ntime: about \d+ s, measured with"
+    assert re.search(last, out)
     assert "rises to 0.003 in 1 step, then falls to 0 as a cosine" in out
     assert f"parameters {4 * count / 2**20:.1f} MiB" in out
     # AdamW keeps two values for each parameter, and a few counters.
@@ -409,6 +411,26 @@ def test_a_dry_run_refuses_what_training_refuses(image_folder, tiny_model):
         training.dry_run(tiny_model, source, recipe)
 
 
+@pytest.mark.parametrize(
+    ("parts", "flops", "timed"),
+    [(1, 1e15, 1), (2, 1e15, 2), (64, 1e15, 2), (64, 8e12, 8), (64, 1e9, 64)],
+)
+def test_of_many_parts_that_take_long_some_are_timed(parts, flops, timed):
+    assert timing.parts_to_time(parts, flops) == timed
+
+
+def test_the_time_of_some_parts_is_multiplied(image_folder, tiny_model, monkeypatch):
+    def time_of(plan, learner, batches):
+        assert (learner.accumulate, len(next(iter(batches))[0])) == (2, 4)
+        return 3.0
+
+    monkeypatch.setattr(training_run, "parts_to_time", lambda parts, flops: 2)
+    monkeypatch.setattr(training_run, "time_of", time_of)
+    recipe = Recipe(image_size=16, batch_size=8, accumulate=4)
+    plan, _ = training.dry_run(tiny_model, open_source(image_folder), recipe)
+    assert (plan.batch_size, plan.accumulate, plan.seconds) == (8, 4, 6.0)
+
+
 def test_a_dry_run_counts_the_devices(image_folder, tiny_model):
     source, recipe = open_source(image_folder), Recipe(image_size=16, batch_size=4)
     _, alone = training.dry_run(tiny_model, source, recipe)
@@ -445,6 +467,17 @@ def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
         assert (read.recipe, read.settings, read.weights or "") == (
             name, preset.recipe, preset.weights,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "suggested"),
+    [("ViT_B16", "ViT_B16"), ("BiT_R50x1", "ViT_S16"), ("ViT_Pico4", "ViT_S16")],
+)
+def test_the_command_that_fit_suggests_has_weights_and_another_folder(model, suggested):
+    line = _arguments.Line(["--model", model, "--out", "runs/mine"], "fit", "")
+    text = fit._from_random_weights(_arguments.read(fit.Arguments, line, fit.defaults))
+    end = f" --data digits --weights augreg --model {suggested} --out runs/mine-augreg"
+    assert text.endswith(end)
 
 
 @pytest.mark.parametrize(

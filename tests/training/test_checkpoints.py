@@ -28,7 +28,7 @@ from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe, check_settings, loop, train
 from keras_vit.training import run as training_run
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.durations import Every, interval, to_steps
+from keras_vit.training.durations import CHECKPOINT_EVERY, Every, interval, to_steps
 
 RECIPE = Recipe(
     image_size=16, duration="24 steps", warmup="2 steps", batch_size=4, dropout=0.1, drop_path=0.1,
@@ -502,7 +502,7 @@ def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("5 minutes", Every(seconds=300)),
+        (CHECKPOINT_EVERY, Every(seconds=300)),  # five minutes unless another is asked for
         ("1 hour", Every(seconds=3600)),
         ("5minutes", Every(seconds=300)),
         ("0.5 seconds", Every(seconds=0.5)),

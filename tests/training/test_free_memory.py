@@ -10,7 +10,7 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Recipe, building, free_memory, train
+from keras_vit.training import Recipe, building, dry_run, free_memory, train
 from keras_vit.training.costs import Costs
 from keras_vit.training.engines import Engine
 
@@ -71,21 +71,40 @@ def test_what_fits_is_not_refused():
         assert free_memory.why_too_large(recipe, VIT, costs, 32, free) == ""
 
 
-def test_free_is_what_linux_can_give_within_the_limit_of_the_container(monkeypatch, tmp_path):
-    meminfo, limit = tmp_path / "proc/meminfo", tmp_path / "sys/fs/cgroup/memory.max"
-    for file in (meminfo, limit):
-        file.parent.mkdir(parents=True)
+@pytest.mark.parametrize(
+    ("folder", "limit", "usage", "cache"),
+    [
+        ("", "memory.max", "memory.current", "inactive_file"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ],
+)
+def test_free_is_what_linux_can_give_within_the_limit_of_the_container(
+    monkeypatch, tmp_path, folder, limit, usage, cache
+):
+    meminfo, cgroup = tmp_path / "proc/meminfo", tmp_path / "sys/fs/cgroup" / folder
+    for each in (meminfo.parent, cgroup):
+        each.mkdir(parents=True)
     meminfo.write_text("MemTotal: 8000 kB\nMemAvailable:    3000 kB\n")
     monkeypatch.setattr(free_memory, "Path", lambda name: tmp_path / name.lstrip("/"))
     monkeypatch.setattr(free_memory, "_free_on_gpu", lambda: None)
-    assert free_memory.free_memory(Engine()) == 3000 * 1024
-    for text, free in (("max\n", 3000 * 1024), ("2048\n", 2048)):
-        limit.write_text(text)
-        assert free_memory.free_memory(Engine()) == free
-    assert free_memory.free_memory(Engine("mirrored", replicas=2)) == 1024
-    assert free_memory.free_memory(Engine("multiworker", replicas=2, processes=2)) is None
+    assert free_memory.free_memory(Engine(), 0) == 3000 * 1024
+    (cgroup / usage).write_text("5000\n")
+    (cgroup / "memory.stat").write_text(f"file 4000\nactive_file 3000\n{cache} 1000\n")
+    for text, free in (("max\n", 3000 * 1024), ("6048\n", 2048)):
+        (cgroup / limit).write_text(text)
+        assert free_memory.free_memory(Engine(), 0) == free
+    # What the training holds already is not missing.
+    assert free_memory.free_memory(Engine("mirrored", replicas=2), 500) == 1024 + 500
+    assert free_memory.free_memory(Engine("multiworker", replicas=2, processes=2), 0) is None
     monkeypatch.setattr(free_memory, "_free_on_gpu", lambda: 7)
-    assert free_memory.free_memory(Engine()) == 7
+    assert free_memory.free_memory(Engine(), 500) == 7  # the limit of the process
+
+
+def test_parameters_and_state_that_are_there_count_as_free(image_folder, tiny_model, monkeypatch):
+    for name, free in (("_free_on_gpu", None), ("_free_here", 1000), ("_free_in_container", None)):
+        monkeypatch.setattr(free_memory, name, lambda free=free: free)
+    plan, costs = dry_run(tiny_model, open_source(image_folder), RECIPE)
+    assert plan.free == 1000 + costs.parameters + costs.optimizer
 
 
 def test_xla_is_used_where_it_saves_time(monkeypatch):
@@ -105,10 +124,10 @@ def test_xla_is_used_where_it_saves_time(monkeypatch):
 def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_path, monkeypatch):
     source, plans = open_source(image_folder), []
     options = {"checkpoint_every": "3 steps", "started": plans.append}
-    monkeypatch.setattr(building, "free_memory", lambda engine: GIB)
+    monkeypatch.setattr(building, "free_memory", lambda *_: GIB)
     whole = train(tiny_model, source, RECIPE, tmp_path / "whole", **options)
     needed = plans[-1].memory
-    monkeypatch.setattr(building, "free_memory", lambda engine: round(needed / 0.8))
+    monkeypatch.setattr(building, "free_memory", lambda *_: round(needed / 0.8))
     parts = train(tiny_model, source, RECIPE, tmp_path / "parts", **options)
     first, chosen = (plan.accumulate for plan in plans)
     assert first == 1 < chosen
@@ -116,7 +135,7 @@ def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_pa
     assert whole.setting("jit") is False
     assert parts.metrics()[-1]["loss"] == pytest.approx(whole.metrics()[-1]["loss"], rel=1e-4)
     # It goes on with them where more is free, and with others if they are given.
-    monkeypatch.setattr(building, "free_memory", lambda engine: GIB)
+    monkeypatch.setattr(building, "free_memory", lambda *_: GIB)
     for steps, given, expected in ((8, None, chosen), (9, 1, 1)):
         longer = dataclasses.replace(RECIPE, duration=f"{steps} steps", accumulate=given)
         train(tiny_model, source, longer, parts.path, resume=True, **options)
@@ -126,7 +145,7 @@ def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_pa
 def test_a_training_that_does_not_fit_writes_nothing(
     image_folder, tiny_model, tmp_path, monkeypatch, invoke
 ):
-    monkeypatch.setattr(building, "free_memory", lambda engine: 1000)
+    monkeypatch.setattr(building, "free_memory", lambda *_: 1000)
     with pytest.raises(UsageError, match="and 0.0 GiB are free; choose a smaller model"):
         train(tiny_model, open_source(image_folder), RECIPE, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -139,6 +158,7 @@ def test_a_training_that_does_not_fit_writes_nothing(
     code, out, error = invoke("train/fit.py", *words, "--dry-run", cwd=tmp_path)
     assert code == 0
     assert "layer, for one image" in out
+    assert "compiling" not in out
     assert "\nwarning: a step needs about" in error
 
 

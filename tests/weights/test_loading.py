@@ -134,6 +134,7 @@ def test_a_published_size_is_called_by_its_name(small_spec, tmp_path):
     keras_vit.save_weights(keras_vit.ViT_Ti16(3), tmp_path / "tiny.npz")
     line = cause(keras_vit.ViT(small_spec, 3, 16), tmp_path / "tiny.npz")
     assert "this file is ViT-Ti_16: hidden_dim 192, not 48; depth 12, not 2" in line
+    assert line.endswith("; choose model='ViT-Ti_16'")
 
 
 def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
