@@ -281,15 +281,15 @@ def _computing(output: str, model: Any, base: ImageModel) -> Any:
 def _check_options(
     kind: str, options: Any, has_output: bool, preprocessing: Preprocessing | None
 ) -> None:
-    for field, usual, allowed in (
-        ("output", "logits", has_output),
-        ("input", "float32", preprocessing is not None),
+    for field, usual, allowed, needed in (
+        ("output", "logits", has_output, "with its own head"),
+        ("input", "float32", preprocessing is not None, "that reads the images itself"),
     ):
         value = getattr(options, field)
         if value != usual and not allowed:
             raise UsageError(
-                f"{field}={value!r} needs a keras_vit model with its own head. Received: a "
-                f"{kind} with other layers; use {field}={usual!r}."
+                f"{field}={value!r} needs a keras_vit model {needed}. Received: a {kind} with "
+                f"other layers; use {field}={usual!r}."
             )
 
 

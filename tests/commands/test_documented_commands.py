@@ -149,7 +149,8 @@ def test_options_are_known(folder):
         (folder / "runs" / bundle).mkdir(parents=True)
         (folder / "runs" / bundle / "model.json").touch()
     (folder / "runs/mae").mkdir()
-    (folder / "runs/mae/weights.npz").touch()
+    for file in ("spec.json", "weights.npz"):
+        (folder / "runs/mae" / file).touch()
     for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
         command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
         line = Line(words, f"keras-vit {name}", command.__doc__)

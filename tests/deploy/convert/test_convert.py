@@ -267,7 +267,7 @@ def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(rng, tmp_
     [
         ("sequential", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
         ("functional", {"output": "features"}, "output='features' needs a keras_vit model"),
-        ("first block", {"input": "uint8"}, "input='uint8' needs a keras_vit model .*'float32'"),
+        ("scaled images", {"input": "uint8"}, "input='uint8' needs a keras_vit .*'float32'"),
         ("first block", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
     ],
 )
