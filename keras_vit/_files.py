@@ -21,12 +21,13 @@ from keras_vit._errors import DiskFullError, UsageError, shown
 # The end of the name of a temporary folder, which is there as long as a write lasts.
 UNFINISHED = ".unfinished"
 _MOST_TEXT = 256 << 20
-# Folders that are replaced as a whole, each with the file by which it is recognised.
+# Folders of which a part or all is replaced, with the files by which they are recognised.
 _RECOGNISED_BY = {
-    "bundle": "model.json",
-    "inspection": "inspection.json",
-    "SavedModel": "saved_model.pb",
-    "site": "bundles.json",
+    "bundle": ("model.json",),
+    "export": ("*/model.json", "table.json"),  # the table alone if every file was refused
+    "inspection": ("inspection.json",),
+    "SavedModel": ("saved_model.pb",),
+    "site": ("bundles.json",),
 }
 
 
@@ -137,7 +138,9 @@ def check_replaceable(path: str | os.PathLike, kind: str) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; choose another folder.")
     check_writable(folder)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / _RECOGNISED_BY[kind]).is_file():
+    files = folder.iterdir() if folder.is_dir() else ()
+    is_used = not all(file.name.endswith(UNFINISHED) for file in files)
+    if is_used and not any(any(folder.glob(pattern)) for pattern in _RECOGNISED_BY[kind]):
         raise UsageError(f"{folder} is not empty and holds no {kind}; choose another folder.")
 
 

@@ -41,6 +41,7 @@ def published(tmp_path, augreg_index, monkeypatch):
         monkeypatch.setitem(VARIANTS, name, small)
     for model, weights in (
         ("ViT-B_16", "augreg"), ("ViT-B_16", "imagenet21k"), ("ViT-S_16", augreg_index),
+        ("ViT-S_16", "augreg"),
     ):  # fmt: skip
         entry = find_weights(model, weights)
         path = cached_path(entry.url)

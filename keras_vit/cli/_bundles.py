@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_vit._errors import UsageError
+from keras_vit.cli._fields import options_of
 from keras_vit.cli._program import spelled
 from keras_vit.deploy.bundle.folder import check_bundle
 
@@ -43,10 +45,14 @@ def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Pa
     return dict(zip(names, bundles, strict=True))
 
 
-def folder_of_clone(
-    name: str, command: str, bundles: Sequence[Path], given: Path | None = None
-) -> Path:
+def folder_of_clone(name: str, command: str, arguments: Any, given: Path | None = None) -> Path:
     """The given folder, or the folder `name` of this package's clone or of the current folder.
+
+    Args:
+        name: the folder.
+        command: the command that needs it.
+        arguments: its options, which an error repeats.
+        given: the folder that the user chose.
 
     Raises:
         UsageError: there is none, as where the package was installed from a wheel.
@@ -60,8 +66,19 @@ def folder_of_clone(
     for parent in (_CLONE, Path()):
         if (parent / name).is_dir():
             return parent / name
-    paths = shlex.join(str(bundle.resolve()) for bundle in bundles)
     raise UsageError(
         f"the folder {name} is not in the installed package; in a clone of keras_vit, run: "
-        f"keras-vit {command} --bundle {paths}"
+        f"keras-vit {command} {shlex.join(_typed(arguments))}"
     )
+
+
+def _typed(arguments: Any) -> Iterator[str]:
+    """The words of a command's options that are not its defaults, for any current folder."""
+    for option in options_of(type(arguments)):
+        value = getattr(arguments, option.name)
+        if value == option.default:
+            continue
+        yield option.flag
+        for each in value if isinstance(value, tuple) else (value,):
+            if not isinstance(each, bool):
+                yield str(each.resolve() if isinstance(each, Path) else each)

@@ -15,8 +15,6 @@ from keras_vit.cli._printing import table
 _SECONDS = 0.2  # between two updates of the line on a terminal
 _LOGGED = 60.0  # between two lines in a file, if no evaluation comes first
 _COSTS = ("parameters", "flops", "held")  # of a layer
-# Metrics of an epoch that are shown, and what they are called.
-_SHOWN = {"accuracy": "accuracy", "val_accuracy": "held-out", "ema_val_accuracy": "average"}
 
 
 def planned(plan: Any, out: Path) -> str:
@@ -93,7 +91,8 @@ class ProgressPrinter:
     new line each minute. After the first steps a line says how long it will take.
     """
 
-    def __init__(self):
+    def __init__(self, judged_on: str = "held-out"):
+        self._judged_on = judged_on  # images
         self._clock: threading.Thread | None = None
         self._compiled = threading.Event()
         self._live = sys.stdout.isatty()
@@ -107,7 +106,7 @@ class ProgressPrinter:
         now = time.monotonic()
         self._first = self._first or (progress.step, now)
         if progress.metrics is not None:
-            first = f"{_place(progress)}  {_metrics(progress.metrics)}"
+            first = f"{_place(progress)}  {_metrics(progress.metrics, self._judged_on)}"
             parts = [first, *_state(progress)]
             self._print(_fitting(parts) if self._live else "  ".join(parts))
         elif not self._told and self._is_settled(progress, now):
@@ -231,15 +230,16 @@ def _now(progress: Any) -> str:
     return _place(progress) + ("" if done is None else f"  {done:.0%} of the evaluation")
 
 
-def _metrics(metrics: dict[str, float]) -> str:
-    shown = [f"{label} {metrics[name]:.2%}" for name, label in _SHOWN.items() if name in metrics]
+def _metrics(metrics: dict[str, float], judged_on: str) -> str:
+    labels = {"accuracy": "accuracy", "val_accuracy": judged_on, "ema_val_accuracy": "average"}
+    shown = [f"{label} {metrics[name]:.2%}" for name, label in labels.items() if name in metrics]
     shown += [
         f"{name.removeprefix('fewshot_')}-shot {value:.2%}"
         for name, value in metrics.items()
         if name.startswith("fewshot_")
     ]
     if "val_accuracy" not in metrics and "val_loss" in metrics:
-        shown.insert(0, f"held-out {metrics['val_loss']:.4f}")
+        shown.insert(0, f"{judged_on} {metrics['val_loss']:.4f}")
     return "  ".join([f"loss {metrics['loss']:.4f}", *shown])
 
 

@@ -59,7 +59,7 @@ class TrialArguments:
     data: str = option("digits", check=check_data)
     """'digits', a folder with one subfolder for each class, or another source of fit."""
     out: Path | None = None
-    """The folder to write; default: runs/, the command's name and the name of the data."""
+    """The folder to write; default: runs/, the command's name and the name of the run or data."""
     recipe: str = "scratch"
     """The values of the settings below; each of them can be changed by its own option."""
     weights: str | None = None
@@ -93,7 +93,8 @@ class TrialArguments:
         """
         from keras_vit.data import source_name
 
-        out = self.out or Path("runs") / f"{command}-{source_name(self.data)}"
+        name = source_name(self.data) if self.run is None else self.run.resolve().name
+        out = self.out or Path("runs") / f"{command}-{name}"
         check_folder_of(out, command)
         return out
 
@@ -106,18 +107,28 @@ class TrialArguments:
         warn(data.repeats_warning(source))
         return source, data.split_source(source, self.settings.held_out)
 
-    def trained(self, trial: Any, source: Any, folder: Path) -> dict[str, Any]:
+    def trained(
+        self, trial: Any, source: Any, folder: Path, judged_on: str = "held-out"
+    ) -> dict[str, Any]:
         """The result of a trial, see `trained`."""
-        return trained(trial, source, folder, self, self.recipe)
+        return trained(trial, source, folder, self, self.recipe, judged_on)
 
 
-def trained(trial: Any, source: Any, folder: Path, arguments: Any, preset: str) -> dict[str, Any]:
+def trained(
+    trial: Any,
+    source: Any,
+    folder: Path,
+    arguments: Any,
+    preset: str,
+    judged_on: str = "held-out",
+) -> dict[str, Any]:
     """The result of a trial; prints its progress, and its accuracy or that it diverged.
 
     Args:
         trial, source, folder: see `training.run_trial`.
         arguments: the command's options, with `checkpoint_every`.
         preset: the name of the recipe.
+        judged_on: what the images are called on which the trial is judged.
     """
     from keras_vit import evaluation, training
 
@@ -137,7 +148,7 @@ def trained(trial: Any, source: Any, folder: Path, arguments: Any, preset: str) 
         result = training.run_trial(
             trial, source, folder, judge, checkpoint_every=arguments.checkpoint_every,
             preset=preset,
-            started=_print_plan, report=ProgressPrinter(),
+            started=_print_plan, report=ProgressPrinter(judged_on),
             saving=print_saving,
             stuck=lambda message: exit_interrupted(_for_trials(message), type(arguments)),
         )  # fmt: skip
@@ -147,7 +158,7 @@ def trained(trial: Any, source: Any, folder: Path, arguments: Any, preset: str) 
         print(result["diverged"], flush=True)
         return result
     of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
-    print(f"held-out accuracy {result['accuracy']:.2%}{of}", flush=True)
+    print(f"{judged_on} accuracy {result['accuracy']:.2%}{of}", flush=True)
     return result
 
 
@@ -193,7 +204,12 @@ def print_total_time(trials: Sequence[Any], source: Any, out: Path) -> None:
     for trial in to_come:
         kind = _costing_the_same(trial)
         if kind not in times:
-            plan, _ = training.dry_run(trial.model, source, trial.recipe, split=trial.split)
+            progress = ProgressPrinter()
+            progress.start_clock(f"compiling and timing some steps of {trial.model}")
+            try:
+                plan, _ = training.dry_run(trial.model, source, trial.recipe, split=trial.split)
+            finally:
+                progress.end_clock()
             if plan.too_large:
                 raise UsageError(plan.too_large)
             times[kind] = plan.seconds

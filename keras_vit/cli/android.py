@@ -43,7 +43,7 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Copies the bundles and samples, and lists what the app has."""
-    app = folder_of_clone("android_demo", "android", arguments.bundle, arguments.app)
+    app = folder_of_clone("android_demo", "android", arguments, arguments.app)
     load("ai_edge_litert.interpreter")
     from keras_vit import deploy
 

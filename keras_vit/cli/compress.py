@@ -17,11 +17,11 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._files import check_replaceable
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import (
     MeasuringOptions,
     RunOptions,
-    check_folder,
     check_threads,
     newest_run,
 )
@@ -81,7 +81,8 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
                     f"--{field} needs a method with {stage}. "
                     f"Received: --method {' '.join(self.method)}."
                 )
-        check_folder(self.out)
+        if self.out is not None:
+            check_replaceable(self.out, "export")
         self.compressions()
 
     def compressions(self) -> list[Compression]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._files import check_replaceable
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions
 from keras_vit.cli._printing import print_next, print_skipped, table
@@ -76,6 +77,8 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.out is not None:
+            check_replaceable(self.out, "export")
         precisions = [precision_of(name) for name in self.quantize]
         check_for(client_of(self.client), self.output, precisions)
         chooses = any(precision.base for precision in precisions)

@@ -76,6 +76,7 @@ def _verify(arguments: Arguments) -> None:
             print(f"{each.kernels}: {each.reason}")
     if not check.passed:
         raise RefusedError("this computer does not compute what the exporter's did.")
+    print("passed: this computer computes what the exporter's did")
     print_next("android", "--bundle", arguments.bundle)
 
 

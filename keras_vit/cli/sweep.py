@@ -20,7 +20,7 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli import fit
 from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model, check_weights
-from keras_vit.cli._printing import print_next, table
+from keras_vit.cli._printing import print_next, table, warn
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import (
     TrialArguments,
@@ -32,6 +32,8 @@ from keras_vit.cli._trials import (
 )
 from keras_vit.training.recipes import PRESETS, Preset, Recipe
 
+_FINAL = "final-lr"  # how the names of the final trainings begin
+_MANY = 100  # images on which learning rates are compared: one is one point of accuracy
 _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
 
 
@@ -86,11 +88,12 @@ def run(arguments: Arguments) -> None:
         f"learning rates; {len(split.held_out):,} held out",
         flush=True,
     )
+    warn(_few_images_warning(len(tried.held_out)))
     recipe = training.fixed_budget(arguments.settings, len(split.train))
     rates = sorted(set(arguments.learning_rates))
     tries = {rate: _trial(arguments, recipe, "lr", rate, tried) for rate in rates}
     # Named after its learning rate, because another one may be the best in a later call.
-    finals = {rate: _trial(arguments, recipe, "final-lr", rate, split) for rate in rates}
+    finals = {rate: _trial(arguments, recipe, _FINAL, rate, split) for rate in rates}
     for trial in (*tries.values(), *finals.values()):
         training.check_trial(trial, source, out)
     final = min(finals.values(), key=lambda trial: training.is_finished(trial, out))
@@ -126,7 +129,19 @@ def _result(
     """The result of the first of the trials that are still to come."""
     print(f"\n{trials[0].name}", flush=True)
     print_time_left(list(results.values()), trials, out)
-    return arguments.trained(trials[0], source, out)
+    judged_on = "held-out" if trials[0].name.startswith(_FINAL) else "development"
+    return arguments.trained(trials[0], source, out, judged_on)
+
+
+def _few_images_warning(images: int) -> str | None:
+    """That the best learning rate may be the best by chance."""
+    if images >= _MANY:
+        return None
+    return (
+        f"learning rates are compared on {images} images, of which each is {100 / images:.0f} "
+        "points of accuracy: the best may be the best by chance; give more images, or a larger "
+        "--development."
+    )
 
 
 def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> None:

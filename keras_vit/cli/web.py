@@ -36,7 +36,7 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Makes the site, and says how to look at it."""
-    page = folder_of_clone("web_demo", "web", arguments.bundle, arguments.page)
+    page = folder_of_clone("web_demo", "web", arguments, arguments.page)
     load("ai_edge_litert.interpreter")
     from keras_vit import deploy
 

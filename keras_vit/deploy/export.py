@@ -226,8 +226,8 @@ def export_bundles(
     Raises:
         ParityError: a comparison with Keras' scores would prove nothing.
         UsageError: a precision is unknown, images that it needs are missing, the recipe is for
-            another model, a folder that is not a bundle would be replaced, or another process
-            exports to `folder`; nothing is written.
+            another model, `folder` holds other files and no bundles, a folder that is not a bundle
+            would be replaced, or another process exports to `folder`; nothing is written.
     """
     from keras_vit.deploy.graph.inference import GraphOptions
 
@@ -235,6 +235,7 @@ def export_bundles(
     demands = Demands(max_drop, min_runtime, max_images, calibrate, gpu)
     quantize = [quantize] if isinstance(quantize, str) else quantize
     precisions = list(dict.fromkeys(precision_of(name) for name in quantize))
+    _files.check_replaceable(folder, "export")
     for precision in precisions:
         check_replaceable(folder / precision.name)
     _files.check_unlocked(folder)  # before a subject loses its model

@@ -169,7 +169,7 @@ def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | 
     images = images[None] if images.shape == shape else images
     if images.dtype.kind != "f" or images.shape[1:] != shape:
         raise UsageError(
-            f"representative_data must be preprocessed floats (n, *{shape}). "
+            f"representative_data must be preprocessed floats {('n', *shape)}. "
             f"Received: {images.dtype} {images.shape}; use keras_vit.preprocess."
         )
     if not np.isfinite(images).all():

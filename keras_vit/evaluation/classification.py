@@ -70,7 +70,9 @@ class ClassReport:
         several = self.mean_average_precision
         more = "" if several is None else f", mean average precision {several:.2%}"
         weights = " with the average of the weights" if self.average else ""
-        return f"{self.kind} accuracy {self.accuracy:.2%}{more}{weights}"
+        images = sum(map(sum, self.confusion))
+        count = f" ({round(self.accuracy * images):,} of {images:,})" if images else ""
+        return f"{self.kind} accuracy {self.accuracy:.2%}{count}{more}{weights}"
 
     def never_recognised(self) -> list[str]:
         """The classes with recall 0, each with its number of images."""

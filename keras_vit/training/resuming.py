@@ -77,7 +77,7 @@ def stopped_run(
 
     Raises:
         UsageError: the run was trained on another model, other images or by another teacher; or it
-            has no checkpoint, but weights that would be lost if it began again.
+            has no checkpoint, but has ended, or weights that would be lost if it began again.
     """
     run = runs.open_run(out)
     if isinstance(model, ImageModel):
@@ -99,10 +99,15 @@ def stopped_run(
         return run, True
     if any((out / "checkpoints").glob("*.damaged")):
         raise _unreadable(out)
+    if was_finished(run, recipe):
+        raise UsageError(
+            f"{out} has ended, and its state is not kept unless checkpoint_every is given. Begin "
+            f"again with overwrite=True, or go on in another folder with "
+            f"weights='{out / 'weights.npz'}'."
+        )
     if run.metrics() and not _was_killed_before_a_checkpoint(run, recipe):
         raise UsageError(
-            f"{out} has no checkpoint to resume from; one of a finished training stays if it has "
-            "checkpoint_every. Start again with overwrite=True."
+            f"{out} has no checkpoint to resume from; start again with overwrite=True."
         )
     return run, False
 

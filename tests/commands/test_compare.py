@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -176,7 +177,9 @@ def test_the_time_of_all_trainings_is_said_first(tmp_path, capsys, monkeypatch):
     # Each model is timed once.
     assert timed == ["ViT-Ti_16", "BiT-R50x1"]
     out = capsys.readouterr().out
-    assert out == "about 3 min 4 s for 3 trainings, measured with some steps\n"
+    *timing, total = out.splitlines()
+    assert timing == [f"compiling and timing some steps of {name}" for name in timed]
+    assert total == "about 3 min 4 s for 3 trainings, measured with some steps"
     monkeypatch.setattr("keras_vit.training.dry_run", None)
     _trials.print_total_time(trials[3:], None, tmp_path)
     assert capsys.readouterr().out == ""
@@ -191,6 +194,8 @@ def test_sweep_and_compare_begin_as_a_run_did(trained_run, tiny_model, command):
     assert (found.get("model") or found["models"][0]) == tiny_model
     arguments = command.Arguments(run=trained_run.path, **found)
     assert arguments.recipe == ""
+    name = command.__name__.rpartition(".")[2]
+    assert arguments.folder(name) == Path("runs", f"{name}-{trained_run.path.name}")
     with pytest.raises(UsageError, match="expected a run folder; there is no such folder"):
         command.Arguments(run=trained_run.path / "gone")
 
@@ -280,6 +285,10 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
         assert code == 0, error
         total = rf"^about {TIME} for 2 trainings, measured with some steps$"
         assert re.search(total, out, re.MULTILINE)
+        assert f"compiling and timing some steps of {tiny_model}\n" in out
+        assert "compared on 2 images, of which each is 50 points of accuracy" in error
+        assert re.search(r"^step .*  development \d+\.\d\d%", out, re.MULTILINE)
+        assert re.search(r"^step .*  held-out \d+\.\d\d%", out, re.MULTILINE)
     found = json.loads((tmp_path / "out" / "sweep.json").read_text())
     losses = {
         each["learning_rate"]: each["result"]["curve"][-1]["val_loss"] for each in found["tried"]

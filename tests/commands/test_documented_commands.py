@@ -206,7 +206,7 @@ def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch, rng):
         built = keras_vit.ViT(VARIANTS[name], entry.num_classes, entry.image_size)
         keras_vit.save_weights(built, path)
     _write_cifar(tmp_path / "cifar", rng)
-    for run in ("demo", "flowers", "cifar10", "digits"):
+    for run in ("demo", "flowers", "small", "cifar10", "digits"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
     for data in ("photos", "pictures", "more_photos", "pets"):
         shutil.copytree(shared_folder, tmp_path / data)

@@ -135,9 +135,17 @@ def test_a_run_is_judged_by_its_labels(trained_run, spoiled, tmp_path):
 def test_a_folder_that_is_not_a_bundle_is_refused_before_writing(digits_of, tmp_path):
     (tmp_path / "int8").mkdir()
     (tmp_path / "int8" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match=f"{tmp_path} is not empty and holds no export; choose"):
+        deploy.export_bundles(digits_of(), tmp_path, ["dynamic"], **QUICK)
+    (tmp_path / "table.json").touch()
     with pytest.raises(UsageError, match="int8 is not empty and holds no bundle; choose another"):
         deploy.export_bundles(digits_of(), tmp_path, ["none", "int8"], **QUICK)
-    assert [path.name for path in tmp_path.iterdir()] == ["int8"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["int8", "table.json"]
+
+
+def test_a_folder_that_a_killed_export_left_is_written(digits_of, tmp_path):
+    (tmp_path / f".float32.abcdefgh{_files.UNFINISHED}").mkdir()
+    assert [*deploy.export_bundles(digits_of(), tmp_path, **QUICK).written] == ["float32"]
 
 
 def test_precisions_that_are_too_new_are_refused_before_keras_runs(digits_of, tmp_path):
@@ -387,7 +395,9 @@ def test_a_subject_keeps_its_model_if_a_mistake_stops_the_export(digits_of, tmp_
     digits = digits_of()
     (tmp_path / "recipe.json").write_text(json.dumps(RECIPE | {"model": "ViT-B_16"}))
     with pytest.raises(UsageError, match="is a recipe for ViT-B_16"):
-        deploy.export_bundles(digits, tmp_path, "auto", recipe=tmp_path / "recipe.json", **QUICK)
+        deploy.export_bundles(
+            digits, tmp_path / "new", "auto", recipe=tmp_path / "recipe.json", **QUICK
+        )
     assert digits.model is not None
 
 

@@ -187,7 +187,7 @@ def test_a_test_split_that_training_does_not_use_judges_the_run(split_run):
     predicted = np.asarray(model(np.stack(images))).argmax(-1)
     assert len(places) == 10
     assert report.accuracy == pytest.approx((predicted == source.targets[places]).mean())
-    assert report.headline == f"test accuracy {report.accuracy:.2%}"
+    assert report.headline.startswith(f"test accuracy {report.accuracy:.2%} (")
     assert path.parent == split_run.path / "report-test"
     assert json.loads((path.parent / "report.json").read_text())["split"] == "test"
     text = _Page(path.read_text()).text
@@ -208,7 +208,7 @@ def test_the_average_of_the_weights_is_judged_where_there_is_one(split_run, smal
     keras_vit.save_weights(other, split_run.path / runs.AVERAGE)
     report, path = evaluation.evaluate(split_run, split="test", average=True)
     assert [each["recall"] for each in report.classes] == [1, 0]
-    assert report.headline == "test accuracy 60.00% with the average of the weights"
+    assert report.headline == "test accuracy 60.00% (6 of 10) with the average of the weights"
     assert path.parent.name == "report-test-average"
     assert "their average over the steps" in _Page(path.read_text()).text
     assert evaluation.held_out_report(split_run, split_run.source(), average=True).accuracy == 0.5

@@ -49,10 +49,15 @@ def _same(descriptions: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 
 def _loss(description: Mapping[str, Any]) -> float:
     parity = description["parity"]
-    if parity.get("accuracy") is not None:
+    if _is_informed(parity):
         return 100 * (parity["keras_accuracy"] - parity["accuracy"])
     agreement = parity.get("agreement")
     return 0.0 if agreement is None else 100 * (1 - agreement)
+
+
+def _is_informed(parity: Mapping[str, Any]) -> bool:
+    """Whether the accuracies say something, see `Verdict.informed`."""
+    return parity.get("accuracy") is not None and parity.get("informed", True)
 
 
 def _size(name: str, descriptions: Mapping[str, Mapping[str, Any]]) -> str:
@@ -66,7 +71,7 @@ def _lost(description: Mapping[str, Any]) -> str:
     pictures, loss = f"{parity['images']:,} pictures", _loss(description)
     if parity.get("agreement") is None:  # features have no classes
         return f"compared with Keras on {pictures}"
-    if parity.get("accuracy") is None:
+    if not _is_informed(parity):
         return f"the class that Keras finds for {100 - loss:.2f}% of {pictures}"
     lost = "no loss of accuracy seen" if loss < 0.005 else f"{loss:.2f} points of accuracy lost"
     excluded = parity.get("largest_drop") or 0

@@ -183,8 +183,7 @@ def _check_folders(out: Path, names: list[str]) -> None:
             f"each compression needs a different name. Received: {', '.join(names)}; write "
             "compressions of the same name to different folders."
         )
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; choose another folder.")
+    _files.check_replaceable(out, "export")
     for name in names:
         check_replaceable(out / name)
 

@@ -90,6 +90,8 @@ class Verdict:
             figures.append(f"the class of Keras on {self.agreement:.2%}")
         difference, scale = f"{self.max_difference:.2g}", f"{self.scale:.2g}"
         figures.append(f"largest difference of a score {difference} on a scale of {scale}")
+        if self.keras_classes == 1 < self.images:
+            figures.append("and Keras names one class only, so agreement proves little")
         return f"{self.precision}: {', '.join(figures)}"
 
     @property
@@ -171,9 +173,9 @@ class Verdict:
             return []
         if not self.informed:
             return [
-                f"not used, because Keras is right on {self.keras_accuracy:.2%} of "
-                f"{self.images:,} images and {self.majority:.2%} of them belong to the most "
-                "frequent class; agreement and scores are used instead"
+                f"not judged: Keras is right on {self.keras_accuracy:.2%} of {self.images:,} "
+                "images, not clearly more than always naming the most frequent class "
+                f"({self.majority:.2%}); agreement and scores are judged instead"
             ]
         excluded = (
             f"a drop of up to {self.largest_drop:.2f} points cannot be excluded on "

@@ -200,11 +200,20 @@ def test_outside_a_clone_the_commands_say_what_to_type(
 ):
     monkeypatch.setattr(_bundles, "_CLONE", tmp_path / "site-packages")
     relative = bundle.relative_to(tmp_path)
-    code, _, error = invoke(script, "--bundle", relative, cwd=tmp_path)
+    words, typed = {
+        "android": (["--only", "--samples", "3"], "--only --samples 3"),
+        "web": (
+            ["--name", "my roses", "--out", "page"],
+            f"--name 'my roses' --out {tmp_path}/page",
+        ),
+    }[command]
+    code, _, error = invoke(script, "--bundle", relative, *words, cwd=tmp_path)
     assert code == 2
     [line] = error.splitlines()
     assert f"the folder {folder} is not in the installed package" in line
-    assert line.endswith(f"in a clone of keras_vit, run: keras-vit {command} --bundle {bundle}")
+    assert line.endswith(
+        f"in a clone of keras_vit, run: keras-vit {command} --bundle {bundle} {typed}"
+    )
 
 
 def test_the_command_lists_what_the_app_has(invoke, bundle, app, tmp_path):

@@ -124,6 +124,7 @@ def test_the_command_prints_a_line_for_each_kind_of_kernels(bundle, invoke, tmp_
     assert "tensor  differs by 0.0e+00, at most 1.0e-06" in out
     rows = [line.split("  ")[0] for line in out.splitlines()]
     assert {"XNNPACK", "LiteRT's own"} <= set(rows)
+    assert "\npassed: this computer computes what the exporter's did\n" in out
     assert out.endswith(f"export/to_android.py --bundle {folder}\n")
     _, golden = deploy.read_bundle(folder)
     changed(folder / "golden.json", scores=golden["scores"] + np.float32(0.5))

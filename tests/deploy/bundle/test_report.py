@@ -221,9 +221,10 @@ def test_accuracy_no_better_than_the_majority_class_is_not_plotted():
     made = {"int8": description("int8")}
     made["int8"]["parity"] = {"images_from": "x", **verdict.to_dict()}
     [line] = notes(made)
-    assert line.startswith("Accuracy: not used, because Keras is right on ")
+    assert line.startswith("Accuracy: not judged: Keras is right on ")
     assert f"- {line}\n" in card_of(made, {})
     assert draw(made, {}).axes[0].get_ylabel() == "agreement, %"
+    assert recommendation(made).endswith("the class that Keras finds for 100.00% of 50 pictures.")
 
 
 def test_the_card_counts_images_and_tokens():

@@ -283,7 +283,7 @@ def test_folders_that_cannot_be_written_are_refused_before_training(trained_run,
     foreign.mkdir(parents=True)
     (tmp_path / "file").touch()
     for folder, those, message in (
-        ("foreign", wanted, "holds no bundle; choose another folder"),
+        ("foreign", wanted, "holds no export; choose another folder"),
         ("file", wanted, "is a file; choose another folder"),
         ("new", [*wanted, Compression("prune", sparsity=0.7)], "needs a different name"),
     ):

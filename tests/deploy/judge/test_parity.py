@@ -92,6 +92,8 @@ def test_a_verdict_is_printed_as_a_line():
         "int8: 2 images, accuracy 50.00% (Keras 50.00%), the class of Keras on 100.00%, "
         "largest difference of a score 0.25 on a scale of 1"
     )
+    same = str(compare("int8", SCORES[[0, 0]], SCORES[[0, 0]] + [[0], [0.01]]))
+    assert same.endswith(", and Keras names one class only, so agreement proves little")
 
 
 def test_counts_agreement_difference_and_accuracy():
@@ -272,8 +274,8 @@ def test_without_informative_accuracy_agreement_and_scores_decide():
     assert found.drop == pytest.approx(20)
     assert not found.informed
     assert found.notes() == [
-        "not used, because Keras is right on 90.00% of 100 images and 90.00% of them belong to the "
-        "most frequent class; agreement and scores are used instead"
+        "not judged: Keras is right on 90.00% of 100 images, not clearly more than always naming "
+        "the most frequent class (90.00%); agreement and scores are judged instead"
     ]
     message = "the int8 file must agree with Keras on 95.0% of 100 images. Received: 80.0%"
     with pytest.raises(ParityError, match=message):
