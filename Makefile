@@ -23,7 +23,7 @@ demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	@echo "report      $(CURDIR)/$(DEMO)/report/index.html"
 	@echo
 	@echo "Next, with your own pictures (a folder with one subfolder for each class):"
-	@echo "  $(BIN)/python train/fit.py --data flower_photos --model ViT_Ti16 --out runs/flowers"
+	@echo "  $(BIN)/python train/fit.py --data flower_photos --out runs/flowers"
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
 
 test: lint ## lint and the essential tests, in both flavours of Keras: under eight minutes
