@@ -211,12 +211,16 @@ def base_install(tmp_path):
         "    None if name in absent else find(name, path, target))\n"
     )
 
-    def run(*arguments, **environment):
+    (tmp_path / "runs" / "newest").mkdir(parents=True)
+    (tmp_path / "runs" / "newest" / "spec.json").touch()
+
+    def run(*arguments, cwd=tmp_path, **environment):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TF_", "KERAS_"))}
         path = os.pathsep.join([str(tmp_path), str(ROOT)])
         return subprocess.run(
             [sys.executable, *map(str, arguments)],
             env={**kept, "PYTHONPATH": path, **environment},
+            cwd=cwd,
             capture_output=True,
             text=True,
         )
@@ -264,8 +268,12 @@ def test_mistakes_are_found_before_a_backend_is_imported(base_install, tmp_path)
         (("predict", "--run", run, "gone.png"), "gone.png: there is no such picture"),
         (("predict", "--run", run, run), "run contains no pictures"),
         (("run", "--bundle", run, __file__), "Received: a run; export it first"),
+        (("fit", "--data", run), "run: expected two subfolders or more, one for each class"),
+        *(((name,), "no run under ") for name in ("evaluate", "export", "inspect", "card")),
+        *(((name,), "no run under ") for name in ("compress", "saved-model", "fewshot")),
+        (("predict", __file__), "no run under "),
     ):
-        result = base_install("-m", "keras_vit", *words)
+        result = base_install("-m", "keras_vit", *words, cwd=run)  # which holds no runs
         assert result.returncode == 2
         assert message in result.stderr
 

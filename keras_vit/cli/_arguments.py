@@ -33,6 +33,8 @@ _USUAL_NAMES = {
     "--output-dir": ("--out",),
     "--dataset": ("--data",),
 }
+# What only functions do.
+_IN_PYTHON = {"--batch": "keras_vit.export_tflite(..., batch=8) fixes the number of images"}
 # The option for a folder that holds such a file; other words are data.
 _FOLDERS = {"spec.json": "--run", "model.json": "--bundle", "": "--data"}
 
@@ -160,6 +162,8 @@ def _unknown(word: str, options: Sequence[Option], words: Sequence[str]) -> str:
         return f"unexpected argument {word!r}{f'; did you mean {flag} {word}?' if flag else '.'}"
     usual = (flag for flag in _USUAL_NAMES.get(name, ()) if flag in flags)
     near = next(usual, None) or nearest(name, flags)
+    if name in _IN_PYTHON:
+        return f"unknown option {name}; in Python, {_IN_PYTHON[name]}."
     if near is None and (commands := _commands_with(name)):
         return f"unknown option {name}; it is an option of {', '.join(commands)}."
     return f"unknown option {name}{f'; did you mean {near}?' if near else '.'}"

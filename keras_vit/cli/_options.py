@@ -17,9 +17,16 @@ _MOST_NAMES = 8  # of runs in a message
 _WEIGHT_FILES = (".npz", ".safetensors", ".h5", ".keras")
 
 
-def check_run(run: Path | None) -> None:
-    """Raises a `UsageError` if there is no such folder, before anything slow is imported."""
+def check_run(run: Path | None, newest: bool = False) -> None:
+    """Raises a `UsageError` if there is no such folder, before anything slow is imported.
+
+    Args:
+        run: the folder; None for no run.
+        newest: None stands for the newest run under runs/, which must exist.
+    """
     if run is None:
+        if newest and not any(Path("runs").glob("[!.]*/spec.json")):
+            raise _no_runs()
         return
     if not run.exists():
         raise UsageError(f"{run}: expected a run folder; there is no such folder.")
@@ -30,8 +37,7 @@ def check_run(run: Path | None) -> None:
         raise UsageError(f"{run}: expected a run folder. Received: an empty folder.")
     check_holds_no_runs(run)
     if not (run / "spec.json").is_file():
-        is_bundle = (run / "model.tflite").is_file()
-        kind = "an exported bundle" if is_bundle else "a folder without spec.json"
+        kind = _bundle(run) or "a folder without spec.json"
         raise UsageError(f"{run}: expected a run folder. Received: {kind}.")
 
 
@@ -48,8 +54,11 @@ def check_holds_no_runs(folder: Path) -> None:
 
 
 def check_data(name: str, data: str) -> None:
-    """Raises a `UsageError` if there is neither a folder nor a source of this name."""
+    """Raises a `UsageError` if there is neither a folder of classes nor a source of this name."""
     if Path(data).is_dir():
+        from keras_vit.data.folders import check_has_classes
+
+        check_has_classes(Path(data))
         return
     if Path(data).is_file():
         raise UsageError(f"{name} must be a folder or a source. Received: {data}, a file.")
@@ -77,6 +86,8 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
         return
     if (Path(weights) / "spec.json").is_file():
         raise UsageError(f"{weights} is a run; use {run_instead.format(weights)}.")
+    if bundle := _bundle(Path(weights)):
+        raise UsageError(f"{weights}: expected weights. Received: {bundle}.")
     if "://" in weights or Path(weights).exists():
         return
     if model is None:
@@ -85,8 +96,7 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
         )
     from keras_vit.weights.catalogue import PUBLISHED
 
-    directory, slash, _ = weights.partition("/")
-    is_published = not slash or directory in {entry.directory for entry in PUBLISHED}
+    is_published = weights.partition("/")[0] in {entry.directory for entry in PUBLISHED}
     if Path(weights).suffix in _WEIGHT_FILES or not is_published:
         raise UsageError(f"{weights}: there is no such file of weights.")
 
@@ -122,7 +132,7 @@ class RunOptions:
     """Where the run's pictures are now, if they were moved."""
 
     def __post_init__(self):
-        check_run(self.run)
+        check_run(self.run, newest=getattr(self, "weights", None) is None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,8 +197,21 @@ def newest_run() -> Path:
     from keras_vit import runs
 
     if not (found := runs.list_runs()):
-        raise UsageError(
-            f"no run under {Path('runs').resolve()}; make one with: "
-            f"{spelled('fit')} --data digits --out runs/digits"
-        )
+        raise _no_runs()
     return found[-1]
+
+
+def _no_runs() -> UsageError:
+    return UsageError(
+        f"no run under {Path('runs').resolve()}; make one with: "
+        f"{spelled('fit')} --data digits --out runs/digits"
+    )
+
+
+def _bundle(folder: Path) -> str:
+    """What a folder is if it is a bundle, with its run if that is near; otherwise ""."""
+    if not (folder / "model.tflite").is_file():
+        return ""
+    run = folder.resolve().parent.parent
+    of_run = f", which the run {run} has" if (run / "spec.json").is_file() else ""
+    return f"an exported bundle; a run is needed, or its weights{of_run}"

@@ -51,7 +51,7 @@ class Arguments:
     """The folder to write; default: hub/ in the run folder."""
 
     def __post_init__(self):
-        check_run(self.run)
+        check_run(self.run, newest=True)
         check_folder(self.out)
         if self.out is not None:
             check_for_hub(self.out)

@@ -199,7 +199,9 @@ def _evaluate_run(arguments: Arguments) -> None:
     )
     if arguments.wrong:
         for each in report.wrong:
-            print(each.path, each.label, each.prediction, f"{each.probability:.4f}", sep="\t")
+            # A tab or a line break in a name would end a column or a line.
+            path = "".join(c if c.isprintable() else repr(c)[1:-1] for c in each.path)
+            print(path, each.label, each.prediction, f"{each.probability:.4f}", sep="\t")
     else:
         _print_report(report, page, run, arguments)
     if report.accuracy < arguments.min_accuracy:

@@ -57,7 +57,7 @@ class Arguments:
         if self.bundle is not None:
             check_bundle(self.bundle, spelled("export"))
         check_weights(self.weights, self.model)
-        check_run(self.run)
+        check_run(self.run, newest=self.bundle is self.weights is None)
         check_pictures(self.pictures)
 
 

@@ -81,6 +81,13 @@ def declared_splits(path: Path) -> dict[str, Path]:
     return _splits(folder for folder in _contents(path)[1] if _has_classes(folder))
 
 
+def check_has_classes(path: Path) -> None:
+    """Raises a `UsageError` if there are no class folders; no picture is read for this."""
+    path = path.resolve()
+    for folder in declared_splits(path).values() or [path]:
+        class_folders(folder)
+
+
 def check_same_classes(path: Path, classes: Mapping[str, tuple[str, ...]]) -> None:
     """Raises a `UsageError` if the splits have different classes; `classes` has those of each."""
     expected, differences = set(classes["train"]), []

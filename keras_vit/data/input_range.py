@@ -23,6 +23,8 @@ _INSIDE, _OUTSIDE, _SPANNED = 0.02, 0.15, 0.25
 _INSIDE_UNIT = 0.1
 # Images that are looked at closely, and how far their levels may be from whole numbers.
 _LOOKED_AT, _ROUNDING = 8, 0.02
+# Images that were scaled before they were preprocessed have levels about 0, not only whole ones.
+_BLACK = 4
 
 
 def check_inputs(
@@ -30,9 +32,10 @@ def check_inputs(
 ) -> None:
     """Checks that images (n, height, width, channels) can have been preprocessed in this way.
 
-    Refused are values that leave the range of the preprocessing, and values that fill the range of
-    another usual scaling or are whole pixels of it, unless they are whole pixels under the
-    preprocessing. Of constant images only the range is checked; without a preprocessing, nothing.
+    Refused are values that leave the range of the preprocessing. Unless they are whole pixels under
+    it, refused are also values that fill the range of another usual scaling or are whole pixels of
+    it, and values that all stand for black, as those of images that were scaled before. Of constant
+    images only the range is checked; without a preprocessing, nothing.
 
     Raises:
         UsageError: the values are of another scaling; the message says of which.
@@ -47,10 +50,13 @@ def check_inputs(
         return
     others = [name for name in _SCALINGS if not _is_near(name, low, high)]
     scaling = next((x for x in others if _is_scaled(inputs, least, most, x, outside)), None)
-    if not outside and scaling is None:
+    twice = scaling is None and not outside and _are_black(inputs, preprocessing)
+    if not outside and scaling is None and not twice:
         return
     of_scaling, trained = "", ""
-    if scaling is not None:
+    if twice:
+        of_scaling = ", as of images that were scaled before they were preprocessed"
+    elif scaling is not None:
         mean, scale = _SCALINGS[scaling]
         if preprocessing.channels == 1:
             mean, scale = (round(float(np.mean(each)), 3) for each in (mean, scale))
@@ -95,11 +101,24 @@ def _are_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> bool:
     return _are_whole(inputs, preprocessing.mean, preprocessing.scale)
 
 
+def _are_black(inputs: np.ndarray, preprocessing: Preprocessing) -> bool:
+    """Whether the levels of all pixels are about 0."""
+    levels = _levels(inputs, preprocessing.mean, preprocessing.scale)
+    return bool(np.abs(levels).max() < _BLACK)
+
+
 def _are_whole(
     inputs: np.ndarray, mean: float | tuple[float, ...], scale: float | tuple[float, ...]
 ) -> bool:
     """Whether images are whole numbers from 0 to 255, scaled by (x - mean) / scale."""
-    some = inputs[:: -(-len(inputs) // _LOOKED_AT)].astype(np.float64)
-    levels = some * np.asarray(scale) + np.asarray(mean)
+    levels = _levels(inputs, mean, scale)
     nearest = np.clip(np.rint(levels), 0, 255)
     return bool(np.abs(levels - nearest).max() < _ROUNDING)
+
+
+def _levels(
+    inputs: np.ndarray, mean: float | tuple[float, ...], scale: float | tuple[float, ...]
+) -> np.ndarray:
+    """The pixels x of some images that are (x - mean) / scale."""
+    some = inputs[:: -(-len(inputs) // _LOOKED_AT)].astype(np.float64)
+    return some * np.asarray(scale) + np.asarray(mean)

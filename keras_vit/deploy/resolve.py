@@ -66,10 +66,10 @@ class Resolved:
     parameters: int
     note: str = ""
 
-    def check_images(self, images: np.ndarray | None) -> None:
+    def check_images(self, images: np.ndarray | None, name: str = "calibration images") -> None:
         """Raises a `UsageError` if float images were not preprocessed as this model needs."""
         if images is not None and images.dtype.kind == "f":
-            check_inputs(images, self.preprocessing, "calibration images")
+            check_inputs(images, self.preprocessing, name)
 
 
 def resolve(

@@ -61,9 +61,15 @@ class Runner:
         """
         shape = tuple(map(int, self.input["shape"]))
         if tensor.shape != shape:
+            same = tensor.shape[1:] == shape[1:]
+            advice = (
+                "predict takes any number of images, and export_tflite(batch=...) fixes another"
+                if same
+                else "preprocess the images for this model"
+            )
             raise UsageError(
-                f"{self._name} takes {shape}: its sizes are fixed. Received: {tensor.shape}; "
-                "predict takes any number of images, and export_tflite(batch=...) fixes another."
+                f"{self._name} takes {shape}: its sizes are fixed. "
+                f"Received: {tensor.shape}; {advice}."
             )
         self.interpreter.set_tensor(self.input["index"], as_input(tensor, self.input))
         try:

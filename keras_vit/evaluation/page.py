@@ -96,7 +96,7 @@ def wrong(mistakes: list[Mistake], pictures: list[bytes], kind: str = "held-out"
         return section("Wrong", f"<p>None of the {escape(kind)} images.</p>")
     figures = ""
     for png, each in zip(pictures, mistakes, strict=False):
-        text = f"{each.label}, taken for {each.prediction} ({each.probability:.1%})"
+        text = f"{each.label}, taken for {each.prediction} ({each.probability:.2%})"
         figures += f"<figure>{image(png, 'png', text)}{_caption(text, each.path)}</figure>"
     note = (
         f"<p>{len(mistakes)} in all; the {len(pictures)} of highest probability, highest first. "

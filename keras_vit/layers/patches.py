@@ -26,6 +26,11 @@ class Patches(StaysFloat, keras.layers.Layer):
         super().__init__(**kwargs)
         self.patch_size = positive_integer("patch_size", patch_size)
 
+    def build(self, input_shape):
+        """Fixes the number of channels, so that images of others are refused with its name."""
+        self.input_spec = keras.layers.InputSpec(axes={-1: input_shape[-1]})
+        super().build(input_shape)
+
     def call(self, images):
         """Cuts `images` (batch, height, width, channels) into patches."""
         rows, columns = self._grid(images.shape)

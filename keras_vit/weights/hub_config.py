@@ -74,6 +74,7 @@ _SIZES = {
     "num_hidden_layers": "depth",
     "num_attention_heads": "hidden_dim",
     "intermediate_size": "mlp_dim",
+    "mlp_ratio": "mlp_dim",
     "patch_size": "patch_size",
     "num_channels": "in_channels",
     "embed_dim": "hidden_dim",
@@ -106,7 +107,7 @@ def check_sizes(config: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     pretrained = pretrained if isinstance(pretrained, dict) else {}
     for key, value in {**config, **pretrained, **model_args(config)}.items():
         size = sizes.get(_SIZES.get(key))
-        if size is not None and value is not None and not _fits(key, value, size):
+        if size is not None and value is not None and not _fits(key, value, sizes):
             raise UsageError(
                 f"its config.json states {key}={shown(value)}, which contradicts the weights, "
                 f"whose {_SIZES[key]} is {size}; use the config.json that belongs to them."
@@ -184,7 +185,10 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
     )
 
 
-def _fits(key: str, value: Any, size: int) -> bool:
+def _fits(key: str, value: Any, sizes: Mapping[str, int]) -> bool:
+    size = sizes[_SIZES[key]]
+    if key == "mlp_ratio":  # timm rounds the product down
+        return isinstance(value, (int, float)) and -1e-3 < value * sizes["hidden_dim"] - size < 1
     if key in _DIVISORS:
         return type(value) is int and value > 0 and size % value == 0
     if key == "input_size":  # timm keeps its default of 3 for models of other channels

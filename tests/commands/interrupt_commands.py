@@ -3,10 +3,12 @@
 Each command is started and interrupted early, after 0.04 s to 0.4 s, and then every --step seconds
 until --until; `photographs`, a training of S/16 compiled by XLA, at --random moments of its first
 epoch. It must always print one line on standard error and exit with 130 within --within seconds,
-unless it has already ended; the line of a training must say what its folder holds. Time that a
-virtual machine's host gives to others (steal, in /proc/stat) does not count. While Python
-itself starts (0.03 s, or more on a busy machine) and until keras_vit has imported its handler,
-nothing can handle Ctrl-C: such cases are counted separately, and few are accepted.
+unless it has already ended; the line of a training must say what its folder holds. `resumed` is the
+same training with the default interval of states, which goes on after each Ctrl-C and may not lose
+more than five minutes; it takes an hour or two, and is only run if it is named. Time that a virtual
+machine's host gives to others (steal, in /proc/stat) does not count. While Python itself starts
+(0.03 s, or more on a busy machine) and until keras_vit has imported its handler, nothing can handle
+Ctrl-C: such cases are counted separately, and few are accepted.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ ROOT = Path(__file__).parents[2]
 FIT = ("--model", "ViT_Pico4", "--image-size", "8", "--no-jit", "--duration", "200 steps")
 # Compilation of the step and the step itself last longer than --within.
 SLOW = ("--model", "ViT_S16", "--batch-size", "32", "--duration", "200 steps", "--held-out", "0.1")
-SLOW = (*SLOW, "--checkpoint-every", "2 steps")
+SLOW = ("train/fit.py", "--data", "pictures", *SLOW)
+OFTEN = ("--checkpoint-every", "2 steps")
 COMMANDS = {
     "fit": ("train/fit.py", *FIT, "--out", "fresh", "--overwrite"),
     "export": ("export/to_tflite.py", "--run", "run", "--quantize", "none", "int8"),
     "evaluate": ("train/evaluate.py", "--run", "run"),
-    "photographs": ("train/fit.py", "--data", "pictures", *SLOW, "--out", "slow", "--overwrite"),
+    "photographs": (*SLOW, *OFTEN, "--out", "slow", "--overwrite"),
+    "resumed": (*SLOW, "--duration", "2000 steps", "--out", "resumed"),
 }
 # What the trainings write.
 TRAINED = {"fit": "fresh", "photographs": "slow"}
@@ -47,6 +51,9 @@ FIRST_IMPORTS = (
 EARLY = (0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4)
 # Seconds in which `photographs` imports, reads, compiles and makes its first steps.
 FIRST_EPOCH = (3.0, 60.0)
+# Seconds after which `resumed` is interrupted, and how many a Ctrl-C may lose: two steps more than
+# the interval.
+ANY_TIME, MOST_LOST = (20.0, 600.0), 360
 # The latest moment in seconds at which Python may still be starting, and how often it may be.
 PYTHON_STARTS, PYTHON_ITSELF = 0.2, 4
 
@@ -54,7 +61,7 @@ PYTHON_STARTS, PYTHON_ITSELF = 0.2, 4
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, required=True, help="a run folder; it is copied")
-    parser.add_argument("--commands", nargs="+", default=[*COMMANDS], choices=[*COMMANDS])
+    parser.add_argument("--commands", nargs="+", default=[*COMMANDS][:-1], choices=[*COMMANDS])
     parser.add_argument("--step", type=float, default=0.05, help="seconds (default: 0.05)")
     parser.add_argument("--until", type=float, default=8, help="seconds (default: 8)")
     parser.add_argument("--random", type=int, default=50, help="moments (default: 50)")
@@ -69,6 +76,9 @@ def main() -> None:
         chance = random.Random(0)
         later = [chance.uniform(*FIRST_EPOCH) for _ in range(arguments.random)]
         for name in arguments.commands:
+            if name == "resumed":
+                wrong += resumed(folder, [chance.uniform(*ANY_TIME) for _ in later])
+                continue
             answers: dict[str, int] = {}
             slowest = 0.0
             for seconds in later if name == "photographs" else moments:
@@ -89,6 +99,24 @@ def main() -> None:
                 print(f"{name}: {problem}", flush=True)
     if wrong:
         sys.exit(f"{len(wrong)} wrong answers")
+
+
+def resumed(folder: str, moments: list[float]) -> list[str]:
+    """The wrong answers of a training that is interrupted and goes on, again and again."""
+    wrong, lost, states = [], [], Path(folder, "resumed", "checkpoints")
+    for seconds in moments:
+        is_begun = states.parent.is_dir()
+        began = time.time()
+        command = (*COMMANDS["resumed"], *(["--resume"] if is_begun else []))
+        code, error, lasted = interrupted(command, seconds, folder)
+        answer = judged(code, error, seconds)
+        saved = max([began, *(file.stat().st_mtime for file in states.glob("step-*.npz"))])
+        lost.append(max(time.time() - lasted - saved, 0))
+        print(f"resumed after {seconds:.0f} s: {answer}, {lost[-1]:.0f} s lost", flush=True)
+        if answer != "one line" or lost[-1] > MOST_LOST:
+            wrong.append(answer)
+    print(f"resumed: {len(lost)} times, {max(lost):.0f} s lost at most", flush=True)
+    return wrong
 
 
 def write_photographs(folder: Path) -> None:

@@ -14,13 +14,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from keras_vit import _files, data, deploy, runs
-from keras_vit.cli import main
+from keras_vit import _files, data, deploy, evaluation, runs
+from keras_vit.cli import evaluate, main
 from keras_vit.cli._printing import class_table
+from keras_vit.evaluation.classification import Mistake
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted(p.relative_to(ROOT) for d in ("train", "export") for p in (ROOT / d).glob("*.py"))
@@ -96,7 +98,8 @@ def test_mistakes_come_before_the_pictures_are_read(invoke, tiny_model, tmp_path
     def read(*arguments):
         raise AssertionError("the pictures were read")
 
-    (tmp_path / "pictures").mkdir()
+    for label in ("a", "b"):
+        (tmp_path / "pictures" / label).mkdir(parents=True)
     monkeypatch.setattr(data, "open_source", read)
     for arguments, message in (
         (("--model", "ViT_B61"), "unknown model"),
@@ -126,8 +129,10 @@ def test_fit_reports_the_last_weights_and_their_average(invoke, image_folder, ti
     assert code == 0, error
     *_, last, average, _ = out.splitlines()
     metrics = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last == f"held-out accuracy {metrics['val_accuracy']:.2%} after 2 steps: run"
-    average_accuracy = f"held-out accuracy {metrics['ema_val_accuracy']:.2%}"
+    right, of_average = round(2 * metrics["val_accuracy"]), round(2 * metrics["ema_val_accuracy"])
+    accuracy = f"held-out accuracy {metrics['val_accuracy']:.2%} ({right} of 2)"
+    assert last == f"{accuracy} after 2 steps: run"
+    average_accuracy = f"held-out accuracy {metrics['ema_val_accuracy']:.2%} ({of_average} of 2)"
     assert average == f"{average_accuracy} with the average of the weights: run/weights_ema.npz"
     _, out, _ = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
     assert "the run also has an average of its weights, which --average judges\n" in out
@@ -208,6 +213,14 @@ def test_wrong_pictures_are_lines_that_a_shell_reads(invoke, trained_run, tmp_pa
     assert out == "".join(line.format(**each) for each in wrong)
 
 
+def test_a_name_with_a_tab_stays_in_its_column(monkeypatch, capsys, trained_run):
+    mistakes = [Mistake("a/b\tc\n.png", "a", "b", 0.5)]
+    report = SimpleNamespace(wrong=mistakes, accuracy=0.5)
+    monkeypatch.setattr(evaluation, "evaluate", lambda *arguments: (report, None))
+    evaluate.run(evaluate.Arguments(run=trained_run.path, wrong=True))
+    assert capsys.readouterr().out == "a/b\\tc\\n.png\ta\tb\t0.5000\n"
+
+
 def test_a_split_that_the_data_does_not_declare_is_one_line(invoke, trained_run, tmp_path):
     words = ("--run", trained_run.path, "--split", "test")
     code, _, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
@@ -239,6 +252,7 @@ def test_a_missing_run_is_one_line_with_the_command_to_make_one(invoke, tmp_path
         (["--batch-size", "many"], "--batch-size: expected an integer. Received: 'many'"),
         (["--epochs", "3"], "unknown option --epochs; did you mean --duration?"),
         (["--duraton", "3"], "unknown option --duraton; did you mean --duration?"),
+        (["--batch", "8"], "unknown option --batch; in Python, keras_vit.export_tflite(..., batch"),
         (["--wd", "0.1"], "unknown option --wd; did you mean --weight-decay?"),
         (["--image-size", "8", "8", "8"], "--image-size takes 1 value or 2. Received: 8 8 8."),
         (["--recipe", "finetun"], "--recipe: unknown value 'finetun'; did you mean finetune?"),

@@ -129,7 +129,11 @@ def test_bundles_give_the_models_probabilities(invoke, trained_run, pictures, ex
     assert "gives features and no classes; export it with output logits" in error
     code, _, error = invoke(COMMAND, "--run", "logits/float32", pictures, cwd=tmp_path)
     assert code == 2
-    assert "expected a run folder. Received: an exported bundle" in error
+    bundle = "Received: an exported bundle; a run is needed, or its weights"
+    assert bundle in error
+    code, _, error = invoke(COMMAND, "--weights", "logits/float32", pictures, cwd=tmp_path)
+    assert code == 2
+    assert bundle in error
 
 
 def test_published_weights_name_imagenets_classes(invoke, pictures, monkeypatch, tmp_path):
@@ -194,7 +198,7 @@ def test_classes_without_names_are_numbered(invoke, pictures, tiny_model, random
             "spec.json: expected a run folder. Received: a file; pass ",
         ),
         (["--top-k", "0", "0.png"], "--top-k must be a positive integer"),
-        (["empty"], "empty contains no pictures (.jpg"),
+        (["--run", "run", "empty"], "empty contains no pictures (.jpg"),
     ],
 )
 def test_a_mistake_is_one_line(invoke, pictures, arguments, message):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import UsageError
+from keras_vit import UsageError, deploy
 from keras_vit.data.input_range import check_inputs
 from keras_vit.data.preprocessing import normalise
+from keras_vit.deploy.resolve import resolve
 
 SIZE = (12, 16)
 IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
@@ -53,6 +54,23 @@ def test_bright_constant_and_no_images_pass(levels):
     check_inputs(paper, needed)
     check_inputs(np.zeros((1, *SIZE, 3), np.float32), needed)
     check_inputs(np.zeros((0, *SIZE, 3), np.float32), needed)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("needed", ["-1 to 1", "ImageNet's mean 0 and deviation 1"])
+def test_images_that_were_scaled_before_are_refused(levels, needed, scaling):
+    scaled = normalise(levels, SCALINGS[scaling])
+    if scaling == "0 to 255":
+        check_inputs(normalise(np.zeros_like(levels), SCALINGS[needed]), SCALINGS[needed])
+        return
+    with pytest.raises(UsageError, match="as of images that were scaled before they were preproc"):
+        check_inputs(normalise(scaled, SCALINGS[needed]), SCALINGS[needed])
+
+
+def test_the_scores_to_compare_with_need_preprocessed_images(levels):
+    model = keras_vit.ViT_Pico4(3, (12, 16))
+    with pytest.raises(UsageError, match="inputs must be preprocessed for the model"):
+        deploy.expected_scores(resolve(model), levels.astype(np.float32))
 
 
 def test_the_message_names_the_preprocessing_of_a_model_that_was_trained_so(levels):

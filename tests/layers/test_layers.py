@@ -237,6 +237,13 @@ def test_patches_refuse_an_unknown_size():
         layers.Patches(16).compute_output_shape((None, None, 32, 3))
 
 
+def test_patches_refuse_images_of_other_channels_than_the_first():
+    patches = layers.Patches(8)
+    patches(np.zeros((1, 16, 16, 3), np.float32))
+    with pytest.raises(ValueError, match="expected axis -1 of input shape to have value 3"):
+        patches(np.zeros((1, 16, 16, 1), np.float32))
+
+
 def test_class_token_is_first_and_has_its_own_position():
     layer = layers.PatchEncoder(4)
     layer(np.zeros((1, 2, 3), np.float32))

@@ -466,6 +466,7 @@ WRONG_SIZES = [
     ("timm_token", ("model_args",), {"depth": 3}, "whose depth is 2"),
     ("timm_token", ("model_args",), {"num_heads": 5}, "whose hidden_dim is 48"),
     ("timm_token", ("model_args",), {"in_chans": 1}, "whose in_channels is 3"),
+    ("timm_token", ("model_args",), {"mlp_ratio": 4.0}, "whose mlp_dim is 96"),
     ("timm_token", ("pretrained_cfg",), {"input_size": [1, 32, 32]}, "whose in_channels is 3"),
 ]
 
@@ -497,6 +498,7 @@ def test_a_config_that_contradicts_the_weights_is_refused(
         ("hf_classifier", (), {"patch_size": [8, 8]}),
         ("timm_token", ("pretrained_cfg",), {"input_size": None}),
         ("timm_token", ("model_args",), {"patch_size": [8, 8], "in_chans": 3}),
+        ("timm_token", ("model_args",), {"mlp_ratio": 2.01}),
     ],
 )
 def test_a_config_may_write_sizes_in_other_ways(name, place, right, fixtures, tmp_path):

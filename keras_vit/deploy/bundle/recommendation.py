@@ -35,7 +35,9 @@ def recommendation(
         return "Compared with Keras on random images only: pass pictures to see which file to take."
     name = recommended(descriptions)
     size = _size(name, descriptions)
-    best = f"Take {named(name)}: {f'{size}, ' if size else ''}{_lost(descriptions[name])}."
+    good = _loss(descriptions[name]) <= _LOSS
+    take = "Take" if good else f"No file is within {_LOSS} points of Keras; the best is"
+    best = f"{take} {named(name)}: {f'{size}, ' if size else ''}{_lost(descriptions[name])}."
     same = [" and ".join(map(named, names)) for names in _same(descriptions)]
     return " ".join([best, *(f"{names} are the same file." for names in same)])
 

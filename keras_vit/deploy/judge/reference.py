@@ -55,7 +55,11 @@ def expected_scores(resolved: Resolved, inputs: np.ndarray) -> np.ndarray:
     Args:
         resolved: the model, with the output of the file.
         inputs: preprocessed float32 images, or uint8 pixels.
+
+    Raises:
+        UsageError: float images were not preprocessed as the model needs.
     """
+    resolved.check_images(inputs, "inputs")
     if inputs.dtype == np.uint8:
         inputs = normalise(inputs, resolved.preprocessing)
     return predict(resolved.keras, inputs)
