@@ -157,7 +157,8 @@ def _unknown(word: str, options: Sequence[Option], words: Sequence[str]) -> str:
     name, flags = word.partition("=")[0], [each.flag for each in options if each.flag]
     if not word.startswith("-"):
         free = {*flags} - {*words}
-        fitting = (flag for file, flag in _FOLDERS.items() if Path(word, file).exists())
+        files = _FOLDERS if Path(word).is_dir() else {}
+        fitting = (flag for file, flag in files.items() if Path(word, file).exists())
         flag = next((flag for flag in fitting if flag in free), None)
         return f"unexpected argument {word!r}{f'; did you mean {flag} {word}?' if flag else '.'}"
     usual = (flag for flag in _USUAL_NAMES.get(name, ()) if flag in flags)

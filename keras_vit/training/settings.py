@@ -39,6 +39,9 @@ _ONLY_VIT = {
 # Rows and columns of patches in the image size that is chosen for a model. 224 pixels have 7 of the
 # largest patches.
 _FEWEST_PATCHES = 7
+# How much larger than usual the pictures of a small model may be: it learns more from photographs
+# of 64 pixels than of 32 (docs/evidence-training.md).
+_MOST_USUAL = 2
 # The number of steps in an epoch is between these. With the larger one, only durations that can
 # never reach one step are refused.
 _STEPS_IN_AN_EPOCH = (1, 10**9)
@@ -190,19 +193,19 @@ def adapted(recipe: Recipe, model: str) -> Recipe:
 def in_usual_size(recipe: Recipe, models: Iterable[str]) -> Recipe:
     """`recipe` in an image size for `models`.
 
-    It is smaller if all of them are for smaller images, and larger if the patches of one would be
-    too few.
+    It is smaller if all of them are for much smaller images, and larger if the patches of one would
+    be too few.
 
     Raises:
         UsageError: a model is unknown.
     """
     names = [find_variant(model) for model in models]
-    usual = max(USUAL_SIZES.get(name, math.inf) for name in names)
+    most = max(_MOST_USUAL * USUAL_SIZES.get(name, math.inf) for name in names)
     size = max(as_size(recipe.image_size))
     fewest = max(_FEWEST_PATCHES * _side_of_a_patch(VARIANTS[name]) for name in names)
-    if fewest <= size <= usual:
+    if fewest <= size <= most:
         return recipe
-    return dataclasses.replace(recipe, image_size=int(min(max(size, fewest), usual)))
+    return dataclasses.replace(recipe, image_size=int(min(max(size, fewest), most)))
 
 
 def _side_of_a_patch(spec: Spec) -> int:

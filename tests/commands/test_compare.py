@@ -467,7 +467,12 @@ def test_the_table_of_recipes_names_every_recipe(invoke, tmp_path):
 
 def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for file in ("FOLDER/a.jpg", "RUN/spec.json", "runs/imagenet2012/weights.npz"):
+    for file in (
+        "FOLDER/a/1.jpg",
+        "FOLDER/b/2.jpg",
+        "RUN/spec.json",
+        "runs/imagenet2012/weights.npz",
+    ):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text("")
     for name, preset in PRESETS.items():

@@ -189,12 +189,14 @@ def test_a_resnet_trains_without_the_settings_of_transformers():
 
 def test_models_of_small_images_are_trained_in_their_usual_size():
     recipe = PRESETS["scratch"].recipe
-    assert in_usual_size(recipe, ["ViT_Pico4"]).image_size == 32
-    assert in_usual_size(recipe, ["ViT_Pico4", "BiT_R8x1"]).image_size == 32
+    large = PRESETS["finetune"].recipe
+    for models in (["ViT_Pico4"], ["ViT_Pico4", "BiT_R8x1"]):
+        assert in_usual_size(recipe, models) == recipe
+        assert in_usual_size(large, models).image_size == 64
     # At least 7 x 7 patches.
     for models, size in ((["ViT_B16"], 112), (["ViT_Pico4", "ViT_H14"], 98), (["ViT_B8"], 64)):
         assert in_usual_size(recipe, models).image_size == size
-    assert in_usual_size(PRESETS["finetune"].recipe, ["ViT_B32"]).image_size == 224
+    assert in_usual_size(large, ["ViT_B32"]).image_size == 224
 
 
 def test_the_settings_of_a_model_are_those_of_the_recipe():
