@@ -93,6 +93,7 @@ NOT_RUN = {
             "keras-vit compare --data flower_photos --models ViT_Pico4 --ablation depth",
             "keras-vit compare --data flower_photos --models ViT_Pico4 --variations num_heads",
             "keras-vit compare --data digits --models",
+            "keras-vit compare --data photographs/",
         ),
         "like the comparisons that are run; tests/training/test_ablations.py makes the variations",
     ),
@@ -208,7 +209,8 @@ def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch, rng):
     _write_cifar(tmp_path / "cifar", rng)
     for run in ("demo", "flowers", "small", "cifar10", "digits"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
-    for data in ("photos", "pictures", "more_photos", "pets"):
+    measured = ("photographs/fruit", "photographs/small")
+    for data in ("photos", "pictures", "more_photos", "pets", *measured):
         shutil.copytree(shared_folder, tmp_path / data)
     for split in ("train", "val", "test"):
         shutil.copytree(shared_folder, tmp_path / "flower_photos" / split)
