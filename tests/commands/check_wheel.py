@@ -61,11 +61,11 @@ def check_help(command: Path, folder: Path) -> None:
 
 def check_missing(command: Path, folder: Path) -> None:
     """One line names the command that installs the missing packages."""
-    for name in ("fit", "export"):
-        result = subprocess.run([command, name], cwd=folder, capture_output=True, text=True)
+    for words in (["fit"], ["export", "--weights", "https://example.org/a.npz", "--out", "out"]):
+        result = subprocess.run([command, *words], cwd=folder, capture_output=True, text=True)
         (line,) = result.stderr.splitlines()
         assert result.returncode == 2, result
-        assert line.startswith(f"keras-vit {name}: "), line
+        assert line.startswith(f"keras-vit {words[0]}: "), line
         assert "pip install 'keras_vit[tensorflow," in line, line
         print(line, flush=True)
 
