@@ -134,7 +134,9 @@ def test_a_client_that_gives_rgb_refuses_other_channels(tmp_path, channels):
 @pytest.mark.slow
 def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
     installed(CLIENT)
-    found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
+    found = deploy.export_bundles(
+        pictures_of(), tmp_path / "out", "none", client="mediapipe", **QUICK
+    )
     verdict = found.written["float32"]["client"]
     assert (verdict["version"], verdict["ran"]) == ("7", 24)
     assert verdict["difference"] < 1e-6
@@ -182,7 +184,9 @@ def test_a_client_that_gives_other_scores_refuses_the_file(
     pictures_of, installed, tmp_path, scores, message
 ):
     installed(f"import json; print(json.dumps({{'version': '7', 'scores': {scores}}}))")
-    found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
+    found = deploy.export_bundles(
+        pictures_of(), tmp_path / "out", "none", client="mediapipe", **QUICK
+    )
     assert found.written == {}
     assert re.search(message, found.refused["float32"])
 
@@ -203,10 +207,12 @@ def test_layers_of_ones_own_are_refused_for_a_client(sample, tmp_path):
 @pytest.mark.slow
 def test_a_bundle_is_refused_with_the_words_of_the_client(pictures_of, installed, tmp_path):
     installed('print(\'{"version": "7", "refused": "no such op"}\')')
-    found = deploy.export_bundles(pictures_of(), tmp_path, "none", client="mediapipe", **QUICK)
+    found = deploy.export_bundles(
+        pictures_of(), tmp_path / "out", "none", client="mediapipe", **QUICK
+    )
     assert found.written == {}
     assert "7 refuses it: no such op" in found.refused["float32"]
-    assert not (tmp_path / "float32").exists()
+    assert not (tmp_path / "out" / "float32").exists()
 
 
 @pytest.mark.parametrize(
