@@ -65,11 +65,11 @@ class Arguments(RunOptions):
     """Exit with code 3 if the accuracy is lower than this; from 0 to 1."""
 
     def __post_init__(self):
+        for name in ("model", "out"):
+            if self.weights is None and getattr(self, name) is not None:
+                raise UsageError(f"--{name} is only used with --weights.")
         super().__post_init__()
         if self.weights is None:
-            for name in ("model", "out"):
-                if getattr(self, name) is not None:
-                    raise UsageError(f"--{name} is only used with --weights.")
             return
         if self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")

@@ -68,7 +68,6 @@ class Arguments(RunOptions):
     for another --data with that name, or, with --weights, runs/ and the name of the model."""
 
     def __post_init__(self):
-        super().__post_init__()
         if self.weights is not None and self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
         if self.weights is not None and self.average:
@@ -81,6 +80,7 @@ class Arguments(RunOptions):
             raise UsageError(f"--crop must lie in (0, 1]. Received: {self.crop}.")
         check_weights(self.weights, self.model)
         check_folder(self.out)
+        super().__post_init__()
 
 
 def run(arguments: Arguments) -> None:

@@ -229,8 +229,8 @@ def test_nothing_on_the_disk_is_an_error(invoke, weights, tmp_path, monkeypatch)
         ("--weights a --run .", "expected --run or --weights. Received: both"),
         ("--weights a --tasks cifar1", "--tasks: unknown value 'cifar1'; did you mean cifar10"),
         ("--weights a --sources cifar10", "must be a task, = and its images"),
-        ("--weights a --image-size 30", "must be a multiple of patch_size=16"),
-        ("--weights a --learning-rates 0", "--learning-rates must be positive"),
+        ("--weights augreg --image-size 30", "must be a multiple of patch_size=16"),
+        ("--weights augreg --learning-rates 0", "--learning-rates must be positive"),
     ],
 )
 def test_mistakes_are_one_line(invoke, tmp_path, words, message):

@@ -166,7 +166,8 @@ def test_settings_that_need_classes_are_refused():
 def test_what_cannot_be_trained_is_refused_before_pictures_are_read(
     invoke, words, message, tmp_path
 ):
-    (tmp_path / "empty").mkdir()
+    for label in ("a", "b"):
+        (tmp_path / "empty" / label).mkdir(parents=True)
     code, out, error = invoke("train/fit.py", "--data", "empty", *words, cwd=tmp_path)
     assert (code, out, len(error.splitlines())) == (2, "", 1)
     assert message in error
