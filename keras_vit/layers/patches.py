@@ -27,7 +27,7 @@ class Patches(StaysFloat, keras.layers.Layer):
         self.patch_size = positive_integer("patch_size", patch_size)
 
     def build(self, input_shape):
-        """Fixes the number of channels, so that images of others are refused with its name."""
+        """Fixes the number of channels: images with another one are refused."""
         self.input_spec = keras.layers.InputSpec(axes={-1: input_shape[-1]})
         super().build(input_shape)
 

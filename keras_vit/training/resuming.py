@@ -156,7 +156,7 @@ def _was_killed_before_a_checkpoint(run: runs.Run, recipe: Recipe) -> bool:
     if text is None and "keep_checkpoints" in run.recipe:  # earlier versions wrote none by default
         text = CHECKPOINT_EVERY
     planned = _steps_before(run, recipe)
-    if text is None or was_finished(run, recipe):
+    if text is None:
         return False
     counts = {"batch_size": recipe.batch_size, "num_examples": run.training_images}
     every = interval(text, functools.partial(to_steps, total_steps=planned, **counts))
