@@ -179,6 +179,8 @@ class ViTSpec:
         stem: the ResNet that a hybrid cuts its patches from; None cuts them from the image.
         in_channels: channels of the image: 3 for RGB, 1 for grey pictures, any other number for
             float inputs of one's own, such as the bands of a satellite.
+        layer_scale: initial value of LayerScale's factors, which multiply the channels at the end
+            of both branches of each block (Touvron et al. 2021, CaiT); None for no such factors.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
@@ -201,6 +203,7 @@ class ViTSpec:
     drop_path: float = 0.0
     stem: ResNetStem | None = None
     in_channels: int = 3
+    layer_scale: float | None = None
 
     def __post_init__(self):
         largest = {
@@ -223,11 +226,13 @@ class ViTSpec:
             choice(field, getattr(self, field), choices)
         for field in ("dropout", "attention_dropout", "drop_path"):
             _set(self, field, fraction(field, getattr(self, field)))
-        _set(self, "layer_norm_eps", number("layer_norm_eps", self.layer_norm_eps))
-        if not self.layer_norm_eps > 0:
-            raise UsageError(
-                f"layer_norm_eps must be positive. Received: layer_norm_eps={self.layer_norm_eps}."
-            )
+        for field in ("layer_norm_eps", "layer_scale"):
+            value = getattr(self, field)
+            if value is None and field == "layer_scale":
+                continue
+            _set(self, field, number(field, value))
+            if not value > 0:
+                raise UsageError(f"{field} must be positive. Received: {field}={value}.")
         if self.hidden_dim % self.num_heads:
             width, heads = self.hidden_dim, self.num_heads
             divisors = [n for n in range(1, width + 1) if width % n == 0]

@@ -13,14 +13,15 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit._keras import keras, ops, register
+from keras_vit._keras import keras, register
 from keras_vit.deploy.graph.inference import GraphOptions, inference_module
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
-from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.poolings.pooling import Pooling
+from keras_vit.layers.pooling import POOLING_LAYERS, PoolingLayer
+from keras_vit.parts.poolings import POOLINGS, Pooling
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
+from keras_vit.parts.rows import rows
 from keras_vit.training import Recipe, build
 from keras_vit.training.settings import check_recipe
 
@@ -60,28 +61,15 @@ RAMP = PositionEmbedding(
 
 
 # "energy" has a weight, and is not linear.
-def _energy(x, gains, ops):
-    return ops.mean(ops.square(x), axis=1) * gains
-
-
 @register
-class EnergyPooling(keras.layers.Layer):
-    def build(self, input_shape):
-        self.gains = self.add_weight(shape=input_shape[-1:], initializer="ones", name="gains")
-        self.built = True
-
-    def call(self, x):
-        return _energy(x, ops.cast(self.gains, x.dtype), ops)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape[0], input_shape[2]
+class EnergyPooling(PoolingLayer):
+    kind = "energy"
 
 
 ENERGY = Pooling(
+    lambda m, x: m.scale("gains", m.mean(m.product(x, x))),
     class_token=False,
-    layer=lambda spec: EnergyPooling(name="pooling"),
-    weights="EnergyHead_0/gains    gains    D",
-    infer=lambda graph, x: _energy(x, graph.weights["pooling/gains"], graph.ops),
+    rows=rows("EnergyHead_0/gains    gains    ones    D"),
 )
 
 KINDS = {
@@ -96,6 +84,7 @@ def model(request, monkeypatch, randomised):
     """A model of the imaginary kinds, whose weights are not zeros and ones."""
     monkeypatch.setitem(POSITION_EMBEDDINGS, "ramp", RAMP)
     monkeypatch.setitem(POOLINGS, "energy", ENERGY)
+    monkeypatch.setitem(POOLING_LAYERS, "energy", lambda spec, name: EnergyPooling(name=name))
     spec = keras_vit.ViTSpec(8, 48, 2, 3, 112, **KINDS[request.param])
     return randomised(keras_vit.ViT(spec, 5, SIZE, labels=list("abcde")))
 
@@ -172,6 +161,7 @@ def test_other_programs_layouts_refuse_it(model, tmp_path):
 def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind):
     monkeypatch.setitem(POSITION_EMBEDDINGS, "waves", POSITION_EMBEDDINGS["sincos2d"])
     monkeypatch.setitem(POOLINGS, "mean", POOLINGS["gap"])
+    monkeypatch.setitem(POOLING_LAYERS, "mean", POOLING_LAYERS["gap"])
     model = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
     with pytest.raises(keras_vit.UsageError, match="timm's ViT has learned positions or none"):
         keras_vit.save_weights(model, tmp_path / "model.safetensors")

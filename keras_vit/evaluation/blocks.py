@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit._keras import ops
+from keras_vit.layers.keras_machine import KerasMachine
+from keras_vit.parts.block import transformer_block
 
 # Bytes of the attention scores of one block, and the largest batch.
 _SCORES, _MOST_IMAGES = 64 << 20, 32
@@ -30,13 +32,9 @@ def each_block(model: Any, inputs: np.ndarray) -> Iterator[Block]:
     x = model.intermediates("embedded")(inputs, training=False)["embedded"]
     for i in range(model.spec.depth):
         block = model.get_layer(f"encoderblock_{i}")
-        # The block itself would compute its attention a second time.
-        attended, scores = block.attention(
-            block.norm_attention(x), training=False, return_attention_scores=True
-        )
-        x = x + attended
-        x = x + block.mlp(block.norm_mlp(x), training=False)
-        yield Block(to_numpy(scores), x)
+        taps = {}
+        x = transformer_block(KerasMachine(block, training=False, taps=taps), x)
+        yield Block(to_numpy(taps["attention"]), x)
 
 
 def batches(model: Any, inputs: np.ndarray) -> Iterator[np.ndarray]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.named_build import named_build
+from keras_vit.layers.keras_machine import KerasMachine
+from keras_vit.layers.named_build import build_rows
 from keras_vit.layers.positions import add_position_weights, position_weights
+from keras_vit.parts.block import ATTENTION_ROWS, attention
 from keras_vit.parts.grids import Tokens, as_grid
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
@@ -63,12 +65,7 @@ class MultiHeadAttention(keras.layers.Layer):
         width = input_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide the width {width}.")
-        for name in ("query", "key", "value", "out"):
-            projection = keras.layers.Dense(
-                width, kernel_initializer="glorot_uniform", dtype=self.dtype_policy, name=name
-            )
-            named_build(projection, (None, None, width), self.trainable)
-            setattr(self, name, projection)
+        build_rows(self, ATTENTION_ROWS, D=width, H=self.num_heads, d=width // self.num_heads)
         if self._positions.bias is not None:
             weights = self._positions.attention_weights
             add_position_weights(self, weights, self._tokens(), self.num_heads)
@@ -87,24 +84,17 @@ class MultiHeadAttention(keras.layers.Layer):
             (batch, q, hidden_dim); with `return_attention_scores` a tuple of that and the
             attention scores (batch, heads, q, k).
         """
-        keys = queries if keys is None else keys
-        query = self._split(self.query(queries))
-        key = self._split(self.key(keys))
-        value = self._split(self.value(keys))
-        scale = (queries.shape[-1] // self.num_heads) ** -0.5
-        bias = self._bias(query.dtype)
-        if return_attention_scores or (self.dropout and training is not False):
-            logits = ops.einsum("bqhd,bkhd->bhqk", query * scale, key)
-            logits = logits if bias is None else logits + bias
-            scores = ops.cast(ops.softmax(ops.cast(logits, "float32")), value.dtype)
-            dropped = self.drop_weights(scores, training=training)
-            mixed = ops.einsum("bhqk,bkhd->bqhd", dropped, value)
-        else:
-            scores = None
-            mixed = ops.dot_product_attention(query, key, value, bias=bias, scale=scale)
-        # (batch, q, heads, head_dim) to (batch, q, hidden_dim)
-        result = self.out(ops.reshape(mixed, (-1, queries.shape[1], queries.shape[-1])))
-        return (result, scores) if return_attention_scores else result
+        taps = {} if return_attention_scores else None
+        machine = KerasMachine(self, training, taps)
+        result = attention(machine, queries, queries if keys is None else keys)
+        return (result, taps["attention"]) if return_attention_scores else result
+
+    def position_bias(self, dtype: str):
+        """What positions add to the logits, (1, heads, tokens, tokens); None if nothing."""
+        if self._positions.bias is None:
+            return None
+        weights = position_weights(self, self._positions.attention_weights, dtype)
+        return ops.cast(self._positions.bias(weights, self._tokens(), ops), dtype)
 
     def get_config(self):
         """The arguments that build this layer again."""
@@ -119,14 +109,3 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _tokens(self) -> Tokens:
         return Tokens(self.grid, int(self.class_token))
-
-    def _bias(self, dtype):
-        if self._positions.bias is None:
-            return None
-        weights = position_weights(self, self._positions.attention_weights, dtype)
-        bias = self._positions.bias(weights, self._tokens(), ops)  # (1, heads, tokens, tokens)
-        return ops.cast(bias, dtype)
-
-    def _split(self, x):
-        # (batch, tokens, hidden_dim) to (batch, tokens, heads, head_dim)
-        return ops.reshape(x, (-1, x.shape[1], self.num_heads, x.shape[-1] // self.num_heads))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
-from keras_vit.layers.named_build import named_build
+from keras_vit.layers.keras_machine import KerasMachine
+from keras_vit.layers.named_build import build_rows
+from keras_vit.parts.block import MLP_ROWS, mlp
 
 
 @register
@@ -31,16 +33,12 @@ class MLP(keras.layers.Layer):
 
     def build(self, input_shape):
         """Creates both Dense layers."""
-        width = input_shape[-1]
-        self.dense_0 = self._dense(self.mlp_dim, "dense_0", width)
-        self.dense_1 = self._dense(width, "dense_1", self.mlp_dim)
+        build_rows(self, MLP_ROWS, D=input_shape[-1], M=self.mlp_dim)
         self.built = True
 
     def call(self, x, training=None):
         """Transforms `x` (..., hidden_dim), each position separately."""
-        x = keras.activations.gelu(self.dense_0(x), approximate=self.gelu == "tanh")
-        x = self.dense_1(self.drop_hidden(x, training=training))
-        return self.drop_output(x, training=training)
+        return mlp(KerasMachine(self, training), x)
 
     def compute_output_shape(self, input_shape):
         """The shape of the input."""
@@ -54,14 +52,3 @@ class MLP(keras.layers.Layer):
             "gelu": self.gelu,
             "dropout": self.dropout,
         }
-
-    def _dense(self, units: int, name: str, width: int):
-        dense = keras.layers.Dense(
-            units,
-            kernel_initializer="glorot_uniform",
-            bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
-            dtype=self.dtype_policy,
-            name=name,
-        )
-        named_build(dense, (None, width), self.trainable)
-        return dense

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
 from keras_vit._keras import LEGACY, keras
+from keras_vit.parts.rows import Row
+
+# How rows are initialised, as in the official code.
+INITIALIZERS = {
+    "zeros": lambda layer: "zeros",
+    "ones": lambda layer: "ones",
+    "glorot": lambda layer: "glorot_uniform",
+    "lecun": lambda layer: "lecun_normal",
+    "tiny": lambda layer: keras.initializers.RandomNormal(stddev=1e-6),
+    "layer_scale": lambda layer: keras.initializers.Constant(layer.layer_scale),
+}
 
 
 def named_build(
@@ -26,3 +42,34 @@ def named_build(
         layer.build(input_shape)
     if not trainable:
         layer.trainable = False
+
+
+def build_rows(layer: Any, rows: Sequence[Row], **sizes: int) -> None:
+    """Gives a layer the Dense layers and variables that rows list, as attributes, and builds them.
+
+    Args:
+        layer: the layer that is being built.
+        rows: weights of the layer itself, or kernels and biases of its Dense layers.
+        sizes: the sizes in the rows' shapes.
+    """
+    for name, group in itertools.groupby(rows, lambda row: row.path.split("/")[0]):
+        weights = {row.path.removeprefix(name): row for row in group}
+        initial = {part: INITIALIZERS[row.initial](layer) for part, row in weights.items()}
+        shapes = {
+            part: [sizes[size] if size in sizes else int(size) for size in row.shape]
+            for part, row in weights.items()
+        }
+        if "" in weights:
+            made = layer.add_weight(shape=tuple(shapes[""]), initializer=initial[""], name=name)
+        else:
+            units = math.prod(shapes["/bias"])
+            made = keras.layers.Dense(
+                units,
+                kernel_initializer=initial["/kernel"],
+                bias_initializer=initial["/bias"],
+                dtype=layer.dtype_policy,
+                name=name,
+            )
+            inputs = math.prod(shapes["/kernel"]) // units
+            named_build(made, (None, inputs), layer.trainable)
+        setattr(layer, name, made)

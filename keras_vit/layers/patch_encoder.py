@@ -5,10 +5,13 @@ from __future__ import annotations
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.named_build import named_build
+from keras_vit.layers.keras_machine import KerasMachine
+from keras_vit.layers.named_build import build_rows
 from keras_vit.layers.positions import add_position_weights, position_weights
+from keras_vit.parts.embedding import EMBEDDING_ROWS, arrange, embed
 from keras_vit.parts.grids import Tokens, as_grid
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.rows import present
 
 
 @register
@@ -52,49 +55,38 @@ class PatchEncoder(keras.layers.Layer):
         self._positions = POSITION_EMBEDDINGS[position_embedding]
         if self._positions.table and self._positions.needs_grid and grid is None:
             raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
-        self.projection = keras.layers.Dense(
-            self.hidden_dim,
-            kernel_initializer="lecun_normal",
-            dtype=self.dtype_policy,
-            name="projection",
-        )
-        self.class_token = self.distillation_token = None
+        self.projection = self.class_token = self.distillation_token = None
 
     def build(self, input_shape):
         """Creates the projection, the learned tokens and the position weights."""
-        if not self.projection.built:
-            named_build(self.projection, input_shape, self.trainable)
-        if self.use_class_token:
-            self.class_token = self.add_weight(
-                shape=(1, 1, self.hidden_dim), initializer="zeros", name="class_token"
-            )
-        if self.use_distillation_token:
-            self.distillation_token = self.add_weight(
-                shape=(1, 1, self.hidden_dim), initializer="zeros", name="distillation_token"
-            )
+        tokens = {"class_token": self.use_class_token}
+        tokens["distillation_token"] = self.use_distillation_token
+        # The pixels of a patch are one axis here.
+        build_rows(
+            self, present(EMBEDDING_ROWS, tokens.get), P=1, I=input_shape[-1], D=self.hidden_dim
+        )
         tokens = self._tokens(input_shape[1])
         add_position_weights(self, self._positions.weights, tokens, self.hidden_dim)
         self.built = True
 
     def call(self, patches):
         """Embeds `patches` (batch, patches, pixels)."""
-        return self.encode(self.projection(patches))
+        return embed(KerasMachine(self), patches)
 
     def encode(self, x):
         """Projected patches (batch, patches, hidden_dim) with positions and learned tokens."""
-        table = self._table(x.shape[1], x.dtype)
-        if table is not None and not self._positions.prefix_slots:
-            x = x + table
-        prefix = [
-            token for token in (self.class_token, self.distillation_token) if token is not None
-        ]
-        if prefix:
-            shape = (ops.shape(x)[0], 1, self.hidden_dim)
-            prefix = [ops.broadcast_to(ops.cast(token, x.dtype), shape) for token in prefix]
-            x = ops.concatenate([*prefix, x], axis=1)  # (batch, prefix + patches, hidden_dim)
-        if table is not None and self._positions.prefix_slots:
-            x = x + table
-        return x
+        return arrange(KerasMachine(self), x)
+
+    def position_tables(self, x):
+        """The positions of the learned tokens and of the patches x, each None if absent."""
+        kind = self._positions
+        if kind.table is None:
+            return None, None
+        weights = position_weights(self, kind.weights, x.dtype)
+        table = kind.table(weights, self._tokens(x.shape[1]), self.hidden_dim, ops)
+        table = ops.cast(table, x.dtype)  # (1, patches or tokens, hidden_dim)
+        prefix = self._prefix if kind.prefix_slots else 0
+        return (table[:, :prefix], table[:, prefix:]) if prefix else (None, table)
 
     def compute_output_shape(self, input_shape):
         """(batch, tokens, hidden_dim)."""
@@ -117,10 +109,3 @@ class PatchEncoder(keras.layers.Layer):
 
     def _tokens(self, patches: int) -> Tokens:
         return Tokens(self.grid or (1, patches), self._prefix)
-
-    def _table(self, patches: int, dtype: str):
-        if self._positions.table is None:
-            return None
-        weights = position_weights(self, self._positions.weights, dtype)
-        table = self._positions.table(weights, self._tokens(patches), self.hidden_dim, ops)
-        return ops.cast(table, dtype)

@@ -1,55 +1,59 @@
-"""Pooling layers: from tokens to the input of the head. `parts/poolings` has the table of them."""
+"""Pooling layers: from tokens to the input of the head. `parts/poolings.py` describes them."""
 
 from __future__ import annotations
 
-from keras_vit._keras import keras, ops, register
+from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.named_build import named_build
+from keras_vit.layers.named_build import build_rows, named_build
 from keras_vit.layers.stays_float import StaysFloat
+from keras_vit.parts.poolings import POOLINGS
+
+
+class PoolingLayer(StaysFloat, keras.layers.Layer):
+    """(batch, tokens, hidden_dim) to (batch, width * hidden_dim), with the pooling named `kind`."""
+
+    kind: str
+
+    def build(self, input_shape):
+        """Creates the variables that are not those of sublayers."""
+        own = [row for row in POOLINGS[self.kind].rows if "/" not in row.path]
+        build_rows(self, own, D=input_shape[-1])
+        self.built = True
+
+    def call(self, x):
+        """Pools `x` (batch, tokens, hidden_dim)."""
+        return POOLINGS[self.kind].call(KerasMachine(self), x)
+
+    def compute_output_shape(self, input_shape):
+        """(batch, width * hidden_dim)."""
+        return input_shape[0], POOLINGS[self.kind].width * input_shape[2]
 
 
 @register
-class TokenPooling(StaysFloat, keras.layers.Layer):
+class TokenPooling(PoolingLayer):
     """The class token: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 
-    def call(self, x):
-        """The first token of `x` (batch, tokens, hidden_dim)."""
-        return x[:, 0]
-
-    def compute_output_shape(self, input_shape):
-        """(batch, hidden_dim)."""
-        return input_shape[0], input_shape[2]
+    kind = "token"
 
 
 @register
-class DistilledPooling(StaysFloat, keras.layers.Layer):
+class DistilledPooling(PoolingLayer):
     """Class and distillation token: (batch, tokens, hidden_dim) to (batch, 2 * hidden_dim)."""
 
-    def call(self, x):
-        """The first token of `x` (batch, tokens, hidden_dim), then the second."""
-        return ops.concatenate([x[:, 0], x[:, 1]], axis=-1)
-
-    def compute_output_shape(self, input_shape):
-        """(batch, 2 * hidden_dim)."""
-        return input_shape[0], 2 * input_shape[2]
+    kind = "distilled"
 
 
 @register
-class AveragePooling(StaysFloat, keras.layers.Layer):
+class AveragePooling(PoolingLayer):
     """The mean of all tokens: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
 
-    def call(self, x):
-        """The mean over the tokens of `x` (batch, tokens, hidden_dim)."""
-        return ops.mean(x, axis=1)
-
-    def compute_output_shape(self, input_shape):
-        """(batch, hidden_dim)."""
-        return input_shape[0], input_shape[2]
+    kind = "gap"
 
 
 @register
-class MAPPooling(keras.layers.Layer):
+class MAPPooling(PoolingLayer):
     """Multihead attention pooling (Lee et al. 2019; big_vision `MAPHead`).
 
     A learned probe attends to all tokens; then x + mlp(norm(x)). (batch, tokens, hidden_dim) to
@@ -61,6 +65,8 @@ class MAPPooling(keras.layers.Layer):
         gelu: "tanh" or "erf".
         layer_norm_eps: added to the variance in the LayerNorm.
     """
+
+    kind = "map"
 
     def __init__(
         self,
@@ -82,24 +88,10 @@ class MAPPooling(keras.layers.Layer):
 
     def build(self, input_shape):
         """Creates the probe and builds the attention, the norm and the MLP."""
-        width = input_shape[-1]
-        self.probe = self.add_weight(
-            shape=(1, 1, width), initializer="glorot_uniform", name="probe"
-        )
+        super().build(input_shape)
         for layer in (self.attention, self.norm, self.mlp):
             if not layer.built:
-                named_build(layer, (None, 1, width), self.trainable)
-        self.built = True
-
-    def call(self, x):
-        """Pools `x` (batch, tokens, hidden_dim)."""
-        probe = ops.broadcast_to(ops.cast(self.probe, x.dtype), (ops.shape(x)[0], 1, x.shape[-1]))
-        y = self.attention(probe, x)  # (batch, 1, hidden_dim)
-        return (y + self.mlp(self.norm(y)))[:, 0]
-
-    def compute_output_shape(self, input_shape):
-        """(batch, hidden_dim)."""
-        return input_shape[0], input_shape[2]
+                named_build(layer, (None, 1, input_shape[-1]), self.trainable)
 
     def get_config(self):
         """The arguments that build this layer again."""
@@ -110,3 +102,14 @@ class MAPPooling(keras.layers.Layer):
             "gelu": self.mlp.gelu,
             "layer_norm_eps": self.layer_norm_eps,
         }
+
+
+# The layer of each pooling: a function of a `ViTSpec` and of the layer's name.
+POOLING_LAYERS = {
+    "token": lambda spec, name: TokenPooling(name=name),
+    "distilled": lambda spec, name: DistilledPooling(name=name),
+    "gap": lambda spec, name: AveragePooling(name=name),
+    "map": lambda spec, name: MAPPooling(
+        spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps, name=name
+    ),
+}

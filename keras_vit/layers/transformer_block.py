@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+
 from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.named_build import named_build
+from keras_vit.layers.named_build import build_rows, named_build
 from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.stochastic_depth import StochasticDepth
+from keras_vit.parts.block import BLOCK_OPTIONS, BLOCK_ROWS, attention_branch, transformer_block
+from keras_vit.parts.rows import present
 
 
 @register
 class TransformerBlock(keras.layers.Layer):
-    """x + attention(norm(x)), then x + mlp(norm(x)): (batch, tokens, hidden_dim) to the same shape.
+    """(batch, tokens, hidden_dim) to the same shape:
 
-    As in the official `Encoder1DBlock` and AugReg, dropout follows the attention's output
-    projection and both layers of the MLP, and stochastic depth acts on both branches.
+        y = x + attention(norm_attention(x))    (equation 2)
+        z = y + mlp(norm_mlp(y))                (equation 3)
+
+    `parts/block.py` computes them, with dropout, stochastic depth and LayerScale.
 
     Args:
         num_heads: attention heads.
@@ -26,6 +33,7 @@ class TransformerBlock(keras.layers.Layer):
         attention_dropout: rate on the attention scores.
         drop_path: probability that a branch is dropped for an example.
         position_embedding, grid, class_token: as in `MultiHeadAttention`.
+        options: the fields of `ViTSpec` in `BLOCK_OPTIONS` of `parts/block.py`: `layer_scale`.
     """
 
     def __init__(
@@ -40,10 +48,13 @@ class TransformerBlock(keras.layers.Layer):
         position_embedding: str = "none",
         grid: tuple[int, int] | None = None,
         class_token: bool = False,
-        **kwargs,
+        **options,
     ):
-        super().__init__(**kwargs)
+        chosen = {name: options.pop(name, option.off) for name, option in BLOCK_OPTIONS.items()}
+        super().__init__(**options)
         policy = self.dtype_policy
+        for name, value in chosen.items():
+            setattr(self, name, value)
         self.layer_norm_eps = layer_norm_eps
         self.dropout = dropout
         self.drop_path = drop_path
@@ -69,24 +80,18 @@ class TransformerBlock(keras.layers.Layer):
         self.skip_mlp = StochasticDepth(drop_path, dtype=policy)
 
     def build(self, input_shape):
-        """Builds both norms, the attention and the MLP."""
+        """Builds both norms, the attention and the MLP, and creates the block's own weights."""
         for layer in (self.norm_attention, self.attention, self.norm_mlp, self.mlp):
             if not layer.built:
                 named_build(layer, input_shape, self.trainable)
+        own = [row for row in BLOCK_ROWS if "/" not in row.path]
+        build_rows(self, present(own, functools.partial(getattr, self)), D=input_shape[-1])
         self.built = True
 
     def call(self, x, training=None):
         """Encodes `x` (batch, tokens, hidden_dim)."""
-        if self.remat and training:
-            return rematerialised(self, lambda x: self._encode(x, training), x)
-        return self._encode(x, training)
-
-    def _encode(self, x, training):
-        y = self.attention(self.norm_attention(x), training=training)
-        y = self.drop_attention(y, training=training)
-        x = x + self.skip_attention(y, training=training)
-        y = self.mlp(self.norm_mlp(x), training=training)
-        return x + self.skip_mlp(y, training=training)
+        encode = functools.partial(transformer_block, KerasMachine(self, training))
+        return rematerialised(self, encode, x) if self.remat and training else encode(x)
 
     def compute_output_shape(self, input_shape):
         """The shape of the input."""
@@ -106,6 +111,7 @@ class TransformerBlock(keras.layers.Layer):
             "position_embedding": self.attention.position_embedding,
             "grid": self.attention.grid,
             "class_token": self.attention.class_token,
+            **{name: getattr(self, name) for name in BLOCK_OPTIONS},
         }
 
 
@@ -131,8 +137,9 @@ class AttentionScores(keras.layers.Layer):
 
     def call(self, x):
         """The attention scores for `x` (batch, tokens, hidden_dim)."""
-        y = self.block.norm_attention(x)
-        return self.block.attention(y, training=False, return_attention_scores=True)[1]
+        taps = {}
+        attention_branch(KerasMachine(self.block, training=False, taps=taps), x)
+        return taps["attention"]
 
     def compute_output_shape(self, input_shape):
         """(batch, heads, tokens, tokens)."""

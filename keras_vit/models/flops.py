@@ -6,9 +6,16 @@ rest (norms, activations, softmax) is a few percent of a ViT and runs at the spe
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterable
 
+from keras_vit.parts.block import transformer_block
+from keras_vit.parts.embedding import embed
+from keras_vit.parts.encoder import encode
+from keras_vit.parts.machine import Machine
 from keras_vit.specs import ResNetUnit, Spec, ViTSpec, as_size
+from keras_vit.weights.names import weight_names
 
 
 def forward_flops(
@@ -24,19 +31,20 @@ def forward_flops(
     size = as_size(image_size)
     if isinstance(spec, ViTSpec):
         return _vit(spec, num_classes, size)
-    layers, _ = _resnet(spec.in_channels, 64 * spec.width, spec.units, size)
+    layers = _resnet(spec.in_channels, 64 * spec.width, spec.units, size)
     return layers | _head(1, spec.channels, num_classes)
 
 
 def masked_patch_flops(
     spec: ViTSpec, image_size: int | tuple[int, int], values: int
 ) -> dict[str, int]:
-    """Those of a `MaskedPatchPredictor` that predicts so many values of each patch.
+    """The operations of a `MaskedPatchPredictor` that predicts `values` numbers for each patch.
 
     The exchange of patches, a small product, does not count.
     """
-    layers = _encoder(spec, as_size(image_size))
-    return layers | {"predictions": _product(_patches(spec, image_size), spec.hidden_dim, values)}
+    patches = math.prod(spec.grid(image_size))
+    layers = _blocks(spec, image_size, patches + spec.prefix_tokens)
+    return layers | {"predictions": _product(patches, spec.hidden_dim, values)}
 
 
 def autoencoder_flops(
@@ -47,65 +55,119 @@ def autoencoder_flops(
     decoder_depth: int,
     decoder_mlp_dim: int,
 ) -> dict[str, int]:
-    """Those of a `MaskedAutoencoder`, whose ViT sees `visible` patches of each image.
+    """The operations of a `MaskedAutoencoder`, whose ViT sees `visible` patches of each image.
 
     The choice of patches and their order, small products, do not count.
     """
-    layers = _encoder(spec, as_size(image_size), visible)
-    tokens = _patches(spec, image_size) + spec.prefix_tokens
-    inputs = visible + spec.prefix_tokens
-    layers["decoder_embedding"] = _product(inputs, spec.hidden_dim, decoder_dim)
-    for i in range(decoder_depth):
-        layers[f"decoderblock_{i}"] = _block(tokens, decoder_dim, decoder_mlp_dim)
-    patches = _patches(spec, image_size)
+    patches, prefix = math.prod(spec.grid(image_size)), spec.prefix_tokens
+    layers = _blocks(spec, image_size, visible + prefix)
+    layers["decoder_embedding"] = _product(visible + prefix, spec.hidden_dim, decoder_dim)
+    block = dataclasses.replace(
+        spec,
+        hidden_dim=decoder_dim,
+        depth=1,
+        num_heads=1,
+        mlp_dim=decoder_mlp_dim,
+        position_embedding="none",
+    )
+    flops = _blocks(block, image_size, patches + prefix)["encoderblock_0"]
+    layers |= {f"decoderblock_{i}": flops for i in range(decoder_depth)}
     layers["predictions"] = _product(patches, decoder_dim, spec.in_channels * spec.patch_size**2)
     return layers
 
 
+class _Counter(Machine):
+    """Counts operations by layer; its tensors are the shapes of those for one image."""
+
+    def __init__(self, spec: ViTSpec, image_size: int | tuple[int, int]):
+        names = weight_names(spec, 0, image_size)
+        self.sizes = {weight.path: math.prod(weight.shape) for weight in names}
+        self.spec, self.patch_count = spec, math.prod(spec.grid(image_size))
+        self.flops: dict[str, int] = {}
+
+    def _count(self, path: str, operations: int) -> None:
+        layer = path.split("/")[0]
+        self.flops[layer] = self.flops.get(layer, 0) + operations
+
+    def dense(self, name, x):
+        path = self.path + name
+        kernel = self.sizes[f"{path}/kernel"]
+        self._count(path, 2 * math.prod(x[:-1]) * kernel)
+        return (*x[:-1], kernel // x[-1])
+
+    def norm(self, name, x):
+        return x
+
+    scale = activation = norm
+
+    def constant(self, name, x):
+        return (self.sizes[self.path + name] // x[-1], x[-1])
+
+    def tokens(self, x):
+        return (self.spec.prefix_tokens, x[-1]) if self.spec.prefix_tokens else None
+
+    def positions(self, x):
+        return None, None
+
+    def attend(self, query, key, value):
+        self._count(self.path, 4 * query[0] * key[0] * query[-1])
+        return query
+
+    def patches(self, images):
+        inputs = self.sizes["patch_encoder/projection/kernel"] // self.spec.hidden_dim
+        return (self.patch_count, inputs)
+
+    def heads(self, x):
+        return x
+
+    tanh = heads
+
+    def add(self, name, x, y):
+        return x
+
+    def product(self, x, y):
+        return x
+
+    def concat(self, parts):
+        return (sum(tokens for tokens, _ in parts), parts[0][-1])
+
+    def first(self, x, count):
+        return (count, x[-1])
+
+    def mean(self, x):
+        return x[1:]
+
+    def flat(self, x):
+        return (math.prod(x),)
+
+
 def _vit(spec: ViTSpec, num_classes: int, size: tuple[int, int]) -> dict[str, int]:
-    layers = _encoder(spec, size)
-    width, tokens = spec.hidden_dim, _patches(spec, size) + spec.prefix_tokens
-    if spec.pooling == "map":
-        # One probe attends to all tokens.
-        projections = _product(2 + 2 * tokens, width, width)
-        scores = 2 * _product(1, width, tokens)
-        layers["pooling"] = projections + scores + 2 * _product(1, width, spec.mlp_dim)
-    if spec.representation_dim:
-        layers["pre_logits"] = _product(1, width, spec.representation_dim)
-        width = spec.representation_dim
-    classifiers = 2 if spec.distillation_token else 1
-    return layers | _head(tokens if spec.pooling == "none" else classifiers, width, num_classes)
+    m = _Counter(spec, size)
+    *positions, width = encode(m, None)
+    if spec.distillation_token:  # two classifiers, each of which reads a half
+        positions, width = [2], width // 2
+    return _stem(spec, size) | m.flops | _head(math.prod(positions), width, num_classes)
 
 
-def _encoder(spec: ViTSpec, size: tuple[int, int], visible: int | None = None) -> dict[str, int]:
-    """The layers up to the last block; with `visible` the blocks see only so many patches."""
-    layers: dict[str, int] = {}
-    channels = spec.in_channels
-    if spec.stem is not None:
-        layers, _ = _resnet(channels, spec.stem.root_channels, spec.stem.units, size)
-        channels = spec.stem.channels
-    patches = _patches(spec, size)
-    layers["patch_encoder"] = _product(patches, channels * spec.patch_size**2, spec.hidden_dim)
-    tokens = (patches if visible is None else visible) + spec.prefix_tokens
+def _blocks(spec: ViTSpec, image_size: int | tuple[int, int], tokens: int) -> dict[str, int]:
+    """The operations up to the last block, if the blocks see so many tokens."""
+    m = _Counter(spec, image_size)
+    m.part("patch_encoder", embed, None)
     for i in range(spec.depth):
-        layers[f"encoderblock_{i}"] = _block(tokens, spec.hidden_dim, spec.mlp_dim)
-    return layers
+        m.part(f"encoderblock_{i}", transformer_block, (tokens, spec.hidden_dim))
+    return _stem(spec, as_size(image_size)) | m.flops
 
 
-def _patches(spec: ViTSpec, size: int | tuple[int, int]) -> int:
-    rows, columns = spec.grid(size)
-    return rows * columns
-
-
-def _block(tokens: int, width: int, mlp_dim: int) -> int:
-    attention = 4 * _product(tokens, width, width) + 2 * _product(tokens, width, tokens)
-    return attention + 2 * _product(tokens, width, mlp_dim)
+def _stem(spec: ViTSpec, size: tuple[int, int]) -> dict[str, int]:
+    if spec.stem is None:
+        return {}
+    return _resnet(spec.in_channels, spec.stem.root_channels, spec.stem.units, size)
 
 
 def _resnet(
     inputs: int, root: int, units: Iterable[ResNetUnit], size: tuple[int, int]
-) -> tuple[dict[str, int], tuple[int, int]]:
-    """The layers up to the last unit, and the size of its output."""
+) -> dict[str, int]:
+    """The operations up to the last unit."""
     size = _halved(size)
     layers = {"conv_root": _convolution(size, 7, inputs, root)}
     size = _halved(size)  # pool_root
@@ -117,7 +179,7 @@ def _resnet(
         if unit.projects:
             flops += _convolution(after, 1, unit.inputs, outer)
         layers[unit.name], size = flops, after
-    return layers, size
+    return layers
 
 
 def _head(positions: int, width: int, num_classes: int) -> dict[str, int]:

@@ -18,7 +18,9 @@ from keras_vit.layers import (
     StdConv,
     TransformerBlock,
 )
+from keras_vit.layers.pooling import POOLING_LAYERS
 from keras_vit.models.image_model import ImageModel, head
+from keras_vit.parts.block import BLOCK_OPTIONS
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 
@@ -121,7 +123,7 @@ class ViT(ImageModel):
             "encoded": "encoder_norm",
             "pre_logits": "pre_logits" if self.spec.representation_dim else "pooling",
         }.get(name, name)
-        if layer == "pooling" and POOLINGS[self.spec.pooling].layer is None:
+        if layer == "pooling" and POOLINGS[self.spec.pooling].call is None:
             layer = "encoder_norm"
         return super()._intermediate(layer)
 
@@ -151,11 +153,12 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
             position_embedding=spec.position_embedding,
             grid=grid,
             class_token=spec.class_token,
+            **{name: getattr(spec, name) for name in BLOCK_OPTIONS},
             name=f"encoderblock_{i}",
         )(x)
     x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
-    pooling = POOLINGS[spec.pooling]
-    x = pooling.layer(spec)(x) if pooling.layer else x
+    if POOLINGS[spec.pooling].call:
+        x = POOLING_LAYERS[spec.pooling](spec, "pooling")(x)
     if spec.representation_dim:
         x = keras.layers.Dense(
             spec.representation_dim,

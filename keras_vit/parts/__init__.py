@@ -1,6 +1,7 @@
-"""The exchangeable parts of a ViT: position embeddings and poolings, one file for each kind.
+"""What a ViT is made of, described once, without Keras and without TensorFlow.
 
-Each kind is described in one place: its weights and their official names, the computation in the
-Keras layer and in the exported graph, and its other properties. Importing these modules does not
-import Keras, because `specs` needs their tables.
+A part (block, embedding, pooling) is two things: the rows of its weights (`rows.py`) and a function
+of a machine's verbs (`machine.py`). Keras layers, the exported graph, its exact rewrites and the
+count of operations are machines, so none of them has a description of its own. Position embeddings
+are records with functions of arrays.
 """

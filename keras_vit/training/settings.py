@@ -104,8 +104,8 @@ def check_masked(recipe: Recipe, spec: Spec, name: str) -> None:
 
 def check_pooled(spec: Spec) -> None:
     """Raises a `UsageError` if a model has an answer for each patch, and none for the image."""
-    if isinstance(spec, ViTSpec) and POOLINGS[spec.pooling].layer is None:
-        kinds = ", ".join(name for name, kind in POOLINGS.items() if kind.layer is not None)
+    if isinstance(spec, ViTSpec) and POOLINGS[spec.pooling].call is None:
+        kinds = ", ".join(name for name, kind in POOLINGS.items() if kind.call is not None)
         raise UsageError(
             "training with classes needs a model with one answer for each image. "
             f"Received: pooling={spec.pooling!r}; choose one of {kinds}."

@@ -16,6 +16,7 @@ import numpy as np
 from keras_vit import _contracts, _json
 from keras_vit._checks import LONGEST_SIDE, label_names
 from keras_vit._errors import UsageError, shown
+from keras_vit.parts.block import BLOCK_OPTIONS, BLOCK_ROWS
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
@@ -378,7 +379,14 @@ class Checkpoint:
             layer_norm_eps=layer_norm_eps,
             stem=self._stem(),
             in_channels=sizes["in_channels"],
+            **self._block_options(),
         )
+
+    def _block_options(self) -> dict[str, Any]:
+        # What a block has besides the paper's, by the rows of the first block.
+        prefix = "Transformer/encoderblock_0/"
+        shown = {row.when for row in BLOCK_ROWS if f"{prefix}{row.key}" in self.layout.places}
+        return {name: option.on for name, option in BLOCK_OPTIONS.items() if name in shown}
 
     def _pooling(self) -> str:
         return self._kind_of_keys({name: pooling_keys(name) for name in POOLINGS}) or "gap"

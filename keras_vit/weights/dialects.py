@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.parts.rows import table_words
 from keras_vit.weights.names import official_keys
-from keras_vit.weights.templates import fill, numbers, outline, rows
+from keras_vit.weights.templates import fill, numbers, outline
 from keras_vit.weights.tensors import display
 
 Shape = tuple[int, ...]
@@ -187,7 +188,7 @@ _FIRST_BLOCK = ("Transformer/encoderblock_0/", "resnet/block1/")
 _MOST_SHOWN = 3
 # The parts of other models by a pattern in their names.
 _UNKNOWN_PARTS = {
-    r"\.ls[12]\.|layer_scale|lambda_[12]": "it has LayerScale, which keras_vit does not have",
+    r"layer_scale|lambda_[12]": "it has LayerScale, which keras_vit only reads in timm's layout",
     r"reg_token|register_tokens": "it has register tokens, which keras_vit does not have",
     r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
     r"fc_norm": "it normalises after pooling; keras_vit normalises before pooling",
@@ -254,13 +255,17 @@ attention/key/bias        attn.qkv.bias     flat  1/3
 attention/value/bias      attn.qkv.bias     flat  2/3
 attention/out/kernel      attn.proj.weight  out
 attention/out/bias        attn.proj.bias    flat
+scale_attention           ls1.gamma         same
 norm_mlp/gamma            norm2.weight      flat
 norm_mlp/beta             norm2.bias        flat
 mlp/dense_0/kernel        mlp.fc1.weight    in
 mlp/dense_0/bias          mlp.fc1.bias      flat
 mlp/dense_1/kernel        mlp.fc2.weight    in
 mlp/dense_1/bias          mlp.fc2.bias      flat
+scale_mlp                 ls2.gamma         same
 """
+# Arguments of timm's models for what a model may have besides the paper's, by the spec's fields.
+TIMM_OPTIONS = {"layer_scale": "init_values"}
 _TIMM_ROOT = """
 conv_root/kernel    conv.weight    conv
 gn_root/gamma       norm.weight    norm
@@ -357,7 +362,7 @@ def _table(*tables: tuple[str, str, str], bit: bool = False) -> tuple[Row, ...]:
     official = {path: key for key, path in reversed(official_keys(bit))}
     entries = []
     for table, *prefixes in tables:
-        for path, key, form, *stack in rows(table, *prefixes):
+        for path, key, form, *stack in table_words(table, *prefixes):
             part, parts = map(int, stack[0].split("/")) if stack else (0, 1)
             entries.append(Row(official[path], Place(key, form, part, parts)))
     return tuple(entries)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
+from keras_vit.weights.dialects import TIMM_OPTIONS
 
 # timm can build a ViT of any size from any ViT's name and these arguments. For hybrids, the name
 # must have the right ResNet and patch size.
@@ -110,6 +111,9 @@ def _timm_arguments(model: Any) -> dict[str, Any]:
         "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[spec.gelu],
         "pos_embed": "learn" if spec.position_embedding == "learned" else "none",
     }
+    for field, argument in TIMM_OPTIONS.items():
+        if getattr(spec, field):
+            arguments[argument] = getattr(spec, field)
     # For hybrids, the name determines the patch size.
     return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit._errors import UsageError, shown
+from keras_vit.parts.block import BLOCK_OPTIONS
 from keras_vit.parts.grids import Grid, Method
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
@@ -300,9 +301,11 @@ def _differences(stored: Spec, target: Spec) -> list[str]:
         for field in _ARCHITECTURE
         if hasattr(target, field)
     }
-    if "pooling" in pairs:
+    if isinstance(target, ViTSpec):
+        options = {name: (getattr(stored, name), getattr(target, name)) for name in BLOCK_OPTIONS}
+        pairs |= {name: pair for name, pair in options.items() if bool(pair[0]) != bool(pair[1])}
         one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
-        if (one.prefix_tokens, one.weights) == (other.prefix_tokens, other.weights):
+        if (one.prefix_tokens, one.rows) == (other.prefix_tokens, other.rows):
             del pairs["pooling"]  # the same weights, as those of "token" and "none"
     if stored.in_channels not in (_FOLDED, target.in_channels):
         reason = f"only kernels of {_FOLDED} channels are folded to other numbers"

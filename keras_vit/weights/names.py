@@ -1,86 +1,47 @@
 """The naming table: for each weight its official key, its path in a model and its official shape.
 
 Source: the published `.npz` files of google-research/vision_transformer and of
-google-research/big_transfer. Position embeddings and poolings describe their own weights in
-`keras_vit/parts`.
+google-research/big_transfer. The parts of a ViT describe their own weights in `keras_vit/parts`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.parts.block import BLOCK_ROWS
+from keras_vit.parts.embedding import EMBEDDING_ROWS
+from keras_vit.parts.encoder import NORM_ROWS, REPRESENTATION_ROWS
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.poolings.pooling import Pooling
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
+from keras_vit.parts.rows import Row, nested, present, table_words
 from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
-from keras_vit.weights.templates import fill, rows
-
-
-class Row(NamedTuple):
-    """A row of the naming table; {i} and {j} stand for the numbers of a block and of its unit."""
-
-    key: str
-    path: str
-    shape: tuple[str, ...]
+from keras_vit.weights.templates import fill
 
 
 def _rows(table: str, keys: str = "", paths: str = "") -> list[Row]:
-    return [Row(key, path, tuple(shape)) for key, path, *shape in rows(table, keys, paths)]
+    return [Row(key, path, tuple(shape)) for key, path, *shape in table_words(table, keys, paths)]
 
 
-# Columns: official key, path in a keras_vit model (layer and weight), official shape. Sizes: D
-# hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width of the
-# head's input, C classes; channels of a ResNet: w of the root; i, n and o at the input, inside and
-# at the output of a unit. keras_vit's kernels are the official ones reshaped to two dimensions.
-_EMBEDDING = _rows("""
-embedding/kernel    patch_encoder/projection/kernel    P P I D
-embedding/bias      patch_encoder/projection/bias      D
-""")
-_CLASS_TOKEN = _rows("cls    patch_encoder/class_token    1 1 D")
-# No official file has a distillation token, so keras_vit defines its keys and those of its head.
-_DISTILLATION_TOKEN = _rows("dist    patch_encoder/distillation_token    1 1 D")
-_BLOCK = _rows(
-    """
-LayerNorm_0/scale                              norm_attention/gamma      D
-LayerNorm_0/bias                               norm_attention/beta       D
-LayerNorm_2/scale                              norm_mlp/gamma            D
-LayerNorm_2/bias                               norm_mlp/beta             D
-MultiHeadDotProductAttention_1/query/kernel    attention/query/kernel    D H d
-MultiHeadDotProductAttention_1/query/bias      attention/query/bias      H d
-MultiHeadDotProductAttention_1/key/kernel      attention/key/kernel      D H d
-MultiHeadDotProductAttention_1/key/bias        attention/key/bias        H d
-MultiHeadDotProductAttention_1/value/kernel    attention/value/kernel    D H d
-MultiHeadDotProductAttention_1/value/bias      attention/value/bias      H d
-MultiHeadDotProductAttention_1/out/kernel      attention/out/kernel      H d D
-MultiHeadDotProductAttention_1/out/bias        attention/out/bias        D
-MlpBlock_3/Dense_0/kernel                      mlp/dense_0/kernel        D M
-MlpBlock_3/Dense_0/bias                        mlp/dense_0/bias          M
-MlpBlock_3/Dense_1/kernel                      mlp/dense_1/kernel        M D
-MlpBlock_3/Dense_1/bias                        mlp/dense_1/bias          D
-""",
-    "Transformer/encoderblock_{i}/",
-    "encoderblock_{i}/",
-)
-_NORM = _rows("""
-Transformer/encoder_norm/scale    encoder_norm/gamma    D
-Transformer/encoder_norm/bias     encoder_norm/beta     D
-""")
-_REPRESENTATION = _rows("""
-pre_logits/kernel    pre_logits/kernel    D R
-pre_logits/bias      pre_logits/bias      R
-""")
+# Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width
+# of the head's input, C classes; channels of a ResNet: w of the root; i, n and o at the input,
+# inside and at the output of a unit.
+_EMBEDDING = nested(EMBEDDING_ROWS, "", "patch_encoder/")
+_BLOCK = nested(BLOCK_ROWS, "Transformer/encoderblock_{i}/", "encoderblock_{i}/")
+# Columns: official key, path in a keras_vit model (layer and weight), official shape.
 _HEAD = _rows("""
 head/kernel    head/kernel    R C
 head/bias      head/bias      C
 """)
+# No official file has a distillation token, so keras_vit defines the keys of its head.
 _DISTILLATION_HEAD = _rows("""
 head_dist/kernel    head/distillation_kernel    R C
 head_dist/bias      head/distillation_bias      C
@@ -214,8 +175,8 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
     if bit:
         tables = [_BIT_ROOT, _BIT_UNIT, _BIT_PROJECTION, _BIT_TAIL, _BIT_HEAD]
     else:
-        tables = [_STEM, _UNIT, _PROJECTION, _EMBEDDING, _CLASS_TOKEN, _DISTILLATION_TOKEN, _BLOCK]
-        tables += [_NORM, _REPRESENTATION, _HEAD, _DISTILLATION_HEAD, *map(pooling_rows, POOLINGS)]
+        tables = [_STEM, _UNIT, _PROJECTION, _EMBEDDING, _BLOCK, NORM_ROWS, REPRESENTATION_ROWS]
+        tables += [_HEAD, _DISTILLATION_HEAD, *map(pooling_rows, POOLINGS)]
     keys = [(row.key, row.path) for table in tables for row in table]
     for kind in () if bit else POSITION_EMBEDDINGS.values():
         keys += [(key, path) for key, path, _ in _position_rows(kind)]
@@ -231,12 +192,14 @@ def input_key(spec: Spec) -> str:
 
 def pooling_rows(pooling: str) -> list[Row]:
     """The weights of a pooling."""
-    return _rows(POOLINGS[pooling].weights, "", "pooling/")
+    return nested(POOLINGS[pooling].rows, "", "pooling/")
 
 
 def pooling_keys(pooling: str) -> set[str]:
     """The official keys by which a file shows its pooling: tokens before the patches, weights."""
-    return {row.key for row in _prefix(POOLINGS[pooling]) + pooling_rows(pooling)}
+    kind = POOLINGS[pooling]
+    tokens = (row for row in _EMBEDDING if row.when and getattr(kind, row.when))
+    return {row.key for row in (*tokens, *pooling_rows(pooling))}
 
 
 def head_keys(bit: bool = False) -> tuple[str, ...]:
@@ -262,22 +225,20 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> 
     }
     tokens = Tokens(spec.grid(image_size), spec.prefix_tokens)
     positions = POSITION_EMBEDDINGS[spec.position_embedding]
-    names = _names(_EMBEDDING + _prefix(POOLINGS[spec.pooling]), sizes)
+    names = _names(_present(_EMBEDDING, spec), sizes)
     names += _position_names(positions.weights, _POSITIONS, tokens, spec.hidden_dim)
     for i in range(spec.depth):
-        names += _names(_BLOCK, sizes, i)
+        names += _names(_present(_BLOCK, spec), sizes, i)
         names += _position_names(
             positions.attention_weights, _ATTENTION_POSITIONS, tokens, spec.num_heads, i
         )
-    tail = _NORM + pooling_rows(spec.pooling)
-    tail += _REPRESENTATION if spec.representation_dim else []
+    tail = NORM_ROWS + pooling_rows(spec.pooling) + _present(REPRESENTATION_ROWS, spec)
     head = _HEAD + (_DISTILLATION_HEAD if spec.distillation_token else [])
     return names + _names(tail + (head if num_classes else []), sizes)
 
 
-def _prefix(pooling: Pooling) -> list[Row]:
-    rows = list(_CLASS_TOKEN) if pooling.class_token else []
-    return rows + (_DISTILLATION_TOKEN if pooling.distillation_token else [])
+def _present(rows: list[Row], spec: ViTSpec) -> list[Row]:
+    return present(rows, functools.partial(getattr, spec))
 
 
 def _stem(spec: ViTSpec) -> list[WeightName]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import re
 import string
-from collections.abc import Iterator
 
 _NUMBER = re.compile(r"\{[^}]*\}|\d+")
 # The digits that a format such as {i} or {i:02} writes. Blocks have at most four digits.
@@ -37,14 +36,6 @@ def numbers(template: str, key: str) -> dict[str, int] | None:
         field[0]: int(digits) + field.endswith("0")
         for field, digits in zip(fields, match.groups(), strict=True)
     }
-
-
-def rows(table: str, *prefixes: str) -> Iterator[list[str]]:
-    """The words of each line of a table; the prefixes are added to the first words."""
-    for words in map(str.split, table.splitlines()):
-        if words:
-            start = [prefix + word for prefix, word in zip(prefixes, words, strict=False)]
-            yield [*start, *words[len(prefixes) :]]
 
 
 @functools.cache

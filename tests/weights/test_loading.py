@@ -146,7 +146,7 @@ def test_a_pre_logits_that_the_model_lacks_is_explained(fixtures):
 @pytest.mark.parametrize(
     ("key", "cause_part"),
     [
-        ("blocks.0.ls1.gamma", "LayerScale"),
+        ("layer.0.layer_scale1.lambda1", "LayerScale"),
         ("reg_token", "register tokens"),
         ("fc_norm.weight", "normalises after pooling"),
         ("blocks.1.attn.q_norm.weight", "normalises queries and keys"),

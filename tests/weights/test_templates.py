@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keras_vit.weights.names import official_keys
-from keras_vit.weights.templates import fill, numbers, outline, rows
+from keras_vit.weights.templates import fill, numbers, outline
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,6 @@ def test_numbers_of_a_key_round_trip(template, key, indices):
 )
 def test_other_keys_have_no_numbers(template, key):
     assert numbers(template, key) is None
-
-
-def test_the_first_words_of_each_row_get_the_prefixes():
-    table = "\na b c\n\nd e\n"
-    assert list(rows(table, "x/", "y/")) == [["x/a", "y/b", "c"], ["x/d", "y/e"]]
 
 
 @pytest.mark.parametrize("bit", [False, True])

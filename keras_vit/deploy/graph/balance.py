@@ -14,8 +14,7 @@ import numpy as np
 from keras_vit.deploy.graph.rewrites import (
     Parameters,
     repeated,
-    stream_readers,
-    stream_writers,
+    wiring_of,
 )
 from keras_vit.specs import Spec, ViTSpec
 
@@ -32,10 +31,13 @@ def balance(spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray]) -> None
         p: its parameters, after rewrites for which `balances` is true.
         ranges: the result of `inference.channel_ranges`.
     """
-    stream = np.max([ranges[f"encoderblock_{i}"] for i in range(spec.depth)], axis=0)
-    scale = _powers_of_two(stream)
-    _scale_stream(spec, p, scale)
-    for norm, readers in stream_readers(spec, p).items():
+    largest = np.max([ranges[f"encoderblock_{i}"] for i in range(spec.depth)], axis=0)
+    scale = _powers_of_two(largest)
+    wired = wiring_of(spec, p)
+    foldable = wired.foldable(p)
+    stream = {norm: foldable[norm] for norm in wired.stream_norms}
+    _scale_stream(p, wired.stream_writers(p), stream, scale)
+    for norm, readers in stream.items():
         if readers and readers[0] in ranges:
             _smooth(p, norm, readers, _largest(ranges[readers[0]], len(scale)) / scale)
 
@@ -46,11 +48,13 @@ def balances(spec: Spec, rewrites: Iterable[str]) -> bool:
     return isinstance(spec, ViTSpec) and {"centre", "fold_norms"} <= set(rewrites)
 
 
-def _scale_stream(spec: ViTSpec, p: Parameters, scale: np.ndarray) -> None:
+def _scale_stream(
+    p: Parameters, writers: list[str], stream: dict[str, list[str]], scale: np.ndarray
+) -> None:
     # The stream holds x / scale. Norms undo that for their mean square, kernels for their input.
-    for name in stream_writers(spec, p):
+    for name in writers:
         p[name] = p[name] / scale
-    for norm, readers in stream_readers(spec, p).items():
+    for norm, readers in stream.items():
         if f"{norm}/gamma" in p:
             p[f"{norm}/gamma"] = p[f"{norm}/gamma"] * scale
         else:

@@ -14,15 +14,12 @@ from collections.abc import Callable, Iterable, MutableMapping
 import numpy as np
 
 from keras_vit._errors import UsageError, did_you_mean
+from keras_vit.deploy.graph.wiring import PROBED, Attention, Wiring, wiring
 from keras_vit.parts.grids import Tokens
-from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = MutableMapping[str, np.ndarray]
-_NORM_READERS = ("query", "key", "value")
-# What `patch_encoder` adds to the stream besides the projected patches.
-_ADDED = ("class_token", "distillation_token", "class_position", "positions")
 # A power of two, because dividing by it does not round. In half precision the square of a value
 # above 255 overflows, and so does the sum of 768 squares with a root mean square above 9. Dividing
 # by 16 raises these limits to 4,095 and 147.
@@ -38,10 +35,16 @@ def rewrite(
 ) -> Parameters:
     """Applies the named passes of `PASSES` in place, in the order of that table."""
     rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
+    wired = wiring_of(spec, parameters)
     for name, apply in PASSES.items():
         if name in rewrites:
-            apply(spec, parameters, preprocessing)
+            apply(spec, parameters, wired, preprocessing)
     return parameters
+
+
+def wiring_of(spec: Spec, parameters: Parameters) -> Wiring:
+    """Who reads what in the graph of these parameters."""
+    return wiring(spec, "head/kernel" in parameters)
 
 
 def check_rewrites(names: Iterable[str]) -> frozenset[str]:
@@ -63,13 +66,18 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
     patches, hidden_dim) and "patch_encoder/class_position" (1, prefix, hidden_dim) to the tokens,
     "attention/position_bias" (1, heads, tokens, tokens) in each block to the attention scores. A
     distillation token is appended to "patch_encoder/class_token" (1, prefix, hidden_dim), and two
-    classifiers become the "head" whose logits are the mean of theirs.
+    classifiers become the "head" whose logits are the mean of theirs. The factors of LayerScale are
+    multiplied into the Dense layers before them; without that, `centre` would not be exact.
     """
     if isinstance(spec, ResNetSpec):
         return
     if spec.distillation_token:
         _join_tokens(p)
         _average_classifiers(p)
+    for scale, dense in wiring_of(spec, p).scales.items():
+        factors = _wide(p.pop(scale))
+        for part in ("kernel", "bias"):
+            p[f"{dense}/{part}"] = _narrow(_wide(p[f"{dense}/{part}"]) * factors)
     kind, tokens = POSITION_EMBEDDINGS[spec.position_embedding], Tokens(grid, spec.prefix_tokens)
     encoder = "patch_encoder"
     if kind.table is not None:
@@ -80,7 +88,7 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
             p[f"{encoder}/class_position"] = first
         p[f"{encoder}/positions"] = table
     if kind.bias is not None:
-        for name in (f"{block}/attention" for block in _blocks(spec)):
+        for name in (f"encoderblock_{i}/attention" for i in range(spec.depth)):
             weights = {w.name: p.pop(f"{name}/{w.name}") for w in kind.attention_weights}
             bias = np.asarray(kind.bias(weights, tokens, np), np.float32)
             p[f"{name}/position_bias"] = np.ascontiguousarray(bias)
@@ -103,76 +111,58 @@ def _average_classifiers(p: Parameters) -> None:
     p["head/bias"] = _narrow(_wide(biases[0]) / 2 + _wide(biases[1]) / 2)
 
 
-def stream_writers(spec: ViTSpec, p: Parameters) -> list[str]:
-    """The parameters whose results are added to the residual stream; their last axis is its."""
-    layers = ["patch_encoder/projection"]
-    for block in _blocks(spec):
-        layers += [f"{block}/attention/out", f"{block}/mlp/dense_1"]
-    names = [f"{layer}/{part}" for layer in layers for part in ("kernel", "bias")]
-    names += [f"patch_encoder/{t}" for t in _ADDED]
-    return [name for name in names if name in p]
+def _fold_norms(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    for norm, readers in wired.foldable(p).items():
+        if not readers:
+            continue
+        gamma, beta = _wide(p.pop(f"{norm}/gamma")), _wide(p.pop(f"{norm}/beta"))
+        for reader in readers:
+            kernel = _wide(p[f"{reader}/kernel"])
+            shift = repeated(beta, kernel)[:, 0] @ kernel
+            p[f"{reader}/bias"] = _narrow(p[f"{reader}/bias"] + shift)
+            p[f"{reader}/kernel"] = _narrow(repeated(gamma, kernel) * kernel)
 
 
-def stream_readers(spec: ViTSpec, p: Parameters) -> dict[str, list[str]]:
-    """The norms that read the residual stream, each with the Dense layers that read that norm.
-
-    The list is empty if other layers read the norm too. A layer that reads several tokens at once
-    has a row of its kernel for each channel of each token; see `repeated`.
-    """
-    readers = {}
-    for block in _blocks(spec):
-        readers[f"{block}/norm_attention"] = [f"{block}/attention/{r}" for r in _NORM_READERS]
-        readers[f"{block}/norm_mlp"] = [f"{block}/mlp/dense_0"]
-    pooling = POOLINGS[spec.pooling]
-    if pooling.averages:  # a weighted mean of tokens commutes with the norm's scale and shift
-        last = [r for r in ("pre_logits", "head") if f"{r}/kernel" in p][:1]
-        if "head/distillation_kernel" in p:  # two classifiers that were not averaged
-            last = []
-    else:
-        last = [r for r in pooling.readers if f"{r}/kernel" in p]
-    return {**readers, "encoder_norm": last}
-
-
-def _fold_norms(spec: Spec, p: Parameters, _: Preprocessing) -> None:
-    if isinstance(spec, ResNetSpec):
-        return
-    for norm, readers in stream_readers(spec, p).items():
-        if readers:
-            _into_readers(p, norm, readers)
-    for norm, readers in POOLINGS[spec.pooling].norms.items():
-        _into_readers(p, norm, readers)
-
-
-def _attention_biases(spec: Spec, p: Parameters, _: Preprocessing) -> None:
-    for name in [n.removesuffix("/query/kernel") for n in p if n.endswith("/query/kernel")]:
+def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    for layer in wired.attentions:
         scale = np.float32(spec.head_dim**-0.5)
         for part in ("kernel", "bias"):
-            p[f"{name}/query/{part}"] = p[f"{name}/query/{part}"] * scale
+            p[f"{layer.query}/{part}"] = p[f"{layer.query}/{part}"] * scale
         # A bias added to all keys does not change the softmax, whose rows sum to 1.
-        del p[f"{name}/key/bias"]
-        shift = _wide(p.pop(f"{name}/value/bias")) @ _wide(p[f"{name}/out/kernel"])
-        p[f"{name}/out/bias"] = _narrow(p[f"{name}/out/bias"] + shift)
+        del p[f"{layer.key}/bias"]
+        shift = _wide(p.pop(f"{layer.value}/bias")) @ _wide(p[f"{layer.out}/kernel"])
+        p[f"{layer.out}/bias"] = _narrow(p[f"{layer.out}/bias"] + shift)
 
 
-def _centre(spec: Spec, p: Parameters, _: Preprocessing) -> None:
-    if isinstance(spec, ResNetSpec):
-        return
-    for name in stream_writers(spec, p):
+def _centre(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    for name in wired.stream_writers(p):
         p[name] = _narrow(p[name] - _wide(p[name]).mean(-1, keepdims=True))
 
 
-def _constants(spec: Spec, p: Parameters, _: Preprocessing) -> None:
-    if isinstance(spec, ResNetSpec):
-        return
+def _constants(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
     encoder = "patch_encoder"
-    if spec.class_token and f"{encoder}/class_position" in p:
+    if f"{encoder}/class_token" in p and f"{encoder}/class_position" in p:
         p[f"{encoder}/class_token"] += p.pop(f"{encoder}/class_position")
     if f"{encoder}/positions" in p:
         p[f"{encoder}/positions"] = p[f"{encoder}/positions"] + p.pop(f"{encoder}/projection/bias")
-    POOLINGS[spec.pooling].fold_constants(spec, p)
+    for layer in wired.attentions:
+        if layer.constant:
+            _fold_query(spec, p, layer)
 
 
-def _uint8_input(spec: Spec, p: Parameters, preprocessing: Preprocessing) -> None:
+def _fold_query(spec: ViTSpec, p: Parameters, layer: Attention) -> None:
+    """Replaces a constant query and the key's kernel by their product for each head."""
+    p.pop(f"{layer.key}/bias", None)  # softmax ignores a constant added to all logits
+    kernel, bias = (_wide(p.pop(f"{layer.query}/{part}")) for part in ("kernel", "bias"))
+    query = _wide(p.pop(layer.constant))[0] @ kernel + bias
+    query = query.reshape(spec.num_heads, -1)  # (1, hidden_dim) to (heads, head_dim)
+    key = p.pop(f"{layer.key}/kernel")
+    key = key.reshape(spec.hidden_dim, spec.num_heads, -1)  # (hidden_dim, heads, head_dim)
+    name = f"{layer.key.rpartition('/')[0]}/{PROBED}/kernel"
+    p[name] = _narrow(np.einsum("dhk,hk->dh", key, query))
+
+
+def _uint8_input(spec: Spec, p: Parameters, wired: Wiring, preprocessing: Preprocessing) -> None:
     if not folds_uint8(spec):
         return
     name = "patch_encoder/projection"
@@ -187,21 +177,19 @@ def _uint8_input(spec: Spec, p: Parameters, preprocessing: Preprocessing) -> Non
     p[holder] = _narrow(p[holder] - shift)
 
 
-def _standardised_kernels(spec: Spec, p: Parameters, _: Preprocessing) -> None:
+def _standardised_kernels(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
     for name in [n for n in p if "conv" in n and n.endswith("/kernel")]:
         p[name] = standardise(_wide(p[name]), spec).astype(np.float32)
 
 
-def _scale_stream(spec: Spec, p: Parameters, _: Preprocessing) -> None:
-    if isinstance(spec, ResNetSpec):
-        return
-    for name in stream_writers(spec, p):
+def _scale_stream(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    for name in wired.stream_writers(p):
         p[name] = p[name] / np.float32(STREAM_DIVISOR)
 
 
 # The passes by name. Their order matters: the shifts of norms become biases before biases are
 # moved, and the stream is centred after the parameters that write to it have their final values.
-PASSES: dict[str, Callable[[Spec, Parameters, Preprocessing], None]] = {
+PASSES: dict[str, Callable[[Spec, Parameters, Wiring, Preprocessing], None]] = {
     "fold_norms": _fold_norms,
     "attention_biases": _attention_biases,
     "centre": _centre,
@@ -245,20 +233,6 @@ def standardise(kernel, spec: Spec, mean=np.mean, sqrt=np.sqrt):
     if isinstance(spec, ResNetSpec):
         return centred / sqrt(variance + 1e-10)
     return centred / (sqrt(variance) + 1e-5)
-
-
-def _blocks(spec: Spec) -> list[str]:
-    depth = 0 if isinstance(spec, ResNetSpec) else spec.depth
-    return [f"encoderblock_{i}" for i in range(depth)]
-
-
-def _into_readers(p: Parameters, norm: str, readers: list[str]) -> None:
-    gamma, beta = _wide(p.pop(f"{norm}/gamma")), _wide(p.pop(f"{norm}/beta"))
-    for reader in readers:
-        kernel = _wide(p[f"{reader}/kernel"])
-        shift = repeated(beta, kernel)[:, 0] @ kernel
-        p[f"{reader}/bias"] = _narrow(p[f"{reader}/bias"] + shift)
-        p[f"{reader}/kernel"] = _narrow(repeated(gamma, kernel) * kernel)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

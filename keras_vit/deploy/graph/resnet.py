@@ -1,0 +1,87 @@
+"""ResNets in the exported graph: the stem of hybrids, and BiT."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from keras_vit.deploy.graph.rewrites import standardise
+from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
+from keras_vit.specs import ResNetSpec, ResNetUnit
+
+_GROUPS = 32
+
+
+def stem(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
+    """A hybrid's ResNet: see `models/vit.py`."""
+    x = tf.nn.relu(_group_norm(m, "gn_root", _conv(m, "conv_root", x, 2)))
+    with tf.name_scope("pool_root"):
+        x = tf.nn.max_pool2d(x, 3, 2, "SAME")
+    for unit in m.spec.stem.units:
+        x = m.part(unit.name, _unit, unit, x)
+        m.tap(unit.name, x)
+    return x
+
+
+def bit(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
+    """See `models/bit.py`."""
+    x = _conv(m, "conv_root", x, 2)
+    with tf.name_scope("pool_root"):
+        x = tf.nn.max_pool2d(tf.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)]), 3, 2, "VALID")
+    for unit in m.spec.units:
+        x = m.part(unit.name, _preactivation_unit, unit, x)
+        m.tap(unit.name, x)
+    x = tf.nn.relu(_group_norm(m, "group_norm", x))
+    with tf.name_scope("pooling"):
+        return tf.reduce_mean(x, axis=(1, 2))
+
+
+def _unit(m: TensorFlowMachine, unit: ResNetUnit, x):
+    """See `layers/residual_unit.py`."""
+    residual = x
+    if unit.projects:
+        residual = _group_norm(m, "gn_proj", _conv(m, "conv_proj", x, unit.strides))
+    x = tf.nn.relu(_group_norm(m, "gn1", _conv(m, "conv1", x)))
+    x = tf.nn.relu(_group_norm(m, "gn2", _conv(m, "conv2", x, unit.strides)))
+    x = residual + _group_norm(m, "gn3", _conv(m, "conv3", x))
+    return tf.nn.relu(x, name="output")
+
+
+def _preactivation_unit(m: TensorFlowMachine, unit: ResNetUnit, x):
+    """See `layers/residual_unit.py`."""
+    active = tf.nn.relu(_group_norm(m, "gn1", x))
+    if unit.projects:
+        x = _conv(m, "conv_proj", active, unit.strides)
+    y = _conv(m, "conv1", active)
+    y = _conv(m, "conv2", tf.nn.relu(_group_norm(m, "gn2", y)), unit.strides)
+    y = _conv(m, "conv3", tf.nn.relu(_group_norm(m, "gn3", y)))
+    return tf.add(x, y, name="output")
+
+
+def _conv(m: TensorFlowMachine, name: str, x, strides: int = 1):
+    with tf.name_scope(name):
+        m.tap(name, x)
+        kernel = m.weight(f"{name}/kernel")
+        if "standardised_kernels" not in m.rewrites:
+            kernel = standardise(kernel, m.spec, tf.reduce_mean, tf.sqrt)
+        padding, size = "SAME", int(kernel.shape[0])
+        if isinstance(m.spec, ResNetSpec) and strides > 1 and size > 1:
+            margin = ((size - 1) // 2,) * 2  # the same zeros on both sides
+            x, padding = tf.pad(x, [(0, 0), margin, margin, (0, 0)]), "VALID"
+        return tf.nn.conv2d(x, kernel, strides, padding)
+
+
+def _group_norm(m: TensorFlowMachine, name: str, x):
+    epsilon = 1e-5 if isinstance(m.spec, ResNetSpec) else 1e-6
+    _, height, width, channels = x.shape
+    with tf.name_scope(name):
+        # (batch, positions, groups, channels of a group)
+        y = tf.reshape(x, (-1, height * width, _GROUPS, channels // _GROUPS))
+        y -= _group_mean(y)
+        y *= tf.math.rsqrt(_group_mean(tf.multiply(y, y)) + epsilon)
+        y = tf.reshape(y, (-1, height, width, channels))
+        return y * m.weight(f"{name}/gamma") + m.weight(f"{name}/beta")
+
+
+def _group_mean(x):
+    # Delegates only take the mean over one axis at a time.
+    return tf.reduce_mean(tf.reduce_mean(x, axis=1, keepdims=True), axis=3, keepdims=True)

@@ -1,0 +1,244 @@
+"""Who reads what in a ViT: which rewrites of its weights are exact.
+
+The encoder runs once with symbolic values, so that no rewrite has a list of layers of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from keras_vit.parts.encoder import encode
+from keras_vit.parts.machine import Machine
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.specs import ResNetSpec, Spec, ViTSpec
+
+# The writer of values that no parameter writes.
+_UNKNOWN = "?"
+# The end of the name of a query's and key's product that replaces them; see `rewrites.py`.
+PROBED = "probed"
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """One attention layer, by the names of its Dense layers.
+
+    Attributes:
+        query, key, value, out: the names.
+        constant: the weight from which all queries are computed; None if they depend on the image.
+    """
+
+    query: str
+    key: str
+    value: str
+    out: str
+    constant: str | None
+
+
+class Wiring:
+    """What one symbolic run shows.
+
+    Attributes:
+        inputs: for each norm, the parameters whose sum is its input.
+        readers: for each norm, the Dense layers that read its output.
+        blocked: the norms that something else reads too.
+        used: the parameters whose sums are used as they are by something else than a norm.
+        scales: for each scale of channels, the Dense layer whose output it multiplies.
+        attentions: the attention layers.
+        first_tokens: how many first tokens of the encoder's output the pooling reads; None: all.
+    """
+
+    def __init__(self):
+        self.inputs: dict[str, frozenset[str]] = {}
+        self.readers: dict[str, list[str]] = {}
+        self.blocked: set[str] = set()
+        self.used: set[str] = {_UNKNOWN}
+        self.scales: dict[str, str] = {}
+        self.attentions: list[Attention] = []
+        self.first_tokens: int | None = None
+
+    @property
+    def stream_norms(self) -> list[str]:
+        """The norms that read the residual stream, which nothing but norms reads.
+
+        What is subtracted from all channels of the stream, or divides them, has no effect.
+        """
+        return [norm for norm, writers in self.inputs.items() if not writers & self.used]
+
+    def foldable(self, parameters: Iterable[str]) -> dict[str, list[str]]:
+        """For each norm the Dense layers that read it; [] if something else does too.
+
+        A Dense layer that reads several tokens at once has a row of its kernel for each channel of
+        each token.
+        """
+        return {
+            norm: [] if norm in self.blocked else [_present(name, parameters) for name in readers]
+            for norm, readers in self.readers.items()
+        }
+
+    def stream_writers(self, parameters: Iterable[str]) -> list[str]:
+        """The parameters whose results are added to the residual stream; their last axis is its."""
+        writers = frozenset().union(*(self.inputs[norm] for norm in self.stream_norms))
+        return sorted(writers & set(parameters))
+
+
+@functools.cache
+def wiring(spec: Spec, head: bool) -> Wiring:
+    """The wiring of a model; `head` says whether it has a Dense layer "head". A BiT has none."""
+    found = Wiring()
+    if isinstance(spec, ResNetSpec):
+        return found
+    m = _Recorder(spec, found)
+    x = encode(m, _Value())
+    m.use(m.dense("head", x) if head else x)
+    found.first_tokens = _first_tokens(spec)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Value:
+    """What is known of a tensor.
+
+    Attributes:
+        writers: the parameters whose sum it is.
+        norm: the norm whose output it is, for one or several tokens, or a mean of tokens.
+        dense: the Dense layer whose output it is.
+        constant: the weight from which alone it is computed.
+        attention: the attention layer whose output it is, without the name of its last Dense.
+    """
+
+    writers: frozenset[str] = frozenset({_UNKNOWN})
+    norm: str | None = None
+    dense: str | None = None
+    constant: str | None = None
+    attention: Attention | None = None
+
+
+class _Recorder(Machine):
+    def __init__(self, spec: ViTSpec, found: Wiring):
+        self.spec, self.found = spec, found
+
+    def use(self, *values: _Value) -> None:
+        """Notes that the values are used as they are."""
+        for x in values:
+            self.found.used |= x.writers
+            if x.norm:
+                self.found.blocked.add(x.norm)
+
+    def dense(self, name, x):
+        name = self.path + name
+        if x.norm:
+            self.found.readers[x.norm].append(name)
+        if x.attention:
+            self.found.attentions.append(dataclasses.replace(x.attention, out=name))
+        self.found.used |= x.writers
+        writers = frozenset({f"{name}/kernel", f"{name}/bias"})
+        return _Value(writers, dense=name, constant=x.constant)
+
+    def norm(self, name, x):
+        name = self.path + name
+        if x.norm:
+            self.found.blocked.add(x.norm)
+        self.found.inputs[name] = x.writers
+        self.found.readers[name] = []
+        return _Value(norm=name)
+
+    def scale(self, name, x):
+        if x.dense:
+            self.found.scales[self.path + name] = x.dense
+            return _Value(x.writers)
+        self.use(x)
+        return _Value()
+
+    def constant(self, name, x):
+        name = self.path + name
+        return _Value(frozenset({name}), constant=name)
+
+    def tokens(self, x):
+        tokens = _Value(frozenset({f"{self.path}class_token"}))
+        return tokens if self.spec.prefix_tokens else None
+
+    def positions(self, x):
+        names = (f"{self.path}class_position", f"{self.path}positions")
+        return tuple(_Value(frozenset({name})) for name in names)
+
+    def attend(self, query, key, value):
+        self.use(value)
+        names = query.dense, key.dense, value.dense
+        return _Value(attention=Attention(*names, out="", constant=query.constant))
+
+    def patches(self, images):
+        return images
+
+    def heads(self, x):
+        return x
+
+    def activation(self, name, x):
+        self.use(x)
+        return _Value()
+
+    def tanh(self, x):
+        return self.activation("tanh", x)
+
+    def product(self, x, y):
+        self.use(x, y)
+        return _Value()
+
+    def add(self, name, x, y):
+        self.found.blocked |= {each.norm for each in (x, y) if each.norm}
+        return _Value(x.writers | y.writers)
+
+    def concat(self, parts):
+        x, *others = parts
+        if x.norm and all(other.norm == x.norm for other in others):
+            return x
+        return functools.reduce(functools.partial(self.add, ""), others, x)
+
+    def first(self, x, count):
+        return x
+
+    def mean(self, x):
+        return x
+
+    def flat(self, x):
+        self.found.used |= x.writers
+        return x
+
+
+def _first_tokens(spec: ViTSpec) -> int | None:
+    call = POOLINGS[spec.pooling].call
+    reads = _Reads()
+    if call is None:
+        return None
+    call(reads, reads.encoded)
+    return None if reads.all or not reads.counts else max(reads.counts)
+
+
+class _Reads:
+    """Stands for a machine and notes how many first tokens of one value are read."""
+
+    def __init__(self):
+        self.encoded = object()
+        self.counts: set[int] = set()
+        self.all = False
+
+    def first(self, x: Any, count: int) -> Any:
+        if x is self.encoded:
+            self.counts.add(count)
+        return None
+
+    def __getattr__(self, verb: str) -> Any:
+        # All other verbs read all tokens.
+        def read(*values: Any) -> None:
+            parts = [part for x in values for part in (x if isinstance(x, list) else [x])]
+            self.all |= any(part is self.encoded for part in parts)
+
+        return read
+
+
+def _present(name: str, parameters: Mapping[str, Any] | Iterable[str]) -> str:
+    """The Dense layer that takes the place of `name` in the parameters."""
+    probed = f"{name.rpartition('/')[0]}/{PROBED}"
+    return name if f"{name}/kernel" in parameters else probed
