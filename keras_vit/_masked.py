@@ -45,12 +45,16 @@ def check_cells(spec: ViTSpec) -> None:
 
 
 def check_added_positions(spec: ViTSpec) -> None:
-    """Raises a `UsageError` if positions act in attention, where a decoder has no such bias."""
-    if POSITION_EMBEDDINGS[spec.position_embedding].bias is not None:
-        raise UsageError(
-            "a masked autoencoder needs positions that are added to the tokens. Received: "
-            f"position_embedding={spec.position_embedding!r}; choose learned or sincos2d."
-        )
+    """Raises a `UsageError` if positions act in attention, which hidden patches would shift."""
+    for field, acts in (
+        ("position_embedding", POSITION_EMBEDDINGS[spec.position_embedding].bias is not None),
+        ("rotation", spec.rotation != "none"),
+    ):
+        if acts:
+            raise UsageError(
+                "a masked autoencoder needs positions that are added to the tokens, such as "
+                f"learned or sincos2d. Received: {field}={getattr(spec, field)!r}."
+            )
 
 
 def check_decoder(width: int, depth: int, heads: int) -> None:

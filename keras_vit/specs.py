@@ -24,8 +24,10 @@ from keras_vit._checks import (
     positive_integer,
 )
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown, squeeze
+from keras_vit.parts.mlps import MLPS
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.rotations import ROTATIONS
 
 # Files may claim any size; larger models are refused before anything is built. The largest
 # published ViT has 48 blocks and 22 billion parameters.
@@ -181,6 +183,9 @@ class ViTSpec:
             float inputs of one's own, such as the bands of a satellite.
         layer_scale: initial value of LayerScale's factors, which multiply the channels at the end
             of both branches of each block (Touvron et al. 2021, CaiT); None for no such factors.
+        mlp_kind: the MLP of each block, a name in `MLPS`. "plain": two layers, as in the paper.
+        rotation: rotary positions, a name in `ROTATIONS`, besides those of `position_embedding`.
+            "none": no rotation.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
@@ -204,6 +209,8 @@ class ViTSpec:
     stem: ResNetStem | None = None
     in_channels: int = 3
     layer_scale: float | None = None
+    mlp_kind: str = "plain"
+    rotation: str = "none"
 
     def __post_init__(self):
         largest = {
@@ -222,16 +229,17 @@ class ViTSpec:
             ("pooling", tuple(POOLINGS)),
             ("position_embedding", tuple(POSITION_EMBEDDINGS)),
             ("gelu", get_args(Gelu)),
+            ("mlp_kind", tuple(MLPS)),
+            ("rotation", tuple(ROTATIONS)),
         ):
             choice(field, getattr(self, field), choices)
         for field in ("dropout", "attention_dropout", "drop_path"):
             _set(self, field, fraction(field, getattr(self, field)))
-        for field in ("layer_norm_eps", "layer_scale"):
-            value = getattr(self, field)
-            if value is None and field == "layer_scale":
-                continue
-            _set(self, field, number(field, value))
-            if not value > 0:
+        positive = ["layer_norm_eps", *(["layer_scale"] if self.layer_scale is not None else [])]
+        for field in positive:
+            _set(self, field, number(field, getattr(self, field)))
+            if not getattr(self, field) > 0:
+                value = getattr(self, field)
                 raise UsageError(f"{field} must be positive. Received: {field}={value}.")
         if self.hidden_dim % self.num_heads:
             width, heads = self.hidden_dim, self.num_heads
@@ -257,12 +265,12 @@ class ViTSpec:
     @property
     def class_token(self) -> bool:
         """Whether a learned token precedes the patches."""
-        return POOLINGS[self.pooling].class_token
+        return "class_token" in POOLINGS[self.pooling].tokens
 
     @property
     def distillation_token(self) -> bool:
         """Whether a second learned token, which learns from a teacher, follows the class token."""
-        return POOLINGS[self.pooling].distillation_token
+        return "distillation_token" in POOLINGS[self.pooling].tokens
 
     @property
     def prefix_tokens(self) -> int:

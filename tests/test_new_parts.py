@@ -1,4 +1,4 @@
-"""An imaginary position embedding and an imaginary pooling, added as CONTRIBUTING.md says.
+"""An imaginary part of each kind, added as CONTRIBUTING.md says.
 
 Each is one record in its table, and the pooling has a Keras layer. Nothing else is changed, and all
 rooms of the library must know them: a room with a list of kinds of its own fails here.
@@ -18,12 +18,16 @@ from keras_vit.deploy.graph.inference import GraphOptions, inference_module
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.layers.pooling import POOLING_LAYERS, PoolingLayer
+from keras_vit.parts.embedding import TOKENS
+from keras_vit.parts.mlps import MLPS, PLAIN_ROWS, MLPKind
 from keras_vit.parts.poolings import POOLINGS, Pooling
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
-from keras_vit.parts.rows import rows
+from keras_vit.parts.rotations import ROTATIONS
+from keras_vit.parts.rows import Row, rows
 from keras_vit.training import Recipe, build
 from keras_vit.training.settings import check_recipe
+from keras_vit.weights import weight_names
 
 SIZE, LARGER = (16, 24), (24, 40)  # grids of 2 x 3 and 3 x 5 patches
 
@@ -68,14 +72,51 @@ class EnergyPooling(PoolingLayer):
 
 ENERGY = Pooling(
     lambda m, x: m.scale("gains", m.mean(m.product(x, x))),
-    class_token=False,
     rows=rows("EnergyHead_0/gains    gains    ones    D"),
 )
 
+
+# "memory" has two learned tokens more, and reads one of them.
+@register
+class MemoryPooling(PoolingLayer):
+    kind = "memory"
+
+
+MEMORY = Pooling(lambda m, x: m.flat(m.first(x, 2)), ("class_token", "memory_token"), width=2)
+MEMORY_TOKEN = Row("memory", "memory_token", ("1", "2", "D"), "zeros")
+
+
+# "squared" has a third Dense layer, whose output is multiplied with itself.
+def _squared(m, x):
+    y = m.dense("gate", x)
+    return m.dense("dense_1", m.product(m.product(y, y), m.dense("dense_0", x)))
+
+
+_GATE = """
+Gate_0/kernel    gate/kernel    glorot    D M
+Gate_0/bias      gate/bias      tiny      M
+"""
+SQUARED = MLPKind(_squared, [*rows(_GATE), *PLAIN_ROWS])
+
+
+# "spin" turns by the number of the patch.
+def _spin(grid, head_dim):
+    return np.outer(np.arange(grid[0] * grid[1]), np.linspace(0.1, 1, head_dim // 2))
+
+
+WEIGHTS = {
+    "slopes": "ramp", "decay": "ramp", "gains": "energy", "memory": "memory", "gate": "squared",
+    "scale_mlp": 0.1,
+}  # fmt: skip
 KINDS = {
     "ramp": {"position_embedding": "ramp"},
     "energy": {"pooling": "energy"},
-    "both": {"position_embedding": "ramp", "pooling": "energy"},
+    "memory": {"pooling": "memory"},
+    "squared": {"mlp_kind": "squared"},
+    "spin": {"rotation": "spin"},
+    "scale": {"layer_scale": 0.1},
+    "energy and ramp": {"position_embedding": "ramp", "pooling": "energy", "mlp_kind": "squared"},
+    "memory and spin": {"pooling": "memory", "rotation": "spin", "layer_scale": 0.1},
 }
 
 
@@ -85,6 +126,11 @@ def model(request, monkeypatch, randomised):
     monkeypatch.setitem(POSITION_EMBEDDINGS, "ramp", RAMP)
     monkeypatch.setitem(POOLINGS, "energy", ENERGY)
     monkeypatch.setitem(POOLING_LAYERS, "energy", lambda spec, name: EnergyPooling(name=name))
+    monkeypatch.setitem(TOKENS, "memory_token", MEMORY_TOKEN)
+    monkeypatch.setitem(POOLINGS, "memory", MEMORY)
+    monkeypatch.setitem(POOLING_LAYERS, "memory", lambda spec, name: MemoryPooling(name=name))
+    monkeypatch.setitem(MLPS, "squared", SQUARED)
+    monkeypatch.setitem(ROTATIONS, "spin", _spin)
     spec = keras_vit.ViTSpec(8, 48, 2, 3, 112, **KINDS[request.param])
     return randomised(keras_vit.ViT(spec, 5, SIZE, labels=list("abcde")))
 
@@ -100,13 +146,13 @@ def assert_same(model, again, images):
 
 
 def test_the_spec_knows_the_kinds_constraints(model):
-    assert model.spec.class_token == (model.spec.pooling == "token")
+    assert model.spec.prefix_tokens == {"energy": 0, "token": 1, "memory": 3}[model.spec.pooling]
     if model.spec.position_embedding == "ramp":
         with pytest.raises(keras_vit.UsageError, match="'ramp' needs .* multiple of 6. Received"):
             keras_vit.ViTSpec(8, 32, 2, 2, 112, position_embedding="ramp")
     with pytest.raises(keras_vit.UsageError, match="must be one of learned, .*, ramp. Received"):
         keras_vit.ViTSpec(8, 48, 2, 3, 112, position_embedding="slope")
-    with pytest.raises(keras_vit.UsageError, match="must be one of token, .*, energy. Received"):
+    with pytest.raises(keras_vit.UsageError, match="must be one of token, .*, memory. Received"):
         keras_vit.ViTSpec(8, 48, 2, 3, 112, pooling="max")
 
 
@@ -114,11 +160,10 @@ def test_the_kind_changes_what_the_model_computes(model, images):
     moved = np.asarray(model(np.roll(images, 8, axis=2)))  # by one patch
     difference = np.abs(np.asarray(model(images)) - moved).max()
     assert difference > 1e-3
-    names = {weight.name for weight in model.weights}
-    for weight in ("slopes", "decay", "gains"):
-        kind = "pooling" if weight == "gains" else "position_embedding"
-        expected = getattr(model.spec, kind) in ("energy", "ramp")
-        assert any(weight in name for name in names) == expected
+    paths = [name.path for name in weight_names(model.spec, 5, SIZE)]
+    chosen = dataclasses.asdict(model.spec).values()
+    for weight, kind in WEIGHTS.items():
+        assert any(weight in path for path in paths) == (kind in chosen)
 
 
 @pytest.mark.flavours
@@ -137,8 +182,13 @@ def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_pa
     np.savez(
         tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz")
     )  # as another program writes
+    if model.spec.rotation != "none":
+        pytest.skip("a rotation has no weights")
     again = keras_vit.model_from_weights(tmp_path / "bare.npz", image_size=SIZE)
-    assert_same(model, again, images)
+    shown = dataclasses.replace(again.spec, layer_scale=model.spec.layer_scale)
+    assert bool(again.spec.layer_scale) == bool(model.spec.layer_scale)
+    assert (shown, again.image_size) == (model.spec, model.image_size)
+    np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
 
 
 def test_another_image_size_resamples_its_positions(model, tmp_path):
@@ -151,7 +201,8 @@ def test_another_image_size_resamples_its_positions(model, tmp_path):
 
 
 def test_other_programs_layouts_refuse_it(model, tmp_path):
-    for layout in ("timm", "transformers"):
+    # timm has LayerScale.
+    for layout in ("transformers",) if model.spec.layer_scale else ("timm", "transformers"):
         with pytest.raises(keras_vit.UsageError, match="save a .npz|save this|cannot store"):
             keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.named_build import build_rows
+from keras_vit.layers.part_layer import PartLayer
 from keras_vit.layers.positions import add_position_weights, position_weights
-from keras_vit.parts.block import ATTENTION_ROWS, attention
+from keras_vit.parts.block import ATTENTION_OPTIONS, ATTENTION_ROWS, self_attention
 from keras_vit.parts.grids import Tokens, as_grid
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.rotations import rotation_factors
 
 
 @register
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(PartLayer):
     """Scaled dot-product attention of queries over keys and values (paper, appendix A).
 
     The projections `query`, `key`, `value` and `out` are Dense layers (hidden_dim, hidden_dim)
@@ -35,7 +40,10 @@ class MultiHeadAttention(keras.layers.Layer):
             such as "learned", have no effect here.
         grid: rows and columns of patches; needed by kinds that act inside attention.
         class_token: whether a class token precedes the patches; used by these kinds too.
+        rotation: as in `ViTSpec`.
     """
+
+    options = ATTENTION_OPTIONS
 
     def __init__(
         self,
@@ -86,7 +94,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         taps = {} if return_attention_scores else None
         machine = KerasMachine(self, training, taps)
-        result = attention(machine, queries, queries if keys is None else keys)
+        result = self_attention(machine, queries, queries if keys is None else keys)
         return (result, taps["attention"]) if return_attention_scores else result
 
     def position_bias(self, dtype: str):
@@ -95,6 +103,11 @@ class MultiHeadAttention(keras.layers.Layer):
             return None
         weights = position_weights(self, self._positions.attention_weights, dtype)
         return ops.cast(self._positions.bias(weights, self._tokens(), ops), dtype)
+
+    def rotation_factors(self, count: int) -> tuple[Any, Any]:
+        """The two factors by which so many tokens turn; see `parts/rotations.py`."""
+        tokens = Tokens(self.grid, count - math.prod(self.grid))
+        return rotation_factors(self.rotation, tokens, self.query.units // self.num_heads)
 
     def get_config(self):
         """The arguments that build this layer again."""

@@ -81,6 +81,11 @@ class KerasMachine(Machine):
         # (batch, tokens, hidden_dim) to (batch, tokens, heads, head_dim)
         return ops.reshape(x, (-1, x.shape[1], heads, x.shape[-1] // heads))
 
+    def rotate(self, x):
+        turned, exchanged = (ops.cast(f, x.dtype) for f in self.layer.rotation_factors(x.shape[1]))
+        half = x.shape[-1] // 2
+        return x * turned + ops.concatenate([x[..., half:], x[..., :half]], axis=-1) * exchanged
+
     def activation(self, name, x):
         return keras.activations.gelu(x, approximate=name == "tanh")
 

@@ -6,11 +6,13 @@ from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.named_build import build_rows
-from keras_vit.parts.block import MLP_ROWS, mlp
+from keras_vit.layers.part_layer import PartLayer
+from keras_vit.parts.block import MLP_OPTIONS, mlp
+from keras_vit.parts.mlps import MLPS
 
 
 @register
-class MLP(keras.layers.Layer):
+class MLP(PartLayer):
     """Dense, GELU, dropout, Dense, dropout: (..., hidden_dim) to the same shape.
 
     The layers are the official `MlpBlock`'s Dense_0 and Dense_1: kernels Xavier uniform, biases
@@ -20,7 +22,10 @@ class MLP(keras.layers.Layer):
         mlp_dim: width of the hidden layer.
         gelu: "tanh", the approximation of the official models, or "erf", the exact function.
         dropout: rate after each Dense.
+        mlp_kind: as in `ViTSpec`.
     """
+
+    options = MLP_OPTIONS
 
     def __init__(self, mlp_dim: int, gelu: str = "tanh", dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
@@ -33,7 +38,7 @@ class MLP(keras.layers.Layer):
 
     def build(self, input_shape):
         """Creates both Dense layers."""
-        build_rows(self, MLP_ROWS, D=input_shape[-1], M=self.mlp_dim)
+        build_rows(self, MLPS[self.mlp_kind].rows, D=input_shape[-1], M=self.mlp_dim)
         self.built = True
 
     def call(self, x, training=None):

@@ -8,10 +8,9 @@ from keras_vit._keras import keras, ops, register
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.named_build import build_rows
 from keras_vit.layers.positions import add_position_weights, position_weights
-from keras_vit.parts.embedding import EMBEDDING_ROWS, arrange, embed
+from keras_vit.parts.embedding import TOKENS, arrange, embed, embedding_rows
 from keras_vit.parts.grids import Tokens, as_grid
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.rows import present
 
 
 @register
@@ -44,10 +43,11 @@ class PatchEncoder(keras.layers.Layer):
         distillation_token: bool = False,
         **kwargs,
     ):
+        tokens = {name: kwargs.pop(name, False) for name in TOKENS}
         super().__init__(**kwargs)
         self.hidden_dim = positive_integer("hidden_dim", hidden_dim)
-        self.use_class_token = class_token
-        self.use_distillation_token = distillation_token
+        chosen = {"class_token": class_token, "distillation_token": distillation_token}
+        self.learned_tokens = [name for name in TOKENS if {**tokens, **chosen}.get(name)]
         self.position_embedding = choice(
             "position_embedding", position_embedding, tuple(POSITION_EMBEDDINGS)
         )
@@ -55,15 +55,15 @@ class PatchEncoder(keras.layers.Layer):
         self._positions = POSITION_EMBEDDINGS[position_embedding]
         if self._positions.table and self._positions.needs_grid and grid is None:
             raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
-        self.projection = self.class_token = self.distillation_token = None
+        self.projection = None
+        for name in TOKENS:
+            setattr(self, name, None)
 
     def build(self, input_shape):
         """Creates the projection, the learned tokens and the position weights."""
-        tokens = {"class_token": self.use_class_token}
-        tokens["distillation_token"] = self.use_distillation_token
         # The pixels of a patch are one axis here.
         build_rows(
-            self, present(EMBEDDING_ROWS, tokens.get), P=1, I=input_shape[-1], D=self.hidden_dim
+            self, embedding_rows(self.learned_tokens), P=1, I=input_shape[-1], D=self.hidden_dim
         )
         tokens = self._tokens(input_shape[1])
         add_position_weights(self, self._positions.weights, tokens, self.hidden_dim)
@@ -97,15 +97,14 @@ class PatchEncoder(keras.layers.Layer):
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,
-            "class_token": self.use_class_token,
             "position_embedding": self.position_embedding,
             "grid": self.grid,
-            "distillation_token": self.use_distillation_token,
+            **{name: name in self.learned_tokens for name in TOKENS},
         }
 
     @property
     def _prefix(self) -> int:
-        return int(self.use_class_token) + int(self.use_distillation_token)
+        return sum(int(TOKENS[name].shape[1]) for name in self.learned_tokens)
 
     def _tokens(self, patches: int) -> Tokens:
         return Tokens(self.grid or (1, patches), self._prefix)

@@ -9,14 +9,21 @@ from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.named_build import build_rows, named_build
+from keras_vit.layers.part_layer import PartLayer
 from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.stochastic_depth import StochasticDepth
-from keras_vit.parts.block import BLOCK_OPTIONS, BLOCK_ROWS, attention_branch, transformer_block
-from keras_vit.parts.rows import present
+from keras_vit.parts.block import (
+    ATTENTION_OPTIONS,
+    BLOCK_OPTIONS,
+    MLP_OPTIONS,
+    attention_branch,
+    block_rows,
+    transformer_block,
+)
 
 
 @register
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(PartLayer):
     """(batch, tokens, hidden_dim) to the same shape:
 
         y = x + attention(norm_attention(x))    (equation 2)
@@ -33,8 +40,10 @@ class TransformerBlock(keras.layers.Layer):
         attention_dropout: rate on the attention scores.
         drop_path: probability that a branch is dropped for an example.
         position_embedding, grid, class_token: as in `MultiHeadAttention`.
-        options: the fields of `ViTSpec` in `BLOCK_OPTIONS` of `parts/block.py`: `layer_scale`.
+        layer_scale, mlp_kind, rotation: as in `ViTSpec`.
     """
+
+    options = BLOCK_OPTIONS
 
     def __init__(
         self,
@@ -48,13 +57,10 @@ class TransformerBlock(keras.layers.Layer):
         position_embedding: str = "none",
         grid: tuple[int, int] | None = None,
         class_token: bool = False,
-        **options,
+        **kwargs,
     ):
-        chosen = {name: options.pop(name, option.off) for name, option in BLOCK_OPTIONS.items()}
-        super().__init__(**options)
+        super().__init__(**kwargs)
         policy = self.dtype_policy
-        for name, value in chosen.items():
-            setattr(self, name, value)
         self.layer_norm_eps = layer_norm_eps
         self.dropout = dropout
         self.drop_path = drop_path
@@ -70,13 +76,14 @@ class TransformerBlock(keras.layers.Layer):
             class_token,
             dtype=policy,
             name="attention",
+            **self.chosen(ATTENTION_OPTIONS),
         )
         self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)
         self.norm_mlp = keras.layers.LayerNormalization(
             epsilon=layer_norm_eps, dtype=policy, name="norm_mlp"
         )
-        self.mlp = MLP(mlp_dim, gelu, dropout, dtype=policy, name="mlp")
+        self.mlp = MLP(mlp_dim, gelu, dropout, dtype=policy, name="mlp", **self.chosen(MLP_OPTIONS))
         self.skip_mlp = StochasticDepth(drop_path, dtype=policy)
 
     def build(self, input_shape):
@@ -84,8 +91,8 @@ class TransformerBlock(keras.layers.Layer):
         for layer in (self.norm_attention, self.attention, self.norm_mlp, self.mlp):
             if not layer.built:
                 named_build(layer, input_shape, self.trainable)
-        own = [row for row in BLOCK_ROWS if "/" not in row.path]
-        build_rows(self, present(own, functools.partial(getattr, self)), D=input_shape[-1])
+        own = [row for row in block_rows(self) if "/" not in row.path]
+        build_rows(self, own, D=input_shape[-1])
         self.built = True
 
     def call(self, x, training=None):
@@ -111,7 +118,6 @@ class TransformerBlock(keras.layers.Layer):
             "position_embedding": self.attention.position_embedding,
             "grid": self.attention.grid,
             "class_token": self.attention.class_token,
-            **{name: getattr(self, name) for name in BLOCK_OPTIONS},
         }
 
 

@@ -21,6 +21,7 @@ from keras_vit.layers import (
 from keras_vit.layers.pooling import POOLING_LAYERS
 from keras_vit.models.image_model import ImageModel, head
 from keras_vit.parts.block import BLOCK_OPTIONS
+from keras_vit.parts.embedding import TOKENS
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
 
@@ -134,11 +135,10 @@ def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
     x = Patches(spec.patch_size, name="patches")(x)
     x = PatchEncoder(
         spec.hidden_dim,
-        spec.class_token,
-        spec.position_embedding,
-        grid,
-        spec.distillation_token,
+        position_embedding=spec.position_embedding,
+        grid=grid,
         name="patch_encoder",
+        **{name: name in POOLINGS[spec.pooling].tokens for name in TOKENS},
     )(x)
     x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
     for i in range(spec.depth):

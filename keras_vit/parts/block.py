@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_vit.parts.machine import Machine
-from keras_vit.parts.rows import nested, rows
+from keras_vit.parts.mlps import MLPS
+from keras_vit.parts.rows import Row, nested, present, rows
 
 
 def transformer_block(m: Machine, x, only: int | None = None):
@@ -22,7 +23,7 @@ def attention_branch(m: Machine, x, only: int | None = None):
     queries = keys = m.norm("norm_attention", x)
     if only is not None:
         queries, x = m.first(keys, only), m.first(x, only)
-    y = m.dropout("drop_attention", m.part("attention", attention, queries, keys))
+    y = m.dropout("drop_attention", m.part("attention", self_attention, queries, keys))
     y = m.scale("scale_attention", y) if m.spec.layer_scale else y
     return m.add("attended", x, m.dropout("skip_attention", y))
 
@@ -34,33 +35,44 @@ def mlp_branch(m: Machine, x):
     return m.add("output", x, m.dropout("skip_mlp", y))
 
 
-def attention(m: Machine, queries, keys):
+def self_attention(m: Machine, queries, keys):
+    """The attention of a block; with a rotation, queries and keys turn by their positions."""
+    return attention(m, queries, keys, m.rotate if m.spec.rotation != "none" else None)
+
+
+def attention(m: Machine, queries, keys, turn=None):
     """Multi-head attention of `queries` over `keys`, which are also the input of the values."""
-    query = m.heads(m.dense("query", queries))
-    key = m.heads(m.dense("key", keys))
+    query, key = m.heads(m.dense("query", queries)), m.heads(m.dense("key", keys))
+    if turn is not None:
+        query, key = turn(query), turn(key)
     value = m.heads(m.dense("value", keys))
     return m.dense("out", m.attend(query, key, value))
 
 
 def mlp(m: Machine, x):
-    """Dense, GELU, Dense, for each token by itself."""
-    x = m.activation(m.spec.gelu, m.dense("dense_0", x))
-    return m.dropout("drop_output", m.dense("dense_1", m.dropout("drop_hidden", x)))
+    """The MLP of a block, for each token by itself."""
+    return MLPS[m.spec.mlp_kind].call(m, x)
 
 
-class Option(NamedTuple):
-    """A field of the spec that adds something to the paper's block.
-
-    Attributes:
-        off: its value without the addition.
-        on: its value for a file of weights that shows the addition only by its rows.
-    """
-
-    off: Any
-    on: Any
+def block_rows(spec: Any) -> list[Row]:
+    """The weights of a block whose options are fields of `spec`."""
+    kind = nested(MLPS[spec.mlp_kind].rows, "MlpBlock_3/", "mlp/")
+    return present([*_BLOCK_ROWS, *kind, *_SCALE_ROWS], spec)
 
 
-BLOCK_OPTIONS = {"layer_scale": Option(off=None, on=1e-5)}
+def all_block_rows() -> list[Row]:
+    """The weights of all blocks that there can be."""
+    kinds = [row for kind in MLPS.values() for row in kind.rows]
+    return [*_BLOCK_ROWS, *nested(dict.fromkeys(kinds), "MlpBlock_3/", "mlp/"), *_SCALE_ROWS]
+
+
+# The fields of the spec that a block reads besides its sizes, with the values of the paper's block.
+ATTENTION_OPTIONS = {"rotation": "none"}
+MLP_OPTIONS = {"mlp_kind": "plain"}
+BLOCK_OPTIONS = {"layer_scale": None, **ATTENTION_OPTIONS, **MLP_OPTIONS}
+# Options that a file of weights shows only by its rows, with the values that they are read as.
+SHOWN_BY_ROWS = {"layer_scale": 1e-5}
+
 ATTENTION_ROWS = rows("""
 query/kernel    query/kernel    glorot    D H d
 query/bias      query/bias      zeros     H d
@@ -71,22 +83,7 @@ value/bias      value/bias      zeros     H d
 out/kernel      out/kernel      glorot    H d D
 out/bias        out/bias        zeros     D
 """)
-MLP_ROWS = rows("""
-Dense_0/kernel    dense_0/kernel    glorot    D M
-Dense_0/bias      dense_0/bias      tiny      M
-Dense_1/kernel    dense_1/kernel    glorot    M D
-Dense_1/bias      dense_1/bias      tiny      D
-""")
-# LayerScale (Touvron et al. 2021, arXiv 2103.17239). No official file has it, so keras_vit defines
-# its keys.
-SCALE_ROWS = rows(
-    """
-LayerScale_0/scale    scale_attention    layer_scale    D
-LayerScale_1/scale    scale_mlp          layer_scale    D
-""",
-    when="layer_scale",
-)
-BLOCK_ROWS = [
+_BLOCK_ROWS = [
     *rows("""
 LayerNorm_0/scale    norm_attention/gamma    ones     D
 LayerNorm_0/bias     norm_attention/beta     zeros    D
@@ -94,6 +91,13 @@ LayerNorm_2/scale    norm_mlp/gamma          ones     D
 LayerNorm_2/bias     norm_mlp/beta           zeros    D
 """),
     *nested(ATTENTION_ROWS, "MultiHeadDotProductAttention_1/", "attention/"),
-    *nested(MLP_ROWS, "MlpBlock_3/", "mlp/"),
-    *SCALE_ROWS,
 ]
+# LayerScale (Touvron et al. 2021, arXiv 2103.17239). No official file has it, so keras_vit defines
+# its keys.
+_SCALE_ROWS = rows(
+    """
+LayerScale_0/scale    scale_attention    layer_scale    D
+LayerScale_1/scale    scale_mlp          layer_scale    D
+""",
+    when="layer_scale",
+)

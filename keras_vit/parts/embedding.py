@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from keras_vit.parts.machine import Machine
-from keras_vit.parts.rows import rows
+from collections.abc import Iterable
 
-# The learned tokens before the patches, in their order.
-TOKENS = ("class_token", "distillation_token")
+from keras_vit.parts.machine import Machine
+from keras_vit.parts.rows import Row, rows
 
 
 def embed(m: Machine, images):
@@ -27,12 +26,22 @@ def arrange(m: Machine, x):
     return m.concat([tokens, x])
 
 
-# No official file has a distillation token, so keras_vit defines its key.
-EMBEDDING_ROWS = [
-    *rows("""
+def embedding_rows(tokens: Iterable[str]) -> list[Row]:
+    """The weights of an embedding with these learned tokens."""
+    return [*PROJECTION_ROWS, *(TOKENS[name] for name in tokens)]
+
+
+PROJECTION_ROWS = rows("""
 embedding/kernel    projection/kernel    lecun    P P I D
 embedding/bias      projection/bias      zeros    D
-"""),
-    *rows("cls    class_token    zeros    1 1 D", when="class_token"),
-    *rows("dist    distillation_token    zeros    1 1 D", when="distillation_token"),
-]
+""")
+# The learned tokens that may precede the patches, in their order, the class token first; the second
+# axis of the shape is their number. No official file has a distillation token, so keras_vit defines
+# its key.
+TOKENS = {
+    row.path: row
+    for row in rows("""
+cls     class_token           zeros    1 1 D
+dist    distillation_token    zeros    1 1 D
+""")
+}

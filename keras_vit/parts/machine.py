@@ -87,6 +87,10 @@ class Machine:
         """(batch, tokens, width), divided into the attention heads."""
         raise NotImplementedError
 
+    def rotate(self, x: Any) -> Any:
+        """Turns the `heads` of queries or keys by the angles of their positions."""
+        raise NotImplementedError
+
     def activation(self, name: str, x: Any) -> Any:
         """The function `name` of x: "tanh" and "erf" are two forms of GELU."""
         raise NotImplementedError

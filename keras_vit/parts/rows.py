@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 
@@ -39,9 +39,9 @@ def nested(rows: Iterable[Row], key: str, path: str) -> list[Row]:
     return [row._replace(key=key + row.key, path=path + row.path) for row in rows]
 
 
-def present(rows: Iterable[Row], field: Callable[[str], Any]) -> list[Row]:
-    """The rows of a model whose fields `field` returns by name."""
-    return [row for row in rows if not row.when or field(row.when)]
+def present(rows: Iterable[Row], spec: Any) -> list[Row]:
+    """The rows that a model of the spec has."""
+    return [row for row in rows if not row.when or getattr(spec, row.when)]
 
 
 def table_words(table: str, *prefixes: str) -> Iterator[list[str]]:

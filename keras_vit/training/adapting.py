@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
 from keras_vit.models.image_model import ImageModel
+from keras_vit.parts.block import block_rows
 from keras_vit.specs import Spec, ViTSpec
 from keras_vit.training.recipes import Recipe
 
@@ -75,12 +77,11 @@ def _enable_lora(model: ImageModel, rank: int) -> None:
     for layer in model.layers:
         for variable in layer.trainable_variables if layer.name != _HEAD else ():
             variable.trainable = False
+    paths = [row.path.split("/") for row in block_rows(model.spec)]
     for block in _blocks(model):
-        attention, mlp = block.attention, block.mlp
-        for dense in (
-            attention.query, attention.key, attention.value, attention.out, mlp.dense_0, mlp.dense_1
-        ):  # fmt: skip
-            dense.enable_lora(rank)
+        for *path, weight in paths:
+            if weight == "kernel":
+                functools.reduce(getattr, path, block).enable_lora(rank)
 
 
 def _has_lora(model: ImageModel) -> bool:

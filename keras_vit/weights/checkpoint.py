@@ -16,8 +16,9 @@ import numpy as np
 from keras_vit import _contracts, _json
 from keras_vit._checks import LONGEST_SIDE, label_names
 from keras_vit._errors import UsageError, shown
-from keras_vit.parts.block import BLOCK_OPTIONS, BLOCK_ROWS
+from keras_vit.parts.block import SHOWN_BY_ROWS, all_block_rows
 from keras_vit.parts.grids import Tokens
+from keras_vit.parts.mlps import MLPS
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding
@@ -383,10 +384,15 @@ class Checkpoint:
         )
 
     def _block_options(self) -> dict[str, Any]:
-        # What a block has besides the paper's, by the rows of the first block.
+        # What the first block has besides the paper's.
         prefix = "Transformer/encoderblock_0/"
-        shown = {row.when for row in BLOCK_ROWS if f"{prefix}{row.key}" in self.layout.places}
-        return {name: option.on for name, option in BLOCK_OPTIONS.items() if name in shown}
+        shown = {r.when for r in all_block_rows() if f"{prefix}{r.key}" in self.layout.places}
+        options = {name: value for name, value in SHOWN_BY_ROWS.items() if name in shown}
+        keys = {
+            name: {f"{prefix}MlpBlock_3/{row.key}" for row in kind.rows}
+            for name, kind in MLPS.items()
+        }
+        return options | {"mlp_kind": self._kind_of_keys(keys) or "plain"}
 
     def _pooling(self) -> str:
         return self._kind_of_keys({name: pooling_keys(name) for name in POOLINGS}) or "gap"

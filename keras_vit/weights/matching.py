@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit._errors import UsageError, shown
-from keras_vit.parts.block import BLOCK_OPTIONS
 from keras_vit.parts.grids import Grid, Method
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
@@ -288,7 +287,7 @@ def _beside_the_prefix(checkpoint: Checkpoint) -> str | None:
 
 _ARCHITECTURE = (
     "hidden_dim", "depth", "num_heads", "mlp_dim", "patch_size", "stem", "pooling",
-    "position_embedding", "layers", "width",
+    "position_embedding", "mlp_kind", "rotation", "layers", "width",
 )  # fmt: skip
 
 
@@ -302,8 +301,8 @@ def _differences(stored: Spec, target: Spec) -> list[str]:
         if hasattr(target, field)
     }
     if isinstance(target, ViTSpec):
-        options = {name: (getattr(stored, name), getattr(target, name)) for name in BLOCK_OPTIONS}
-        pairs |= {name: pair for name, pair in options.items() if bool(pair[0]) != bool(pair[1])}
+        scales = stored.layer_scale, target.layer_scale
+        pairs |= {"layer_scale": scales} if bool(scales[0]) != bool(scales[1]) else {}
         one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
         if (one.prefix_tokens, one.rows) == (other.prefix_tokens, other.rows):
             del pairs["pooling"]  # the same weights, as those of "token" and "none"

@@ -7,7 +7,6 @@ google-research/big_transfer. The parts of a ViT describe their own weights in `
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.parts.block import BLOCK_ROWS
-from keras_vit.parts.embedding import EMBEDDING_ROWS
+from keras_vit.parts.block import all_block_rows, block_rows
+from keras_vit.parts.embedding import PROJECTION_ROWS, TOKENS, embedding_rows
 from keras_vit.parts.encoder import NORM_ROWS, REPRESENTATION_ROWS
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
@@ -34,8 +33,9 @@ def _rows(table: str, keys: str = "", paths: str = "") -> list[Row]:
 # Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width
 # of the head's input, C classes; channels of a ResNet: w of the root; i, n and o at the input,
 # inside and at the output of a unit.
-_EMBEDDING = nested(EMBEDDING_ROWS, "", "patch_encoder/")
-_BLOCK = nested(BLOCK_ROWS, "Transformer/encoderblock_{i}/", "encoderblock_{i}/")
+# Columns: prefixes of official keys and of paths.
+_EMBEDDING = ("", "patch_encoder/")
+_BLOCK = ("Transformer/encoderblock_{i}/", "encoderblock_{i}/")
 # Columns: official key, path in a keras_vit model (layer and weight), official shape.
 _HEAD = _rows("""
 head/kernel    head/kernel    R C
@@ -175,7 +175,8 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
     if bit:
         tables = [_BIT_ROOT, _BIT_UNIT, _BIT_PROJECTION, _BIT_TAIL, _BIT_HEAD]
     else:
-        tables = [_STEM, _UNIT, _PROJECTION, _EMBEDDING, _BLOCK, NORM_ROWS, REPRESENTATION_ROWS]
+        tables = [_STEM, _UNIT, _PROJECTION, NORM_ROWS, REPRESENTATION_ROWS]
+        tables += [nested(embedding_rows(TOKENS), *_EMBEDDING), nested(all_block_rows(), *_BLOCK)]
         tables += [_HEAD, _DISTILLATION_HEAD, *map(pooling_rows, POOLINGS)]
     keys = [(row.key, row.path) for table in tables for row in table]
     for kind in () if bit else POSITION_EMBEDDINGS.values():
@@ -187,7 +188,7 @@ def input_key(spec: Spec) -> str:
     """The official key of the kernel (rows, columns, channels, features) that reads the image."""
     if isinstance(spec, ResNetSpec):
         return _BIT_ROOT[0].key
-    return (_STEM if spec.stem else _EMBEDDING)[0].key
+    return (_STEM if spec.stem else PROJECTION_ROWS)[0].key
 
 
 def pooling_rows(pooling: str) -> list[Row]:
@@ -197,8 +198,7 @@ def pooling_rows(pooling: str) -> list[Row]:
 
 def pooling_keys(pooling: str) -> set[str]:
     """The official keys by which a file shows its pooling: tokens before the patches, weights."""
-    kind = POOLINGS[pooling]
-    tokens = (row for row in _EMBEDDING if row.when and getattr(kind, row.when))
+    tokens = (TOKENS[name] for name in POOLINGS[pooling].tokens)
     return {row.key for row in (*tokens, *pooling_rows(pooling))}
 
 
@@ -213,6 +213,8 @@ def position_keys(kind: PositionEmbedding, block: int = 0) -> dict[str, Position
 
 
 def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> list[WeightName]:
+    pooling = POOLINGS[spec.pooling]
+    classifiers = 2 if spec.distillation_token else 1  # which divide the pooling's output
     sizes = {
         "D": spec.hidden_dim,
         "H": spec.num_heads,
@@ -220,25 +222,22 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> 
         "M": spec.mlp_dim,
         "P": spec.patch_size,
         "I": spec.stem.channels if spec.stem else spec.in_channels,
-        "R": spec.representation_dim or spec.hidden_dim,
+        "R": spec.representation_dim or spec.hidden_dim * pooling.width // classifiers,
         "C": num_classes,
     }
     tokens = Tokens(spec.grid(image_size), spec.prefix_tokens)
     positions = POSITION_EMBEDDINGS[spec.position_embedding]
-    names = _names(_present(_EMBEDDING, spec), sizes)
+    names = _names(nested(embedding_rows(pooling.tokens), *_EMBEDDING), sizes)
     names += _position_names(positions.weights, _POSITIONS, tokens, spec.hidden_dim)
+    block = nested(block_rows(spec), *_BLOCK)
     for i in range(spec.depth):
-        names += _names(_present(_BLOCK, spec), sizes, i)
+        names += _names(block, sizes, i)
         names += _position_names(
             positions.attention_weights, _ATTENTION_POSITIONS, tokens, spec.num_heads, i
         )
-    tail = NORM_ROWS + pooling_rows(spec.pooling) + _present(REPRESENTATION_ROWS, spec)
+    tail = NORM_ROWS + pooling_rows(spec.pooling) + present(REPRESENTATION_ROWS, spec)
     head = _HEAD + (_DISTILLATION_HEAD if spec.distillation_token else [])
     return names + _names(tail + (head if num_classes else []), sizes)
-
-
-def _present(rows: list[Row], spec: ViTSpec) -> list[Row]:
-    return present(rows, functools.partial(getattr, spec))
 
 
 def _stem(spec: ViTSpec) -> list[WeightName]:

@@ -136,6 +136,11 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
             f"timm and transformers resize images by {', '.join(PIL_CODES)}. Received: a model "
             f"with interpolation={interpolation!r}; save a .npz in the official layout."
         )
+    if not is_bit and spec.rotation != "none":
+        raise UsageError(
+            "timm's and transformers' ViT have no rotary positions. Received: "
+            f"rotation={spec.rotation!r}; save a .npz in the official layout."
+        )
     if layout == "transformers":
         if is_bit or spec.stem or spec.pooling != "token" or spec.position_embedding != "learned":
             raise UsageError(

@@ -16,7 +16,9 @@ import numpy as np
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.graph.wiring import PROBED, Attention, Wiring, wiring
 from keras_vit.parts.grids import Tokens
+from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.parts.rotations import rotation_factors
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = MutableMapping[str, np.ndarray]
@@ -64,15 +66,16 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
 
     Weights of positions become the constants that the graph adds: "patch_encoder/positions" (1,
     patches, hidden_dim) and "patch_encoder/class_position" (1, prefix, hidden_dim) to the tokens,
-    "attention/position_bias" (1, heads, tokens, tokens) in each block to the attention scores. A
-    distillation token is appended to "patch_encoder/class_token" (1, prefix, hidden_dim), and two
-    classifiers become the "head" whose logits are the mean of theirs. The factors of LayerScale are
+    "attention/position_bias" (1, heads, tokens, tokens) in each block to the attention scores;
+    those of a rotation become "rotation/turned" and "rotation/exchanged" (1, tokens, 1, head_dim).
+    All learned tokens become "patch_encoder/class_token" (1, prefix, hidden_dim), and two
+    classifiers the "head" whose logits are the mean of theirs. The factors of LayerScale are
     multiplied into the Dense layers before them; without that, `centre` would not be exact.
     """
     if isinstance(spec, ResNetSpec):
         return
+    _join_tokens(spec, p)
     if spec.distillation_token:
-        _join_tokens(p)
         _average_classifiers(p)
     for scale, dense in wiring_of(spec, p).scales.items():
         factors = _wide(p.pop(scale))
@@ -92,12 +95,18 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
             weights = {w.name: p.pop(f"{name}/{w.name}") for w in kind.attention_weights}
             bias = np.asarray(kind.bias(weights, tokens, np), np.float32)
             p[f"{name}/position_bias"] = np.ascontiguousarray(bias)
+    if spec.rotation != "none":
+        factors = rotation_factors(spec.rotation, tokens, spec.head_dim)
+        p.update(zip(("rotation/turned", "rotation/exchanged"), factors, strict=True))
 
 
-def _join_tokens(p: Parameters) -> None:
-    tokens = [p[f"patch_encoder/{token}"] for token in ("class_token", "distillation_token")]
-    p["patch_encoder/class_token"] = np.concatenate(tokens, axis=1)  # (1, 2, hidden_dim)
-    del p["patch_encoder/distillation_token"]
+def _join_tokens(spec: ViTSpec, p: Parameters) -> None:
+    names = [f"patch_encoder/{name}" for name in POOLINGS[spec.pooling].tokens]
+    if len(names) > 1:
+        tokens = np.concatenate([p[name] for name in names], axis=1)  # (1, prefix, hidden_dim)
+        p["patch_encoder/class_token"] = tokens
+        for name in names[1:]:
+            del p[name]
 
 
 def _average_classifiers(p: Parameters) -> None:
@@ -128,8 +137,9 @@ def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing
         scale = np.float32(spec.head_dim**-0.5)
         for part in ("kernel", "bias"):
             p[f"{layer.query}/{part}"] = p[f"{layer.query}/{part}"] * scale
-        # A bias added to all keys does not change the softmax, whose rows sum to 1.
-        del p[f"{layer.key}/bias"]
+        if not layer.rotated:
+            # A bias added to all keys does not change the softmax, whose rows sum to 1.
+            del p[f"{layer.key}/bias"]
         shift = _wide(p.pop(f"{layer.value}/bias")) @ _wide(p[f"{layer.out}/kernel"])
         p[f"{layer.out}/bias"] = _narrow(p[f"{layer.out}/bias"] + shift)
 
@@ -146,7 +156,7 @@ def _constants(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> No
     if f"{encoder}/positions" in p:
         p[f"{encoder}/positions"] = p[f"{encoder}/positions"] + p.pop(f"{encoder}/projection/bias")
     for layer in wired.attentions:
-        if layer.constant:
+        if layer.constant and not layer.rotated:
             _fold_query(spec, p, layer)
 
 

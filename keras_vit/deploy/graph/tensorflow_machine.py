@@ -134,6 +134,12 @@ class TensorFlowMachine(Machine):
         heads, dim = self.spec.num_heads, self.spec.head_dim
         return tf.reshape(x, (-1, x.shape[1], heads, dim))  # (batch, tokens, heads, head_dim)
 
+    def rotate(self, x):
+        factors = (self.weights[f"rotation/{name}"] for name in ("turned", "exchanged"))
+        turned, exchanged = (factor[:, : x.shape[1]] for factor in factors)
+        half = self.spec.head_dim // 2
+        return x * turned + tf.concat([x[..., half:], x[..., :half]], axis=-1) * exchanged
+
     def activation(self, name, x):
         return tf.nn.gelu(x, approximate=name == "tanh")
 

@@ -28,6 +28,7 @@ class Attention:
     Attributes:
         query, key, value, out: the names.
         constant: the weight from which all queries are computed; None if they depend on the image.
+        rotated: whether queries and keys turn by the angles of their positions.
     """
 
     query: str
@@ -35,6 +36,7 @@ class Attention:
     value: str
     out: str
     constant: str | None
+    rotated: bool
 
 
 class Wiring:
@@ -107,6 +109,7 @@ class _Value:
         dense: the Dense layer whose output it is.
         constant: the weight from which alone it is computed.
         attention: the attention layer whose output it is, without the name of its last Dense.
+        rotated: whether it was turned by the angles of positions.
     """
 
     writers: frozenset[str] = frozenset({_UNKNOWN})
@@ -114,6 +117,7 @@ class _Value:
     dense: str | None = None
     constant: str | None = None
     attention: Attention | None = None
+    rotated: bool = False
 
 
 class _Recorder(Machine):
@@ -167,13 +171,18 @@ class _Recorder(Machine):
     def attend(self, query, key, value):
         self.use(value)
         names = query.dense, key.dense, value.dense
-        return _Value(attention=Attention(*names, out="", constant=query.constant))
+        rotated = query.rotated or key.rotated
+        found = Attention(*names, out="", constant=query.constant, rotated=rotated)
+        return _Value(attention=found)
 
     def patches(self, images):
         return images
 
     def heads(self, x):
         return x
+
+    def rotate(self, x):
+        return dataclasses.replace(x, rotated=True)
 
     def activation(self, name, x):
         self.use(x)
