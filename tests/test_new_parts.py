@@ -71,18 +71,29 @@ class EnergyPooling(PoolingLayer):
 
 
 ENERGY = Pooling(
-    lambda m, x: m.scale("gains", m.mean(m.product(x, x))),
-    rows=rows("EnergyHead_0/gains    gains    ones    D"),
+    lambda m, x: m.scale("gains", m.mean(m.product(x, m.dense("weigh", x)))),
+    rows=rows("""
+EnergyHead_0/gains           gains           ones      D
+EnergyHead_0/weigh/kernel    weigh/kernel    glorot    D D
+EnergyHead_0/weigh/bias      weigh/bias      zeros     D
+"""),
 )
 
 
-# "memory" has two learned tokens more, and reads one of them.
+# "memory" has two learned tokens more. It reads the last norm by itself and through a Dense layer.
 @register
 class MemoryPooling(PoolingLayer):
     kind = "memory"
 
 
-MEMORY = Pooling(lambda m, x: m.flat(m.first(x, 2)), ("class_token", "memory_token"), width=2)
+MEMORY = Pooling(
+    lambda m, x: m.add("sum", m.flat(m.first(x, 1)), m.mean(m.dense("recall", x))),
+    ("class_token", "memory_token"),
+    rows("""
+MemoryHead_0/kernel    recall/kernel    glorot    D D
+MemoryHead_0/bias      recall/bias      zeros     D
+"""),
+)
 MEMORY_TOKEN = Row("memory", "memory_token", ("1", "2", "D"), "zeros")
 
 

@@ -17,8 +17,9 @@ class PoolingLayer(StaysFloat, keras.layers.Layer):
     kind: str
 
     def build(self, input_shape):
-        """Creates the variables that are not those of sublayers."""
-        own = [row for row in POOLINGS[self.kind].rows if "/" not in row.path]
+        """Creates the weights, except those of sublayers that there are already."""
+        kind = POOLINGS[self.kind]
+        own = [r for r in kind.rows if getattr(self, r.path.split("/")[0], None) is None]
         build_rows(self, own, D=input_shape[-1])
         self.built = True
 

@@ -212,7 +212,6 @@ class _Recorder(Machine):
         return x
 
     def flat(self, x):
-        self.found.used |= x.writers
         return x
 
 
