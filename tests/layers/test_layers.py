@@ -41,6 +41,7 @@ LAYERS = {
     "mlp_erf": (lambda: layers.MLP(112, gelu="erf"), (7, 48)),
     "stochastic_depth": (lambda: layers.StochasticDepth(0.5), (7, 48)),
     "block": (lambda: layers.TransformerBlock(3, 112), (7, 48)),
+    "block_scale": (lambda: layers.TransformerBlock(3, 112, layer_scale=1e-5), (7, 48)),
     "block_dropout": (
         lambda: layers.TransformerBlock(
             3, 112, dropout=0.1, attention_dropout=0.1, drop_path=0.1, layer_norm_eps=1e-12

@@ -190,7 +190,9 @@ def test_models_that_cannot_be_masked_are_refused():
     with pytest.raises(UsageError, match="need a ViT without a stem.*Received: R_ViT-Pico_4"):
         MaskedPatchPredictor(hybrid)
     relative = keras_vit.create_model("ViT_Pico4", position_embedding="relative", image_size=32)
-    with pytest.raises(UsageError, match="position_embedding='relative'; choose learned"):
+    with pytest.raises(
+        UsageError, match="such as learned or sincos2d. Received: position_embedding='relative'"
+    ):
         MaskedAutoencoder(relative)
     plain = keras_vit.create_model("ViT_Pico4", image_size=32)
     with pytest.raises(UsageError, match="decoder_dim=30, decoder_heads=2"):
