@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def _environment() -> Any:
     environment.filters |= {
         "code": code,
         "cell": lambda text: str(text).replace("|", "\\|"),  # of a Markdown table
+        "json": json.dumps,
         "number": "{:,}".format,
         "percent": "{:.2%}".format,
         "as": format,
