@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from keras_vit._errors import MissingPackageError
-from keras_vit._markdown import code
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -23,6 +23,14 @@ def rendered(template: str, **values: Any) -> str:
         values: the values by their names in the template; a missing one is an error.
     """
     return _environment().get_template(template).render(values)
+
+
+def code(text: Any) -> str:
+    """Any text as a code span of one line, so that nothing in it is markup, a link or a mention."""
+    plain = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split()) or "?"
+    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
+    pad = " " if "`" in (plain[0], plain[-1]) else ""
+    return f"{fence}{pad}{plain}{pad}{fence}"
 
 
 @functools.cache

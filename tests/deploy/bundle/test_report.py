@@ -14,8 +14,7 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 import keras_vit
-from keras_vit._markdown import code
-from keras_vit._templates import rendered
+from keras_vit._templates import code, rendered
 from keras_vit.deploy import compare, notes
 from keras_vit.deploy.bundle.plot import draw, plot
 from keras_vit.deploy.bundle.recommendation import recommendation
