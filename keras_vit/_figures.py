@@ -47,7 +47,7 @@ def own_settings(on_any_page: bool = False) -> Iterator[None]:
     """
     settings = {**_SETTINGS, **(_ON_ANY_PAGE if on_any_page else {})}
     try:
-        import matplotlib
+        import matplotlib.figure
     except ImportError:
         raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     with _lock:
@@ -61,9 +61,9 @@ def own_settings(on_any_page: bool = False) -> Iterator[None]:
 
 def new_figure(width: float, height: float) -> Any:
     """A figure of this size in inches; CSS and SVG have 96 pixels in an inch."""
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
-    return Figure((width, height), layout="constrained")
+    return matplotlib.figure.Figure((width, height), layout="constrained")
 
 
 def as_svg(figure: Any) -> bytes:
