@@ -113,25 +113,13 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
         for model, of_model in _by_model(largest)
         if (r := of_model[0])
     ]
-    panels = [
-        (
-            {
-                "title": "Accuracy against compute",
-                "xlabel": f"training compute ({unit})",
-                "ylabel": "held-out accuracy (%)",
-                "xscale": "log",
-            },
-            compute,
-        )
-    ]
+    accuracy = {"ylabel": "held-out accuracy (%)", "xscale": "log"}
+    by_compute = {"title": "Accuracy against compute", "xlabel": f"training compute ({unit})"}
+    panels = [({**by_compute, **accuracy}, compute)]
     if len({result["images"] for result in results}) > 1:
-        axes = {
-            "title": "Accuracy against images",
-            "xlabel": "training images",
-            "ylabel": "held-out accuracy (%)",
-            "xscale": "log",
-        }
-        panels.insert(0, (axes, [_by_images(m, r) for m, r in _by_model(results)]))
+        by_images = {"title": "Accuracy against images", "xlabel": "training images"}
+        lines = [_by_images(model, of_model) for model, of_model in _by_model(results)]
+        panels.insert(0, ({**by_images, **accuracy}, lines))
     curves = [
         (
             {"title": f"{name} loss", "xlabel": "steps", "ylabel": "cross-entropy (nats)"},

@@ -175,9 +175,9 @@ def errors(report: ClassReport) -> bytes:
     figure = new_figure(_WIDTH, 0.24 * len(order) + 1)
     axis = figure.subplots()
     wrong = [100 * (1 - report.classes[i]["recall"]) for i in order]
-    axis.barh(range(len(order)), wrong, color=BLUE)
-    for place, i in enumerate(order):
-        axis.text(wrong[place] + 1, place, _mistakes(report, i, labels), va="center", fontsize=7.5)
+    bars = axis.barh(range(len(order)), wrong, color=BLUE)
+    mistakes = [_mistakes(report, i, labels) for i in order]
+    axis.bar_label(bars, mistakes, padding=2, fontsize=7.5)
     axis.set_yticks(range(len(order)), [_short(labels[i]) for i in order], fontsize=8)
     title = "Errors by class" + ("" if len(order) == len(labels) else f", the {len(order)} largest")
     # There is room for the texts on the right.
