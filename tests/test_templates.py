@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -33,12 +34,15 @@ def test_the_wheel_has_every_template(tmp_path):
     assert files(tmp_path / "built/keras_vit") == expected
 
 
-@pytest.mark.parametrize("template", sorted(n for n in files(ROOT / "keras_vit") if "j2" in n))
-def test_a_missing_value_is_an_error(template):
-    if template.endswith("parts.html.j2"):
-        return  # only macros
-    with pytest.raises((jinja2.UndefinedError, TypeError)):
-        _templates.rendered(template)
+def test_html_escapes_every_value():
+    text = _templates.rendered("evaluation/page.html.j2", title="<b>", facts={"<i>": "<u>"})
+    assert not {"<b>", "<i>", "<u>"} & set(re.findall("<.*?>", text))
+    assert "<dt>&lt;i&gt;</dt><dd>&lt;u&gt;</dd>" in text
+
+
+def test_a_missing_value_is_an_error():
+    with pytest.raises(jinja2.UndefinedError, match="'title' is undefined"):
+        _templates.rendered("evaluation/page.html.j2", facts={})
 
 
 def test_without_jinja2_the_error_names_the_command_that_installs_it(monkeypatch):
