@@ -9,11 +9,12 @@ EXTRAS = {
     "train": [
         "scikit-learn>=1.5",
         "matplotlib>=3.9",
+        "jinja2>=3.1",
         "tensorboard>=2.18",
         "tensorflow-datasets>=4.9.7",
         "importlib-resources>=6.4",  # tensorflow-datasets 4.9.10 imports it and does not require it
     ],
-    "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9"],
+    "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9", "jinja2>=3.1"],
     "compress": ["tensorflow-model-optimization>=0.8.1"],
     "jax": ["jax>=0.6"],
     "docs": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1.0"],
@@ -42,7 +43,7 @@ setup(
     # keras_vit would import the clone's folder as an empty package.
     package_dir={"": "."},
     packages=find_packages(include=["keras_vit", "keras_vit.*"]),
-    package_data={"keras_vit": ["imagenet2012*.txt"]},
+    package_data={"": ["*.j2", "*.css"], "keras_vit": ["imagenet2012*.txt"]},
     install_requires=[
         "google-crc32c>=1.6",
         "keras>=3.9",

@@ -14,6 +14,7 @@ PACKAGES = {
     "jax": ("JAX", ("jax",)),
     "sklearn": ("scikit-learn", ("train",)),
     "matplotlib": ("matplotlib", ("train", "export")),
+    "jinja2": ("Jinja2", ("train", "export")),
     "tensorboard": ("TensorBoard", ("train",)),
     "tensorflow_datasets": ("TensorFlow Datasets", ("train",)),
     "ai_edge_litert": ("LiteRT", ("export",)),

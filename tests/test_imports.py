@@ -34,7 +34,17 @@ LEVELS = {
     "cli": 4,
     "__main__": 5,
 }
-HEAVY = {"numpy", "keras", "tf_keras", "tensorflow", "jax", "matplotlib", "PIL", "sklearn"}
+HEAVY = {
+    "numpy",
+    "keras",
+    "tf_keras",
+    "tensorflow",
+    "jax",
+    "matplotlib",
+    "PIL",
+    "sklearn",
+    "jinja2",
+}
 BACKEND_FREE = {"specs", "parts", "layers", "weights", "models"}
 
 
@@ -172,6 +182,7 @@ def test_importing_loads_nothing_heavy_beyond_keras():
     assert not loaded & {
         "tensorflow",
         "matplotlib",
+        "jinja2",
         "sklearn",
         "argparse",
         "ai_edge_litert",

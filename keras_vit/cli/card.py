@@ -59,7 +59,7 @@ class Arguments:
 
 def run(arguments: Arguments) -> None:
     """Writes the folder and prints where it is."""
-    load()
+    load("jinja2")
     from keras_vit import evaluation, runs
 
     run = runs.open_run(arguments.run or newest_run())

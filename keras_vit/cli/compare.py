@@ -131,7 +131,7 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page."""
     out = arguments.folder("compare")
-    load("tensorflow", "sklearn.metrics", "matplotlib.figure")
+    load("tensorflow", "sklearn.metrics", "matplotlib.figure", "jinja2")
     from keras_vit import evaluation, training
 
     source, split = arguments.images()

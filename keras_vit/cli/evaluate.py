@@ -93,7 +93,7 @@ def run(arguments: Arguments) -> None:
 
 def _evaluate_weights(arguments: Arguments) -> None:
     """Prints the accuracy of weights, beside the published one if there is one."""
-    load("tensorflow")
+    load("tensorflow", *(["jinja2"] if arguments.out else []))
     from keras_vit import data, evaluation
     from keras_vit.labels import imagenet2012_ids
 
@@ -186,7 +186,7 @@ def _results(source: Any, accuracy: Any, published: Any) -> dict[str, str]:
 
 def _evaluate_run(arguments: Arguments) -> None:
     """Prints a table of the classes, and writes the report into the run."""
-    load("tensorflow", "sklearn.metrics", "matplotlib.figure")
+    load("tensorflow", "sklearn.metrics", "matplotlib.figure", "jinja2")
     from keras_vit import evaluation, runs
 
     run = runs.open_run(arguments.run or newest_run())

@@ -94,7 +94,13 @@ def run(arguments: Arguments) -> None:
     # Must be set before TensorFlow starts: oneDNN's allocator keeps the memory that a model has
     # freed, and the converter needs it.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    load("tensorflow", "ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
+    load(
+        "tensorflow",
+        "ai_edge_litert.interpreter",
+        "ai_edge_quantizer",
+        "matplotlib.figure",
+        "jinja2",
+    )
     from keras_vit import deploy
     from keras_vit.labels import answers_of, count_of
 

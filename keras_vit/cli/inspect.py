@@ -74,7 +74,7 @@ class _Opened:
 
 def run(arguments: Arguments) -> None:
     """Inspects the model and writes the page."""
-    load("tensorflow", "sklearn.metrics", "matplotlib.figure")
+    load("tensorflow", "sklearn.metrics", "matplotlib.figure", "jinja2")
     from keras_vit import evaluation
 
     opened = _of_run(arguments) if arguments.weights is None else _of_weights(arguments)

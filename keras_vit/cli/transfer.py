@@ -183,7 +183,7 @@ def run(arguments: Arguments) -> None:
     model, weights = arguments.start
     out = arguments.out or Path("runs") / f"transfer-{model}"
     check_folder_of(out, "transfer")
-    load("tensorflow", "sklearn.metrics")
+    load("tensorflow", "sklearn.metrics", "jinja2")
     from keras_vit import evaluation
 
     found, missing = _searched(arguments)

@@ -12,12 +12,12 @@ import numpy as np
 from keras_vit import _files
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
+from keras_vit._templates import rendered
 from keras_vit.data import evaluation_batches
 from keras_vit.data.folders import listed
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.source import Source, as_answered
-from keras_vit.evaluation import page
 from keras_vit.labels import answer_scores, answers_of, imagenet2012_ids, imagenet2012_labels
 
 FORMAT = 1
@@ -151,15 +151,14 @@ def write_accuracy(folder: Path, title: str, facts: dict[str, str], accuracy: Ac
     _files.write_json(folder / "report.json", content)
     seen = [each for each in accuracy.classes if each["images"]]
     seen.sort(key=lambda each: each["recognised"] / each["images"])
-    rows = [
-        [each["label"], f"{each['recognised'] / each['images']:.2%}", f"{each['images']:,}"]
-        for each in seen[:_MOST_CLASSES]
-    ]
-    of = f"The {len(rows)} of {len(seen)}" if len(rows) < len(seen) else "All"
-    note = f"<p>{of} classes, those first that are recognised least often.</p>"
-    classes = page.section("Classes", note + page.table(["class", "recognised", "images"], rows))
-    sections = [page.facts(facts), classes if rows else ""]
-    _files.write_text(folder / "index.html", page.document(title, sections))
+    text = rendered(
+        "evaluation/accuracy.html.j2",
+        title=title,
+        facts=facts,
+        classes=seen[:_MOST_CLASSES],
+        count=len(seen),
+    )
+    _files.write_text(folder / "index.html", text)
     return folder / "index.html"
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit import _files
-from keras_vit.evaluation import page, plots
+from keras_vit._templates import rendered
+from keras_vit.evaluation import plots
 from keras_vit.evaluation.plots import Line
 
 FORMAT = 1
@@ -45,10 +46,16 @@ def write_comparison(
     content = {"format": FORMAT, "title": title, "facts": facts, "results": list(results)}
     _files.write_json(folder / "compare.json", content)
     _files.write_text(folder / "compare.csv", as_csv(results))
-    sections = [page.facts(facts), *_tables(results)]
-    if finished:
-        sections += [*_figures(finished), *_classes(finished)]
-    _files.write_text(folder / "index.html", page.document(title, sections))
+    text = rendered(
+        "evaluation/comparison.html.j2",
+        title=title,
+        facts=facts,
+        summary=summary(results),
+        several=any(len(of_group) > 1 for of_group in _groups(results)),
+        diverged=[result for result in results if "diverged" in result],
+        **(_figures(finished) if finished else {"accuracies": None, "course": None}),
+    )
+    _files.write_text(folder / "index.html", text)
     return folder / "index.html"
 
 
@@ -93,22 +100,8 @@ def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     ]
 
 
-def _tables(results: Sequence[Result]) -> list[str]:
-    several = any(len(of_group) > 1 for of_group in _groups(results))
-    note = "<p>Means over the seeds, \u00b1 their standard deviations.</p>" if several else ""
-    sections = [page.section("Models", note + page.table(*summary(results)))]
-    diverged = [
-        [r["model"], f"{r['images']:,}", str(r["seed"]), r["diverged"]]
-        for r in results
-        if "diverged" in r
-    ]
-    if diverged:
-        rows = page.table(["model", "images", "seed", "reason"], diverged)
-        sections.append(page.section("Diverged", rows))
-    return sections
-
-
-def _figures(results: Sequence[Result]) -> list[str]:
+def _figures(results: Sequence[Result]) -> dict[str, Any]:
+    """What the page shows of finished runs."""
     largest = _largest(results)
     size, unit = _unit(largest, "training_flops")
     compute = [
@@ -120,25 +113,13 @@ def _figures(results: Sequence[Result]) -> list[str]:
         for model, of_model in _by_model(largest)
         if (r := of_model[0])
     ]
-    panels = [
-        (
-            {
-                "title": "Accuracy against compute",
-                "xlabel": f"training compute ({unit})",
-                "ylabel": "held-out accuracy (%)",
-                "xscale": "log",
-            },
-            compute,
-        )
-    ]
+    accuracy = {"ylabel": "held-out accuracy (%)", "xscale": "log"}
+    by_compute = {"title": "Accuracy against compute", "xlabel": f"training compute ({unit})"}
+    panels = [({**by_compute, **accuracy}, compute)]
     if len({result["images"] for result in results}) > 1:
-        axes = {
-            "title": "Accuracy against images",
-            "xlabel": "training images",
-            "ylabel": "held-out accuracy (%)",
-            "xscale": "log",
-        }
-        panels.insert(0, (axes, [_by_images(m, r) for m, r in _by_model(results)]))
+        by_images = {"title": "Accuracy against images", "xlabel": "training images"}
+        lines = [_by_images(model, of_model) for model, of_model in _by_model(results)]
+        panels.insert(0, ({**by_images, **accuracy}, lines))
     curves = [
         (
             {"title": f"{name} loss", "xlabel": "steps", "ylabel": "cross-entropy (nats)"},
@@ -146,31 +127,19 @@ def _figures(results: Sequence[Result]) -> list[str]:
         )
         for name, key in (("Training", "loss"), ("Held-out", _key(largest, "loss")))
     ]
-    images = f"<p>On {largest[0]['images']:,} training images.</p>"
-    caption = (
-        "<p>Accuracy against compute: each line follows a model through its training on "
-        f"{largest[0]['images']:,} images. Only its last point is a finished training; before it "
-        "the learning-rate schedule had not ended. In the paper's figure 5 (Dosovitskiy et al. "
-        "2021) each point is a training of its own.</p>"
-    )
-    return [
-        *_dots(largest),
-        page.section("Course", page.plot(plots.lines(panels), "accuracy") + caption),
-        page.section("Curves", images + page.plot(plots.lines(curves), "losses")),
-    ]
+    return {
+        "images": largest[0]["images"],
+        "accuracies": _dots(largest),
+        "course": plots.lines(panels),
+        "curves": plots.lines(curves),
+        "classes": _classes(results),
+    }
 
 
-def _dots(results: Sequence[Result]) -> list[str]:
+def _dots(results: Sequence[Result]) -> bytes | None:
     """The accuracy of each training, if several models are compared."""
     groups = [(name, _percent([r["accuracy"] for r in of])) for name, of in _by_model(results)]
-    if len(groups) < 2:
-        return []
-    note = (
-        f"<p>On {results[0]['images']:,} training images. Each ring is a training, each dot the "
-        "mean of a row.</p>"
-    )
-    picture = plots.dots(groups, "held-out accuracy (%)")
-    return [page.section("Accuracy", note + page.plot(picture, "accuracy of each row"))]
+    return plots.dots(groups, "held-out accuracy (%)") if len(groups) > 1 else None
 
 
 def _finished(results: Sequence[Result]) -> list[Result]:
@@ -194,8 +163,8 @@ def _key(results: Sequence[Result], name: str) -> str:
     return f"ema_val_{name}" if _average(results) else f"val_{name}"
 
 
-def _classes(results: Sequence[Result]) -> list[str]:
-    """Precision, recall and f1 of each class, the models side by side."""
+def _classes(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Precision, recall and f1 of each class, the models side by side: header and rows."""
     models = _by_model(_largest(results))
     names = ("precision", "recall", "f1")
     header = ["class", *(f"{model} {name}" for model, _ in models for name in names), "images"]
@@ -211,7 +180,7 @@ def _classes(results: Sequence[Result]) -> list[str]:
         ]
         for i, each in enumerate(results[0]["classes"])
     ]
-    return [page.section("Classes", page.table(header, rows))]
+    return header, rows
 
 
 def _by_images(model: str, results: Sequence[Result]) -> Line:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from keras_vit.evaluation.drawing import as_png, as_svg, glowing, new_figure, own_settings, resized
+from keras_vit._figures import BLUE, GREY, as_svg, new_figure, own_settings
+from keras_vit.evaluation.pictures import as_png, glowing, resized
 
-_BLUE, _ORANGE, _GREY = "#2a6fbb", "#d9772b", "#8a8f98"
-_DARK_TO_LIGHT = ("#14243a", "#2a6fbb", "#d9772b", "#7a4fa0", "#8a8f98")
+_DARK_TO_LIGHT = ("#14243a", BLUE, "#d9772b", "#7a4fa0", GREY)
 
 
 @own_settings()
@@ -27,14 +27,12 @@ def curve(metrics: list[dict[str, Any]], name: str) -> bytes:
     axis = figure.subplots()
     steps = [record["step"] for record in metrics]
     marker = "o" if len(steps) == 1 else None
-    for key, label, color in ((name, "training", _GREY), (f"val_{name}", "held out", _BLUE)):
+    for key, label, color in ((name, "training", GREY), (f"val_{name}", "held out", BLUE)):
         values = [record.get(key, math.nan) for record in metrics]
         axis.plot(steps, values, color=color, label=label, marker=marker)
     axis.set(xlabel="steps", title=name)
     _whole_numbers(axis)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(alpha=0.25)
-    axis.legend(frameon=False)
+    axis.legend()
     return as_svg(figure)
 
 
@@ -59,6 +57,7 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
                 color = "white" if fractions[row, column] > 0.5 else "black"
                 axis.text(column, row, str(count), ha="center", va="center", color=color)
     axis.spines[:].set_visible(False)
+    axis.grid(visible=False)
     return as_svg(figure)
 
 
@@ -96,9 +95,7 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
             _plain_numbers(axis)
         elif all(isinstance(x, int) for line in of_panel for x in line.x):
             _whole_numbers(axis)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
-    axes[0][0].legend(frameon=False)
+    axes[0][0].legend()
     return as_svg(figure)
 
 
@@ -113,12 +110,11 @@ def dots(groups: Sequence[tuple[str, Sequence[float]]], xlabel: str) -> bytes:
     figure = new_figure(7.5, 0.9 + 0.34 * len(groups))
     axis = figure.subplots()
     for row, (_, values) in enumerate(groups):
-        axis.scatter(values, [row] * len(values), s=26, facecolors="none", edgecolors=_GREY)
-        axis.scatter([np.mean(values)], [row], s=44, color=_BLUE, zorder=3)
+        axis.scatter(values, [row] * len(values), s=26, facecolors="none", edgecolors=GREY)
+        axis.scatter([np.mean(values)], [row], s=44, color=BLUE, zorder=3)
     axis.set_yticks(range(len(groups)), [name for name, _ in groups])
     axis.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(alpha=0.25, axis="x")
+    axis.grid(visible=False, axis="y")
     return as_svg(figure)
 
 

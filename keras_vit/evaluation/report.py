@@ -11,11 +11,12 @@ import numpy as np
 
 from keras_vit import _contracts, _files, runs
 from keras_vit._checks import reads_pictures
+from keras_vit._templates import rendered
 from keras_vit.data import evaluation_batches, load
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.sources import Source, path_of
-from keras_vit.evaluation import page, plots
+from keras_vit.evaluation import plots
 from keras_vit.evaluation.attention import attention_maps
 from keras_vit.evaluation.classification import (
     ClassReport,
@@ -69,27 +70,26 @@ def evaluate(
     places, mistakes = _mistakes(source, images, scores, run.labels)
     listed = mistakes[:_MOST_LISTED]
     report = dataclasses.replace(report, split=split, average=average, wrong=listed)
-    sections = [
-        page.facts(_facts(run, source, len(images), report)),
-        page.curves({name: plots.curve(metrics, name) for name in ("loss", "accuracy")})
-        if (metrics := run.metrics())
-        else "",
-        page.classes(report),
-        page.confusion(plots.confusion(report.confusion, run.labels)) if report.confusion else "",
-        page.wrong(mistakes, _pictures(source, places[:_MOST_WRONG]), report.kind),
+    metrics = run.metrics()
+    text = rendered(
+        "evaluation/report.html.j2",
+        title=f"{run.spec['model']} on {source.name}",
+        facts=_facts(run, source, len(images), report),
+        curves={name: plots.curve(metrics, name) for name in ("loss", "accuracy") if metrics},
+        report=report,
+        confusion=plots.confusion(report.confusion, run.labels) if report.confusion else None,
+        mistakes=mistakes,
+        pictures=[plots.picture(source.image(int(place))) for place in places[:_MOST_WRONG]],
         # BiT has no attention.
-        page.attention(_attention(model, source, images))
-        if isinstance(model.spec, ViTSpec)
-        else "",
-        page.profile(_profile(model)),
-        page.exports(_exports(run.path)),
-    ]
+        attention=_attention(model, source, images) if isinstance(model.spec, ViTSpec) else (),
+        layers=grouped(profile(model.spec, model.num_classes, model.image_size)),
+        exports=_exports(run.path),
+    )
     out = run.path / _folder(report)
     with _files.replacing_folder(out) as folder:
         figures = {"format": 1, "images": len(images), **dataclasses.asdict(report)}
         _files.write_json(folder / "report.json", figures)
-        html = page.document(f"{run.spec['model']} on {source.name}", sections)
-        _files.write_text(folder / "index.html", html)
+        _files.write_text(folder / "index.html", text)
     return report, out / "index.html"
 
 
@@ -176,10 +176,6 @@ def _mistakes(
     ]
 
 
-def _pictures(source: Source, places: np.ndarray) -> list[bytes]:
-    return [plots.picture(source.image(int(place))) for place in places]
-
-
 def _classes(source: Source, indices: np.ndarray) -> list[np.ndarray]:
     """The class or the classes of each image."""
     if source.multi_hot is not None:
@@ -200,16 +196,6 @@ def _attention(
         caption, path = source.labels[source.targets[index]], path_of(source, int(index))
         pictures.append((plots.picture(image), plots.overlay(image, attention), caption, path))
     return pictures
-
-
-def _profile(model: Any) -> list[list[str]]:
-    layers = profile(model.spec, model.num_classes, model.image_size)
-    rows = [(each.name, each.parameters, each.flops, each.held) for each in grouped(layers)]
-    rows.append(("all", *(sum(each) for each in list(zip(*rows, strict=True))[1:])))
-    return [
-        [name, f"{count:,}", f"{flops / 1e6:,.1f}", f"{4 * held / 2**20:,.2f}"]
-        for name, count, flops, held in rows
-    ]
 
 
 def _exports(run: Path) -> dict[str, Any] | None:

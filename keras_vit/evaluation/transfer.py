@@ -6,13 +6,12 @@ import csv
 import io
 import statistics
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from keras_vit import _files
+from keras_vit._templates import rendered
 from keras_vit.data.vtab_tasks import VTAB
-from keras_vit.evaluation import page
 from keras_vit.evaluation.published import PAPER, VTAB_MEAN
 
 FORMAT = 1
@@ -54,7 +53,21 @@ def write_transfer(
     content = {"format": FORMAT, "title": title, "facts": facts, "results": figures}
     _files.write_json(folder / "transfer.json", content)
     _files.write_text(folder / "transfer.csv", _as_csv(figures))
-    _files.write_text(folder / "index.html", _page(title, facts, results, published))
+    done = [each for each in results if "missing" not in each]
+    paper = [name for name, of in PAPER.items() if any(_own(of, each) for each in done)]
+    text = rendered(
+        "evaluation/transfer.html.j2",
+        title=title,
+        facts=facts,
+        tasks=transfer_table(results, published, paper, with_sources=True),
+        paper=paper,
+        several_seeds=any(len(each.get("accuracies", ())) > 1 for each in done),
+        imagenet=any(each["task"] in _IMAGENET for each in done),
+        other_images=not all(each.get("is_own", True) for each in done),
+        rates=_learning_rates(results),
+        unfinished=_unfinished(results),
+    )
+    _files.write_text(folder / "index.html", text)
     return folder / "index.html"
 
 
@@ -155,67 +168,25 @@ def _as_csv(figures: Sequence[Result]) -> str:
     return stream.getvalue()
 
 
-def _page(
-    title: str, facts: dict[str, str], results: Sequence[Result], published: Mapping[str, float]
-) -> str:
-    done = [each for each in results if "missing" not in each]
-    columns = [name for name, of in PAPER.items() if any(_own(of, each) for each in done)]
-    header, rows = transfer_table(results, published, columns, with_sources=True)
-    sections = [
-        page.facts(facts),
-        page.section("Tasks", _notes(done, header, columns) + page.table(header, rows)),
-        *_trials(results),
-        *_left(results),
-    ]
-    return page.document(title, sections)
-
-
-def _notes(done: Sequence[Result], header: Sequence[str], columns: Sequence[str]) -> str:
-    """What the columns of the table are, and what is not comparable."""
-    notes = "Accuracy on the test images"
-    if any(len(each.get("accuracies", ())) > 1 for each in done):
-        notes += ", the mean over the seeds \u00b1 their standard deviation"
-    if "published" in header:
-        notes += "; \u201cpublished\u201d is for these weights"
-    notes += "."
-    if columns:
-        notes += (
-            " The columns of models are tables 2 and 9 of Dosovitskiy et al. 2021, whose means of "
-            "VTAB's groups were computed from table 9."
-        )
-    if columns and any(each["task"] in _IMAGENET for each in done):
-        notes += (
-            " For ImageNet the paper has other settings than this suite: L/16 was fine-tuned at "
-            "512 pixels and H/14 at 518, and the weights were averaged (section 4.1); the recipe "
-            "here has 384 pixels and no average."
-        )
-    if not all(each.get("is_own", True) for each in done):
-        notes += " Images that are not those of a task have no published figure."
-    return f"<p>{notes}</p>"
-
-
-def _trials(results: Sequence[Result]) -> list[str]:
-    """The learning rates that were compared."""
+def _learning_rates(results: Sequence[Result]) -> tuple[list[str], list[list[str]]] | None:
+    """The accuracies of the learning rates that were compared: header and rows."""
     tried = [each for each in results if each.get("tried")]
     rates = sorted({float(rate) for each in tried for rate in each["tried"]})
     if not rates:
-        return []
+        return None
 
     def cell(each: Result, rate: float) -> str:
         accuracy = {float(key): value for key, value in each["tried"].items()}.get(rate)
         return "" if accuracy is None else _percent(100 * accuracy)
 
     rows = [[each["task"], *(cell(each, rate) for rate in rates)] for each in tried]
-    header = ["task", *(f"{rate:g}" for rate in rates)]
-    note = "<p>Accuracy on the development images by learning rate; empty where it diverged.</p>"
-    return [page.section("Learning rates", note + page.table(header, rows))]
+    return ["task", *(f"{rate:g}" for rate in rates)], rows
 
 
-def _left(results: Sequence[Result]) -> list[str]:
-    """What was not run, and what prepares it; what diverged."""
+def _unfinished(results: Sequence[Result]) -> dict[str, list[str]]:
+    """The tasks that were not run, by what prepares them; and those that diverged."""
     reasons: dict[str, list[str]] = {}
     for each in results:
         if reason := each.get("missing") or each.get("diverged"):
             reasons.setdefault(reason, []).append(each["task"])
-    lines = [f"<p>{escape(', '.join(of))}: {escape(reason)}</p>" for reason, of in reasons.items()]
-    return [page.section("Not finished", "".join(lines))] if lines else []
+    return reasons

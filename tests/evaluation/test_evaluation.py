@@ -15,8 +15,9 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, evaluation, preprocess, runs
+from keras_vit._templates import rendered
 from keras_vit.data import open_source, split_source
-from keras_vit.evaluation import page, plots
+from keras_vit.evaluation import plots
 from keras_vit.training import Recipe
 
 
@@ -267,17 +268,33 @@ def test_page_is_well_formed_and_stands_alone(evaluated):
     assert [image.get("class") for image in actual.images[:4]] == ["plot"] * 3 + [None]
 
 
+def page_of(report, **values):
+    nothing = {
+        "title": "", "facts": {}, "curves": {}, "confusion": None, "mistakes": (), "pictures": (),
+        "attention": (), "layers": (), "exports": None,
+    }  # fmt: skip
+    return rendered("evaluation/report.html.j2", **{**nothing, "report": report, **values})
+
+
+ONE_CLASS = evaluation.classification_report(np.array([0]), np.array([0]), ("a",))
+
+
 def test_page_escapes_what_comes_from_folders():
     label = '<script>alert("x")</script>'
     report = evaluation.classification_report(np.array([0]), np.array([0]), (label,))
     mistakes = [evaluation.Mistake(f"{label}/1.jpg", label, label, 1.0)]
-    text = page.document(label, [page.classes(report), page.wrong(mistakes, [b""])])
+    text = page_of(
+        report, title=label, facts={label: label}, mistakes=mistakes, pictures=[b""],
+        attention=[(b"", b"", label, label)], curves={label: b""},
+    )  # fmt: skip
     assert "<script" not in text
-    assert label in _Page(text).text
+    page = _Page(text)
+    assert page.text.count(label) == 8
+    assert [image["alt"].count(label) for image in page.images] == [1, 2, 1, 1]
 
 
 def test_a_page_without_mistakes_says_so():
-    assert "None of the held-out images" in page.wrong([], [])
+    assert "None of the held-out images" in page_of(ONE_CLASS)
 
 
 def test_exports_are_shown_where_there_are_any(evaluated):
@@ -289,9 +306,9 @@ def test_exports_are_shown_where_there_are_any(evaluated):
         "bytes": 2048,
         "latency_ms": 1.5,
     }
-    text = page.exports({"images": 5, "machine": "x86_64", "rows": [row]})
+    text = page_of(ONE_CLASS, exports={"images": 5, "machine": "x86_64", "rows": [row]})
     assert {"int8", "98.00%", "99.00%", "2", "1.50"} <= set(_Page(text).text.split())
-    assert page.exports(None) == ""
+    assert "Exports" not in page_of(ONE_CLASS)
 
 
 def test_overlay_is_bright_where_attention_is():

@@ -65,6 +65,15 @@ def test_names_of_classes_are_never_markup(run):
     assert "`[x](http://y)`" in text
 
 
+def test_a_bar_in_the_name_of_a_class_adds_no_column(run, tmp_path):
+    other = runs.open_run(shutil.copytree(run.path, tmp_path / "run"))
+    report = json.loads((other.path / "report/report.json").read_text())
+    report["classes"][7]["label"] = "a|b"
+    (other.path / "report/report.json").write_text(json.dumps(report))
+    text = hub_card(other, run_model(run), "me/x", {"timm": "", "transformers": ""})
+    assert "\n| `a\\|b` | " in text
+
+
 def run_model(run):
     return keras_vit.ViT(
         keras_vit.ViTSpec(**run.spec["spec"]), len(run.labels), tuple(run.spec["image_size"])

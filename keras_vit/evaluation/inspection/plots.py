@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from keras_vit._figures import BLUE, as_svg, new_figure, own_settings
 from keras_vit.evaluation.classification import ClassReport
-from keras_vit.evaluation.drawing import as_svg, glowing, new_figure, own_settings, resized
 from keras_vit.evaluation.inspection.features import PatchColours
+from keras_vit.evaluation.pictures import glowing, resized
 
 _WIDTH = 4.8  # inches
 _SIDE, _SMALL = 448, 224  # pixels of the long side of a picture, and of one among many maps
@@ -82,6 +83,7 @@ def similarity(maps: np.ndarray) -> bytes:
         set_ticks(shown * (side + 1) + (side - 1) / 2, [str(i * step + 1) for i in shown])
     axis.set(xlabel="patch column", ylabel="patch row", title="Similarity of positions")
     axis.spines[:].set_visible(False)
+    axis.grid(visible=False)
     axis.tick_params(length=0, labelsize=8)
     _scale(figure, axis, drawn, "cosine similarity")
     return as_svg(figure)
@@ -117,16 +119,14 @@ def distance(distances: np.ndarray, even: float) -> bytes:
     axis.axhline(even, color="#747b84", linestyle="--", label="attention spread evenly")
     axis.plot(blocks, distances.mean(axis=1), color="#747b84", label="mean of the heads")
     axis.scatter(
-        np.repeat(blocks, heads), distances.ravel(), s=22, color="#2a6fbb", edgecolor="white",
+        np.repeat(blocks, heads), distances.ravel(), s=22, color=BLUE, edgecolor="white",
         linewidth=0.5, zorder=3, label="a head",
     )  # fmt: skip
     axis.set(
         xlabel="block", ylabel="mean distance in pixels", title="Attention distance",
         xticks=blocks[:: -(-depth // 12)], ylim=(0, 1.25 * max(even, distances.max(), 1e-9)),
     )  # fmt: skip
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(alpha=0.25)
-    axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    axis.legend(fontsize=8, loc="upper left", ncols=2)
     return as_svg(figure)
 
 
@@ -175,15 +175,15 @@ def errors(report: ClassReport) -> bytes:
     figure = new_figure(_WIDTH, 0.24 * len(order) + 1)
     axis = figure.subplots()
     wrong = [100 * (1 - report.classes[i]["recall"]) for i in order]
-    axis.barh(range(len(order)), wrong, color="#2a6fbb")
-    for place, i in enumerate(order):
-        axis.text(wrong[place] + 1, place, _mistakes(report, i, labels), va="center", fontsize=7.5)
+    bars = axis.barh(range(len(order)), wrong, color=BLUE)
+    mistakes = [_mistakes(report, i, labels) for i in order]
+    axis.bar_label(bars, mistakes, padding=2, fontsize=7.5)
     axis.set_yticks(range(len(order)), [_short(labels[i]) for i in order], fontsize=8)
     title = "Errors by class" + ("" if len(order) == len(labels) else f", the {len(order)} largest")
     # There is room for the texts on the right.
     axis.set(xlabel="wrong in %", title=title, xlim=(0, 1.8 * max(*wrong, 5)))
     axis.invert_yaxis()
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(visible=False)
     return as_svg(figure)
 
 

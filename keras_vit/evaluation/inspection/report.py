@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 from keras_vit import _files
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
-from keras_vit.evaluation import page
+from keras_vit._templates import rendered
 from keras_vit.evaluation.classification import ClassReport
 from keras_vit.evaluation.inspection.distance import even_distance
+from keras_vit.evaluation.inspection.features import LEAST_FRACTION
+from keras_vit.evaluation.inspection.figures import figures
 from keras_vit.evaluation.inspection.inspecting import Inspection
-from keras_vit.evaluation.inspection.sections import Subject, sections
 from keras_vit.specs import ResNetSpec
 
 _NUMBERS = "inspection.json"
@@ -48,15 +50,24 @@ def write_inspection(
     captions = tuple(captions) or tuple(f"picture {i}" for i in range(1, pictures + 1))
     if len(captions) != pictures:
         raise UsageError(f"expected {pictures} captions. Received: {len(captions)}.")
-    subject = Subject(model, found, captions, errors)
+    drawn = figures(model, found, captions, errors)
     with _files.replacing_folder(out) as folder:
-        parts = [page.facts({**_facts(model), **(facts or {})})]
-        for section in sections(subject):
-            parts.append(section.html())
-            for figure in section.figures:
-                (folder / f"{figure.name}.svg").write_bytes(figure.svg)
-        _files.write_json(folder / _NUMBERS, _numbers(subject))
-        _files.write_text(folder / "index.html", page.document(f"Inside {model.name}", parts))
+        for figure in itertools.chain(*drawn.values()):
+            (folder / f"{figure.name}.svg").write_bytes(figure.svg)
+        _files.write_json(folder / _NUMBERS, _numbers(model, found, captions, errors))
+        text = rendered(
+            "evaluation/inspection/report.html.j2",
+            title=f"Inside {model.name}",
+            facts={**_facts(model), **(facts or {})},
+            spec=model.spec,
+            is_resnet=isinstance(model.spec, ResNetSpec),
+            image_size=model.image_size,
+            found=found,
+            errors=errors,
+            figures=drawn,
+            least_fraction=LEAST_FRACTION,
+        )
+        _files.write_text(folder / "index.html", text)
     return Path(out) / "index.html"
 
 
@@ -83,14 +94,15 @@ def _facts(model: Any) -> dict[str, str]:
     }
 
 
-def _numbers(subject: Subject) -> dict[str, Any]:
+def _numbers(
+    model: Any, found: Inspection, captions: Sequence[str], errors: ClassReport | None
+) -> dict[str, Any]:
     """The content of inspection.json."""
-    model, found = subject.model, subject.found
     content: dict[str, Any] = {
         "format": 1,
         "model": model.name,
         "image_size": list(model.image_size),
-        "captions": list(subject.captions),
+        "captions": list(captions),
     }
     if found.distance is not None:
         content["attention_distance"] = {
@@ -103,6 +115,6 @@ def _numbers(subject: Subject) -> dict[str, Any]:
         content["filter_variance"] = found.filters.fractions.tolist()
     if found.features is not None:
         content["feature_variance"] = found.features.fractions.tolist()
-    if subject.errors is not None:
-        content["errors"] = dataclasses.asdict(subject.errors)
+    if errors is not None:
+        content["errors"] = dataclasses.asdict(errors)
     return content

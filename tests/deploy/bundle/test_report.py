@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import shutil
 import sys
@@ -14,14 +13,15 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 import keras_vit
-from keras_vit._markdown import code
+from keras_vit._figures import own_settings
+from keras_vit._templates import code, rendered
 from keras_vit.deploy import compare, notes
 from keras_vit.deploy.bundle.plot import draw, plot
 from keras_vit.deploy.bundle.recommendation import recommendation
 from keras_vit.deploy.bundle.report import table, write_report
 from keras_vit.deploy.inspect.inspection import inspect_file
 from keras_vit.deploy.judge.measure import Latency, Measured, measure
-from keras_vit.evaluation import page
+from keras_vit.evaluation import classification_report
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
 MIB = 2**20
@@ -158,7 +158,12 @@ def test_the_report_is_a_table_a_card_and_a_plot(written):
 def test_the_page_of_a_run_shows_the_table(written):
     record = json.loads((written[0] / "table.json").read_text())
     record["rows"][0] |= {"accuracy": None, "latency_ms": None}
-    text = page.exports(record)
+    report = classification_report(np.array([0]), np.array([0]), ("a",))
+    nothing = dict.fromkeys(("curves", "confusion", "mistakes", "pictures", "attention"))
+    text = rendered(
+        "evaluation/report.html.j2",
+        **nothing, title="", facts={}, layers=(), report=report, exports=record,
+    )  # fmt: skip
     assert "<td>int8</td><td>99.16%</td><td>99.72%</td><td>5.0e-01</td>" in text
     assert "<td>float32</td><td>-</td>" in text
 
@@ -436,43 +441,49 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(3))
+def drawn(descriptions, found):
+    with own_settings():
+        return draw(descriptions, found)
+
+
+def points(axis):
+    return [line for line in axis.lines if line.get_linestyle() == "None"]
+
+
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_no_name_in_the_plot_covers_another_or_a_point(seed):
-    generator = np.random.default_rng(seed)
-    # Sizes, times and accuracies are equal or nearly equal.
-    accuracies = generator.choice([0.9944, 0.9944, 0.9916], len(NAMES))
-    sizes = generator.choice([86, 86.5, 88, 330, 165], len(NAMES)) * MIB
-    descriptions = {
-        name: description(name, accuracy=float(accuracy), bytes=int(size))
-        for name, accuracy, size in zip(NAMES, accuracies, sizes, strict=True)
-    }
-    descriptions[LONG]["bytes"] = 330 * MIB  # no room on its right
-    times = generator.choice([70, 71, 72, 230], len(NAMES))
-    found = {name: measured(float(ms)) for name, ms in zip(NAMES, times, strict=True)}
-    figure = draw(descriptions, found)
+def test_files_with_equal_figures_are_told_apart_in_the_plot():
+    found = {name: measured() for name in NAMES}
+    figure = drawn({name: description(name) for name in NAMES}, found)
     figure.draw_without_rendering()
-    assert len(figure.axes) == 2
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(NAMES)
+    box = legend.get_window_extent()
     for axis in figure.axes:
-        assert {note.get_text() for note in axis.texts} == set(NAMES)
-        boxes = [note.get_window_extent() for note in axis.texts]
-        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-        dots = [line.get_xydata()[0] for line in axis.lines if line.get_marker() == "o"]
-        assert len(dots) == len(NAMES)
-        pixels = axis.transData.transform(dots)
-        assert not any(box.count_contains(pixels) for box in boxes)
-        assert all(axis.bbox.count_contains(box.corners()) == 4 for box in boxes)
+        styles = [(line.get_color(), line.get_marker()) for line in points(axis)]
+        assert len(set(styles)) == len(styles) == len(NAMES)
+        assert styles == [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
+        assert {line.get_markerfacecolor() for line in points(axis)} == {"none"}
+        assert not box.overlaps(axis.bbox)
+    assert figure.bbox.count_contains(box.corners()) == 4
+
+
+def test_a_file_without_latency_has_its_style_in_both_panels():
+    figure = drawn({name: description(name) for name in "abc"}, {"b": measured(), "c": measured()})
+    assert [len(points(axis)) for axis in figure.axes] == [3, 2]
+    assert [line.get_color() for line in points(figure.axes[1])] == [
+        line.get_color() for line in points(figure.axes[0])[1:]
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_the_plot_shows_agreement_without_labels():
     unknown = {"accuracy": None, "keras_accuracy": None}
     descriptions = {name: description(name, **unknown) for name in "ab"}
-    figure = draw(descriptions, {})
+    figure = drawn(descriptions, {})
     assert [axis.get_ylabel() for axis in figure.axes] == ["agreement, %"]
-    labelled = draw({"c": description(), **descriptions}, {"c": measured()})
+    labelled = drawn({"c": description(), **descriptions}, {"c": measured()})
     assert labelled.axes[0].get_ylabel() == "accuracy, % (dashed: Keras)"
-    assert [len(axis.texts) for axis in labelled.axes] == [1, 1]
+    assert [len(points(axis)) for axis in labelled.axes] == [1, 1]
 
 
 def test_plots_are_reproducible_and_give_no_warning(recwarn):

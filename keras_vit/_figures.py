@@ -1,4 +1,4 @@
-"""What all drawings share: matplotlib's settings, figures, and their bytes as SVG or PNG."""
+"""What all figures share: matplotlib's settings, colours, size, and their bytes as SVG or PNG."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
 from keras_vit._errors import MissingPackageError
 from keras_vit._quiet import ignore_warning
 
+BLUE, GREY = "#2a6fbb", "#8a8f98"
 _SETTINGS = {
     # Text stays text, for the browser's fonts, and a $ does not start a formula.
     "svg.fonttype": "none",
@@ -22,6 +20,11 @@ _SETTINGS = {
     "font.size": 10,
     # The same data give the same bytes.
     "svg.hashsalt": "keras_vit",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
 }
 # Of figures with pictures or colour scales, whose colours a dark page cannot invert: their text is
 # legible on white and on a dark page.
@@ -44,7 +47,7 @@ def own_settings(on_any_page: bool = False) -> Iterator[None]:
     """
     settings = {**_SETTINGS, **(_ON_ANY_PAGE if on_any_page else {})}
     try:
-        import matplotlib
+        import matplotlib.figure
     except ImportError:
         raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     with _lock:
@@ -58,46 +61,24 @@ def own_settings(on_any_page: bool = False) -> Iterator[None]:
 
 def new_figure(width: float, height: float) -> Any:
     """A figure of this size in inches; CSS and SVG have 96 pixels in an inch."""
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
-    return Figure((width, height), layout="constrained")
+    return matplotlib.figure.Figure((width, height), layout="constrained")
 
 
 def as_svg(figure: Any) -> bytes:
     """The figure as SVG; the same data give the same bytes."""
+    return _saved(figure, format="svg", metadata={"Date": None})
+
+
+def as_png(figure: Any) -> bytes:
+    """The figure as PNG; the same data give the same bytes."""
+    return _saved(figure, format="png", metadata={"Software": None}, dpi=144)
+
+
+def _saved(figure: Any, **settings: Any) -> bytes:
     stream = io.BytesIO()
-    # Fonts missing on this machine do not matter, because the browser draws the text.
+    # Fonts missing on this machine do not matter in SVG, because the browser draws the text.
     ignore_warning("Glyph .* missing from font", __name__)
-    figure.savefig(stream, format="svg", metadata={"Date": None})  # no date: the same bytes
+    figure.savefig(stream, **settings)
     return stream.getvalue()
-
-
-def as_png(image: Image.Image) -> bytes:
-    """The image as PNG."""
-    stream = io.BytesIO()
-    image.save(stream, "PNG", optimize=True)
-    return stream.getvalue()
-
-
-def resized(image: Image.Image, side: int) -> Image.Image:
-    """The image with a long side of `side` pixels; tiny images are enlarged in blocks."""
-    ratio = side / max(image.size)
-    size = tuple(max(round(length * ratio), 1) for length in image.size)
-    method = Image.Resampling.NEAREST if ratio > 2 else Image.Resampling.BICUBIC
-    return image.resize(size, method)
-
-
-def glowing(image: Image.Image, attention: np.ndarray) -> Image.Image:
-    """The image, darkened where `attention` (rows, columns) in [0, 1] is low.
-
-    There it fades to dark blue, so that attention is visible on black pictures too.
-    """
-    mask = Image.fromarray(attention.astype(np.float32)).resize(
-        image.size, Image.Resampling.BICUBIC
-    )
-    level = np.clip(np.asarray(mask), 0, 1)[..., None]
-    light = 0.15 + 0.85 * level
-    ground = np.array([12, 20, 60], np.float32)
-    glow = np.array([255, 190, 70], np.float32) * 0.35 * level
-    mixed = np.asarray(image, np.float32) * light + ground * (1 - light) + glow
-    return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
