@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, Struct
 
 from keras_vit import _contracts, _files
 from keras_vit._errors import UsageError
@@ -100,7 +101,7 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
 
 
 def _front_matter(
-    run: Run, name: str, license: str | None, report: dict[str, Any] | None, library: str
+    run: Run, name: str, license: str | None, report: _Report | None, library: str
 ) -> list[str]:
     """The header that hubs read. JSON strings are also YAML."""
     lines = ["---", f"library_name: {library}", "pipeline_tag: image-classification"]
@@ -114,7 +115,7 @@ def _front_matter(
             "  results:",
             "  - task: {type: image-classification}",
             f"    dataset: {{name: {data}, type: {data}}}",
-            f"    metrics: [{{type: accuracy, value: {report['accuracy']:.4f}}}]",
+            f"    metrics: [{{type: accuracy, value: {report.accuracy:.4f}}}]",
         ]
     return [*lines, "---", ""]
 
@@ -193,7 +194,8 @@ def _training(run: Run) -> list[str]:
         + ", ".join(f"{name} {code(settings[name])}" for name in kept if name in settings),
     ]
     if run.has_average:
-        lines.append(f"- Weights: their average over the steps, momentum {settings['ema']:g}")
+        momentum = run.setting("ema", float)
+        lines.append(f"- Weights: their average over the steps, momentum {momentum:g}")
     versions = run.recipe.get("versions", {})
     used = ", ".join(f"{name} {code(versions[name])}" for name in _packages(versions))
     return [*lines, *([f"- Versions: {used}"] if used else [])]
@@ -222,21 +224,20 @@ def _start(run: Run) -> str:
     return f"published weights {code(published.name)}, licence {published.licence}"
 
 
-def _figures(run: Run, report: dict[str, Any] | None) -> list[str]:
+def _figures(run: Run, report: _Report | None) -> list[str]:
     if report is None:
         return ["No report was written: `keras-vit evaluate` measures the held-out images."]
-    lines = [f"Of {report['images']:,} held-out images, {report['accuracy']:.2%} are right.", ""]
-    classes = sorted(report["classes"], key=lambda each: each["recall"])[:_MOST_CLASSES]
-    if len(report["classes"]) > _MOST_CLASSES:
+    lines = [f"Of {report.images:,} held-out images, {report.accuracy:.2%} are right.", ""]
+    classes = sorted(report.classes, key=lambda each: each.recall)[:_MOST_CLASSES]
+    if len(report.classes) > _MOST_CLASSES:
         lines += [f"The {_MOST_CLASSES} classes with the lowest recall:", ""]
     else:
-        classes = report["classes"]
-    names = ("precision", "recall", "f1")
+        classes = report.classes
     rows = [
-        [code(c["label"]), *(f"{c[name]:.2%}" for name in names), f"{c['support']:,}"]
+        [code(c.label), f"{c.precision:.2%}", f"{c.recall:.2%}", f"{c.f1:.2%}", f"{c.support:,}"]
         for c in classes
     ]
-    lines += table_lines(["class", *names, "images"], rows)
+    lines += table_lines(["class", "precision", "recall", "f1", "images"], rows)
     return [*lines, *_exports(run.path / "export" / "table.json")]
 
 
@@ -244,20 +245,20 @@ def _exports(path: Path) -> list[str]:
     """The exported files with their accuracy, if there are any."""
     if not path.is_file():
         return []
-    table = _files.read_json(path, format=1, schema=_contracts.Table)
+    table = _files.read_record(path, _contracts.Table, format=1)
     rows = [
         [
-            code(row.get("name") or row["precision"]),
-            "-" if row["accuracy"] is None else f"{row['accuracy']:.2%}",
-            f"{row['bytes'] / 2**20:.2f}",
+            code(row.name or row.precision),
+            "-" if row.accuracy is None else f"{row.accuracy:.2%}",
+            f"{row.bytes / 2**20:.2f}",
         ]
-        for row in table["rows"]
+        for row in table.rows
     ]
-    note = f"As TFLite files, on {table['images']:,} of the held-out images:"
+    note = f"As TFLite files, on {table.images:,} of the held-out images:"
     return ["", note, "", *table_lines(["file", "accuracy", "MiB"], rows)]
 
 
-def _limits(run: Run, report: dict[str, Any] | None) -> list[str]:
+def _limits(run: Run, report: _Report | None) -> list[str]:
     lines = [
         "- It answers with one of its classes for every picture, also for one of something else.",
         "- The held-out images come from the same collection as the training images. Pictures of "
@@ -265,8 +266,8 @@ def _limits(run: Run, report: dict[str, Any] | None) -> list[str]:
     ]
     if report is None:
         return lines
-    missed = [c["label"] for c in report["classes"] if c["support"] and not c["recall"]]
-    few = [c["label"] for c in report["classes"] if c["support"] < _FEW]
+    missed = [c.label for c in report.classes if c.support and not c.recall]
+    few = [c.label for c in report.classes if c.support < _FEW]
     if missed:
         lines.append(f"- Never recognised among the held-out images: {_listed(missed)}.")
     if few:
@@ -294,10 +295,26 @@ def _citation(model: Any) -> list[str]:
     ]
 
 
-def _report(run: Run) -> dict[str, Any] | None:
+class _ReportedClass(Struct):
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+class _Report(Struct):
+    """report.json of a run's report."""
+
+    images: int
+    accuracy: Annotated[float, Meta(ge=0, le=1)]
+    classes: list[_ReportedClass]
+
+
+def _report(run: Run) -> _Report | None:
     """report.json of the weights that are uploaded, if `evaluate` wrote it."""
     folder = "report-average" if (run.path / AVERAGE).is_file() else "report"
     path = run.path / folder / "report.json"
     if not path.is_file():
         return None
-    return _files.read_json(path, format=1, schema=_contracts.Report)
+    return _files.read_record(path, _Report, format=1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 from html import escape
-from typing import Any
 
+from keras_vit._contracts import Table
 from keras_vit.evaluation.classification import ClassReport, Mistake
 
 _STYLE = """
@@ -131,7 +131,7 @@ def profile(rows: list[list[str]]) -> str:
     return section("Layers", note + table(header, rows[:-1], rows[-1:]))
 
 
-def exports(record: dict[str, Any] | None) -> str:
+def exports(record: Table | None) -> str:
     """The exported files, with the results that were measured at export."""
     if record is None:
         return ""
@@ -145,16 +145,16 @@ def exports(record: dict[str, Any] | None) -> str:
     ]
     rows = [
         [
-            row.get("name", row["precision"]),
-            _or_dash("{:.2%}", row["accuracy"]),
-            _or_dash("{:.2%}", row["agreement"]),
-            _or_dash("{:.1e}", row["max_difference"]),
-            f"{row['bytes'] / 1024:,.0f}",
-            _or_dash("{:.2f}", row["latency_ms"]),
+            row.name or row.precision,
+            _or_dash("{:.2%}", row.accuracy),
+            _or_dash("{:.2%}", row.agreement),
+            _or_dash("{:.1e}", row.max_difference),
+            f"{row.bytes / 1024:,.0f}",
+            _or_dash("{:.2f}", row.latency_ms),
         ]
-        for row in record["rows"]
+        for row in record.rows
     ]
-    note = f"<p>TFLite on {record['images']} held-out images; {escape(record['machine'])}.</p>"
+    note = f"<p>TFLite on {record.images} held-out images; {escape(record.machine)}.</p>"
     return section("Exports", note + table(header, rows))
 
 

@@ -14,6 +14,8 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 import keras_vit
+from keras_vit import _json
+from keras_vit._contracts import Table
 from keras_vit._markdown import code
 from keras_vit.deploy import compare, notes
 from keras_vit.deploy.bundle.plot import draw, plot
@@ -29,6 +31,7 @@ MIB = 2**20
 
 def description(name="float32", **changes):
     parity = {
+        "precision": name,
         "images_from": "held-out images of digits",
         "images": 359,
         "comparisons": 359,
@@ -158,7 +161,7 @@ def test_the_report_is_a_table_a_card_and_a_plot(written):
 def test_the_page_of_a_run_shows_the_table(written):
     record = json.loads((written[0] / "table.json").read_text())
     record["rows"][0] |= {"accuracy": None, "latency_ms": None}
-    text = page.exports(record)
+    text = page.exports(_json.check(record, "table.json", Table))
     assert "<td>int8</td><td>99.16%</td><td>99.72%</td><td>5.0e-01</td>" in text
     assert "<td>float32</td><td>-</td>" in text
 
