@@ -34,6 +34,7 @@ from keras_vit._errors import RefusedError
 from keras_vit.cli._options import newest_run
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
+from keras_vit.deploy.bundle.bundle import read_golden
 from keras_vit.deploy.clients.clients import CLIENTS as KNOWN
 from keras_vit.deploy.clients.runners import run_runner
 from keras_vit.deploy.inspect.runtimes import runs as supports
@@ -217,12 +218,11 @@ class _Bundle:
     """A bundle, and what LiteRT gives here for its cases."""
 
     def __init__(self, run: str, folder: Path, pictures: list[np.ndarray], classes: np.ndarray):
-        golden = _files.read_json(folder / "golden.json", format=1, fields=("tolerance",))
         floor = _files.read_json(folder / "model.json", format=1)["runtime_floor"]
         opened = deploy.open_bundle(folder)
         own = opened.preprocessing
         self.name, self.precision, self.run = f"{run}, {folder.name}", folder.name, run
-        self.floor, self.tolerance = floor, golden["tolerance"]["scores"]
+        self.floor, self.tolerance = floor, read_golden(folder).tolerance.scores
         self.content = (folder / "model.tflite").read_bytes()
         self.pictures, self.classes = pictures, classes
         # Pixels of the right size, which a client that resizes leaves as they are.

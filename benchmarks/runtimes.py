@@ -23,6 +23,7 @@ from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
+from keras_vit.deploy.bundle.bundle import read_golden
 from keras_vit.deploy.inspect.runtimes import runs
 from keras_vit.deploy.precisions import PRECISIONS
 
@@ -78,8 +79,7 @@ def _compared(bundles: list[Path], runners: dict[str, str]) -> tuple[list[list[s
     rows, wrong = [], []
     for bundle in bundles:
         floor = _files.read_json(bundle / "model.json", format=1)["runtime_floor"]
-        golden = _files.read_json(bundle / "golden.json", format=1, fields=("tolerance",))
-        tolerance = golden["tolerance"]["scores"]
+        tolerance = read_golden(bundle).tolerance.scores
         cells = []
         for name, python in runners.items():
             found = _run(python, bundle)

@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,22 +159,20 @@ def read_json(
     path: str | os.PathLike,
     *,
     format: int,
-    fields: Iterable[str] = (),
     schema: Any = None,
     most_bytes: int = _json.MOST_BYTES,
 ) -> Any:
-    """Reads a JSON object. Its "format" must be `format`, and it must have `fields`.
+    """Reads a JSON object. Its "format" must be `format`.
 
     Args:
         path: the file.
         format: the version of its meaning.
-        fields: fields that it must have, of any type.
-        schema: what it must be, from `_contracts`; None for any object.
+        schema: what it must be, see `_json`; None for any object.
         most_bytes: the size of the largest file that is read.
 
     Raises:
-        UsageError: the file is absent or too large, is not JSON, has another format, lacks a field
-            or does not fit the schema.
+        UsageError: the file is absent or too large, is not JSON, has another format, or does not
+            fit the schema.
     """
     content = read_bounded(path, most_bytes)
     place = str(path)
@@ -184,12 +182,20 @@ def read_json(
         newer = isinstance(actual, int) and actual > format
         advice = "upgrade keras_vit to read it" if newer else "write it again"
         raise UsageError(f"{place}: expected format {format}. Received: {shown(actual)}; {advice}.")
-    missing = [field for field in fields if field not in value]
-    if missing:
-        raise UsageError(f"{place} lacks {', '.join(missing)}; write it again.")
     if schema is not None:
         _json.check(value, place, schema)
     return value
+
+
+def read_record(
+    path: str | os.PathLike, kind: type, *, format: int, most_bytes: int = _json.MOST_BYTES
+) -> Any:
+    """Reads a JSON object as a Struct.
+
+    Raises:
+        UsageError: see `read_json`.
+    """
+    return _json.check(read_json(path, format=format, most_bytes=most_bytes), str(path), kind)
 
 
 def read_bounded(path: str | os.PathLike, most_bytes: int) -> bytes:

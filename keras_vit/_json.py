@@ -1,45 +1,63 @@
 """JSON from files of strangers: bounded in size, depth and numbers, then checked by a schema.
 
-A schema is a type that msgspec understands; `_contracts.py` has those of the files. A value is
-checked, not converted: what the readers return has all fields of the file, also unknown ones.
+A schema is a type hint, such as a dataclass or a Struct of msgspec. Fields with a default may be
+absent, because files of older versions lack them; fields that the schema does not have are left to
+their readers. Texts and numbers have the bounds of `_BOUNDS`, unless a hint states others, such as
+`Text`.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import math
 import re
+import types
+import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
+from keras_vit._checks import LONGEST_LABEL, LONGEST_SIDE, MOST_CLASSES, ONE_LINE
 from keras_vit._errors import UsageError, shown
+
+Text = Annotated[str, Meta(max_length=10_000, pattern=r"\A[^\0]*\Z")]  # such as a path
+# Keras takes the slash in a layer's name for a folder.
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=ONE_LINE.replace("^", "^/"))]
+Lines = Annotated[list[str], Meta(max_length=MOST_CLASSES)]
+Amount = Annotated[int, Meta(ge=1, le=1 << 53)]
+Side = Annotated[int, Meta(ge=1, le=LONGEST_SIDE)]
+Sides = Annotated[list[Side], Meta(min_length=2, max_length=2)]
+Positive = Annotated[float, Meta(gt=0, le=1e30)]
 
 MOST_BYTES = 16 << 20
 _MOST_DEPTH, _MOST_DIGITS = 64, 20
 # An empty list has 3 bytes in a file and 64 in memory, a number 4 and 32. There may be more of them
 # in a file that is long for another reason, such as the index of a folder with many pictures.
 _MOST_CONTAINERS, _MOST_VALUES, _LEAST_LENGTH = 1_000_000, 1 << 24, 16
+_BOUNDS = {
+    str: Annotated[str, Meta(max_length=LONGEST_LABEL, pattern=ONE_LINE)],
+    int: Annotated[int, Meta(ge=0, le=1 << 53)],
+    float: Annotated[float, Meta(ge=-1e30, le=1e30)],
+}
 _WORDS = {"int": "an integer", "float": "a number", "str": "text", "bool": "true or false",
           "array": "a list", "object": "an object", "null": "null"}  # fmt: skip
 
 
-def parse(
-    content: str | bytes, place: str, schema: Any = None, *, nan: bool = False, fix: str = ""
-) -> Any:
+def parse(content: str | bytes, place: str, nan: bool = False) -> Any:
     """The value of a JSON text.
 
     Args:
         content: the text, or its bytes in UTF-8.
         place: the file, for the error.
-        schema: what the value must be; None for any JSON.
         nan: whether the numbers NaN and Infinity are accepted, which are not JSON.
-        fix: what the user can do about a fault; default: write the file again.
 
     Raises:
-        UsageError: the text is not JSON, states a field twice, is nested too deeply, has a number
-            that is too large or too many values, or does not fit the schema.
+        UsageError: the text is not JSON, states a field twice, is nested too deeply, or has a
+            number that is too large or too many values.
     """
     constant = float if nan else _refuse_constant
     try:
@@ -57,19 +75,27 @@ def parse(
     except ValueError as error:  # also JSONDecodeError and UnicodeDecodeError
         raise UsageError(f"{place} is not valid JSON: {error}.") from None
     _check_depth(value, place)
-    if schema is not None:
-        check(value, place, schema, fix)
     return value
 
 
-def check(value: Any, place: str, schema: Any, fix: str = "", root: str = "$") -> None:
-    """Checks that a value of JSON fits a schema; `root` is its field in the file.
+def check(value: Any, place: str, schema: Any, fix: str = "", root: str = "$") -> Any:
+    """Checks that a value of JSON fits a schema.
+
+    Args:
+        value: the value.
+        place: the file, for the error.
+        schema: what the value must be.
+        fix: what the user can do about a fault; default: write the file again.
+        root: the value's field in the file.
+
+    Returns:
+        The value as a record: the Struct, or the fields of a dataclass.
 
     Raises:
         UsageError: it does not; the message names the field, as in `$.preprocessing.mean[2]`.
     """
     try:
-        msgspec.convert(value, schema)
+        return msgspec.convert(value, _bounded(schema))
     except msgspec.ValidationError as error:
         message = _message(str(error), value, root)
         raise UsageError(f"{place}{message}; {fix or 'write it again'}.") from None
@@ -79,6 +105,53 @@ def check(value: Any, place: str, schema: Any, fix: str = "", root: str = "$") -
             f"{place}: expected text. Received: {received}, which is no character; "
             f"{fix or 'write it again'}."
         ) from None
+
+
+@functools.cache
+def _bounded(kind: Any) -> Any:
+    """The type for msgspec of a type hint, with bounds."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if not parts:
+        is_struct = hasattr(kind, "__struct_fields__")
+        is_record = is_struct or dataclasses.is_dataclass(kind)
+        return _record(kind, is_struct) if is_record else _BOUNDS.get(kind, kind)
+    if origin is Literal:
+        return Annotated[str, Meta(pattern=rf"\A({'|'.join(parts)})\Z")]
+    if origin is Annotated:
+        return kind if parts[0] in _BOUNDS else Annotated[(_bounded(parts[0]), *parts[1:])]
+    bounded = tuple(_bounded(part) for part in parts if part is not ...)
+    if origin is types.UnionType:
+        origin = typing.Union
+    bases = set(map(_base, bounded))
+    if origin is typing.Union and str in bases and bases & {list, dict}:
+        # msgspec 0.22 frees memory twice for a text with a pattern beside one of them.
+        raise TypeError(f"expected a type without a text beside a list or dict. Received: {kind}.")
+    if origin is tuple and ... not in parts:
+        return Annotated[list[bounded[0]], Meta(min_length=len(parts), max_length=len(parts))]
+    return list[bounded] if origin is tuple else origin[bounded]
+
+
+def _base(kind: Any) -> Any:
+    """The type without bounds and parameters."""
+    origin = typing.get_origin(kind)
+    return _base(kind.__origin__) if origin is Annotated else origin or kind
+
+
+def _record(kind: type, is_struct: bool) -> type:
+    """A Struct of the same fields, with bounds.
+
+    A dataclass would call its constructor, which refuses values in words of Python.
+    """
+    hints, fields = typing.get_type_hints(kind, include_extras=True), []
+    absent = (dataclasses.MISSING, msgspec.NODEFAULT)
+    for field in msgspec.structs.fields(kind) if is_struct else dataclasses.fields(kind):
+        default = field.default
+        if field.default_factory not in absent:
+            default = msgspec.field(default_factory=field.default_factory)
+        optional = () if default in absent else (default,)
+        fields.append((field.name, _bounded(hints[field.name]), *optional))
+    bases = (kind,) if is_struct else ()
+    return msgspec.defstruct(kind.__name__, fields, bases=bases, kw_only=True)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -145,8 +218,9 @@ def _message(error: str, value: Any, root: str) -> str:
     missing = re.fullmatch(r"Object missing required field `(.*)`", fault)
     if missing:
         return f" lacks {missing[1]}" + (f" in {field}" if field != "$" else "")
-    if fault.startswith("Invalid enum value"):
-        expected = "one of the known names"
+    names = re.search(r" matching regex '\\\\A\((.*)\)\\\\Z'", expected)
+    if names:
+        expected = f"one of {names[1].replace('|', ', ')}"
     elif " matching regex" in expected:
         slashes = " and slashes" if "[^/" in expected else ""
         expected = f"text of one line without control characters{slashes}"

@@ -13,12 +13,14 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, Struct
 
 from keras_vit import _contracts, _files, _json
 from keras_vit._errors import UsageError
+from keras_vit._json import Text
 from keras_vit.data.out_folder import check_out
 from keras_vit.data.source import check_labels
 from keras_vit.data.sources import Source, open_source, source_folder
@@ -34,7 +36,8 @@ from keras_vit.weights.matching import Target, match
 FORMAT = 1
 # The average of the weights, in the folder of a run that was trained with `ema`.
 AVERAGE = "weights_ema.npz"
-_PARTS = ("train", "held_out")  # of split.json
+# A setting, or each of several; whoever reads one says its type, see `Run.setting`.
+_Setting = bool | Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)] | float | str | None
 # Bytes of split.json; ImageNet-21k's has half of them. Reading takes at most six times the memory.
 _MOST_SPLIT = 1 << 30
 
@@ -140,35 +143,30 @@ class Run:
         """
         ids = self._split_ids()
         index = {name: i for i, name in enumerate(source.ids)}
-        missing = [i for part in _PARTS for i in ids[part] if i not in index]
+        parts = (ids.train, ids.held_out)
+        missing = [i for part in parts for i in part if i not in index]
         if missing:
             raise UsageError(
                 f"{source.locator}: {len(missing)} images of the run's split are missing or "
                 f"unreadable, the first is {missing[0]}; put them back or train again."
             )
-        indices = (np.array([index[i] for i in ids[part]], int) for part in _PARTS)
-        return Split(*indices, ids.get("rule", RULE))
+        return Split(*(np.array([index[i] for i in part], int) for part in parts), ids.rule)
 
     @property
     def training_images(self) -> int:
         """The number of images that it is trained on; they are not read."""
-        return len(self._split_ids()["train"])
+        return len(self._split_ids().train)
 
-    def _split_ids(self) -> dict[str, Any]:
-        """The content of split.json."""
-        return _files.read_json(
-            self.path / "split.json",
-            format=FORMAT,
-            schema=_contracts.RunSplit,
-            most_bytes=_MOST_SPLIT,
-        )
+    def _split_ids(self) -> _SplitIds:
+        file = self.path / "split.json"
+        return _files.read_record(file, _SplitIds, format=FORMAT, most_bytes=_MOST_SPLIT)
 
     def check_targets(self, source: Source) -> None:
         """Raises a `UsageError` if images of the split have other classes than in training.
 
         Runs that were trained before this was recorded are not checked.
         """
-        before = self._split_ids().get("targets_sha256")
+        before = self._split_ids().targets_sha256
         if before not in (None, _targets_sha256(source, self.split(source))):
             raise UsageError(
                 f"{source.locator}: images have other classes than when {self.path} was trained; "
@@ -206,20 +204,28 @@ class Run:
             )
         return indices
 
-    def setting(self, name: str, default: Any = None) -> Any:
+    def setting(self, name: str, kind: Any, default: Any = None) -> Any:
         """A setting of the recipe.
 
         Args:
             name: a field of `training.Recipe`.
+            kind: its type.
             default: the value for runs that were trained before there was such a setting.
 
         Raises:
-            UsageError: recipe.json does not have it and there is no default.
+            UsageError: recipe.json does not have it and there is no default, or it has another
+                type.
         """
-        value = self.recipe["recipe"].get(name, default)
-        if value is not None:
-            return value
-        raise UsageError(f"{self.path / 'recipe.json'} has no setting {name!r}; train again.")
+        value, file = self.recipe["recipe"].get(name, default), self.path / "recipe.json"
+        if value is None:
+            raise UsageError(f"{file} has no setting {name!r}; train again.")
+        _json.check(value, str(file), kind, root=f"$.recipe.{name}")
+        return value
+
+    @property
+    def loss(self) -> str:
+        """The loss that it was trained with, see `training.Recipe`."""
+        return self.setting("loss", str, "softmax")
 
     @property
     def is_being_trained(self) -> bool:
@@ -229,16 +235,15 @@ class Run:
     @property
     def may_weight_classes(self) -> bool:
         """Whether another training could weight the classes: see `training.Recipe`."""
-        ways = (self.setting("class_weights", "none"), self.setting("sampling", "all"))
-        return self.setting("loss", "softmax") == "softmax" and "balanced" not in ways
+        ways = (self.setting("class_weights", str, "none"), self.setting("sampling", str, "all"))
+        return self.loss == "softmax" and "balanced" not in ways
 
     def check_classifies(self) -> None:
         """Raises a `UsageError` if it was trained without classes, so that it cannot classify."""
-        loss = self.setting("loss", "softmax")
-        if loss not in ("softmax", "sigmoid"):
+        if self.loss not in ("softmax", "sigmoid"):
             raise UsageError(
-                f"{self.path} was trained without classes (loss {loss}), so its head is all zeros; "
-                f"train one that starts from its weights, {self.path / 'weights.npz'}."
+                f"{self.path} was trained without classes (loss {self.loss}), so its head is all "
+                f"zeros; train one that starts from its weights, {self.path / 'weights.npz'}."
             )
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -253,7 +258,33 @@ class Run:
         # At once, because a call for each of a million lines would take minutes. In a message about
         # JSON, line 3 is the third one of the file; a record is $[2] there.
         text = ",\n".join(whole)
-        return _json.parse(f"[{text}]", str(path), list[_contracts.Record], nan=True)
+        records = _json.parse(f"[{text}]", str(path), nan=True)
+        _json.check(records, str(path), list[_Record])
+        return records
+
+
+class _SplitIds(Struct):
+    """split.json."""
+
+    train: Annotated[list[Text], Meta(min_length=1)]
+    held_out: Annotated[list[Text], Meta(min_length=1)]
+    rule: Text = RULE
+    targets_sha256: str | None = None
+
+
+_Figure = Annotated[float, Meta(description="NaN or infinite in a training that diverged")]
+
+
+class _Record(Struct):
+    """A line of metrics.jsonl."""
+
+    step: int
+    epoch: int = 0
+    seconds: _Figure = 0
+    loss: _Figure | None = None
+    accuracy: _Figure | None = None
+    val_loss: _Figure | None = None
+    val_accuracy: _Figure | None = None
 
 
 def create_run(
@@ -384,8 +415,11 @@ def open_run(path: str | os.PathLike) -> Run:
     if missing:
         raise UsageError(f"{path} is not a complete run folder: {', '.join(missing)} missing.")
     spec = _files.read_json(path / "spec.json", format=FORMAT, schema=_contracts.RunSpec)
-    _contracts.check_model(spec, str(path / "spec.json"))
+    _contracts.check_spec(spec, str(path / "spec.json"))
     recipe = _files.read_json(path / "recipe.json", format=FORMAT, schema=_contracts.RunRecipe)
+    for name, value in recipe["recipe"].items():
+        for each in value if isinstance(value, list) else [value]:
+            _json.check(each, str(path / "recipe.json"), _Setting, root=f"$.recipe.{name}")
     labels = read_labels(path / "labels.txt")
     if len(labels) != spec["num_classes"]:
         raise UsageError(

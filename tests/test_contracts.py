@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
 import zipfile
 
-import msgspec
 import pytest
 
 import keras_vit
-from keras_vit import UsageError, _contracts, runs, specs
+from keras_vit import UsageError, runs
 from keras_vit.data import open_source
 from keras_vit.labels import read_labels, write_labels
-from keras_vit.training import Recipe
 from keras_vit.weights.checkpoint import open_checkpoint
 
 
@@ -36,24 +33,6 @@ def refused_or_read(read, description):
     except Exception as error:
         raise AssertionError(f"{description}: {error!r}") from error
     return None
-
-
-@pytest.mark.parametrize(
-    ("schema", "described"),
-    [
-        (_contracts.ViT, specs.ViTSpec),
-        (_contracts.Stem, specs.ResNetStem),
-        (_contracts.ResNet, specs.ResNetSpec),
-        (_contracts.Pixels, specs.Preprocessing),
-        (_contracts.Settings, Recipe),
-    ],
-)
-def test_a_schema_has_the_fields_of_its_class(schema, described):
-    fields = {field.name: field.required for field in msgspec.structs.fields(schema)}
-    required = {
-        field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(described)
-    }
-    assert fields == required
 
 
 @pytest.mark.parametrize("name", ["spec.json", "recipe.json", "split.json", "metrics.jsonl"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+from typing import Annotated, Literal
 
-import msgspec
 import pytest
+from msgspec import Meta
 
-from keras_vit import UsageError, _contracts, _files, _json
+from keras_vit import UsageError, _files, _json
 
 
 @pytest.mark.parametrize(
@@ -59,11 +61,25 @@ def test_ordinary_json_is_read():
     assert _json.parse("[NaN, Infinity]", "f.json", nan=True)[1] == float("inf")
 
 
-class Example(msgspec.Struct):
+@dataclasses.dataclass
+class Inner:
+    height: _json.Side
+    width: int
+    mean: float | tuple[float, float, float] = 127.5
+
+    def __post_init__(self):
+        raise AssertionError("a constructor was called")
+
+
+@dataclasses.dataclass
+class Example:
     number: float | list[float] = 0
-    model: _contracts.Name = "x"
-    inner: _contracts.Pixels | None = None
-    named: dict[_contracts.Line, int] = {}
+    model: _json.Name = "x"
+    inner: Inner | None = None
+    named: dict[str, int] = dataclasses.field(default_factory=dict)
+    sides: Annotated[list[float], Meta(max_length=2)] = ()
+    kind: Literal["left", "right"] = "left"
+    text: str = ""
 
 
 @pytest.mark.parametrize(
@@ -78,9 +94,16 @@ class Example(msgspec.Struct):
             "f.json: $.inner.mean[2] must be a number. Received: 'x'; write it again.",
         ),
         ({"inner": {"height": 0, "width": 5}}, "$.inner.height must be an integer >= 1. Rec"),
+        ({"number": 1e300}, "f.json: $.number must be a number <= 1e+30. Received: 1e+300; write"),
+        ({"number": True}, "f.json: $.number must be a number or a list. Received: True; write"),
+        ({"sides": [1e300]}, "f.json: $.sides[0] must be a number <= 1e+30. Received: 1e+300"),
+        ({"named": {"a": -1}}, "f.json: $.named[...] must be an integer >= 0. Received: "),
+        ({"kind": "up"}, "f.json: $.kind must be one of left, right. Received: 'up'; write it"),
         ({"model": "a\n"}, r"$.model must be text of one line without control characters and"),
         ({"named": {"a": "x"}}, "f.json: $.named[...] must be an integer. Received: str; write"),
         ({"named": {"\x1b": 1}}, "a name in $.named must be text of one line without control"),
+        ({"text": "a\nb"}, "f.json: $.text must be text of one line without control characters"),
+        ({"text": "x" * 10**7}, "f.json: $.text must be text of length <= 1000. Received: 'xxx"),
         ({"number": "\ud800"}, r"f.json: expected text. Received: '\ud800', which is no charac"),
     ],
 )  # fmt: skip
@@ -91,8 +114,16 @@ def test_the_field_that_does_not_fit_is_named(content, message):
     assert len(str(caught.value)) < 300
 
 
-def test_unknown_fields_are_left_alone():
-    _json.check({"colour": {"of": ["any", "type"]}}, "f.json", Example)
+@pytest.mark.parametrize("kind", [str | list[int], _json.Text | dict[str, int], str | _json.Lines])
+def test_types_for_which_msgspec_corrupts_memory_are_refused(kind):
+    with pytest.raises(TypeError, match="expected a type without a text beside a list or dict"):
+        _json.check("a", "f.json", kind)
+
+
+def test_unknown_fields_are_left_alone_and_absent_ones_have_their_defaults():
+    content = {"colour": {"of": ["any", "type"]}, "inner": {"height": 1, "width": 2}}
+    found = _json.check(content, "f.json", Example)
+    assert (found.model, found.named, found.inner.width, found.inner.mean) == ("x", {}, 2, 127.5)
 
 
 def test_larger_files_than_a_reader_expects_are_not_read(tmp_path):

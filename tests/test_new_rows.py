@@ -127,7 +127,7 @@ def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(
 def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like, pictures):
     applied = []
 
-    def reverse_hidden_units(spec, weights, preprocessing):
+    def reverse_hidden_units(spec, weights, wired, preprocessing):
         applied.append(spec)
         for i in range(spec.depth):
             name = f"encoderblock_{i}/mlp"

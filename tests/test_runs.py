@@ -14,6 +14,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs
 from keras_vit.data import SOURCES, Opener, Source, digits, open_source, split_source
+from keras_vit.training.resuming import settings_of
 
 
 @pytest.fixture
@@ -208,9 +209,26 @@ def test_a_setting_that_a_run_does_not_have_is_named(run):
     content = json.loads((run / "recipe.json").read_text())
     (run / "recipe.json").write_text(json.dumps(content | {"recipe": {}}))
     opened = runs.open_run(run)
-    assert opened.setting("jit", True) is True
+    assert opened.setting("jit", bool, True) is True
     with pytest.raises(UsageError, match="recipe.json has no setting 'batch_size'; train again"):
-        opened.setting("batch_size")
+        opened.setting("batch_size", int)
+
+
+def test_a_setting_of_another_type_is_refused_where_it_is_read(run):
+    content = json.loads((run / "recipe.json").read_text())
+    wrong = content["recipe"] | {"batch_size": "64", "loss": 5, "head_bias": -10}
+    (run / "recipe.json").write_text(json.dumps(content | {"recipe": wrong}))
+    opened = runs.open_run(run)
+    message = r"recipe.json: \$.recipe.batch_size must be an integer. Received: '64'"
+    with pytest.raises(UsageError, match=message):
+        opened.setting("batch_size", int)
+    with pytest.raises(UsageError, match=message):
+        settings_of(opened)
+    with pytest.raises(UsageError, match=r"\$.recipe.loss must be text. Received: 5"):
+        opened.check_classifies()
+    (run / "recipe.json").write_text(json.dumps(content | {"recipe": {"mixup": {}}}))
+    with pytest.raises(UsageError, match=r"\$.recipe.mixup must be .*a number or text.* {}; write"):
+        runs.open_run(run)
 
 
 def test_the_log_is_read_at_once_and_names_the_line_that_is_wrong(run):

@@ -106,7 +106,7 @@ def run(arguments: Arguments) -> None:
 
     load("tensorflow_model_optimization")
     run = arguments.run or newest_run()
-    if runs.open_run(run).setting("loss", "softmax") != "softmax":
+    if runs.open_run(run).loss != "softmax":
         raise UsageError(f"{run} was trained with the sigmoid loss, compress trains with softmax.")
     trained = subject.of_run(run, arguments.data)
     out = arguments.out or trained.folder / "compressed"
@@ -147,7 +147,7 @@ def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
 
     steps = to_steps(
         arguments.duration,
-        batch_size=runs.open_run(trained.folder).setting("batch_size"),
+        batch_size=runs.open_run(trained.folder).setting("batch_size", int),
         num_examples=len(trained.images.training),
     )
     if steps < 1:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _contracts, _files
+from keras_vit import _files, _json
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option, options_of
@@ -154,23 +154,25 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
     folder = given.get("run") or (given.get("out") if given.get("resume") else None)
     if folder is None:
         return {}
+    from keras_vit._contracts import RunRecipe
     from keras_vit.specs import find_variant
 
     with contextlib.suppress(UsageError):  # the run is opened later, with an error
         file = Path(folder) / "recipe.json"
-        begun = _files.read_json(file, format=1, fields=("model",), schema=_contracts.RunRecipe)
+        begun = _files.read_record(file, RunRecipe, format=1)
+        _json.check(begun.recipe, str(file), Recipe, root="$.recipe")
         known = {each.name for each in dataclasses.fields(Recipe)}
-        settings = {name: value for name, value in begun["recipe"].items() if name in known}
+        settings = {name: value for name, value in begun.recipe.items() if name in known}
         found = {
-            "data": begun["data"],
-            "recipe": begun.get("preset") or "",  # unknown for an older run or one of Python
+            "data": begun.data,
+            "recipe": begun.preset or "",  # unknown for an older run or one of Python
             "settings": Recipe(**settings),
-            "model": find_variant(begun["model"] or ""),
+            "model": find_variant(begun.model or ""),
         }
         if given.get("resume"):
             return found
         settings = dataclasses.replace(found["settings"], **dict.fromkeys(CHOSEN_HERE))
-        return {**found, "settings": settings, "weights": begun.get("weights")}
+        return {**found, "settings": settings, "weights": begun.weights}
     return {}
 
 

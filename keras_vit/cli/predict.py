@@ -88,7 +88,7 @@ def _predictor(arguments: Arguments) -> Predictor:
         run = runs.open_run(arguments.run or newest_run())
         run.check_classifies()
         model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
-        if run.setting("loss", "softmax") == "sigmoid":
+        if run.loss == "sigmoid":
             scores = functools.partial(_sigmoids, model)
             return Predictor(description, model, scores, from_logits=False)
     return Predictor(description, model, functools.partial(model.predict, verbose=0))

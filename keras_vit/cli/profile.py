@@ -59,10 +59,10 @@ def run(arguments: Arguments) -> None:
     height, width = size
     print(f"{name}, {height} x {width} pixels, {classes:,} classes\n")
     print(profile_table(layers if arguments.every else grouped(layers)))
-    if run is not None and (loss := run.setting("loss", "softmax")) in SELF_SUPERVISED:
+    if run is not None and run.loss in SELF_SUPERVISED:
         print(
             f"\nthese are the costs of the classifier; the run was trained without classes (loss "
-            f"{loss}), and what that costs is printed by {spelled('fit')} --dry-run."
+            f"{run.loss}), and what that costs is printed by {spelled('fit')} --dry-run."
         )
     if arguments.count:
         print(f"\n{_counted(spec, classes, size, layers)}")

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks, _contracts, _files
+from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
 from keras_vit.cli._fields import internal, option
 from keras_vit.cli._options import check_model, check_run, check_weights
@@ -128,13 +128,17 @@ class Arguments:
         from keras_vit.specs import VARIANTS, ViTSpec, spec_from_dict
         from keras_vit.training.ablations import difference
 
-        run = _files.read_json(self.run / "spec.json", format=1, schema=_contracts.RunSpec)
-        spec, usual = spec_from_dict(run["spec"]), VARIANTS[model]
+        spec, usual = spec_from_dict(self._run_spec().spec), VARIANTS[model]
         if not isinstance(usual, ViTSpec):
             return ""
         # A head's hidden layer and rates of training are those of the recipes.
         kept = {name: getattr(usual, name) for name in _OF_TRAINING}
         return difference(dataclasses.replace(spec, **kept), usual)
+
+    def _run_spec(self) -> Any:
+        from keras_vit._contracts import RunSpec
+
+        return _files.read_record(self.run / "spec.json", RunSpec, format=1)
 
     @property
     def chosen(self) -> list[TransferTask]:
@@ -150,9 +154,9 @@ class Arguments:
 
         if self.run is None:
             return find_variant(self.model), self.weights
-        spec = _files.read_json(self.run / "spec.json", format=1, schema=_contracts.RunSpec)
+        spec = self._run_spec()
         try:
-            return find_variant(spec["model"]), str(self.run / "weights.npz")
+            return find_variant(spec.model), str(self.run / "weights.npz")
         except UsageError as error:
             raise UsageError(f"{self.run}: {error}") from None
 

@@ -92,18 +92,11 @@ class Index:
 
     def _read(self) -> dict[str, Entry]:
         try:
-            content = _files.read_json(
-                self._path, format=FORMAT, fields=("folder", "files"), most_bytes=_MOST_BYTES
-            )
+            content = _files.read_json(self._path, format=FORMAT, most_bytes=_MOST_BYTES)
             self._skipped = content.get("skipped", [])
             return {name: Entry(*values) for name, values in content["files"].items()}
-        except (
-            UsageError,
-            OSError,
-            TypeError,
-            AttributeError,
-        ):  # absent, damaged or of another version
-            return {}
+        except (UsageError, OSError, LookupError, TypeError, AttributeError):
+            return {}  # absent, damaged or of another version
 
     def _write(self) -> None:
         content = {

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, Struct
 
 from keras_vit import _contracts, _files
 from keras_vit._errors import UsageError
@@ -94,9 +95,10 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         published=_published(run),
         weights=weights and Path(weights).name,
         settings=settings,
+        momentum=run.setting("ema", float) if run.has_average else None,
         shown=[each for each in _SHOWN if each in settings],
         versions=_versions(run.recipe.get("versions", {})),
-        report=_read(run.path / folder / "report.json", _contracts.Report),
+        report=_read(run.path / folder / "report.json", _Report),
         exports=_read(run.path / "export" / "table.json", _contracts.Table),
     )
 
@@ -122,5 +124,21 @@ def _published(run: Run) -> PublishedWeights | None:
         return None
 
 
-def _read(path: Path, schema: Any) -> dict[str, Any] | None:
-    return _files.read_json(path, format=1, schema=schema) if path.is_file() else None
+class _ReportedClass(Struct):
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+class _Report(Struct):
+    """report.json of a run's report."""
+
+    images: int
+    accuracy: Annotated[float, Meta(ge=0, le=1)]
+    classes: list[_ReportedClass]
+
+
+def _read(path: Path, schema: Any) -> Any:
+    return _files.read_record(path, schema, format=1) if path.is_file() else None

@@ -139,7 +139,7 @@ def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) ->
 
 def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:
     height, width = run.spec["image_size"]
-    duration, optimizer, seed = map(run.setting, ("duration", "optimizer", "seed"))
+    duration, optimizer = (run.setting(name, str) for name in ("duration", "optimizer"))
     missed, precision = report.never_recognised(), report.mean_average_precision
     several = {} if precision is None else {"Mean average precision": f"{precision:.2%}"}
     return {
@@ -149,7 +149,7 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
         **({"Weights": "their average over the steps"} if report.average else {}),
-        "Training": f"{duration}, {optimizer}, seed {seed}",
+        "Training": f"{duration}, {optimizer}, seed {run.setting('seed', int)}",
     } | ({"Never recognised": ", ".join(missed)} if missed else {})
 
 
@@ -198,8 +198,8 @@ def _attention(
     return pictures
 
 
-def _exports(run: Path) -> dict[str, Any] | None:
+def _exports(run: Path) -> _contracts.Table | None:
     table = run / "export" / "table.json"
     if not table.is_file():
         return None
-    return _files.read_json(table, format=1, schema=_contracts.Table)
+    return _files.read_record(table, _contracts.Table, format=1)

@@ -15,11 +15,12 @@ import threading
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta, Struct
 
-from keras_vit import _contracts, _files, _json, _zips
+from keras_vit import _files, _json, _zips
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY
@@ -80,7 +81,7 @@ class Checkpoints:
                 path.replace(path.with_suffix(".damaged"))
                 continue
             _assign(_variables(self._learner), arrays, path)
-            self._saved_step, self._before = about["step"], about.get("seconds", 0.0)
+            self._saved_step, self._before = about.step, about.seconds
             return self._saved_step
         return 0
 
@@ -190,7 +191,15 @@ def _name(step: int) -> str:
     return f"step-{step:09}.npz"
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+class _About(Struct):
+    """What a checkpoint says of itself."""
+
+    step: int
+    names: list[str]
+    seconds: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
+
+
+def _read(path: Path) -> tuple[_About, dict[str, np.ndarray]]:
     _zips.check_stored(path)
     with np.load(path, allow_pickle=False) as file:
         about = _json.parse(file["about"].tobytes(), str(path))
@@ -200,8 +209,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 f"{path}: expected format {FORMAT}. Received: {shown(actual)}; "
                 "install the keras_vit that wrote it."
             )
-        _json.check(about, str(path), _contracts.State, "start again with overwrite=True")
-        arrays = {name: file[str(i)] for i, name in enumerate(about["names"])}
+        about = _json.check(about, str(path), _About, "start again with overwrite=True")
+        arrays = {name: file[str(i)] for i, name in enumerate(about.names)}
     for array in arrays.values():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
             raise ValueError("a member is not an array of numbers")

@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
-from keras_vit import runs
+from keras_vit import _json, runs
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras_flavour
 from keras_vit.data import Source
@@ -52,9 +53,7 @@ def check_resumable(
             f"{run.path} started from {'random weights' if started is None else started}. "
             f"Received: weights={os.fspath(weights)!r}; leave it out to go on."
         )
-    # A run that was trained before there was a setting had its default.
-    before = plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
-    now = plain(dataclasses.asdict(recipe))
+    before, now = settings_of(run), plain(dataclasses.asdict(recipe))
     changed = differences({key: now[key] for key in now if key not in _MAY_CHANGE}, before)
     if changed:
         raise UsageError(
@@ -117,10 +116,21 @@ def chosen_before(run: runs.Run, recipe: Recipe) -> Recipe:
 
     Only with the same choices the steps are the same bit for bit.
     """
-    before = {field: run.setting(field, getattr(Recipe, field)) for field in CHOSEN_HERE}
+    before = settings_of(run)
     return dataclasses.replace(
-        recipe, **{f: value for f, value in before.items() if getattr(recipe, f) is None}
+        recipe, **{f: before[f] for f in CHOSEN_HERE if getattr(recipe, f) is None}
     )
+
+
+def settings_of(run: runs.Run) -> dict[str, Any]:
+    """All settings of a run, as JSON values; one that is newer than the run has its default.
+
+    Raises:
+        UsageError: a setting has another type.
+    """
+    settings = run.recipe["recipe"]
+    _json.check(settings, str(run.path / "recipe.json"), Recipe, root="$.recipe")
+    return plain(dataclasses.asdict(Recipe())) | settings
 
 
 def restored_step(checkpoints: Checkpoints, run: runs.Run) -> int:
@@ -202,7 +212,7 @@ def _check_not_shorter(run: runs.Run, recipe: Recipe) -> None:
 
 def _steps_before(run: runs.Run, recipe: Recipe) -> int:
     """The length that was planned when the run was last started."""
-    before = dataclasses.replace(recipe, duration=run.setting("duration"))
+    before = dataclasses.replace(recipe, duration=run.setting("duration", str))
     return total_steps(before, recipe.batch_size, run.training_images)
 
 

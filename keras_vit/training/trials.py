@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from keras_vit import _contracts, _files, runs
+from keras_vit import _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.models.flops import forward_flops
@@ -23,6 +24,7 @@ from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.recipes.recipe import CHOSEN_HERE
+from keras_vit.training.resuming import settings_of
 from keras_vit.training.run import train
 from keras_vit.training.settings import adapted, differences, plain, total_steps
 from keras_vit.weights import parameter_count
@@ -84,7 +86,7 @@ def run_trial(
     out = folder / trial.name
     check_trial(trial, source, folder)
     if is_finished(trial, folder):
-        return _stored(out)["result"]
+        return _stored(out).result
     has_state = _has_state(out)
     result = {**_about(trial), **trial.tags}
     try:
@@ -111,7 +113,7 @@ def check_trial(trial: Trial, source: Source, folder: Path) -> None:
     """
     out = folder / trial.name
     if is_finished(trial, folder):
-        _check_settings(out, "a finished", _stored(out)["settings"], _settings(trial, source))
+        _check_settings(out, "a finished", _stored(out).settings, _settings(trial, source))
     elif _has_state(out):
         _check_settings(out, "an unfinished", _begun(out, trial), _settings(trial, source))
         _check_images(out, trial, source)
@@ -135,8 +137,15 @@ def with_seed(recipe: Recipe, model: str, seed: int) -> Recipe:
     return dataclasses.replace(adapted(recipe, model), seed=seed)
 
 
-def _stored(out: Path) -> dict[str, Any]:
-    return _files.read_json(out / _RESULT, format=FORMAT, schema=_contracts.Trial)
+class _Stored(Struct):
+    """result.json of a finished trial."""
+
+    settings: dict[str, Any]
+    result: dict[str, Any]
+
+
+def _stored(out: Path) -> _Stored:
+    return _files.read_record(out / _RESULT, _Stored, format=FORMAT)
 
 
 def _has_state(out: Path) -> bool:
@@ -184,8 +193,7 @@ def _begun(out: Path, trial: Trial) -> dict[str, Any]:
         "model": trial.model if is_same else model,
         "weights": run.recipe.get("weights"),
     }
-    # A run that was trained before there was a setting had its default.
-    return {**first, **_sizes(trial), **plain(dataclasses.asdict(Recipe())), **run.recipe["recipe"]}
+    return {**first, **_sizes(trial), **settings_of(run)}
 
 
 def _sizes(trial: Trial) -> dict[str, int]:
@@ -198,8 +206,7 @@ def _about(trial: Trial) -> dict[str, Any]:
 
 def _course(run: runs.Run) -> dict[str, Any]:
     """Steps, seconds and metrics of a run, and what its model costs."""
-    records, recipe = run.metrics(), run.recipe["recipe"]
-    model = run.model()
+    records, model = run.metrics(), run.model()
     size = as_size(tuple(run.spec["image_size"]))
     flops = sum(forward_flops(model.spec, model.num_classes, size).values())
     return {
@@ -207,6 +214,6 @@ def _course(run: runs.Run) -> dict[str, Any]:
         "seconds": records[-1]["seconds"],
         "parameters": parameter_count(model.spec, model.num_classes, size),
         "forward_flops": flops,
-        "training_flops": 3 * flops * recipe["batch_size"] * records[-1]["step"],
+        "training_flops": 3 * flops * run.setting("batch_size", int) * records[-1]["step"],
         "curve": records,
     }

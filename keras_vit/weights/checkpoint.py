@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from keras_vit import _contracts, _json
 from keras_vit._checks import LONGEST_SIDE, label_names
 from keras_vit._errors import UsageError, shown
+from keras_vit._json import Lines, Side, Sides
 from keras_vit.parts.block import SHOWN_BY_ROWS, all_block_rows
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.mlps import MLPS
@@ -138,8 +140,8 @@ class Checkpoint:
         metadata = self.tensors.metadata
         if metadata:
             place, fix = f"the metadata of {self.path}", "save the weights again"
-            _json.check(metadata, place, _contracts.Comment, fix)
-            _contracts.check_model(metadata, place, fix)
+            _json.check(metadata, place, _Comment, fix)
+            _contracts.check_spec(metadata, place, fix)
         return metadata
 
     @functools.cached_property
@@ -453,6 +455,16 @@ class Checkpoint:
 
     def _count(self, template: str) -> int:
         return sum(numbers(template, key) is not None for key in self.layout.places)
+
+
+class _Comment(Struct):
+    """What `save_weights` stores in a file of weights."""
+
+    spec: dict[str, Any]  # see `check_spec`
+    num_classes: int = 0
+    image_size: Sides | Side | None = None
+    preprocessing: Preprocessing = None  # absent, not null
+    labels: Lines | None = None
 
 
 @contextlib.contextmanager

@@ -134,7 +134,11 @@ def test_data_with_a_recipe_of_its_own_gets_it():
         ({"loss": "masked_colour"}, "R50_ViT_B16", "need a ViT without a stem"),
         ({"loss": "mae", "decoder_dim": 30}, "ViT_Ti16", "a multiple of 4 and of decoder_heads"),
         ({"loss": "mae", "decoder_dim": 520}, None, "decoder_dim=520, decoder_heads=16"),
-        ({"loss": "mae", "position_embedding": "relative"}, "ViT_Ti16", "choose learned or sincos"),
+        (
+            {"loss": "mae", "position_embedding": "relative"},
+            "ViT_Ti16",
+            "such as learned or sincos",
+        ),
         ({"loss": "mae", "image_size": 16}, "ViT_Ti16", "images of two patches or more"),
         (
             {"loss": "masked_colours", "overrides": "patch_size=14"},

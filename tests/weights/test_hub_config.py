@@ -131,6 +131,12 @@ def test_unsupported_timm_preprocessing_is_refused_in_one_line(change, message):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_ratio_of_an_unknown_width_contradicts_no_weights():
+    check_sizes({"model_args": {"mlp_ratio": 2}}, {"mlp_dim": 96})
+    with pytest.raises(UsageError, match="states mlp_ratio=2, which .* whose mlp_dim is 96"):
+        check_sizes({"model_args": {"mlp_ratio": 2}}, {"mlp_dim": 96, "hidden_dim": 32})
+
+
 def test_timms_default_of_three_channels_contradicts_no_weights():
     stated = {"pretrained_cfg": {"input_size": [3, 28, 28]}, "model_args": {"in_chans": 1}}
     check_sizes(stated, {"in_channels": 1})

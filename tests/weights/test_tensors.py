@@ -408,7 +408,7 @@ def test_metadata_of_other_programs_is_ignored(model, saved, tensors):
             assert file.metadata == {}
         keras_vit.load_weights(model, saved)
     with zipfile.ZipFile(saved, "a") as archive:
-        archive.comment = b'{"format": 1, "spec": {"depth": -3}}'
+        archive.comment = b'{"format": 1, "spec": {"depth": 3}}'
     assert "weights.npz lacks patch_size in $.spec; save the weights again" in refused_spec(saved)
 
 

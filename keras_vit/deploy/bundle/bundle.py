@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from keras_vit import _contracts, _files
+from keras_vit import _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.deploy.bundle.description import Array, Bundle, Golden
 from keras_vit.deploy.convert.metadata import meaning
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.inspect.flatbuffer import mapped
@@ -180,7 +181,7 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
             model.tflite.
     """
     folder = Path(folder)
-    description = _files.read_json(folder / "model.json", format=FORMAT, schema=_contracts.Bundle)
+    description = _files.read_json(folder / "model.json", format=FORMAT, schema=Bundle)
     model = folder / "model.tflite"
     if not model.is_file():
         raise UsageError(f"{folder} is not a complete bundle: model.tflite is missing.")
@@ -193,27 +194,27 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
     return description, golden_arrays(read_golden(folder), folder)
 
 
-def read_golden(folder: Path) -> dict[str, Any]:
+def read_golden(folder: Path) -> Golden:
     """The content of a bundle's golden.json.
 
     Raises:
         UsageError: it is missing, has a newer format, or a field has another type.
     """
-    return _files.read_json(
-        folder / "golden.json",
-        format=FORMAT,
-        schema=_contracts.Golden,
-        most_bytes=_MOST_GOLDEN,
-    )
+    file = folder / "golden.json"
+    return _files.read_record(file, Golden, format=FORMAT, most_bytes=_MOST_GOLDEN)
 
 
-def golden_arrays(golden: dict[str, Any], folder: Path) -> dict[str, np.ndarray]:
+def golden_arrays(golden: Golden, folder: Path) -> dict[str, np.ndarray]:
     """The arrays of a golden.json: image, tensor, scores.
 
     Raises:
         UsageError: the shape of one does not fit its bytes, or the image is not uint8 RGB.
     """
-    arrays = {name: _decode(golden[name], folder) for name in ("image", "tensor", "scores")}
+    arrays = {
+        "image": _decode(golden.image, folder),
+        "tensor": _decode(golden.tensor, folder),
+        "scores": _decode(golden.scores, folder),
+    }
     image = arrays["image"]
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         raise UsageError(
@@ -270,11 +271,11 @@ def _encode(array: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _decode(entry: dict[str, Any], folder: Path) -> np.ndarray:
+def _decode(entry: Array, folder: Path) -> np.ndarray:
     dtypes = {"uint8": np.dtype("u1"), "float32": np.dtype("<f4")}
     try:
-        raw = base64.b64decode(entry["base64"], validate=True)
-        return np.frombuffer(raw, dtypes[entry["dtype"]]).reshape(entry["shape"])
+        raw = base64.b64decode(entry.base64, validate=True)
+        return np.frombuffer(raw, dtypes[entry.dtype]).reshape(entry.shape)
     except ValueError as error:
         raise UsageError(
             f"{folder / 'golden.json'}: expected dtype, shape and base64 that fit each other. "

@@ -112,7 +112,7 @@ def _proof(description: dict[str, Any]) -> str:
     parity = description["parity"]
     if parity.get("lost") is None:
         return ""
-    return "; ".join(Verdict.from_dict(parity).accuracy_notes(parity["max_drop"]))
+    return "; ".join(Verdict.from_dict(parity).accuracy_notes(parity.get("max_drop")))
 
 
 def _left_out(undelegated: list[dict[str, str]]) -> list[tuple[tuple[str, str], list[str]]]:

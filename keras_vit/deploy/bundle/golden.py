@@ -16,6 +16,7 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.bundle.bundle import golden_arrays, read_golden
+from keras_vit.deploy.bundle.description import Tolerance
 from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
 from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.judge.half_precision import predict_in_half_precision
@@ -95,7 +96,7 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
     bundle = open_bundle(folder, trusted)
     folder = Path(folder).parent if Path(folder).name == "model.tflite" else Path(folder)
     content = read_golden(folder)
-    golden, tolerance = golden_arrays(content, folder), content["tolerance"]
+    golden, tolerance = golden_arrays(content, folder), content.tolerance
     _check_shapes(golden, bundle.runner, folder)
     golden["from_logits"] = bundle.from_logits
     tensor, expected = _tensor(golden["image"], bundle), _class(golden["scores"], golden)
@@ -104,11 +105,11 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
         _checked(kernels, functools.partial(Runner, model, threads, xnnpack), golden, tolerance)
         for kernels, xnnpack in (("XNNPACK", True), ("LiteRT's own", False))
     ]
-    if "scores_half_precision" in tolerance:
+    if tolerance.scores_half_precision is not None:
         checks.append(_checked_half(model, golden, tolerance, threads))
     differences = np.abs(tensor.astype(np.float64) - golden["tensor"])
     return GoldenCheck(
-        answers_of(bundle.labels), expected, float(differences.max()), tolerance["tensor"],
+        answers_of(bundle.labels), expected, float(differences.max()), tolerance.tensor,
         tuple(checks),
     )  # fmt: skip
 
@@ -132,14 +133,14 @@ def _tensor(image: np.ndarray, bundle: OpenedBundle) -> np.ndarray:
 
 
 def _checked(
-    kernels: str, load: Callable[[], Runner], golden: dict[str, Any], tolerance: dict[str, float]
+    kernels: str, load: Callable[[], Runner], golden: dict[str, Any], tolerance: Tolerance
 ) -> KernelCheck:
     try:
         runner = load()
         [scores] = runner(golden["tensor"][None])
     except RefusedError as error:
-        return KernelCheck(kernels, tolerance["scores"], reason=str(error))
-    return _compared(kernels, scores, golden, tolerance["scores"], _median(runner, golden))
+        return KernelCheck(kernels, tolerance.scores, reason=str(error))
+    return _compared(kernels, scores, golden, tolerance.scores, _median(runner, golden))
 
 
 def _median(runner: Runner, golden: dict[str, Any]) -> float:
@@ -153,9 +154,9 @@ def _median(runner: Runner, golden: dict[str, Any]) -> float:
 
 
 def _checked_half(
-    model: bytes, golden: dict[str, Any], tolerance: dict[str, float], threads: int
+    model: bytes, golden: dict[str, Any], tolerance: Tolerance, threads: int
 ) -> KernelCheck:
-    kernels, largest = "half precision", tolerance["scores_half_precision"]
+    kernels, largest = "half precision", tolerance.scores_half_precision
     try:
         [scores] = predict_in_half_precision(model, golden["tensor"][None], threads)
     except RefusedError as error:

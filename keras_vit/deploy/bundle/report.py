@@ -8,11 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from keras_vit import _contracts, _files
+from msgspec import Struct
+
+from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.card import card
+from keras_vit.deploy.bundle.description import Described
 from keras_vit.deploy.bundle.plot import plot
 from keras_vit.deploy.judge.measure import Measured, machine
+from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS
 
 FORMAT = 1
@@ -223,8 +227,8 @@ def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> d
         ):
             continue
         try:
-            description = _files.read_json(file, format=FORMAT, schema=_contracts.Described)
-            _contracts.check_parity(description, str(file))
+            description = _files.read_json(file, format=FORMAT, schema=Described)
+            Verdict.from_dict(description["parity"])
         except UsageError:
             continue  # another kind of folder, or another version
         if all(_same_model(description, other) for other in descriptions.values()):
@@ -241,11 +245,22 @@ def _same_model(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def _measurements(folder: Path) -> dict[str, Measured]:
     """The measurements in the table of an earlier call, by the hash of the file."""
     try:
-        table = _files.read_json(folder / "table.json", format=FORMAT, schema=_contracts.Table)
-        measured = {row["sha256"]: row["measured"] for row in table["rows"] if row.get("measured")}
-        return {sha256: Measured.from_dict(values) for sha256, values in measured.items()}
-    except (UsageError, AttributeError, KeyError, TypeError):
+        table = _files.read_json(folder / "table.json", format=FORMAT, schema=_Measurements)
+    except UsageError:
         return {}  # no table, or a table of another version
+    measured = {row["sha256"]: row["measured"] for row in table["rows"] if row.get("measured")}
+    return {sha256: Measured.from_dict(values) for sha256, values in measured.items()}
+
+
+class _Measurement(Struct):
+    sha256: str
+    measured: Measured | None = None
+
+
+class _Measurements(Struct):
+    """What is read of table.json."""
+
+    rows: list[_Measurement]
 
 
 def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:

@@ -7,15 +7,15 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from keras_vit import _contracts, _files
+from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._json import Lines
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import quantizable_layers
 from keras_vit.deploy.runner import Runner
-
-RECIPE = ("base", "model", "chosen_on", "float_layers", "sensitivity")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +39,19 @@ class Choice:
             model: name of the model.
             chosen_on: a description of the images.
         """
-        recipe = {"base": base, "model": model, "chosen_on": chosen_on, **dataclasses.asdict(self)}
-        return {"format": 1, **{field: recipe[field] for field in RECIPE}}
+        about = {"format": 1, "base": base, "model": model, "chosen_on": chosen_on}
+        return {**about, **dataclasses.asdict(self)}
+
+
+class _Recipe(msgspec.Struct):
+    """recipe.json, see `Choice.to_dict`."""
+
+    format: int
+    base: str
+    model: str
+    chosen_on: str | None
+    float_layers: Lines
+    sensitivity: dict[str, float]
 
 
 def choose_float_layers(
@@ -91,14 +102,14 @@ def read_recipe(path: str | os.PathLike, model: str, bases: Collection[str]) -> 
     Raises:
         UsageError: the file is not such a recipe.
     """
-    recipe = _files.read_json(path, format=1, schema=_contracts.FloatLayers)
-    if recipe["base"] not in bases:
+    recipe = _files.read_record(path, _Recipe, format=1)
+    if recipe.base not in bases:
         raise UsageError(
             f"{path} is not a recipe of float layers for {' or '.join(sorted(bases))}."
         )
-    if recipe["model"] != model:
-        raise UsageError(f"{path} is a recipe for {recipe['model']}. Received: {model}.")
-    return {field: recipe[field] for field in ("format", *RECIPE)}
+    if recipe.model != model:
+        raise UsageError(f"{path} is a recipe for {recipe.model}. Received: {model}.")
+    return msgspec.to_builtins(recipe)
 
 
 def _shortest(

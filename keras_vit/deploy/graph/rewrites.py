@@ -46,7 +46,9 @@ def rewrite(
 
 def wiring_of(spec: Spec, parameters: Parameters) -> Wiring:
     """Who reads what in the graph of these parameters."""
-    return wiring(spec, "head/kernel" in parameters)
+    # Two classifiers that were not averaged each read a part of the features.
+    one = "head/kernel" in parameters and "head/distillation_kernel" not in parameters
+    return wiring(spec, head=one)
 
 
 def check_rewrites(names: Iterable[str]) -> frozenset[str]:

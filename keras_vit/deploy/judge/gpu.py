@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._json import Positive
 from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
 from keras_vit.deploy.inspect.layout import ending_at
 from keras_vit.deploy.judge.blocks import block_ends
@@ -74,7 +75,7 @@ class GpuRun:
     device: str
     problem: str
     images: int = 0
-    scale: float = 1.0
+    scale: Positive = 1.0
     allowed: float = 0.0
     max_difference: float | None = None
     block: str = ""

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from keras_vit import _checks
@@ -80,10 +81,8 @@ class Measured:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Measured:
-        """The inverse of `to_dict`; raises KeyError or TypeError for other values."""
-        latency = tuple(Latency(**entry) for entry in values["latency"])
-        names = [field.name for field in dataclasses.fields(cls)]
-        return cls(**{**{name: values[name] for name in names}, "latency": latency})
+        """The inverse of `to_dict`."""
+        return msgspec.convert(values, cls)
 
 
 def measure(

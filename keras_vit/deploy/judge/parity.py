@@ -6,10 +6,12 @@ import dataclasses
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from keras_vit._checks import not_negative
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit._json import Amount, Text
 from keras_vit.deploy.judge import significance
 from keras_vit.deploy.precisions import DEFAULT_DROP, Budget, precision_named
 from keras_vit.labels import answer_scores
@@ -63,7 +65,7 @@ class Verdict:
     """
 
     precision: str
-    images: int
+    images: Amount
     agreement: float | None
     max_difference: float
     scale: float
@@ -80,7 +82,7 @@ class Verdict:
     keras_classes: int | None = None
     file_classes: int | None = None
     weakest_class: dict[str, int] | None = None
-    note: str = ""
+    note: Text = ""
 
     def __str__(self) -> str:
         figures = [f"{self.images:,} images"]
@@ -201,9 +203,19 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Verdict:
-        """The inverse of `to_dict`; raises KeyError if a field is missing, except `note`."""
-        values = {"note": "", **values}  # older bundles have no note
-        return cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
+        """The inverse of `to_dict`; a field that an older file lacks has its default.
+
+        Raises:
+            UsageError: only some of the figures that need labels are known.
+        """
+        verdict = msgspec.convert(values, cls)
+        labelled = ("accuracy", "keras_accuracy", "majority", "lost", "gained")
+        known = tuple(name for name in labelled if getattr(verdict, name) is not None)
+        if known not in ((), labelled[:2], labelled):  # older files have the first two
+            raise UsageError(
+                f"expected all of {', '.join(labelled)}, or none. Received: {', '.join(known)}."
+            )
+        return verdict
 
     def _check_agreement(self, agreement: float) -> None:
         if self.agreement is None:

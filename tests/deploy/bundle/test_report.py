@@ -13,6 +13,8 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 import keras_vit
+from keras_vit import _json
+from keras_vit._contracts import Table
 from keras_vit._figures import own_settings
 from keras_vit._templates import code, rendered
 from keras_vit.deploy import compare, notes
@@ -29,6 +31,7 @@ MIB = 2**20
 
 def description(name="float32", **changes):
     parity = {
+        "precision": name,
         "images_from": "held-out images of digits",
         "images": 359,
         "comparisons": 359,
@@ -162,7 +165,7 @@ def test_the_page_of_a_run_shows_the_table(written):
     nothing = dict.fromkeys(("curves", "confusion", "mistakes", "pictures", "attention"))
     text = rendered(
         "evaluation/report.html.j2",
-        **nothing, title="", facts={}, layers=(), report=report, exports=record,
+        **nothing, title="", facts={}, layers=(), report=report, exports=_json.check(record, "table.json", Table),
     )  # fmt: skip
     assert "<td>int8</td><td>99.16%</td><td>99.72%</td><td>5.0e-01</td>" in text
     assert "<td>float32</td><td>-</td>" in text

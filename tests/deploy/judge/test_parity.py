@@ -467,6 +467,8 @@ def test_a_verdict_survives_json():
     assert Verdict.from_dict(values) == verdict
     del values["note"]  # as in bundles that were written without it
     assert Verdict.from_dict(values) == verdict
+    with pytest.raises(UsageError, match="or none. Received: accuracy, keras_accuracy, m"):
+        Verdict.from_dict(values | {"lost": None})
     assert (values["max_drop"], values["lost"], values["gained"]) == (1.5, 1, 0)
     assert values["drop"] == pytest.approx(1)
     assert values["largest_drop"] == verdict.largest_drop > 4
