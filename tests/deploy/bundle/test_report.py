@@ -163,9 +163,10 @@ def test_the_page_of_a_run_shows_the_table(written):
     record["rows"][0] |= {"accuracy": None, "latency_ms": None}
     report = classification_report(np.array([0]), np.array([0]), ("a",))
     nothing = dict.fromkeys(("curves", "confusion", "mistakes", "pictures", "attention"))
+    table = _json.check(record, "table.json", Table)
     text = rendered(
         "evaluation/report.html.j2",
-        **nothing, title="", facts={}, layers=(), report=report, exports=_json.check(record, "table.json", Table),
+        **nothing, title="", facts={}, layers=(), report=report, exports=table,
     )  # fmt: skip
     assert "<td>int8</td><td>99.16%</td><td>99.72%</td><td>5.0e-01</td>" in text
     assert "<td>float32</td><td>-</td>" in text
