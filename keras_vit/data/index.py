@@ -94,8 +94,11 @@ class Index:
         try:
             content = _files.read_json(self._path, format=FORMAT, most_bytes=_MOST_BYTES)
             self._skipped = content.get("skipped", [])
-            return {name: Entry(*values) for name, values in content["files"].items()}
-        except (UsageError, OSError, LookupError, TypeError, AttributeError):
+            entries = {name: Entry(*values) for name, values in content["files"].items()}
+            for entry in entries.values():
+                (entry.fault + entry.plain).encode()  # half a surrogate pair cannot be printed
+            return entries
+        except (UsageError, OSError, LookupError, TypeError, AttributeError, ValueError):
             return {}  # absent, damaged or of another version
 
     def _write(self) -> None:

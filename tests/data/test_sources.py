@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ from keras_vit.data import (
 )
 from keras_vit.data.decoding import check_image, decode_image
 from keras_vit.data.formats import true_format
+from keras_vit.data.index import FORMAT
 from keras_vit.data.limits import Room
 
 
@@ -720,7 +722,8 @@ def test_a_damaged_or_unwritable_index_is_no_error(image_folder, monkeypatch, tm
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     open_source(image_folder)
     (file,) = (tmp_path / "cache" / "pictures").iterdir()
-    for content in ("{", '{"format": 1, "folder": "", "files": {"red/0.jpg": [1]}}', "[]"):
+    short = {"format": FORMAT, "folder": "", "files": {"red/0.jpg": [1]}}
+    for content in ("{", json.dumps(short), "[]"):
         file.write_text(content)
         assert len(open_source(image_folder)) == 12
     monkeypatch.setenv("KERAS_VIT_CACHE", str(image_folder / "red" / "0.jpg"))  # a file

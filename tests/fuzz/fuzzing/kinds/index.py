@@ -12,7 +12,7 @@ from fuzzing.kind import Files
 from fuzzing.kinds._reading import each_of, in_one_file
 from fuzzing.kinds.records import _found_at
 from fuzzing.mutations import json_text, lines
-from keras_vit.data.index import Index
+from keras_vit.data.index import FORMAT, Index
 from keras_vit.weights import augreg
 
 MEMORY = 64 << 20
@@ -28,7 +28,7 @@ _ROW = {
 
 
 def seeds(home: Path) -> list[Files]:
-    about = {"format": 1, "folder": ".", "files": {"a.png": [3, 10**18, "", "PNG"]}}
+    about = {"format": FORMAT, "folder": ".", "files": {"a.png": [3, 10**18, "", "PNG"]}}
     columns = list(augreg.IndexRow.__annotations__)
     row = ",".join(_ROW.get(name, "") for name in columns)
     return [
