@@ -69,6 +69,14 @@ def number(field: str, value: Any) -> int | float:
     return result
 
 
+def positive_number(field: str, value: Any) -> int | float:
+    """A finite number above 0."""
+    result = number(field, value)
+    if not result > 0:
+        raise UsageError(f"{field} must be positive. Received: {field}={shown(value)}.")
+    return result
+
+
 def probability(field: str, value: Any) -> int | float:
     """A number from 0 to 1."""
     result = number(field, value)

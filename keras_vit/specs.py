@@ -22,6 +22,7 @@ from keras_vit._checks import (
     integer,
     number,
     positive_integer,
+    positive_number,
 )
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown, squeeze
 from keras_vit.parts.mlps import MLPS
@@ -235,12 +236,9 @@ class ViTSpec:
             choice(field, getattr(self, field), choices)
         for field in ("dropout", "attention_dropout", "drop_path"):
             _set(self, field, fraction(field, getattr(self, field)))
-        positive = ["layer_norm_eps", *(["layer_scale"] if self.layer_scale is not None else [])]
-        for field in positive:
-            _set(self, field, number(field, getattr(self, field)))
-            if not getattr(self, field) > 0:
-                value = getattr(self, field)
-                raise UsageError(f"{field} must be positive. Received: {field}={value}.")
+        _set(self, "layer_norm_eps", positive_number("layer_norm_eps", self.layer_norm_eps))
+        if self.layer_scale is not None:
+            _set(self, "layer_scale", positive_number("layer_scale", self.layer_scale))
         if self.hidden_dim % self.num_heads:
             width, heads = self.hidden_dim, self.num_heads
             divisors = [n for n in range(1, width + 1) if width % n == 0]

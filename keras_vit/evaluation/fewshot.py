@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_vit._checks import positive_number
 from keras_vit.evaluation.probe_inputs import (
     check_shots,
     checked_list,
-    checked_positive,
     checked_probe,
     checked_seed,
 )
@@ -90,7 +90,7 @@ def fewshot_sweep(
     train, train_targets, test, test_targets = checked_probe(
         train_features, train_targets, test_features, test_targets
     )
-    l2 = [checked_positive("l2", each) for each in checked_list("l2", l2)]
+    l2 = [positive_number("l2", each) for each in checked_list("l2", l2)]
     shots, seeds = checked_list("shots", shots), checked_list("seeds", seeds)
     test = test.astype(np.float64)
     found = np.empty((len(shots), len(l2), len(seeds)))

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._checks import positive_integer
+from keras_vit._checks import positive_integer, positive_number
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split
 from keras_vit.evaluation.features import body_features, body_of, check_can_probe
 from keras_vit.evaluation.fewshot import accuracies_of_choice, choose_shots
-from keras_vit.evaluation.probe_inputs import check_shots, checked_list, checked_positive
+from keras_vit.evaluation.probe_inputs import check_shots, checked_list
 
 
 class FewShotProbe(keras.callbacks.Callback):
@@ -59,7 +59,7 @@ class FewShotProbe(keras.callbacks.Callback):
             check_shots(source.targets[split.train], count, source.labels)
         most = positive_integer("most", most)
         self._body, self._preprocessing = body_of(model), model.preprocessing
-        self._source, self._shots, self._l2 = source, tuple(shots), checked_positive("l2", l2)
+        self._source, self._shots, self._l2 = source, tuple(shots), positive_number("l2", l2)
         targets = source.targets[split.train]
         self._choices = {
             (count, seed): split.train[choose_shots(targets, count, seed)]

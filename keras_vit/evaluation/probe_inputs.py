@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._checks import integer, number, positive_integer
+from keras_vit._checks import integer, positive_integer
 from keras_vit._errors import UsageError, shown
 
 _MOST_SEEDS = 2**32  # scikit-learn's
@@ -58,14 +58,6 @@ def checked_list(field: str, values: Any) -> list[Any]:
             f"for one value: [{shown(values)}]."
         )
     return list(values)
-
-
-def checked_positive(field: str, value: Any) -> int | float:
-    """A finite number above 0."""
-    result = number(field, value)
-    if not result > 0:
-        raise UsageError(f"{field} must be positive. Received: {field}={shown(value)}.")
-    return result
 
 
 def checked_seed(value: Any) -> int:

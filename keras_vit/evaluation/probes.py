@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_vit._checks import positive_integer
+from keras_vit._checks import positive_integer, positive_number
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit.evaluation.probe_inputs import (
     check_shots,
     checked_list,
-    checked_positive,
     checked_probe,
     checked_seed,
 )
@@ -53,7 +52,7 @@ def knn_accuracy(
             f"neighbours must be from 1 to the number of training images, {len(train)}. "
             f"Received: neighbours={neighbours}."
         )
-    temperature = checked_positive("temperature", temperature)
+    temperature = positive_number("temperature", temperature)
     train, classes = _unit(train), int(train_targets.max()) + 1
     rows = max(_VALUES // len(train), 1)
     right = 0
@@ -94,7 +93,7 @@ def linear_probe_accuracy(
         train_features, train_targets, test_features, test_targets
     )
     check_shots(train_targets, 2)
-    c, seed = [checked_positive("c", each) for each in checked_list("c", c)], checked_seed(seed)
+    c, seed = [positive_number("c", each) for each in checked_list("c", c)], checked_seed(seed)
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import train_test_split

@@ -8,7 +8,7 @@ from keras_vit._keras import keras, ops, register
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.named_build import build_rows
 from keras_vit.layers.positions import add_position_weights, position_weights
-from keras_vit.parts.embedding import TOKENS, arrange, embed, embedding_rows
+from keras_vit.parts.embedding import TOKENS, arrange, embed, embedding_rows, token_count
 from keras_vit.parts.grids import Tokens, as_grid
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
@@ -32,6 +32,7 @@ class PatchEncoder(keras.layers.Layer):
             as "relative", have no effect here.
         grid: rows and columns of patches; may be None for "learned", "relative" and "none".
         distillation_token: whether a second learned token follows the class token (DeiT).
+        kwargs: other names in `TOKENS` as booleans, and the arguments of a Keras layer.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class PatchEncoder(keras.layers.Layer):
         **kwargs,
     ):
         tokens = {name: kwargs.pop(name, False) for name in TOKENS}
+        tokens |= {"class_token": class_token, "distillation_token": distillation_token}
         super().__init__(**kwargs)
         self.hidden_dim = positive_integer("hidden_dim", hidden_dim)
-        chosen = {"class_token": class_token, "distillation_token": distillation_token}
-        self.learned_tokens = [name for name in TOKENS if {**tokens, **chosen}.get(name)]
+        self.learned_tokens = [name for name in TOKENS if tokens[name]]
         self.position_embedding = choice(
             "position_embedding", position_embedding, tuple(POSITION_EMBEDDINGS)
         )
@@ -104,7 +105,7 @@ class PatchEncoder(keras.layers.Layer):
 
     @property
     def _prefix(self) -> int:
-        return sum(int(TOKENS[name].shape[1]) for name in self.learned_tokens)
+        return token_count(self.learned_tokens)
 
     def _tokens(self, patches: int) -> Tokens:
         return Tokens(self.grid or (1, patches), self._prefix)

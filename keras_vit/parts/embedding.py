@@ -31,6 +31,11 @@ def embedding_rows(tokens: Iterable[str]) -> list[Row]:
     return [*PROJECTION_ROWS, *(TOKENS[name] for name in tokens)]
 
 
+def token_count(tokens: Iterable[str]) -> int:
+    """How many learned tokens these names stand for."""
+    return sum(int(TOKENS[name].shape[1]) for name in tokens)
+
+
 PROJECTION_ROWS = rows("""
 embedding/kernel    projection/kernel    lecun    P P I D
 embedding/bias      projection/bias      zeros    D

@@ -55,7 +55,11 @@ class Machine:
         raise NotImplementedError
 
     def scale(self, name: str, x: Any) -> Any:
-        """Each channel of x, multiplied by a weight."""
+        """Each channel of x, multiplied by a weight.
+
+        If x is the output of a Dense layer, nothing else may read it: exports fold the weight into
+        that layer.
+        """
         raise NotImplementedError
 
     def constant(self, name: str, x: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_vit.parts.block import ATTENTION_ROWS, attention
-from keras_vit.parts.embedding import TOKENS
+from keras_vit.parts.embedding import token_count
 from keras_vit.parts.machine import Machine
 from keras_vit.parts.mlps import PLAIN_ROWS, plain_mlp
 from keras_vit.parts.rows import Row, nested, rows
@@ -35,7 +35,7 @@ class Pooling:
     @property
     def prefix_tokens(self) -> int:
         """The number of tokens before the patches."""
-        return sum(int(TOKENS[name].shape[1]) for name in self.tokens)
+        return token_count(self.tokens)
 
 
 def _first_tokens(count: int) -> Callable[[Machine, Any], Any]:

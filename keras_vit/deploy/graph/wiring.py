@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from keras_vit.parts.encoder import encode
@@ -69,7 +69,7 @@ class Wiring:
         """
         return [norm for norm, writers in self.inputs.items() if not writers & self.used]
 
-    def foldable(self, parameters: Iterable[str]) -> dict[str, list[str]]:
+    def foldable(self, parameters: Collection[str]) -> dict[str, list[str]]:
         """For each norm the Dense layers that read it; [] if something else does too.
 
         A Dense layer that reads several tokens at once has a row of its kernel for each channel of
@@ -80,7 +80,7 @@ class Wiring:
             for norm, readers in self.readers.items()
         }
 
-    def stream_writers(self, parameters: Iterable[str]) -> list[str]:
+    def stream_writers(self, parameters: Collection[str]) -> list[str]:
         """The parameters whose results are added to the residual stream; their last axis is its."""
         writers = frozenset().union(*(self.inputs[norm] for norm in self.stream_norms))
         return sorted(writers & set(parameters))
@@ -121,6 +121,8 @@ class _Value:
 
 
 class _Recorder(Machine):
+    """Runs parts with `_Value`s and notes in a `Wiring` who reads them."""
+
     def __init__(self, spec: ViTSpec, found: Wiring):
         self.spec, self.found = spec, found
 
@@ -216,18 +218,18 @@ class _Recorder(Machine):
 
 
 def _first_tokens(spec: ViTSpec) -> int | None:
-    call = POOLINGS[spec.pooling].call
-    reads = _Reads()
+    call, reads = POOLINGS[spec.pooling].call, _Reads(spec)
     if call is None:
         return None
     call(reads, reads.encoded)
-    return None if reads.all or not reads.counts else max(reads.counts)
+    return None if reads.all else max(reads.counts, default=None)
 
 
 class _Reads:
     """Stands for a machine and notes how many first tokens of one value are read."""
 
-    def __init__(self):
+    def __init__(self, spec: ViTSpec):
+        self.spec = spec
         self.encoded = object()
         self.counts: set[int] = set()
         self.all = False
@@ -246,7 +248,7 @@ class _Reads:
         return read
 
 
-def _present(name: str, parameters: Mapping[str, Any] | Iterable[str]) -> str:
+def _present(name: str, parameters: Collection[str]) -> str:
     """The Dense layer that takes the place of `name` in the parameters."""
     probed = f"{name.rpartition('/')[0]}/{PROBED}"
     return name if f"{name}/kernel" in parameters else probed
