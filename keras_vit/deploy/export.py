@@ -122,6 +122,9 @@ def export_tflite(
             "use deploy.export_bundles for several."
         )
     precision = precision_of(quantize)
+    batch = _checks.positive_integer("batch", batch, _MOST_BATCH)
+    if batch > 1 and (client or gpu != "no"):
+        raise UsageError(f"a client or a GPU takes batch=1. Received: batch={batch}.")
     demands = Demands(max_drop, min_runtime, max_images, gpu=gpu)
     float_layers = tuple(float_layers)
     if float_layers and not precision.rules:
@@ -134,9 +137,6 @@ def export_tflite(
     for_runtime(precision, min_runtime)
     wanted = client_of(client)
     check_model_for(wanted, model)
-    batch = _checks.positive_integer("batch", batch, _MOST_BATCH)
-    if batch > 1 and (client or gpu != "no"):
-        raise UsageError(f"a client or a GPU takes batch=1. Received: batch={batch}.")
     tensors = _tensors(wanted, input, output, [precision], getattr(model, "preprocessing", None))
     resolved = resolve(model, GraphOptions(*tensors, batch), rewrite)
     known = _known_recipe(recipe, [precision], resolved.name)
