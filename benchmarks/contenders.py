@@ -148,7 +148,7 @@ def trained_like(model: ImageModel, outliers: float = 1.0, seed: int = 0) -> Ima
 
 
 def _grow_outliers(model: ImageModel, largest: float, generator: np.random.Generator) -> None:
-    from keras_vit.deploy.graph.rewrites import stream_readers, stream_writers
+    from keras_vit.deploy.graph.rewrites import wiring_of
     from keras_vit.deploy.resolve import parameters_of
     from keras_vit.weights.names import weight_names
 
@@ -157,8 +157,9 @@ def _grow_outliers(model: ImageModel, largest: float, generator: np.random.Gener
     channels = generator.choice(width, 6, replace=False)
     growth[channels] = generator.uniform(max(1.0, 0.3 * largest), largest, 6)
     parameters = parameters_of(model)
-    grown = dict.fromkeys(stream_writers(model.spec, parameters), growth)
-    grown |= {f"{norm}/gamma": 1 / growth for norm in stream_readers(model.spec, parameters)}
+    wired = wiring_of(model.spec, parameters)
+    grown = dict.fromkeys(wired.stream_writers(parameters), growth)
+    grown |= {f"{norm}/gamma": 1 / growth for norm in wired.stream_norms}
     names = weight_names(model.spec, model.num_classes, model.image_size)
     for name in names:
         if name.path in grown:
