@@ -96,7 +96,7 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
     source, split = arguments.images()
     (trial,) = compare._trials(arguments, source, split)
 
-    def stop_at_the_fifth_step():
+    def stop_at_the_fifth_step(judged_on):
         return lambda progress: progress.step == 5 and os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch, pytest.raises(Terminated) as stopped:

@@ -77,7 +77,8 @@ def test_seconds_and_epochs_go_on_after_a_stop_and_in_a_longer_training(
     with pytest.raises(KeyboardInterrupt):
         train(tiny_model, source, RECIPE, out)
     assert shown(runs.open_run(out)) == WHOLE[:4]
-    run = train(tiny_model, source, RECIPE, out, resume=True)
+    # A training that has ended can only be made longer if checkpoints are kept.
+    run = train(tiny_model, source, RECIPE, out, resume=True, checkpoint_every="24 steps")
     assert shown(run) == [
         *WHOLE[:4],
         (None, 2, 15, 3, 375.0), (None, 2, 18, 6, 450.0), (2, None, 20, 8, 500.0), *WHOLE[8:],
