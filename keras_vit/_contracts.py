@@ -26,27 +26,6 @@ class RunSpec(Struct):
     weights: Text = ""
 
 
-class Teacher(Struct):
-    """What a run's recipe.json says of the teacher."""
-
-    name: str
-    sha256: str
-
-
-class RunRecipe(Struct):
-    """recipe.json of a run folder."""
-
-    data: Text
-    recipe: dict[str, Any]  # a `Recipe`, or some of its fields, see `Run.setting`
-    model: str | None = None
-    weights: Text | None = None
-    teacher: Teacher | None = None
-    checkpoint_every: str | None = None
-    keep_checkpoints: int | None = None
-    preset: str | None = None
-    versions: dict[str, str] = {}
-
-
 class Row(Struct):
     """A row of table.json, of a file."""
 

@@ -26,6 +26,7 @@ LEVELS = {
     "weights": 1,
     "models": 1,
     "data": 1,
+    "recipe": 2,
     "runs": 2,
     "training": 3,
     "evaluation": 3,

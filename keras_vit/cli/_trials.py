@@ -17,8 +17,8 @@ from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
 from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
+from keras_vit.recipe import SELF_SUPERVISED
 from keras_vit.training.recipes import RECIPES, Recipe
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 # How messages of `train` about an interruption end, and what starting the command again does.
 _ADVICE = {

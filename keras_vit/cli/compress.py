@@ -147,7 +147,7 @@ def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
 
     steps = to_steps(
         arguments.duration,
-        batch_size=runs.open_run(trained.folder).setting("batch_size", int),
+        batch_size=runs.open_run(trained.folder).setting("batch_size"),
         num_examples=len(trained.images.training),
     )
     if steps < 1:

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _files, _json
+import msgspec
+
+from keras_vit import _files
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit.cli._fields import option, options_of
@@ -36,9 +38,9 @@ from keras_vit.cli._recipes import (
     check_starts_from_weights,
     recipe_list,
 )
+from keras_vit.recipe import CHOSEN_HERE, SELF_SUPERVISED, RunRecipe
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
-from keras_vit.training.recipes.recipe import CHOSEN_HERE, SELF_SUPERVISED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,19 +156,14 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
     folder = given.get("run") or (given.get("out") if given.get("resume") else None)
     if folder is None:
         return {}
-    from keras_vit._contracts import RunRecipe
     from keras_vit.specs import find_variant
 
     with contextlib.suppress(UsageError):  # the run is opened later, with an error
-        file = Path(folder) / "recipe.json"
-        begun = _files.read_record(file, RunRecipe, format=1)
-        _json.check(begun.recipe, str(file), Recipe, root="$.recipe")
-        known = {each.name for each in dataclasses.fields(Recipe)}
-        settings = {name: value for name, value in begun.recipe.items() if name in known}
+        begun = _files.read_record(Path(folder) / "recipe.json", RunRecipe, format=1)
         found = {
             "data": begun.data,
             "recipe": begun.preset or "",  # unknown for an older run or one of Python
-            "settings": Recipe(**settings),
+            "settings": Recipe(**msgspec.structs.asdict(begun.recipe)),
             "model": find_variant(begun.model or ""),
         }
         if given.get("resume"):

@@ -18,7 +18,7 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import check_model, check_run
 from keras_vit.cli._program import load, spelled
 from keras_vit.cli._progress import profile_table
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
+from keras_vit.recipe import SELF_SUPERVISED
 
 
 @dataclasses.dataclass(frozen=True)

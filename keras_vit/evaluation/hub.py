@@ -95,7 +95,7 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         published=_published(run),
         weights=weights and Path(weights).name,
         settings=settings,
-        momentum=run.setting("ema", float) if run.has_average else None,
+        momentum=run.setting("ema") if run.has_average else None,
         shown=[each for each in _SHOWN if each in settings],
         versions=_versions(run.recipe.get("versions", {})),
         report=_read(run.path / folder / "report.json", _Report),

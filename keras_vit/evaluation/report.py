@@ -139,7 +139,7 @@ def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) ->
 
 def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:
     height, width = run.spec["image_size"]
-    duration, optimizer = (run.setting(name, str) for name in ("duration", "optimizer"))
+    duration, optimizer = (run.setting(name) for name in ("duration", "optimizer"))
     missed, precision = report.never_recognised(), report.mean_average_precision
     several = {} if precision is None else {"Mean average precision": f"{precision:.2%}"}
     return {
@@ -149,7 +149,7 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
         **({"Weights": "their average over the steps"} if report.average else {}),
-        "Training": f"{duration}, {optimizer}, seed {run.setting('seed', int)}",
+        "Training": f"{duration}, {optimizer}, seed {run.setting('seed')}",
     } | ({"Never recognised": ", ".join(missed)} if missed else {})
 
 

@@ -14,6 +14,7 @@ from keras_vit.data.out_folder import check_out
 from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import check_weights
+from keras_vit.recipe import SELF_SUPERVISED
 from keras_vit.specs import VARIANTS, as_size, find_variant
 from keras_vit.training.adapting import adapt, check_adaptable
 from keras_vit.training.classes import balanced_weights
@@ -26,7 +27,6 @@ from keras_vit.training.masking import MaskedAutoencoding, MaskedPatches
 from keras_vit.training.optimisers import check_optimizer, optimizer
 from keras_vit.training.plan import Plan, parameter_counts, plan_of
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 from keras_vit.training.resuming import check_resumable
 from keras_vit.training.settings import check_masked, check_pooled, check_recipe, spec_fields
 from keras_vit.training.tasks import Task, task_of

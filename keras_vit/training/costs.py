@@ -17,9 +17,9 @@ from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patc
 from keras_vit.models.masked_autoencoder import MaskedAutoencoder
 from keras_vit.models.masked_patches import MaskedPatchPredictor, values_of
 from keras_vit.models.profile import LayerCost, grouped, profile
+from keras_vit.recipe import SELF_SUPERVISED
 from keras_vit.specs import Spec
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 _EMBEDDING = {"visible": "patch_encoder", "corrupted": "patch_encoder"}
 _BYTES = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}  # of an activation

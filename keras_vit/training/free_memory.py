@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit._keras import LEGACY, backend
+from keras_vit.recipe import SELF_SUPERVISED
 from keras_vit.specs import Spec, ViTSpec
 from keras_vit.training.costs import Costs
 from keras_vit.training.engines import Engine
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 # The part of the free memory that is filled: pictures, the compiler and other programs need some.
 _FILLED = 0.75

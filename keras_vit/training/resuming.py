@@ -8,17 +8,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _json, runs
+from keras_vit import runs
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras_flavour
 from keras_vit.data import Source
 from keras_vit.models.image_model import ImageModel, layer_name
+from keras_vit.recipe import CHOSEN_HERE
 from keras_vit.specs import find_variant
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import CHECKPOINT_EVERY, interval, to_steps
 from keras_vit.training.plan import steps_of
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.recipes.recipe import CHOSEN_HERE
 from keras_vit.training.settings import differences, plain, total_steps
 from keras_vit.weights.hashing import weights_sha256
 
@@ -123,14 +123,8 @@ def chosen_before(run: runs.Run, recipe: Recipe) -> Recipe:
 
 
 def settings_of(run: runs.Run) -> dict[str, Any]:
-    """All settings of a run, as JSON values; one that is newer than the run has its default.
-
-    Raises:
-        UsageError: a setting has another type.
-    """
-    settings = run.recipe["recipe"]
-    _json.check(settings, str(run.path / "recipe.json"), Recipe, root="$.recipe")
-    return plain(dataclasses.asdict(Recipe())) | settings
+    """All settings of a run, as JSON values; one that is newer than the run has its default."""
+    return plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
 
 
 def restored_step(checkpoints: Checkpoints, run: runs.Run) -> int:
@@ -212,7 +206,7 @@ def _check_not_shorter(run: runs.Run, recipe: Recipe) -> None:
 
 def _steps_before(run: runs.Run, recipe: Recipe) -> int:
     """The length that was planned when the run was last started."""
-    before = dataclasses.replace(recipe, duration=run.setting("duration", str))
+    before = dataclasses.replace(recipe, duration=run.setting("duration"))
     return total_steps(before, recipe.batch_size, run.training_images)
 
 

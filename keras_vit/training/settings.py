@@ -18,11 +18,11 @@ from keras_vit._masked import (
     masked_count,
 )
 from keras_vit.parts.poolings import POOLINGS
+from keras_vit.recipe import SELF_SUPERVISED
 from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
 from keras_vit.training.ablations import overridden
 from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.recipes.recipe import SELF_SUPERVISED
 
 # Fields of a recipe that a ResNet does not have, with the values that turn them off.
 _ONLY_VIT = {

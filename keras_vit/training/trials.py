@@ -20,10 +20,10 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data import Source, Split
 from keras_vit.models.flops import forward_flops
 from keras_vit.models.image_model import layer_name
+from keras_vit.recipe import CHOSEN_HERE
 from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
 from keras_vit.training.recipes import Recipe
-from keras_vit.training.recipes.recipe import CHOSEN_HERE
 from keras_vit.training.resuming import settings_of
 from keras_vit.training.run import train
 from keras_vit.training.settings import adapted, differences, plain, total_steps
@@ -214,6 +214,6 @@ def _course(run: runs.Run) -> dict[str, Any]:
         "seconds": records[-1]["seconds"],
         "parameters": parameter_count(model.spec, model.num_classes, size),
         "forward_flops": flops,
-        "training_flops": 3 * flops * run.setting("batch_size", int) * records[-1]["step"],
+        "training_flops": 3 * flops * run.setting("batch_size") * records[-1]["step"],
         "curve": records,
     }

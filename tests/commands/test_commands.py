@@ -488,7 +488,7 @@ def test_resume_needs_only_the_run(invoke, image_folder, tiny_model, tmp_path):
     assert "after 3 steps: run" in out
     assert f"recipe digits; reading {image_folder}\n" in out
     run = runs.open_run(tmp_path / "run")
-    assert (run.setting("learning_rate", float), run.setting("image_size", int)) == (0.01, 16)
+    assert (run.setting("learning_rate"), run.setting("image_size")) == (0.01, 16)
     code, _, error = invoke("train/fit.py", *again, "--batch-size", "2", cwd=tmp_path)
     message = "Received: --batch-size=2, was 4; leave them out to go on."
     assert message in one_line(code, error)

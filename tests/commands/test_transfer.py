@@ -76,7 +76,7 @@ def test_tasks_on_the_disk_are_transferred_and_a_second_call_trains_only_what_is
     split = final.split(final.source())
     assert (len(split.train), len(split.held_out)) == (12, 5)
     assert final.recipe["preset"] == "finetune-vtab"
-    assert final.setting("augment", str) == "resize_crop_flip"
+    assert final.setting("augment") == "resize_crop_flip"
     # What is finished is only read.
     trained, train = [], trials.train
 

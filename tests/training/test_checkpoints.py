@@ -156,7 +156,7 @@ def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_pat
         train(tiny_model, swapped, short, tmp_path / "run", resume=True)
     longer = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
     assert longer.metrics()[-1]["step"] == 24
-    assert runs.open_run(longer.path).setting("duration", str) == "24 steps"
+    assert runs.open_run(longer.path).setting("duration") == "24 steps"
 
 
 def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(

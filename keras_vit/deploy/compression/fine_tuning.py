@@ -110,19 +110,19 @@ def fine_tuning_of(
     """
     run = runs.open_run(subject.folder)
     if learning_rate is None:
-        adam = run.setting("optimizer", str) == "adamw"
-        learning_rate = run.setting("learning_rate", float) / 3 if adam else 3e-5
+        adam = run.setting("optimizer") == "adamw"
+        learning_rate = run.setting("learning_rate") / 3 if adam else 3e-5
     return FineTuning(
         source=subject.images.source,
         indices=subject.images.training,
         preprocessing=subject.images.preprocessing,
         steps=steps,
-        batch_size=run.setting("batch_size", int),
+        batch_size=run.setting("batch_size"),
         learning_rate=learning_rate,
-        augment=run.setting("augment", str),
-        label_smoothing=run.setting("label_smoothing", float),
-        seed=run.setting("seed", int),
-        jit=run.setting("jit", bool, True),
+        augment=run.setting("augment"),
+        label_smoothing=run.setting("label_smoothing"),
+        seed=run.setting("seed"),
+        jit=run.setting("jit", True),
         report=report,
     )
 

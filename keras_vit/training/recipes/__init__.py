@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
+from keras_vit.recipe import Recipe
 from keras_vit.training.recipes.augreg import AUGREG
 from keras_vit.training.recipes.everyday import EVERYDAY
 from keras_vit.training.recipes.finetuning import FINETUNING
 from keras_vit.training.recipes.preset import Preset
 from keras_vit.training.recipes.pretraining import PRETRAINING
-from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.recipes.selfsupervised import SELF_SUPERVISED_PRETRAINING
 
 __all__ = ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 
+from keras_vit.recipe import Recipe
 from keras_vit.training.recipes.preset import Preset
-from keras_vit.training.recipes.recipe import Recipe
 
 # name: RandAugment's layers and magnitude, mixup's alpha.
 AUGMENTATION = {

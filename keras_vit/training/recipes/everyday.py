@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from keras_vit.recipe import Recipe
 from keras_vit.training.recipes.preset import Preset
-from keras_vit.training.recipes.recipe import Recipe
 
 EVERYDAY: dict[str, Preset] = {
     # Tuned by experiments; `make demo` prints the accuracy.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from keras_vit.recipe import Recipe
 from keras_vit.training.recipes.preset import Preset
-from keras_vit.training.recipes.recipe import Recipe
 
 _FAMILY = "fine-tuning, from weights"
 _TABLE_4 = "Dosovitskiy et al. 2021, table 4 (arXiv 2010.11929)"

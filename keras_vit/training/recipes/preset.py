@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.recipe import Recipe
 
 
 @dataclasses.dataclass(frozen=True)

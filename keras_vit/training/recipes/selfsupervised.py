@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from keras_vit.recipe import Recipe
 from keras_vit.training.recipes.preset import Preset
-from keras_vit.training.recipes.recipe import Recipe
 
 _FAMILY = "self-supervised pre-training, random weights"
 _PAPER = Recipe(

@@ -82,5 +82,5 @@ def _read_run(run: runs.Run) -> None:
     each_of(
         lambda: str(run), run.model, lambda: run.split(_SOURCE), lambda: run.images(_SOURCE),
         lambda: run.check_targets(_SOURCE), run.metrics, lambda: run.training_images,
-        lambda: run.may_weight_classes, lambda: run.setting("ema", float),
+        lambda: run.may_weight_classes, lambda: run.setting("ema"),
     )  # fmt: skip

@@ -7,6 +7,8 @@ import functools
 import typing
 from typing import Literal
 
+from msgspec import Struct
+
 from keras_vit._checks import (
     PICTURE_CHANNELS,
     Interpolation,
@@ -19,6 +21,7 @@ from keras_vit._checks import (
     positive_integer,
 )
 from keras_vit._errors import UsageError
+from keras_vit._json import Text
 from keras_vit.data.augmentation import AUGMENTATIONS
 
 # Settings that are chosen for the machine where they are None. A run keeps what was chosen.
@@ -260,6 +263,27 @@ class Recipe:
     def may_weight_classes(self) -> bool:
         """Whether `class_weights="balanced"` can be added to these settings."""
         return self.loss == "softmax" and "balanced" not in (self.class_weights, self.sampling)
+
+
+class Teacher(Struct):
+    """What recipe.json says of the teacher."""
+
+    name: str
+    sha256: str
+
+
+class RunRecipe(Struct):
+    """recipe.json of a run folder; an older run lacks settings that came later."""
+
+    data: Text
+    recipe: Recipe
+    model: str | None = None
+    weights: Text | None = None
+    teacher: Teacher | None = None
+    checkpoint_every: str | None = None
+    keep_checkpoints: int | None = None
+    preset: str | None = None
+    versions: dict[str, str] = {}
 
 
 @functools.cache
