@@ -24,9 +24,10 @@ from keras_vit import _files
 from keras_vit._errors import RefusedError
 from keras_vit.cli._program import run
 from keras_vit.data import mediapipe
+from keras_vit.deploy import About
 from keras_vit.deploy.clients.clients import CLIENTS
 from keras_vit.deploy.clients.judging import run_in_client
-from keras_vit.deploy.convert.metadata import Metadata
+from keras_vit.deploy.convert.metadata import metadata
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.inspect.layout import laid_out, split
 
@@ -103,7 +104,7 @@ def _identity(size: tuple[int, int]) -> bytes:
 
     concrete = flattened.get_concrete_function()
     content = tf.lite.TFLiteConverter.from_concrete_functions([concrete]).convert()
-    about = Metadata("identity", "logits").flatbuffer(read_graph(content))
+    about = metadata(About("identity"), read_graph(content))
     return b"".join(laid_out(*split(schema.ModelT.InitFromPackedBuf(content)), about).parts())
 
 

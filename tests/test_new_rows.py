@@ -22,7 +22,7 @@ from keras_vit.cli import COMMANDS, main
 from keras_vit.data.augmentation import AUGMENTATIONS
 from keras_vit.data.pipeline import training_batches
 from keras_vit.data.sources import SOURCES, Opener
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.graph.rewrites import PASSES, REWRITES
 from keras_vit.deploy.precisions import PRECISIONS, Budget, Precision
 from keras_vit.specs import VARIANTS

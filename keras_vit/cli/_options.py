@@ -166,14 +166,14 @@ class ModelOptions(RunOptions):
         super().__post_init__()
 
     def open(self):
-        """The model and its images, as a `Subject`."""
-        from keras_vit.deploy import subject
+        """The model and its images, as a `TrainedModel`."""
+        from keras_vit.deploy import of_run, of_weights
 
         size = self.image_size
         size = (size, size) if isinstance(size, int) else size
         if self.weights is None:
-            return subject.of_run(self.run or newest_run(), self.data, size)
-        return subject.of_weights(self.weights, self.model, self.data, size)
+            return of_run(self.run or newest_run(), self.data, size)
+        return of_weights(self.weights, self.model, self.data, size)
 
 
 @dataclasses.dataclass(frozen=True)

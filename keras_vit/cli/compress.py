@@ -102,13 +102,13 @@ def run(arguments: Arguments) -> None:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     load("tensorflow", "tf_keras", "ai_edge_litert.interpreter", "ai_edge_quantizer")
     from keras_vit import runs
-    from keras_vit.deploy import subject
+    from keras_vit.deploy import of_run
 
     load("tensorflow_model_optimization")
     run = arguments.run or newest_run()
     if runs.open_run(run).loss != "softmax":
         raise UsageError(f"{run} was trained with the sigmoid loss, compress trains with softmax.")
-    trained = subject.of_run(run, arguments.data)
+    trained = of_run(run, arguments.data)
     out = arguments.out or trained.folder / "compressed"
     print(
         f"compressing {trained.folder} ({trained.name}, {len(trained.labels)} classes)", flush=True
@@ -128,7 +128,7 @@ def _compress(trained: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
     from keras_vit.deploy import compression
 
     return compression.compress_bundles(
-        subject=trained,
+        trained,
         compressions=arguments.compressions(),
         train=_fine_tuning(trained, arguments),
         out=out,
@@ -148,7 +148,7 @@ def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
     steps = to_steps(
         arguments.duration,
         batch_size=runs.open_run(trained.folder).setting("batch_size"),
-        num_examples=len(trained.images.training),
+        num_examples=len(trained.training),
     )
     if steps < 1:
         raise UsageError(f"--duration {arguments.duration!r} is less than one step of training.")

@@ -104,15 +104,14 @@ def run(arguments: Arguments) -> None:
     from keras_vit import deploy
     from keras_vit.labels import answers_of, count_of
 
-    subject = arguments.open()
-    out = arguments.out or subject.folder / "export"
-    if subject.images.source:
-        print_skipped(subject.images.source)
-    height, width = subject.model.image_size
-    print(f"from      {subject.folder or arguments.weights}")
-    classes = count_of(answers_of(subject.labels))
-    print(f"exporting {subject.name}, {height} x {width}, {classes}", flush=True)
-    bundles = _export(subject, arguments, out)
+    trained = arguments.open()
+    out = arguments.out or trained.folder / "export"
+    if trained.source:
+        print_skipped(trained.source)
+    how, classes = trained.preprocessing, count_of(answers_of(trained.labels))
+    print(f"from      {trained.folder or arguments.weights}")
+    print(f"exporting {trained.name}, {how.height} x {how.width}, {classes}", flush=True)
+    bundles = _export(trained, arguments, out)
     if bundles.written:
         print(f"\n{deploy.recommendation(bundles.written)}")
         print(f"\n{table(*deploy.table(bundles.written, bundles.measured))}\n")
@@ -127,12 +126,12 @@ def run(arguments: Arguments) -> None:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in bundles.refused.items()))
 
 
-def _export(subject: Any, arguments: Arguments, out: Path) -> Any:
+def _export(trained: Any, arguments: Arguments, out: Path) -> Any:
     """The result of `deploy.export_bundles`."""
     from keras_vit import deploy
 
     return deploy.export_bundles(
-        subject,
+        trained,
         out,
         arguments.quantize,
         max_images=arguments.images,

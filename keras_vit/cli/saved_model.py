@@ -45,13 +45,12 @@ def run(arguments: Arguments) -> None:
     load("tensorflow")
     from keras_vit.labels import answers_of, count_of
 
-    subject = arguments.open()
-    out = arguments.out or subject.folder / "export" / "saved_model"
-    height, width = subject.model.image_size
-    classes = count_of(answers_of(subject.labels))
-    print(f"model    {subject.name}, {height} x {width}, {classes}", flush=True)
-    print(f"compare  with Keras on {subject.images.compared_from}", flush=True)
-    parity = _export(subject, arguments, out)
+    trained = arguments.open()
+    out = arguments.out or trained.folder / "export" / "saved_model"
+    how, classes = trained.preprocessing, count_of(answers_of(trained.labels))
+    print(f"model    {trained.name}, {how.height} x {how.width}, {classes}", flush=True)
+    print(f"compare  with Keras on {trained.compared_from}", flush=True)
+    parity = _export(trained, arguments, out)
     print(
         f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "
         f"{parity['images']} images, the same class on {parity['agreement']:.2%}"
@@ -60,11 +59,9 @@ def run(arguments: Arguments) -> None:
     print(f"wrote    {out}")
 
 
-def _export(subject: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
+def _export(trained: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
     from keras_vit.deploy import export_serving
 
-    images = subject.images.pictures(arguments.images)
-    content = export_serving(
-        subject.model, out, images, arguments.top_k, subject.images.compared_from
-    )
+    images, model = trained.pictures(arguments.images), trained.load()
+    content = export_serving(model, out, images, arguments.top_k, trained.compared_from)
     return content["parity"]

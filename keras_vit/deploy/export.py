@@ -5,41 +5,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks, _files, runs
+from keras_vit import _files, runs
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
+from keras_vit.deploy.bundle.bundle import check_bundles, check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import withdraw_report, write_report
-from keras_vit.deploy.clients.clients import Client, check_for, client_of, input_for
-from keras_vit.deploy.clients.judging import Seen, check_model_for, judge_client, seen_by
-from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
-from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.convert.quantize import check_layers, for_runtime
-from keras_vit.deploy.images import CALIBRATED, Part, Samples, samples_of, to_pixels
-from keras_vit.deploy.inspect.runtimes import check_version
-from keras_vit.deploy.judge.blocks import first_difference, layer_differences
-from keras_vit.deploy.judge.choosing import spread
-from keras_vit.deploy.judge.files import JudgedFile, MadeFile, check, compared, judge_file
-from keras_vit.deploy.judge.gpu import GpuChoice, check_gpu_choice
+from keras_vit.deploy.convert.quantize import for_runtime
+from keras_vit.deploy.judge.gpu import GpuChoice
 from keras_vit.deploy.judge.measure import Measured, measure
-from keras_vit.deploy.judge.parity import ParityError, Verdict
-from keras_vit.deploy.judge.reference import Reference, reference_of
-from keras_vit.deploy.memory import release_memory
-from keras_vit.deploy.precisions import PRECISIONS, Precision, check_calibration, precision_of
-from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, hash_of, resolve
-from keras_vit.deploy.subject import OwnImages, Subject, of_run
-from keras_vit.labels import numbered
+from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.deploy.options import CALIBRATED, ExportOptions
+from keras_vit.deploy.pipeline import judged_file, prepared, resolved_for
+from keras_vit.deploy.trained_model import TrainedModel, of_run
 from keras_vit.specs import Preprocessing
-
-# Numbers of images for ranking layers, and for finding the layer where a difference begins.
-_RANKED, _WATCHED = 8, 4
-_MOST_BATCH = 1024
-# The largest float file, in bytes, that is run with all its intermediates kept in memory.
-_LARGEST_COMPARED = 2**31
 
 
 def export_tflite(
@@ -114,42 +95,31 @@ def export_tflite(
             is missing or has another shape; `path` is a folder; or the backend is not TensorFlow
             and this is not a `keras_vit` model.
     """
-    from keras_vit.deploy.graph.inference import GraphOptions
-
     if not isinstance(quantize, (str, type(None))):
         raise UsageError(
             f"export_tflite writes one file: quantize must be one name. Received: {quantize!r}; "
             "use deploy.export_bundles for several."
         )
-    precision = precision_of(quantize)
-    batch = _checks.positive_integer("batch", batch, _MOST_BATCH)
-    if batch > 1 and (client or gpu != "no"):
-        raise UsageError(f"a client or a GPU takes batch=1. Received: batch={batch}.")
-    demands = Demands(max_drop, min_runtime, max_images, gpu=gpu)
-    float_layers = tuple(float_layers)
-    if float_layers and not precision.rules:
-        raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
-    if float_layers and precision.base:
-        raise UsageError(f"{precision.quantize} chooses the float layers; leave out float_layers.")
+    options = ExportOptions(
+        (quantize,),
+        max_images,
+        input=input,
+        output=output,
+        float_layers=tuple(float_layers),
+        max_drop=max_drop,
+        min_runtime=min_runtime,
+        recipe=recipe,
+        rewrite=rewrite,
+        gpu=gpu,
+        client=client,
+        batch=batch,
+    )
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
-    _check_recipe(recipe, [precision])
-    for_runtime(precision, min_runtime)
-    wanted = client_of(client)
-    check_model_for(wanted, model)
-    tensors = _tensors(wanted, input, output, [precision], getattr(model, "preprocessing", None))
-    resolved = resolve(model, GraphOptions(*tensors, batch), rewrite)
-    known = _known_recipe(recipe, [precision], resolved.name)
-    request = _Request((precision,), demands, known)
-    samples = _given_samples(
-        representative_data, resolved.input_shape, resolved.preprocessing, request
-    )
-    export = _begin(resolved, samples, request)
-    _warn_if_unexpected(export.converter.graphs.note)
-    export.check_recipe()
-    judged = dataclasses.replace(export, watched=False).judged(precision, float_layers)
-    if wanted is not None:
-        judge_client(wanted, judged.content, None)
+    resolved = resolved_for(model, options)
+    converter, samples = prepared(resolved, model, representative_data, options)
+    [precision] = options.precisions
+    judged = judged_file(converter, samples, precision, options)
     with _files.replacing(path) as temporary:
         shutil.copyfile(judged.content, temporary)
     return judged.verdict
@@ -205,16 +175,15 @@ def export_bundles(
     >>> accuracy = bundles.written["dynamic"]["parity"]["accuracy"]
 
     Args:
-        model: a Keras model, as for `export_tflite`; or the folder of a run, which has its own
-            images. A `Subject` is accepted too and loses its model, so that a large model is not in
-            memory during its conversion: it is exported once.
+        model: a Keras model, as for `export_tflite`; or the folder of a run or a `TrainedModel`,
+            which have their own images, and are not in memory when they are converted.
         folder: the folder to write bundles to, each in a subfolder named after its precision.
         quantize: one or several names in `deploy.PRECISIONS`.
         representative_data: as for `export_tflite`; only for a Keras model.
         max_images: the largest number of images to compare; "auto" chooses layers on as many more.
         input, output, max_drop, min_runtime, recipe, rewrite, gpu: as for `export_tflite`.
-        client: as for `export_tflite`. For a run or a `Subject` with pictures, model.json and the
-            card also have the files' accuracy with the client's own resize.
+        client: as for `export_tflite`. For a run or a `TrainedModel` with pictures, model.json
+            and the card also have the files' accuracy with the client's own resize.
         calibrate: the largest number of images to measure ranges on.
         threads: the numbers of threads to measure latency with; if empty, nothing is measured and
             no card is written.
@@ -229,331 +198,65 @@ def export_bundles(
             another model, `folder` holds other files and no bundles, a folder that is not a bundle
             would be replaced, or another process exports to `folder`; nothing is written.
     """
-    from keras_vit.deploy.graph.inference import GraphOptions
-
-    folder, wanted = Path(folder), client_of(client)
-    demands = Demands(max_drop, min_runtime, max_images, calibrate, gpu)
-    quantize = [quantize] if isinstance(quantize, str) else quantize
-    precisions = list(dict.fromkeys(precision_of(name) for name in quantize))
+    folder = Path(folder)
+    options = ExportOptions(
+        (quantize,) if isinstance(quantize, str) else tuple(quantize),
+        max_images,
+        input=input,
+        output=output,
+        max_drop=max_drop,
+        min_runtime=min_runtime,
+        recipe=recipe,
+        rewrite=rewrite,
+        gpu=gpu,
+        client=client,
+        calibrate=calibrate,
+        labels=labels,
+        preprocessing=preprocessing,
+        say=say,
+    )
     _files.check_replaceable(folder, "export")
-    for precision in precisions:
+    for precision in options.precisions:
         check_replaceable(folder / precision.name)
-    _files.check_unlocked(folder)  # before a subject loses its model
-    _check_recipe(recipe, precisions)
-    subject = _as_subject(model, representative_data)
-    resized = preprocessing or getattr(subject.model if subject else model, "preprocessing", None)
-    check_model_for(wanted, subject.model if subject else model)
-    options = GraphOptions(*_tensors(wanted, input, output, precisions, resized))
-    refused = dict(_too_new(precisions, min_runtime))
-    precisions = [precision for precision in precisions if precision.name not in refused]
+    _files.check_unlocked(folder)
+    if isinstance(model, (str, os.PathLike, runs.Run)):
+        model = of_run(model.path if isinstance(model, runs.Run) else model)
+    if isinstance(model, TrainedModel) and representative_data is not None:
+        raise UsageError("representative_data is for Keras models; a run has its own images.")
+    refused = dict(_too_new(options))
+    kept = [each.quantize for each in options.precisions if each.name not in refused]
+    if not kept:
+        return Bundles(folder, {}, refused, {})
+    options = dataclasses.replace(options, quantize=tuple(kept))
+    resolved = resolved_for(model, options)
+    check_bundles(resolved)
     written: dict[str, dict[str, Any]] = {}
-    if not precisions:
-        return Bundles(folder, written, refused, {})
-    if subject is None:
-        resolved = resolve(model, options, rewrite, labels, preprocessing)
-    else:
-        names = labels or subject.labels
-        resolved = resolve(subject.model, options, rewrite, names, preprocessing, subject.name)
-    known = _known_recipe(recipe, precisions, resolved.name)
-    request = _Request(tuple(precisions), demands, known, say)
-    about = _about(resolved)
-    if subject is None:
-        samples = _given_samples(
-            representative_data, resolved.input_shape, resolved.preprocessing, request
-        )
-    else:
-        samples = _own_samples(subject.images, request)
-        # Removed, so that a large model is not in memory during its conversion.
-        subject.model = None
+    figures: dict[str, Measured] = {}
     with _files.locked(folder):
-        export = _begin(resolved, samples, request)
-        _warn_if_unexpected(export.converter.graphs.note)
-        del model, resolved
-        export.check_recipe()
-        seen = wanted and subject and _seen(wanted, export.compared_on, subject.images, about)
-        figures: dict[str, Measured] = {}
-        for precision in precisions:
+        converter, samples = prepared(resolved, model, representative_data, options)
+        del resolved, model  # a large model is not in memory when it is converted
+        for precision in options.precisions:
             try:
-                judged = export.judged(precision)
-                if wanted is not None:
-                    say(f"{precision.quantize}: as {wanted.title} sees it")
-                    found = judge_client(
-                        wanted, judged.content, seen or None, judged.score_tolerance
-                    )
-                    judged = dataclasses.replace(judged, client=found)
+                judged = judged_file(converter, samples, precision, options)
             except RefusedError as error:
                 refused[precision.name] = str(error)
                 continue
             if not written:
                 figures = withdraw_report(folder)
             written[precision.name] = write_bundle(
-                folder / precision.name, judged, about, samples.picture, max_drop
+                folder / precision.name, judged, samples.picture, max_drop
             )
         measured = _reported(folder, written, refused, threads, figures, say)
     return Bundles(folder, written, refused, measured)
 
 
-@dataclasses.dataclass(frozen=True)
-class Demands:
-    """The requirements of an export.
-
-    Attributes:
-        max_drop: points of accuracy that a quantised file may lose if labels are known; None for
-            its precision's own limit, `Budget.drop`.
-        min_runtime: the oldest runtime that must run the files; None for any.
-        images: the largest number of images to compare; auto chooses layers on as many more.
-        calibrate: the largest number of images to measure ranges on.
-        gpu: whether files are run on a GPU, and must run right there.
-
-    Raises:
-        UsageError: one of them is out of range, `min_runtime` is no version, or there is no Vulkan
-            device for gpu="yes".
-    """
-
-    max_drop: float | None = None
-    min_runtime: str | None = None
-    images: int = 500
-    calibrate: int = CALIBRATED
-    gpu: GpuChoice = "no"
-
-    def __post_init__(self):
-        check_gpu_choice(self.gpu)
-        _checks.positive_integer("max_images", self.images)
-        _checks.positive_integer("calibrate", self.calibrate)
-        if self.max_drop is not None:
-            _checks.not_negative("max_drop", self.max_drop)
-        if self.min_runtime is not None:
-            check_version(self.min_runtime)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Request:
-    """The files to make: their precisions, and the demands on them."""
-
-    precisions: tuple[Precision, ...]
-    demands: Demands
-    recipe: dict[str, Any] | None
-    say: Callable[[str], None] = lambda line: None
-
-    @property
-    def calibrate(self) -> int | None:
-        """The largest number of images to measure ranges on; None if no ranges are measured."""
-        in_float = all(precision.is_float for precision in self.precisions)
-        return None if in_float else self.demands.calibrate
-
-    @property
-    def searches(self) -> bool:
-        """Whether float layers are searched for."""
-        return any(row.base and not self.recipe_of(row) for row in self.precisions)
-
-    def recipe_of(self, precision: Precision) -> dict[str, Any] | None:
-        """The given recipe, if it is for this precision."""
-        fits = self.recipe is not None and self.recipe["base"] == precision.base
-        return self.recipe if fits else None
-
-
-def _begin(resolved: Resolved, samples: Samples, request: _Request) -> _Export:
-    """Computes Keras' scores and writes the graphs; the model is not needed afterwards."""
-    release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
-
-    def inputs_of(images: Any) -> Any:
-        as_floats = images is None or resolved.options.input == "float32"
-        return images if as_floats else to_pixels(images, resolved.preprocessing)
-
-    def reference(part: Part) -> Reference:
-        request.say(f"Keras on {len(part.images)} {part.images_from}")
-        inputs = inputs_of(part.images)
-        return reference_of(resolved, inputs, part.targets, part.images_from)
-
-    compared_on = reference(samples.compared)
-    chosen_on = samples.choosing and reference(samples.choosing)
-    request.say("writing the graph")
-    converter = Converter(
-        resolved,
-        [precision.quantize for precision in request.precisions],
-        inputs_of(samples.calibration),
-        request.demands.min_runtime,
-        compared_on,
-    )
-    return _Export(converter, compared_on, chosen_on, request, resolved.name)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Export:
-    """The common state of all files of one export."""
-
-    converter: Converter
-    compared_on: Reference
-    chosen_on: Reference | None
-    request: _Request
-    model: str
-    watched: bool = True  # whether the differences of blocks are recorded
-
-    def judged(self, precision: Precision, float_layers: tuple[str, ...] = ()) -> JudgedFile:
-        """Makes and compares a file; raises a `RefusedError` if it does not meet the demands."""
-        recipe = None
-        if precision.base:
-            recipe = self.request.recipe_of(precision) or self.search(precision)
-        layers = tuple(recipe["float_layers"]) if recipe else float_layers
-        self.request.say(f"{precision.quantize}: converting")
-        made = self.converter.made(precision.quantize, layers, recipe)
-        self.request.say(f"{precision.quantize}: comparing with Keras")
-        judged = judge_file(made, self.compared_on, self.request.demands.gpu)
-        differences = self.differences(judged.made) if self.watched else None
-        try:
-            demands = self.request.demands
-            check(judged, demands.max_drop, demands.min_runtime, demands.gpu)
-        except ParityError as error:
-            _, layers = differences or self.differences(judged.made)
-            raise ParityError(
-                f"{error} This file was not written.{_place(layers)}{_choice(precision, recipe)}"
-            ) from None
-        return dataclasses.replace(judged, differences=differences[0] if differences else {})
-
-    def check_recipe(self) -> None:
-        """Raises a `UsageError` if the recipe names layers that the model does not have."""
-        recipe = self.request.recipe
-        if recipe is not None:
-            check_layers(self.converter.float_file(recipe["base"]), recipe["float_layers"])
-
-    def search(self, precision: Precision) -> dict[str, Any]:
-        """Searches for the layers that must stay in float; returns a recipe."""
-
-        def holds(content: Any) -> bool:
-            made = MadeFile(precision, content, self.converter.options)
-            try:
-                compared(made, self.chosen_on).check(self.request.demands.max_drop)
-            except ParityError:
-                return False
-            return True
-
-        inputs = self.chosen_on.inputs
-        few = inputs[spread(_RANKED, len(inputs))]
-        base, say = precision.base, self.request.say
-        choice = choose_float_layers(self.converter, base, few, holds, say)
-        return choice.to_dict(base, self.model, f"{len(inputs)} {self.chosen_on.images_from}")
-
-    def differences(self, made: MadeFile) -> tuple[dict[str, float], dict[str, float]]:
-        """The differences of blocks and of layers from the float file."""
-        reference = self.converter.float_file(made.precision.quantize)
-        if not made.precision.rules or len(reference) > _LARGEST_COMPARED:
-            return {}, {}
-        return layer_differences(reference, made.content, self.compared_on.inputs[:_WATCHED])
-
-
-def _as_subject(model: Any, representative_data: Any) -> Subject | None:
-    """A run with its images; None for a Keras model."""
-    if isinstance(model, runs.Run):
-        model = model.path
-    if isinstance(model, (str, os.PathLike)):
-        model = of_run(model)
-    if not isinstance(model, Subject):
-        return None
-    if representative_data is not None:
-        raise UsageError("representative_data is for Keras models; a run has its own images.")
-    if model.model is None:
-        raise UsageError(
-            f"{model.name} was exported before, which removed its model to free memory; open it "
-            "again for another export."
-        )
-    return model
-
-
-def _given_samples(
-    data: Any,
-    shape: tuple[int, int, int],
-    preprocessing: Preprocessing | None,
-    request: _Request,
-) -> Samples:
-    if data is None:
-        _check_images(request.precisions)
-    return samples_of(
-        data,
-        shape,
-        preprocessing,
-        request.demands.images,
-        request.calibrate,
-        request.searches,
-    )
-
-
-def _own_samples(images: OwnImages, request: _Request) -> Samples:
-    if images.source is None:
-        _check_images(request.precisions)
-    return images.samples(request.demands.images, request.calibrate, request.searches)
-
-
-def _tensors(
-    client: Client | None,
-    input: str | None,
-    output: str | None,
-    precisions: Iterable[Precision],
-    preprocessing: Preprocessing | None,
-) -> tuple[str, str]:
-    """The input and the output of the files: as given, or as a client needs them."""
-    check_for(client, output, precisions)
-    wanted = output or (client.output if client else "logits")
-    return input_for(client, input, preprocessing), wanted
-
-
-def _seen(client: Client, own: Reference, images: OwnImages, about: About) -> Seen | None:
-    """The compared images as a client sees them; None for random images."""
-    pictures = images.pictures(len(own.inputs))
-    if pictures is None:
-        return None
-    return seen_by(client, own.inputs, own.targets, pictures, about.preprocessing)
-
-
-def _check_images(precisions: Iterable[Precision]) -> None:
-    for precision in precisions:
-        check_calibration(precision, None)
-
-
-def _check_recipe(recipe: str | os.PathLike | None, precisions: Iterable[Precision]) -> None:
-    if recipe is not None and not any(precision.base for precision in precisions):
-        choosing = " or ".join(name for name, row in PRECISIONS.items() if row.base)
-        names = ", ".join(precision.quantize for precision in precisions)
-        raise UsageError(
-            f"recipe can only be used with quantize={choosing!r}. Received: quantize={names!r}."
-        )
-
-
-def _known_recipe(
-    recipe: str | os.PathLike | None, precisions: Iterable[Precision], model: str
-) -> dict[str, Any] | None:
-    """The recipe; None if there is none or no precision that would use it."""
-    bases = {precision.base for precision in precisions if precision.base}
-    return None if recipe is None or not bases else read_recipe(recipe, model, bases)
-
-
-def _too_new(precisions: list[Precision], min_runtime: str | None) -> Iterable[tuple[str, str]]:
+def _too_new(options: ExportOptions) -> Iterable[tuple[str, str]]:
     """The precisions that no file for the oldest runtime can have, each with the reason."""
-    for precision in precisions:
+    for precision in options.precisions:
         try:
-            for_runtime(precision, min_runtime)
+            for_runtime(precision, options.min_runtime)
         except RefusedError as error:
             yield precision.name, str(error)
-
-
-def _about(resolved: Resolved) -> About:
-    channels = resolved.input_shape[-1]
-    if channels not in _checks.PICTURE_CHANNELS:
-        raise UsageError(
-            "a bundle is for pictures, of 1 channel or 3. Received: a model that reads "
-            f"{channels}; use export_tflite."
-        )
-    if resolved.preprocessing is None:
-        raise UsageError(
-            "a bundle needs the preprocessing of the model. Received: a model without one; pass "
-            "preprocessing=keras_vit.Preprocessing(height, width, ...)."
-        )
-    return About(
-        resolved.name,
-        resolved.labels or numbered(resolved.num_outputs),
-        resolved.preprocessing,
-        resolved.parameters,
-        hash_of(resolved.weights, resolved.tail),
-    )
 
 
 def _reported(
@@ -571,33 +274,3 @@ def _reported(
     measured = measure(files, sorted(set(threads)))
     write_report(folder, written, measured, refused, earlier_figures)
     return measured
-
-
-def _warn_if_unexpected(note: str) -> None:
-    """Warns the caller of a public function that a model was changed and is not rewritten."""
-    if note not in ("", NOT_KERAS_VIT, NOT_WANTED):
-        warnings.warn(
-            f"the model is exported as it is, without exact rewrites: {note}.", stacklevel=3
-        )
-
-
-def _place(differences: dict[str, float]) -> str:
-    """A sentence about the layer where a file begins to differ."""
-    first = first_difference(differences)
-    if first is None:
-        return ""
-    worst = max(differences, key=differences.get)
-    return (
-        f" Its layers differ from those of the float file by more than 10% from {first} on, most "
-        f"in {worst} ({differences[worst]:.0%})."
-    )
-
-
-def _choice(precision: Precision, recipe: dict[str, Any] | None) -> str:
-    """A sentence about the layers that were chosen to stay in float."""
-    if recipe is None:
-        return ""
-    return (
-        f" {precision.quantize} kept {len(recipe['float_layers'])} layers in float, chosen on "
-        f"{recipe['chosen_on']}: more images give a better choice."
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sized
-from typing import Literal
+from typing import Literal, get_args
 
 from keras_vit._errors import UsageError, did_you_mean
 
@@ -76,6 +76,9 @@ class Precision:
         base: the precision that this one starts from, and then keeps layers in float that lose too
             much accuracy; None if no layers are chosen.
         trainable: whether quantisation-aware training supports it.
+
+    Raises:
+        UsageError: a rule has a kind that is none of `Kind`.
     """
 
     quantize: str
@@ -89,6 +92,14 @@ class Precision:
     older: OlderForm | None = None
     base: str | None = None
     trainable: bool = False
+
+    def __post_init__(self):
+        for operator, kind in self.rules:
+            if kind not in get_args(Kind):
+                raise UsageError(
+                    f"{self.quantize}: unknown kind {kind!r} for {operator}; "
+                    f"{did_you_mean(kind, get_args(Kind))}"
+                )
 
     @property
     def is_float(self) -> bool:

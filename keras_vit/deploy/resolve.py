@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.edits import first_edit
+from keras_vit.deploy.graph.options import DEFAULTS, GraphOptions
+from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.labels import numbered
 from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing, Spec
 from keras_vit.weights.hashing import sha256_of
@@ -24,12 +27,42 @@ NOT_KERAS_VIT = "it is not a keras_vit model"
 NOT_WANTED = "rewrite=False"
 
 
-class Weight(NamedTuple):
-    """A weight: its official key, its name in keras_vit's layers, and Keras' variable."""
+Sources = dict[str, Callable[[], np.ndarray]]
 
-    key: str
-    path: str
-    variable: Any
+
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What the files of a model say of it.
+
+    Attributes:
+        name: name of the model.
+        labels: the classes' names, in the order of the scores; None if unknown.
+        preprocessing: how images become Keras' input; None if unknown.
+        options: the input and the output of the files, and their rewrites.
+        num_outputs: number of scores for an image, or for each token.
+        parameters: number of parameters; None if unknown.
+        weights_sha256: a hash of the weights; only bundles with the same hash share a card.
+        note: why Keras' own graph is exported; "" if the graph is rebuilt.
+    """
+
+    name: str
+    labels: tuple[str, ...] | None = None
+    preprocessing: Preprocessing | None = None
+    options: GraphOptions = DEFAULTS
+    num_outputs: int = 0
+    parameters: int | None = None
+    weights_sha256: str | None = None
+    note: str = ""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The labels, or the numbers of the classes."""
+        return self.labels or numbered(self.num_outputs)
+
+    def check_images(self, images: np.ndarray | None, name: str = "calibration images") -> None:
+        """Raises a `UsageError` if float images were not preprocessed as the model needs."""
+        if images is not None and images.dtype.kind == "f":
+            check_inputs(images, self.preprocessing, name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,44 +70,29 @@ class Resolved:
     """A model that can be exported.
 
     Attributes:
-        keras: the Keras model that computes the output of the file.
-        options: a `GraphOptions`: the input and output of the file, and its rewrites.
-        name: name of the model.
+        about: what its files say of it.
+        keras: the Keras model that computes the output of the file; None in a copy whose weights
+            are on disk.
         input_shape: height, width and channels of its input.
-        labels: the classes' names; None if unknown.
-        preprocessing: how images become its input; None if unknown.
         spec: spec of the keras_vit model that is rebuilt as a faster graph; None if Keras' own
             graph is exported.
-        weights: the weights for the rebuilt graph; for Keras' own graph, all weights.
+        weights: functions that give the weights for the rebuilt graph in float32, by keras_vit's
+            names, or the weights on disk.
         tail: a Keras model from the features to the output, which replaces keras_vit's head; None
             for that head.
-        num_outputs: number of scores for an image, or for each token.
-        parameters: number of parameters.
-        note: why Keras' own graph is exported; "" if the graph is rebuilt.
     """
 
+    about: About
     keras: Any
-    options: Any
-    name: str
     input_shape: tuple[int, int, int]
-    labels: tuple[str, ...] | None
-    preprocessing: Preprocessing | None
     spec: Spec | None
-    weights: tuple[Weight, ...]
+    weights: Sources | StoredArrays
     tail: Any
-    num_outputs: int
-    parameters: int
-    note: str = ""
-
-    def check_images(self, images: np.ndarray | None, name: str = "calibration images") -> None:
-        """Raises a `UsageError` if float images were not preprocessed as this model needs."""
-        if images is not None and images.dtype.kind == "f":
-            check_inputs(images, self.preprocessing, name)
 
 
 def resolve(
     model: Any,
-    options: Any = None,
+    options: GraphOptions = DEFAULTS,
     rewrite: bool = True,
     labels: tuple[str, ...] | None = None,
     preprocessing: Preprocessing | None = None,
@@ -85,8 +103,8 @@ def resolve(
     Args:
         model: a keras_vit model; a keras_vit model without a head, followed by other layers; or any
             other Keras model with one float32 image input.
-        options: a `GraphOptions`: the input and output of the file, and its rewrites. The "logits"
-            of a model that ends in a softmax or a sigmoid of its own are probabilities.
+        options: the input and output of the file, and its rewrites. The "logits" of a model that
+            ends in a softmax or a sigmoid of its own are probabilities.
         rewrite: whether to rebuild a keras_vit model as a faster, equivalent graph. Models whose
             layers were changed after they were built are never rebuilt.
         labels, preprocessing, name: replace those of the model.
@@ -96,9 +114,6 @@ def resolve(
             support `options`, or Keras' own graph must be exported and the backend is not
             TensorFlow.
     """
-    from keras_vit.deploy.graph.inference import GraphOptions
-
-    options = options or GraphOptions()
     labels = label_names(labels) if labels else None
     shape = input_shape(model)
     check_float32(model)
@@ -133,22 +148,25 @@ def resolve(
             f"exported. Received: KERAS_BACKEND={backend()} and a {type(model).__name__}"
             f"{f'; {note}' if note else ' with other layers'}."
         )
-    _check_names(name or model.name, labels, int(model.output_shape[-1]), options.output)
-    # The note is part of the hash, because changed layers may have the same weights.
-    others = tuple(Weight(f"{note} {i}", "", v) for i, v in enumerate(model.weights))
+    name, outputs = name or model.name, int(model.output_shape[-1])
+    _check_names(name, labels, outputs, options.output)
+    official = base if base is not None and not edit else None
     return Resolved(
+        about=About(
+            name,
+            labels or (base.labels if own_head else None),
+            preprocessing,
+            options,
+            outputs,
+            model.count_params(),
+            _hash(model, official, tail, note),
+            note,
+        ),
         keras=_computing(options.output, model, base) if own_head else model,
-        options=options,
-        name=name or model.name,
         input_shape=shape[1:],
-        labels=labels or (base.labels if own_head else None),
-        preprocessing=preprocessing,
         spec=None if note else base.spec,
-        weights=_official_weights(base) if base is not None and not edit else others,
+        weights=_official_weights(official) if official else {},
         tail=tail,
-        num_outputs=int(model.output_shape[-1]),
-        parameters=model.count_params(),
-        note=note,
     )
 
 
@@ -190,24 +208,7 @@ def _reader(model: Any) -> ImageModel | None:
 
 def parameters_of(model: ImageModel) -> dict[str, np.ndarray]:
     """A model's weights in float32, by keras_vit's names ("encoderblock_0/mlp/dense_0/kernel")."""
-    return arrays(_official_weights(model))
-
-
-def arrays(weights: Iterable[Weight]) -> dict[str, np.ndarray]:
-    """Copies of weights in float32, by keras_vit's names."""
-    return {name: source() for name, source in sources(weights).items()}
-
-
-def sources(weights: Iterable[Weight]) -> dict[str, Callable[[], np.ndarray]]:
-    """Functions that give such copies, by the same names."""
-    return {weight.path: functools.partial(_float32, weight.variable) for weight in weights}
-
-
-def hash_of(weights: Iterable[Weight], tail: Any = None) -> str:
-    """`weights_sha256` of resolved weights, together with the weights of the layers after them."""
-    others = [] if tail is None else tail.variables
-    named = [(weight.key, weight.variable) for weight in weights]
-    return sha256_of([*named, *((f"tail/{i}", v) for i, v in enumerate(others))])
+    return {name: source() for name, source in _official_weights(model).items()}
 
 
 def input_shape(model: Any) -> tuple[int, int, int, int]:
@@ -279,7 +280,7 @@ def _computing(output: str, model: Any, base: ImageModel) -> Any:
 
 
 def _check_options(
-    kind: str, options: Any, has_output: bool, preprocessing: Preprocessing | None
+    kind: str, options: GraphOptions, has_output: bool, preprocessing: Preprocessing | None
 ) -> None:
     for field, usual, allowed, needed in (
         ("output", "logits", has_output, "with its own head"),
@@ -293,9 +294,23 @@ def _check_options(
             )
 
 
-def _official_weights(model: ImageModel) -> tuple[Weight, ...]:
+def _official_weights(model: ImageModel) -> Sources:
     names = weight_names(model.spec, model.num_classes, model.image_size)
-    return tuple(Weight(name.key, name.path, name.variable(model)) for name in names)
+    return {name.path: functools.partial(_float32, name.variable(model)) for name in names}
+
+
+def _hash(model: Any, base: ImageModel | None, tail: Any, note: str) -> str:
+    """A hash of the weights: of keras_vit's model `base` and the layers after it, or of any model.
+
+    The note is part of the second one, because changed layers may have the same weights.
+    """
+    if base is None:
+        named = [(f"{note} {i}", variable) for i, variable in enumerate(model.weights)]
+    else:
+        names = weight_names(base.spec, base.num_classes, base.image_size)
+        named = [(name.key, name.variable(base)) for name in names]
+    others = [] if tail is None else tail.variables
+    return sha256_of([*named, *((f"tail/{i}", v) for i, v in enumerate(others))])
 
 
 def _float32(variable: Any) -> np.ndarray:

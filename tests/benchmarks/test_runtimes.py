@@ -27,7 +27,6 @@ def bundle(sample, tmp_path):
     deploy.write_bundle(
         tmp_path / "int8",
         sample.exported("int8"),
-        deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing),
         np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8),
     )
     return tmp_path / "int8"

@@ -35,7 +35,8 @@ def graph_file():
     """Converts our inference graph of a spec, with seeded weights; options are `GraphOptions`'."""
 
     def convert(spec, image_size=(16, 24), **options):
-        from keras_vit.deploy.graph.inference import GraphOptions, inference_module
+        from keras_vit.deploy.graph.inference import inference_module
+        from keras_vit.deploy.graph.options import GraphOptions
         from keras_vit.deploy.resolve import parameters_of
 
         build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
@@ -96,7 +97,8 @@ class Sample:
 @pytest.fixture(scope="session")
 def sample(trained_like, pictures):
     spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=96, depth=2, num_heads=3, mlp_dim=80)
-    model = trained_like(keras_vit.ViT(spec, 10, (16, 24)))
+    model = keras_vit.ViT(spec, 10, (16, 24), labels=tuple("abcdefghij"), name="ViT-Test")
+    model = trained_like(model)
     images = pictures(48, (16, 24))
     expected = np.asarray(model(images[:16], training=False))
     converter = deploy.Converter(resolve(model), deploy.PRECISIONS, images[16:])

@@ -15,8 +15,7 @@ import keras_vit
 from keras_vit import UsageError, _files, deploy
 from keras_vit._keras import keras
 from keras_vit.data import digits
-from keras_vit.deploy import subject
-from keras_vit.deploy.convert.graphs import Graphs
+from keras_vit.deploy.convert import converter
 from keras_vit.weights.hashing import weights_sha256
 
 # Options that skip the measurements and the card.
@@ -30,15 +29,16 @@ RECIPE = {
 
 @pytest.fixture
 def digits_of(sensitive):
-    """A subject with digits as images and the model with one layer that is sensitive to int8."""
+    """Digits as images, and the model with one layer that is sensitive to int8."""
 
     def make(labelled=False):
         model = keras_vit.ViT(sensitive.model.spec, 10, (16, 24))
         model.set_weights(sensitive.model.get_weights())
         source = digits()
         parts = np.arange(0, 128, 2), np.arange(1, 128, 2)
-        images = subject.OwnImages(model.preprocessing, source, *parts, labelled)
-        return subject.Subject(model, "ViT-Test", source.labels, images)
+        return deploy.TrainedModel(
+            lambda: model, "ViT-Test", source.labels, model.preprocessing, source, *parts, labelled
+        )
 
     return make
 
@@ -53,7 +53,6 @@ def test_only_one_export_writes_a_folder_and_readers_need_not_wait(digits_of, tm
 
     with _files.locked(folder), pytest.raises(UsageError, match="another process is writing"):
         deploy.export_bundles(digits, folder, **QUICK)
-    assert digits.model is not None
     deploy.export_bundles(digits, folder, **QUICK, say=say)
     assert len(others) > 1
     with _files.locked(folder):
@@ -88,11 +87,10 @@ def test_refused_files_are_explained_and_the_others_written(digits_of, tmp_path)
     assert (written["auto"]["chosen_on"], written["float32"]["chosen_on"]) == (chosen_on, None)
     # The hash is that of the model's weights, not of the balanced ones in the file.
     hashes = {description["weights_sha256"] for description in written.values()}
-    assert hashes == {weights_sha256(digits_of().model)}
+    assert hashes == {weights_sha256(digits_of().load())}
     assert list(written["auto"]["blocks"]) == ["encoderblock_0", "encoderblock_1"]
     assert 0 < max(written["auto"]["blocks"].values()) < 0.1
     assert not (tmp_path / "float32" / "recipe.json").exists()
-    assert digits.model is None  # so that memory need not hold it during the conversion
     assert progress[:2] == ["Keras on 24 images of digits", f"Keras on {chosen_on}"]
     converting = progress.index("int8: converting")
     assert progress[converting + 1] == "int8: comparing with Keras"
@@ -122,8 +120,9 @@ def test_a_run_is_exported_with_pixel_input_and_probabilities(trained_run, tmp_p
 
 @pytest.mark.slow
 def test_a_run_is_judged_by_its_labels(trained_run, spoiled, tmp_path):
-    digits = subject.of_run(trained_run.path)
-    spoiled(digits.model, "encoderblock_0")
+    digits = deploy.of_run(trained_run.path)
+    model = spoiled(digits.load(), "encoderblock_0")
+    digits = dataclasses.replace(digits, load=lambda: model)
     found = deploy.export_bundles(digits, tmp_path, ["int8"], **QUICK | {"max_images": 100})
     assert found.written == {}
     refused = found.refused
@@ -217,8 +216,7 @@ def test_unknown_fields_of_a_recipe_are_dropped(digits_of, tmp_path):
 def test_measured_ranges_without_pictures_are_refused_before_anything_is_written(
     digits_of, tmp_path
 ):
-    digits = digits_of()
-    digits.images = subject.OwnImages(digits.model.preprocessing)
+    digits = dataclasses.replace(digits_of(), source=None)
     with pytest.raises(UsageError, match="auto needs images to measure ranges on"):
         deploy.export_bundles(digits, tmp_path / "out", ["none", "auto"], **QUICK)
     assert not (tmp_path / "out").exists()
@@ -383,35 +381,22 @@ def test_a_folder_that_cannot_be_written_is_refused_before_reading(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_subject_without_a_model_is_refused_before_anything_is_written(digits_of, tmp_path):
-    digits = digits_of()
-    deploy.export_bundles(digits, tmp_path / "first", **QUICK)
-    with pytest.raises(UsageError, match="ViT-Test was exported before, .*; open it again"):
-        deploy.export_bundles(digits, tmp_path / "second", **QUICK)
-    assert not (tmp_path / "second").exists()
-
-
-def test_a_subject_keeps_its_model_if_a_mistake_stops_the_export(digits_of, tmp_path):
-    digits = digits_of()
-    (tmp_path / "recipe.json").write_text(json.dumps(RECIPE | {"model": "ViT-B_16"}))
-    with pytest.raises(UsageError, match="is a recipe for ViT-B_16"):
-        deploy.export_bundles(
-            digits, tmp_path / "new", "auto", recipe=tmp_path / "recipe.json", **QUICK
-        )
-    assert digits.model is not None
-
-
-@pytest.mark.slow
 def test_the_model_is_freed_before_the_conversion(digits_of, tmp_path, monkeypatch):
-    digits, seen = digits_of(), []
-    model = weakref.ref(digits.model)
-    whole = Graphs.convert
+    digits, models, seen = digits_of(), [], []
+    whole = converter.write_float_graph
 
-    def watched(graphs, balanced):
+    def load():
+        model = digits_of().load()
+        models.append(weakref.ref(model))
+        return model
+
+    def watched(*graph):
         gc.collect()
-        seen.append(model())
-        return whole(graphs, balanced)
+        seen.append(models[-1]())
+        return whole(*graph)
 
-    monkeypatch.setattr(Graphs, "convert", watched)
-    deploy.export_bundles(digits, tmp_path, ["none", "dynamic"], **QUICK)
-    assert seen == [None, None]
+    monkeypatch.setattr(converter, "write_float_graph", watched)
+    for _ in range(2):  # a model may be exported again
+        given = dataclasses.replace(digits, load=load)
+        deploy.export_bundles(given, tmp_path, ["none", "dynamic"], **QUICK)
+    assert (len(models), seen) == (2, 4 * [None])

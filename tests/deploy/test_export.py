@@ -15,8 +15,8 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
-from keras_vit.deploy import ParityError, Runner
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy import ParityError, Runner, pipeline
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.inspect import flatbuffer
 from keras_vit.deploy.inspect.flatbuffer import operators, read_graph
 from keras_vit.deploy.precisions import PRODUCTS
@@ -115,18 +115,16 @@ class Noted(deploy.Converter):
 @pytest.fixture
 def used(monkeypatch):
     """Records which images an export calibrates with and which it compares."""
-    from keras_vit.deploy import export
-
     Noted.calibrations.clear()
     compared = []
 
-    def reference(resolved, inputs, *rest):
-        compared.append(inputs)
-        return whole(resolved, inputs, *rest)
+    def reference(resolved, images):
+        compared.append(images.inputs)
+        return whole(resolved, images)
 
-    whole = export.reference_of
-    monkeypatch.setattr(export, "Converter", Noted)
-    monkeypatch.setattr(export, "reference_of", reference)
+    whole = pipeline.reference_of
+    monkeypatch.setattr(pipeline, "Converter", Noted)
+    monkeypatch.setattr(pipeline, "reference_of", reference)
 
     def find(inputs):
         def places(images):
@@ -282,12 +280,10 @@ def test_pixels_probabilities_and_float_layers_are_options(model, inputs, tmp_pa
 def test_a_file_over_its_budget_is_not_written(model, trained_like, inputs, tmp_path, monkeypatch):
     # The converter may fail silently, for example if variables are missing. Here it gets the graph
     # of another model.
-    from keras_vit.deploy.convert.graphs import Graphs
-
     other = trained_like(keras_vit.ViT(SPEC, 5, (16, 24)))
     other.get_layer("encoderblock_0").mlp.dense_1.kernel.assign(np.zeros((64, 48)))
     wrong = deploy.Converter(resolve(other), ["none"]).float_file()
-    monkeypatch.setattr(Graphs, "convert", lambda graphs, balanced: wrong)
+    monkeypatch.setattr(deploy.Converter, "float_file", lambda *_: wrong)
     (tmp_path / "m.tflite").write_text("the old one")
     with pytest.raises(ParityError, match=r"the float32 file.*Received"):
         keras_vit.export_tflite(model, tmp_path / "m.tflite", representative_data=inputs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from keras_vit import UsageError
@@ -25,6 +27,11 @@ def test_the_last_rule_for_an_operator_wins():
     assert PRECISIONS["int4"].kind("CONV_2D") == "dynamic8"
     assert PRECISIONS["int4"].kind("SOFTMAX") == "float"
     assert PRECISIONS["int16x8"].kind("RSQRT") == "float"
+
+
+def test_an_unknown_kind_of_quantisation_is_refused():
+    with pytest.raises(UsageError, match="int8: unknown kind 'static4' for CONV_2D; did you mean"):
+        dataclasses.replace(PRECISIONS["int8"], rules=(("CONV_2D", "static4"),))
 
 
 def test_auto_is_its_base_with_a_choice_of_layers():

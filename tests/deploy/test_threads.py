@@ -65,9 +65,11 @@ def test_quantising_neither_prints_nor_redirects_what_others_print(
     other.start()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        quantize.quantized(
-            content, keras_vit.deploy.precision_of(precision), sample.converter.calibration
-        )
+        row = keras_vit.deploy.precision_of(precision)
+        images, ranges = sample.converter.calibration, None
+        if row.calibrated:
+            ranges = quantize.measured_ranges(content, row, images)
+        quantize.quantized(content, row, ranges)
     ended.set()
     other.join()
     assert seen == [before]

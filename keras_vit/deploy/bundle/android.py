@@ -20,7 +20,7 @@ from keras_vit.deploy.bundle.folder import bundle_folder
 from keras_vit.deploy.bundle.names import bundle_name, check_name, safe_name
 from keras_vit.deploy.bundle.opened import open_bundle
 from keras_vit.deploy.inspect import runtimes
-from keras_vit.deploy.judge.choosing import spread
+from keras_vit.deploy.sampling import spread
 from keras_vit.labels import read_labels
 
 # What the app reads; a bundle may also hold a recipe.json.

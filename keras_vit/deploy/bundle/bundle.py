@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import os
 import shutil
@@ -15,18 +14,19 @@ import numpy as np
 from PIL import Image
 
 from keras_vit import _files
+from keras_vit._checks import PICTURE_CHANNELS
 from keras_vit._errors import UsageError, shown
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.bundle.description import Array, Bundle, Golden
 from keras_vit.deploy.convert.metadata import meaning
-from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile
 from keras_vit.deploy.judge.half_precision import predict_in_half_precision
 from keras_vit.deploy.memory import release_memory
+from keras_vit.deploy.resolve import Resolved
 from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.sampling import to_pixels
 from keras_vit.labels import write_labels
-from keras_vit.specs import Preprocessing
 
 FORMAT = 1
 # The names of an input's channels in model.json.
@@ -34,29 +34,9 @@ CHANNELS = {1: "grey", 3: "RGB"}
 _MOST_GOLDEN = 1 << 30  # a picture and the tensor of `MOST_PIXELS` pixels, in base64
 
 
-@dataclasses.dataclass(frozen=True)
-class About:
-    """What a bundle records about its Keras model.
-
-    Attributes:
-        name: name of the model.
-        labels: the classes' names, in the order of the scores.
-        preprocessing: how images become Keras' input.
-        parameters: number of parameters; None if unknown.
-        weights_sha256: a hash of the weights; only bundles with the same hash share a card.
-    """
-
-    name: str
-    labels: tuple[str, ...]
-    preprocessing: Preprocessing
-    parameters: int | None = None
-    weights_sha256: str | None = None
-
-
 def write_bundle(
     folder: str | os.PathLike,
     judged: JudgedFile,
-    about: About,
     picture: np.ndarray,
     max_drop: float | None = None,
 ) -> dict[str, Any]:
@@ -65,7 +45,6 @@ def write_bundle(
     Args:
         folder: the folder to write.
         judged: the file; nothing is written if it is over its budget.
-        about: its Keras model.
         picture: uint8 (height, width, 3) of any size. It is shrunk to 320 pixels and stored in
             golden.json with the expected tensor and scores, so that any runner can be tested.
         max_drop: points of accuracy that the file may lose: see `Verdict.check`.
@@ -77,15 +56,16 @@ def write_bundle(
         ParityError: the file is over its budget.
         UsageError: the folder holds something other than a bundle.
     """
-    folder, made = Path(folder), judged.made
+    folder, made, about = Path(folder), judged.made, judged.made.about
     check_replaceable(folder)
     judged.verdict.check(max_drop)
+    blocks, _ = judged.differences  # before this process loads the file too
     runner = Runner(made.content)
     picture = _bounded(picture)
     tensor = preprocess_image(picture, about.preprocessing)
-    if made.options.input == "uint8":
+    if about.options.input == "uint8":
         tensor = to_pixels(tensor, about.preprocessing)
-    description = _description(judged, about, runner, max_drop)
+    description = _description(judged, blocks, runner, max_drop)
     scores, step = runner(tensor[None])[0], runner.output["quantization"][0]
     del runner  # half precision runs in another process, which loads the file too
     release_memory()
@@ -98,7 +78,7 @@ def write_bundle(
     }
     with _files.replacing_folder(folder) as temporary:
         shutil.copyfile(made.content, temporary / "model.tflite")
-        write_labels(temporary / "labels.txt", about.labels)
+        write_labels(temporary / "labels.txt", about.class_names)
         _files.write_json(temporary / "golden.json", golden)
         if made.recipe is not None:
             _files.write_json(temporary / "recipe.json", made.recipe)
@@ -107,12 +87,13 @@ def write_bundle(
 
 
 def _description(
-    judged: JudgedFile, about: About, runner: Runner, max_drop: float | None
+    judged: JudgedFile, blocks: dict[str, float], runner: Runner, max_drop: float | None
 ) -> dict[str, Any]:
     """The content of model.json."""
-    made, preprocessing = judged.made, about.preprocessing.to_dict()
+    made, about = judged.made, judged.made.about
+    preprocessing = about.preprocessing.to_dict()
     preprocessing["channels"] = CHANNELS[about.preprocessing.channels]
-    if made.options.input == "uint8":
+    if about.options.input == "uint8":
         # The file scales pixels itself; these values let a runner apply them without effect.
         preprocessing |= {"mean": 0.0, "scale": 1.0}
     inspection = judged.inspection.to_dict()
@@ -124,7 +105,7 @@ def _description(
         "weights_sha256": about.weights_sha256,
         "precision": made.precision.name,
         "input": _tensor(runner.input) | preprocessing,
-        "output": _tensor(runner.output) | _output(made.options.output, len(about.labels)),
+        "output": _tensor(runner.output) | _output(about.options.output, len(about.class_names)),
         "runtime_floor": inspection.pop("runtime"),
         "bytes": len(made.content),
         "sha256": hashlib.sha256(mapped(made.content)).hexdigest(),
@@ -132,9 +113,9 @@ def _description(
         "delegation": delegation,
         "float_layers": list(made.float_layers),
         "chosen_on": made.recipe and made.recipe.get("chosen_on"),
-        "blocks": judged.differences,
+        "blocks": blocks,
         "calibration": _calibration(made.calibration),
-        "parity": {"images_from": judged.images_from, **judged.verdict.to_dict(max_drop)},
+        "parity": {"images_from": judged.reference.images_from, **judged.verdict.to_dict(max_drop)},
         "gpu_run": judged.gpu.to_dict(),
         "half_precision": judged.half and judged.half.to_dict(),
         "client": judged.client and judged.client.to_dict(),
@@ -166,6 +147,21 @@ def _tolerances(
         own = float(np.abs(found - scores).max())
         tolerances["scores_half_precision"] = 2 * max(least, half.max_difference, own)
     return tolerances
+
+
+def check_bundles(resolved: Resolved) -> None:
+    """Raises a `UsageError` if bundles cannot describe a model."""
+    channels = resolved.input_shape[-1]
+    if channels not in PICTURE_CHANNELS:
+        raise UsageError(
+            "a bundle is for pictures, of 1 channel or 3. Received: a model that reads "
+            f"{channels}; use export_tflite."
+        )
+    if resolved.about.preprocessing is None:
+        raise UsageError(
+            "a bundle needs the preprocessing of the model. Received: a model without one; pass "
+            "preprocessing=keras_vit.Preprocessing(height, width, ...)."
+        )
 
 
 def check_replaceable(folder: str | os.PathLike) -> None:

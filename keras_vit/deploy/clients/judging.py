@@ -14,34 +14,15 @@ from keras_vit._optional import is_installed
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.clients.clients import Client
 from keras_vit.deploy.clients.runners import run_runner
-from keras_vit.deploy.images import to_pixels
 from keras_vit.deploy.inspect.flatbuffer import Model
 from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.sampling import Samples, to_pixels
 from keras_vit.labels import answer_scores
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
 # Pictures that are run through the client itself, and the bytes that they may have together.
 _RUN, _RUN_BYTES = 100, 1 << 28
-
-
-@dataclasses.dataclass(frozen=True)
-class Seen:
-    """The compared pictures as a client sees them.
-
-    Attributes:
-        client: the client.
-        own: inputs of the file with the model's own resize (n, height, width, 3).
-        resized: the same with the client's resize.
-        targets: the true classes (n,); None if unknown.
-        pictures: some of the pictures as they are stored, by their places, to run the client on.
-    """
-
-    client: Client
-    own: np.ndarray
-    resized: np.ndarray
-    targets: np.ndarray | None
-    pictures: dict[int, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,20 +57,19 @@ class ClientVerdict:
 
 def seen_by(
     client: Client,
-    own: np.ndarray,
-    targets: np.ndarray | None,
+    samples: Samples,
     pictures: Iterable[np.ndarray],
     preprocessing: Preprocessing,
-) -> Seen:
-    """Resizes pictures as a client does.
+) -> Samples:
+    """The images of an export, with the compared ones also as a client resizes them.
 
     Args:
         client: the client.
-        own: inputs of the file with the model's own resize (n, height, width, 3).
-        targets: the true classes (n,); None if unknown.
-        pictures: the n pictures, uint8 (height, width, 3) of any size; may be an iterator.
+        samples: the images.
+        pictures: the n compared pictures, uint8 (height, width, 3) of any size; may be an iterator.
         preprocessing: that of the model.
     """
+    own = samples.compared.inputs
     changed = dataclasses.replace(preprocessing, interpolation=client.interpolation, crop=None)
     resized, kept, size = np.empty_like(own), {}, 0
     for i, picture in enumerate(pictures):
@@ -99,7 +79,7 @@ def seen_by(
         fits = i < _RUN and (size <= _RUN_BYTES or not kept)
         if fits and max(picture.shape[:2]) <= client.longest_side:
             kept[i] = picture
-    return Seen(client, own, resized, targets, kept)
+    return dataclasses.replace(samples, resized=resized, pictures=kept)
 
 
 def check_model_for(client: Client | None, model: Any) -> None:
@@ -120,29 +100,30 @@ def check_model_for(client: Client | None, model: Any) -> None:
 
 
 def judge_client(
-    client: Client, model: Model, seen: Seen | None, tolerance: float = 0.0
+    client: Client, model: Model, samples: Samples | None = None, tolerance: float = 0.0
 ) -> ClientVerdict:
     """Runs a file with a client's pixels, and in the client itself where that is installed.
 
     Args:
         client: the client.
         model: a `.tflite` file or its content.
-        seen: the pictures; None without.
+        samples: the result of `seen_by`; without pictures the file is only run.
         tolerance: how much its scores may differ from LiteRT's on the same pixels.
 
     Raises:
         RefusedError: the client refuses the file, or gives other scores.
     """
     runner = Runner(model)
-    if seen is None:
+    if samples is None or samples.resized is None:
         blank = np.zeros(tuple(runner.input["shape"][1:]), np.uint8)
         answer = run_in_client(client, model, [blank])
         return ClientVerdict(client.name, version=answer and answer["version"])
-    scores, own = runner.predict(seen.resized), runner.predict(seen.own)
-    answer = run_in_client(client, model, list(seen.pictures.values())) if seen.pictures else None
+    compared, pictures = samples.compared, samples.pictures
+    scores, own = runner.predict(samples.resized), runner.predict(compared.inputs)
+    answer = run_in_client(client, model, list(pictures.values())) if pictures else None
     ran = {}
     if answer is not None:
-        expected = scores[list(seen.pictures)]
+        expected = scores[list(pictures)]
         difference = _difference(client, answer, expected)
         if not difference <= tolerance:
             raise RefusedError(
@@ -154,8 +135,8 @@ def judge_client(
     return ClientVerdict(
         client.name,
         len(scores),
-        _accuracy(scores, seen.targets),
-        _accuracy(own, seen.targets),
+        _accuracy(scores, compared.targets),
+        _accuracy(own, compared.targets),
         float((_classes(scores) == _classes(own)).mean()),
         **ran,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.bundle.bundle import About, check_replaceable, write_bundle
+from keras_vit.deploy.bundle.bundle import check_replaceable, write_bundle
 from keras_vit.deploy.bundle.report import table_record, table_row, withdraw_report
 from keras_vit.deploy.compression.exporting import made_file, resolved_model
 from keras_vit.deploy.compression.fine_tuning import FineTuning
@@ -23,21 +23,23 @@ from keras_vit.deploy.compression.methods import (
 )
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert.converter import Converter
-from keras_vit.deploy.images import Samples
 from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.measure import latencies
-from keras_vit.deploy.judge.parity import ParityError, compare
-from keras_vit.deploy.judge.reference import Reference, expected_scores, reference_of
+from keras_vit.deploy.judge.parity import compare
+from keras_vit.deploy.options import ExportOptions
 from keras_vit.deploy.precisions import PRECISIONS, precision_of
-from keras_vit.deploy.resolve import Resolved, hash_of, resolve
-from keras_vit.deploy.subject import Subject
+from keras_vit.deploy.reference import ParityError, expected_scores, reference_of
+from keras_vit.deploy.resolve import Resolved, resolve
+from keras_vit.deploy.sampling import Samples
+from keras_vit.deploy.trained_model import TrainedModel
+from keras_vit.models.image_model import ImageModel
 
 _PLAIN = "none-float32"
 
 
 def compress_bundles(
-    subject: Subject,
+    trained: TrainedModel,
     compressions: Sequence[Compression],
     train: FineTuning,
     out: str | os.PathLike,
@@ -53,7 +55,7 @@ def compress_bundles(
     Mistakes in the arguments are refused before anything is trained. table.json is written last.
 
     Args:
-        subject: the run's model and images.
+        trained: the run's model and images.
         compressions: the compressions to make.
         train: how to fine-tune.
         out: the folder of the bundles.
@@ -76,45 +78,37 @@ def compress_bundles(
             always predicting the most frequent class.
     """
     out = Path(out)
-    check_compressible(subject.model)
     _check_folders(out, [each.name for each in compressions])
+    model = trained.load()
+    check_compressible(model)
+    names = tuple(dict.fromkeys(["none", *(each.quantize for each in compressions)]))
+    options = ExportOptions(names, images, calibrate=calibrate)
     with _files.locked(out):
-        bench = _bench(subject, images, calibrate)
-        precisions = dict.fromkeys(["none", *(each.quantize for each in compressions)])
-        say(f"without compression ({', '.join(precisions)}): converting, then comparing")
-        plain = bench.uncompressed(precisions)
-        files = {name: (file, hash_of(bench.resolved.weights)) for name, file in plain.items()}
-        refused = {}
+        bench = _bench(model, trained, options)
+        say(f"without compression ({', '.join(names)}): converting, then comparing")
+        files, refused = bench.uncompressed(), {}
         for each in compressions:
             say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
             try:
-                compressed = compress(subject.model, each, train, train.steps)
+                compressed = compress(model, each, train, train.steps)
                 say(f"{each.name}: converting, then comparing")
                 files[each.name] = bench.checked(compressed, max_drop)
             except RefusedError as error:
                 refused[each.name] = str(error)
                 continue
             withdraw_report(out)
-            about = _about(subject, weights=files[each.name][1])
-            write_bundle(
-                out / each.name, files[each.name][0], about, bench.samples.picture, max_drop
-            )
+            write_bundle(out / each.name, files[each.name], bench.samples.picture, max_drop)
         say(f"measuring latency: batch 1, {threads} threads")
         record = table_record(_rows(files, compressions, max_drop, threads), refused, threads)
         _files.write_json(out / "table.json", record)
     return record
 
 
-def _about(subject: Subject, weights: str) -> About:
-    return About(subject.name, subject.labels, subject.images.preprocessing, weights_sha256=weights)
-
-
-def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
+def _bench(model: ImageModel, trained: TrainedModel, options: ExportOptions) -> _Bench:
     """Resolves the run's model and checks that a loss of its accuracy can be measured."""
-    resolved = resolve(subject.model, name=subject.name)
-    samples = subject.images.samples(images, calibrate, choose=False)
-    part = samples.compared
-    reference = reference_of(resolved, part.images, part.targets, part.images_from)
+    resolved = resolve(model, name=trained.name, labels=trained.labels)
+    samples = trained.samples(options)
+    reference = reference_of(resolved, samples.compared)
     expected, targets = reference.expected, reference.targets
     if targets is None or expected.ndim != 2:
         raise UsageError(
@@ -129,48 +123,50 @@ def _bench(subject: Subject, images: int, calibrate: int) -> _Bench:
             f"{baseline.keras_accuracy:.2%} of {len(expected)} images, no better than always "
             f"predicting the most frequent class ({baseline.majority:.2%}); train it first."
         )
-    return _Bench(resolved, samples, reference)
+    return _Bench(resolved, dataclasses.replace(samples, compared=reference), options.quantize)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Bench:
-    """The model, the images and the reference that all compressions of a run are compared with."""
+    """The model and the images, with its scores, that all compressions are compared with."""
 
     resolved: Resolved
     samples: Samples
-    reference: Reference
+    quantize: tuple[str, ...]
 
-    def uncompressed(self, names: Iterable[str]) -> dict[str, JudgedFile]:
-        """The run's own files of these precisions."""
-        names = tuple(names)
-        converter = Converter(self.resolved, names, self.samples.calibration)
+    def uncompressed(self) -> dict[str, JudgedFile]:
+        """The run's own files of all precisions."""
+        converter = Converter(self.resolved, self.quantize, self.samples.calibration)
         return {
-            f"none-{precision_of(name).name}": judge_file(converter.made(name), self.reference)
-            for name in names
+            f"none-{precision_of(name).name}": judge_file(
+                converter.made(name), self.samples.compared
+            )
+            for name in self.quantize
         }
 
-    def checked(self, compressed: Compressed, max_drop: float) -> tuple[JudgedFile, str]:
-        """The file of a compressed model, and the hash of the weights.
+    def checked(self, compressed: Compressed, max_drop: float) -> JudgedFile:
+        """The file of a compressed model.
 
         Raises:
             RefusedError: it does not compute what that model does, or it loses too much accuracy.
         """
-        resolved = resolved_model(compressed)
-        judged = self.judged(compressed, resolved)
+        judged = self.judged(compressed)
         check(judged, max_drop)
         self.check_cost(judged, max_drop)
-        return judged, hash_of(resolved.weights)
+        return judged
 
-    def judged(self, compressed: Compressed, resolved: Resolved) -> JudgedFile:
+    def judged(self, compressed: Compressed) -> JudgedFile:
         """The file of a compressed model, compared with that model."""
-        expected = expected_scores(resolved, self.reference.inputs)
+        about, images = self.resolved.about, self.samples.compared
+        resolved = resolved_model(compressed, about.name, about.labels)
+        expected = expected_scores(resolved, images.inputs)
         made = made_file(compressed, resolved, self.samples.calibration)
-        return judge_file(made, dataclasses.replace(self.reference, expected=expected))
+        return judge_file(made, dataclasses.replace(images, expected=expected))
 
     def check_cost(self, judged: JudgedFile, max_drop: float) -> None:
         """Refuses a file that loses too much accuracy compared with the run's own model."""
         try:
-            compared(judged.made, self.reference).check_drop(max_drop)
+            compared(judged.made, self.samples.compared).check_drop(max_drop)
         except ParityError as error:
             raise RefusedError(
                 f"compared with the run's own model, {error} Train longer or compress less."
@@ -189,18 +185,17 @@ def _check_folders(out: Path, names: list[str]) -> None:
 
 
 def _rows(
-    files: dict[str, tuple[JudgedFile, str]],
+    files: dict[str, JudgedFile],
     compressions: Sequence[Compression],
     max_drop: float,
     threads: int,
 ) -> list[dict[str, Any]]:
-    """The rows of table.json: the files by their names, each with the hash of its weights."""
-    medians = latencies({name: file.content for name, (file, _) in files.items()}, threads)
+    """The rows of table.json."""
+    medians = latencies({name: file.content for name, file in files.items()}, threads)
     settings = {each.name: dataclasses.asdict(each) for each in compressions}
-    plain, _ = files[_PLAIN]
     return [
-        _row(name, file, plain, medians, weights, max_drop, settings.get(name))
-        for name, (file, weights) in files.items()
+        _row(name, file, files[_PLAIN], medians, max_drop, settings.get(name))
+        for name, file in files.items()
     ]
 
 
@@ -209,7 +204,6 @@ def _row(
     judged: JudgedFile,
     plain: JudgedFile,
     medians: dict[str, float],
-    weights: str,
     max_drop: float,
     settings: dict[str, Any] | None,
 ) -> dict[str, Any]:
@@ -221,7 +215,7 @@ def _row(
         judged.verdict.to_dict(max_drop),
         len(content),
         hashlib.sha256(mapped(content)).hexdigest(),
-        weights_sha256=weights,
+        weights_sha256=judged.made.about.weights_sha256,
         partitions=judged.inspection.partitions,
         deflated=deflated,
         deflated_ratio=deflated / summary(plain.content)["deflated"],

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from keras_vit.deploy.compression.methods import Compressed
-from keras_vit.deploy.convert.converter import Converter
+from keras_vit.deploy.convert.converter import Converter, MadeFile
 from keras_vit.deploy.convert.quantize import measured_ranges, quantized
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import MappedFile, read_graph
-from keras_vit.deploy.judge.files import MadeFile
 from keras_vit.deploy.precisions import Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import Resolved, resolve
 
@@ -28,11 +28,12 @@ def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> 
     return made_file(made, resolved_model(made), calibration).content
 
 
-def resolved_model(compressed: Compressed) -> Resolved:
+def resolved_model(
+    compressed: Compressed, name: str | None = None, labels: tuple[str, ...] | None = None
+) -> Resolved:
     """The compressed model, with the rewrites that keep the kernels that were trained."""
-    from keras_vit.deploy.graph.inference import GraphOptions
-
-    return resolve(compressed.model, GraphOptions(rewrites=compressed.wanted.rewrites))
+    options = GraphOptions(rewrites=compressed.wanted.rewrites)
+    return resolve(compressed.model, options, labels=labels, name=name)
 
 
 def made_file(
@@ -41,15 +42,14 @@ def made_file(
     """The file with a record of how it was made; `resolved` is its `resolved_model`."""
     precision = precision_of(compressed.wanted.quantize)
     check_calibration(precision, calibration)
-    resolved.check_images(calibration)
+    resolved.about.check_images(calibration)
     # Without images the converter balances no outlier channels, which would scale kernels.
     converter = Converter(resolved, ["none"])
-    content = converter.float_file("none")
+    content, about = converter.float_file(), converter.about
     ranges = _ranges(content, precision, compressed, calibration)
-    content = quantized(content, precision, ranges=ranges, metadata=converter.metadata)
+    content = quantized(content, precision, ranges, about=about)
     measured = calibration if precision.calibrated else None
-    note = converter.graphs.note
-    return MadeFile(precision, content, resolved.options, note, calibration=measured)
+    return MadeFile(precision, content, about, calibration=measured)
 
 
 def _ranges(

@@ -14,7 +14,7 @@ from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data import Source, training_batches
 from keras_vit.data.reading import naming_unreadable
-from keras_vit.deploy.subject import Subject
+from keras_vit.deploy.trained_model import TrainedModel
 from keras_vit.specs import Preprocessing
 
 _REPORTS = 10
@@ -96,7 +96,7 @@ class FineTuning:
 
 
 def fine_tuning_of(
-    subject: Subject,
+    trained: TrainedModel,
     steps: int,
     learning_rate: float | None = None,
     report: Callable[[int, float, float], None] = lambda step, loss, accuracy: None,
@@ -104,18 +104,18 @@ def fine_tuning_of(
     """A fine-tuning with the images and the settings of a run.
 
     Args:
-        subject: the run, from `of_run`.
+        trained: the run, from `of_run`.
         steps, report: see `FineTuning`.
         learning_rate: None for a third of the run's, or 3e-5 if SGD trained it.
     """
-    run = runs.open_run(subject.folder)
+    run = runs.open_run(trained.folder)
     if learning_rate is None:
         adam = run.setting("optimizer") == "adamw"
         learning_rate = run.setting("learning_rate") / 3 if adam else 3e-5
     return FineTuning(
-        source=subject.images.source,
-        indices=subject.images.training,
-        preprocessing=subject.images.preprocessing,
+        source=trained.source,
+        indices=trained.training,
+        preprocessing=trained.preprocessing,
         steps=steps,
         batch_size=run.setting("batch_size"),
         learning_rate=learning_rate,

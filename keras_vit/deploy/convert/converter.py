@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.convert.graphs import Graphs, write_graphs
-from keras_vit.deploy.convert.metadata import Metadata
-from keras_vit.deploy.convert.quantize import (
-    for_runtime,
-    measured_ranges,
-    quantized,
-)
+from keras_vit.deploy.convert.graphs import write_float_graph, write_graphs
+from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
+from keras_vit.deploy.graph.options import DEFAULTS, GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import MappedFile
-from keras_vit.deploy.judge.files import MadeFile
-from keras_vit.deploy.judge.reference import Reference
-from keras_vit.deploy.precisions import Rules, check_calibration, precision_of
-from keras_vit.deploy.resolve import Resolved, resolve
+from keras_vit.deploy.precisions import Precision, Rules, check_calibration, precision_of
+from keras_vit.deploy.reference import Reference
+from keras_vit.deploy.resolve import About, Resolved, resolve
+
+
+@dataclasses.dataclass(frozen=True)
+class MadeFile:
+    """A file of one precision, and what it was made from.
+
+    Attributes:
+        precision: the precision, which sets the budget.
+        content: the content of model.tflite.
+        about: its model.
+        float_layers: layers that stayed in float in a quantised file.
+        calibration: the images that ranges were measured on; None if there were none.
+        recipe: the layers that `auto` chose, as in recipe.json; None for other precisions.
+        float_file: the float32 file that it was quantised from; None if it was not.
+    """
+
+    precision: Precision
+    content: MappedFile
+    about: About
+    float_layers: tuple[str, ...] = ()
+    calibration: np.ndarray | None = None
+    recipe: dict[str, Any] | None = None
+    float_file: MappedFile | None = None
 
 
 class Converter:
@@ -37,7 +58,8 @@ class Converter:
         reference: see `write_graphs`.
 
     Attributes:
-        metadata: what the files say of themselves.
+        about: the model.
+        calibration: the images for measuring ranges.
 
     Raises:
         RefusedError: no file of a precision runs on `min_runtime`.
@@ -52,13 +74,17 @@ class Converter:
         min_runtime: str | None = None,
         reference: Reference | None = None,
     ):
-        resolved_precisions = [for_runtime(precision_of(name), min_runtime) for name in precisions]
-        for precision in resolved_precisions:
+        self.calibration, self._min_runtime = calibration, min_runtime
+        wanted = [for_runtime(precision_of(name), min_runtime) for name in precisions]
+        for precision in wanted:
             check_calibration(precision, calibration)
-        resolved.check_images(calibration)
-        self.graphs: Graphs = write_graphs(resolved, resolved_precisions, calibration, reference)
-        self.metadata = Metadata.of(resolved)
-        self._min_runtime = min_runtime
+        resolved.about.check_images(calibration)
+        self._folder = tempfile.TemporaryDirectory()  # removed with this object and its files
+        balanced = [self._balances(precision) for precision in wanted]
+        self._graphs, note = write_graphs(
+            resolved, Path(self._folder.name), balanced, calibration, reference
+        )
+        self.about = dataclasses.replace(resolved.about, note=note)
         self._float_files: dict[bool, MappedFile] = {}
         self._ranges: dict[Rules, dict] = {}
 
@@ -76,43 +102,36 @@ class Converter:
         content, rules = self.float_file(quantize), precision.rules
         if precision.calibrated and rules not in self._ranges:
             self._ranges[rules] = measured_ranges(content, precision, self.calibration)
-        ranges = self._ranges.get(rules)
-        return quantized(content, precision, None, float_layers, ranges, self.metadata)
+        return quantized(content, precision, self._ranges.get(rules), float_layers, self.about)
 
     def made(
         self, quantize: str | None = None, float_layers: Iterable[str] = (), recipe: Any = None
     ) -> MadeFile:
         """The file of a precision with a record of how it was made, which includes `recipe`."""
         precision, layers = precision_of(quantize), tuple(float_layers)
-        calibration = None if precision.is_float else self.calibration
         content = self(quantize, layers)
-        return MadeFile(
-            precision, content, self.options, self.graphs.note, layers, calibration, recipe
-        )
+        calibration = None if precision.is_float else self.calibration
+        float_file = self.float_file(quantize) if precision.rules else None
+        return MadeFile(precision, content, self.about, layers, calibration, recipe, float_file)
 
     def float_file(self, quantize: str | None = None) -> MappedFile:
         """The float32 file that a precision is made from; weights are after its flatbuffer."""
-        balanced = self.graphs.balanced(precision_of(quantize))
+        balanced = not self.about.note and self._balances(precision_of(quantize))
         if balanced not in self._float_files:
-            self._float_files[balanced] = self.graphs.convert(balanced)
+            path = write_float_graph(self._graphs[balanced], Path(self._folder.name), balanced)
+            self._float_files[balanced] = MappedFile(path, self._folder)
         return self._float_files[balanced]
 
-    @property
-    def options(self) -> Any:
-        """The input and output of the files."""
-        return self.graphs.options
-
-    @property
-    def calibration(self) -> np.ndarray | None:
-        """The images for measuring ranges."""
-        return self.graphs.calibration
+    def _balances(self, precision: Precision) -> bool:
+        """Whether outlier channels are balanced: in integers, if images can show them."""
+        return self.calibration is not None and not precision.is_float
 
 
 def to_tflite(
     model: Any,
     quantize: str | None = None,
     calibration: np.ndarray | None = None,
-    options: Any = None,
+    options: GraphOptions = DEFAULTS,
     float_layers: Iterable[str] = (),
 ) -> bytes:
     """One file of one precision of a Keras model: see `resolve` and `Converter`."""

@@ -1,4 +1,4 @@
-"""Writes the graphs of a resolved model to disk, and converts them to float32 files there.
+"""Writes the graph of a resolved model to disk, and converts it to a float32 file there.
 
 This way the model and its conversion are not in memory at the same time.
 """
@@ -6,101 +6,85 @@ This way the model and its conversion are not in memory at the same time.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_vit._errors import RefusedError
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import backend
 from keras_vit.deploy.convert.saved_model import keras_module, save_module
-from keras_vit.deploy.convert.skeleton import StoredGraph, write_float_file
+from keras_vit.deploy.convert.skeleton import module_of, scores_of, write_float_file
 from keras_vit.deploy.convert.tflite import convert
-from keras_vit.deploy.inspect.flatbuffer import MappedFile
-from keras_vit.deploy.judge.parity import ParityError
-from keras_vit.deploy.judge.reference import Reference
-from keras_vit.deploy.precisions import PRECISIONS, Precision
-from keras_vit.deploy.resolve import Resolved, arrays, sources
+from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.deploy.reference import Reference
+from keras_vit.deploy.resolve import Resolved
 from keras_vit.deploy.stored_arrays import StoredArrays
 
 # Number of images to compare a rebuilt graph on before it is converted.
 _COMPARED = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class Graphs:
-    """The graphs that the files of one export are converted from.
-
-    Attributes:
-        folder: the folder of the graphs and their float32 files; it is removed with this record.
-        options: the input and output of the graphs.
-        calibration: the images for balancing outlier channels and for measuring ranges.
-        note: why this is Keras' own graph; "" if the model was rebuilt as a faster one.
-        written: the graphs by whether their outlier channels are balanced: rebuilt graphs, or the
-            folders of SavedModels where the graph has layers of Keras.
-    """
-
-    folder: tempfile.TemporaryDirectory
-    options: Any
-    calibration: np.ndarray | None
-    note: str
-    written: dict[bool, StoredGraph | Path]
-
-    def balanced(self, precision: Precision) -> bool:
-        """Whether files of a precision are made from the graph with balanced channels."""
-        return not self.note and balances(precision, self.calibration)
-
-    def convert(self, balanced: bool) -> MappedFile:
-        """Converts one of the graphs to a float32 file, with its weights after the flatbuffer."""
-        graph = self.written[balanced]
-        path = Path(self.folder.name) / f"{_name(balanced)}.tflite"
-        if isinstance(graph, Path):
-            path.write_bytes(_converted(graph))
-        elif not write_float_file(graph, path):
-            path.write_bytes(_converted(_saved(graph.module(), path.with_suffix(".saved"))))
-        return MappedFile(path, self.folder)
+# A rebuilt graph with its weights on disk, or the folder of a SavedModel with layers of Keras.
+Graph = Resolved | Path
 
 
 def write_graphs(
     resolved: Resolved,
-    precisions: Iterable[Precision],
-    calibration: np.ndarray | None = None,
-    reference: Reference | None = None,
-) -> Graphs:
-    """Writes the graphs that files of these precisions need.
+    folder: Path,
+    balanced: Iterable[bool],
+    calibration: np.ndarray | None,
+    reference: Reference | None,
+) -> tuple[dict[bool, Graph], str]:
+    """Writes the graphs of a model; the model is not needed afterwards.
 
     Args:
-        resolved: the model; it is not needed afterwards.
-        precisions: the precisions of the files.
-        calibration: inputs of the files, for balancing outlier channels.
+        resolved: the model.
+        folder: the folder to write to.
+        balanced: whether outlier channels are balanced, for each graph to write.
+        calibration: inputs of the files, for balancing.
         reference: Keras' scores for some images. If the scores of a rebuilt graph differ, the model
             was changed in a way that its layers do not show, and Keras' own graph is written.
+
+    Returns:
+        The graphs, and why there is only Keras' own; "" if the model was rebuilt.
     """
-    folder, note = tempfile.TemporaryDirectory(), resolved.note
-    written: dict[bool, StoredGraph | Path] = {}
+    graphs: dict[bool, Graph] = {}
+    note = resolved.about.note
     if not note:
-        for balanced in sorted({balances(precision, calibration) for precision in precisions}):
-            place = Path(folder.name) / _name(balanced)
-            images = calibration if balanced else None
-            written[balanced], scores = _rebuilt(resolved, images, place)
-            note = note or _difference(scores, reference)
-    if note and not resolved.note and backend() != "tensorflow":
-        raise ParityError(f"{note}; export it with KERAS_BACKEND=tensorflow.")
+        for each in sorted(set(balanced)):
+            images = calibration if each else None
+            graphs[each] = _rebuilt(resolved, images, folder / _name(each))
+            note = note or _difference(graphs[each], reference)
+        if note and backend() != "tensorflow":
+            raise RefusedError(f"{note}; export it with KERAS_BACKEND=tensorflow.")
     if note:
-        written = {False: _saved(_as_it_is(resolved), Path(folder.name) / "keras")}
-    return Graphs(folder, resolved.options, calibration, note, written)
+        graphs = {False: _saved(_as_it_is(resolved), folder / "keras")}
+    return graphs, note
 
 
-def balances(precision: Precision, calibration: np.ndarray | None) -> bool:
-    """Whether outlier channels are balanced: in integer files, if there are images to find them."""
-    return calibration is not None and not precision.is_float
+def write_float_graph(graph: Graph, folder: Path, balanced: bool) -> Path:
+    """Converts one of the graphs to a float32 file, with its weights after the flatbuffer."""
+    path = folder / f"{_name(balanced)}.tflite"
+    if isinstance(graph, Path):
+        path.write_bytes(_converted(graph))
+    elif not write_float_file(graph, path):
+        path.write_bytes(_converted(_saved(module_of(graph), path.with_suffix(".saved"))))
+    return path
 
 
 def graph_module(resolved: Resolved) -> Any:
     """A `tf.Module` whose `serve(images)` gives {output: tensor}."""
-    return _as_it_is(resolved) if resolved.note else _rebuilt_module(resolved, None)
+    from keras_vit.deploy.graph.inference import inference_module
+
+    about = resolved.about
+    if about.note:
+        return _as_it_is(resolved)
+    weights = {name: source() for name, source in resolved.weights.items()}
+    size = resolved.input_shape[:2]
+    return inference_module(
+        resolved.spec, weights, size, about.preprocessing, about.options, tail=resolved.tail
+    )
 
 
 def _name(balanced: bool) -> str:
@@ -108,50 +92,32 @@ def _name(balanced: bool) -> str:
 
 
 def _as_it_is(resolved: Resolved) -> Any:
-    options = resolved.options
-    pixels = resolved.preprocessing if options.input == "uint8" else None
+    options = resolved.about.options
+    pixels = resolved.about.preprocessing if options.input == "uint8" else None
     return keras_module(resolved.keras, options.batch, options.output, pixels)
 
 
-def _rebuilt(
-    resolved: Resolved, calibration: np.ndarray | None, place: Path
-) -> tuple[StoredGraph, Callable[[np.ndarray], Any]]:
-    """A rebuilt graph, written to a new folder, and a function from images to its scores.
+def _rebuilt(resolved: Resolved, calibration: np.ndarray | None, place: Path) -> Resolved:
+    """The model with the weights of its graph in a new folder.
 
-    Its weights are stored one by one, so that they are not in memory beside the model's.
+    They are stored one by one, so that they are not in memory beside the model's.
     """
     from keras_vit.deploy.graph.inference import prepare
 
-    options = resolved.options
-    spec, size, preprocessing = resolved.spec, resolved.input_shape[:2], resolved.preprocessing
-    weights = StoredArrays(place, sources(resolved.weights))
-    prepare(spec, weights, size, preprocessing, options, calibration, resolved.tail is not None)
+    about, spec, size = resolved.about, resolved.spec, resolved.input_shape[:2]
+    weights, has_tail = StoredArrays(place, resolved.weights), resolved.tail is not None
+    prepare(spec, weights, size, about.preprocessing, about.options, calibration, has_tail)
     weights.store()
-    graph = StoredGraph(spec, size, preprocessing, options, weights, resolved.tail)
-    return graph, lambda images: graph.scores(weights, images)
+    return dataclasses.replace(resolved, keras=None, weights=weights)
 
 
-def _rebuilt_module(resolved: Resolved, calibration: np.ndarray | None) -> Any:
-    from keras_vit.deploy.graph.inference import inference_module
-
-    return inference_module(
-        resolved.spec,
-        arrays(resolved.weights),
-        resolved.input_shape[:2],
-        resolved.preprocessing,
-        resolved.options,
-        calibration,
-        resolved.tail,
-    )
-
-
-def _difference(scores: Callable[[np.ndarray], Any], reference: Reference | None) -> str:
+def _difference(graph: Resolved, reference: Reference | None) -> str:
     """Describes how a rebuilt graph's scores differ from Keras'; "" if they do not."""
     if reference is None:
         return ""
     largest = 0.0
     for image, expected in zip(reference.inputs[:_COMPARED], reference.expected, strict=False):
-        [actual] = scores(image[None]).numpy()
+        [actual] = scores_of(graph, graph.weights, image[None]).numpy()
         largest = max(largest, float(np.abs(actual - expected).max()))
     scale = float(np.ptp(reference.expected)) / 2
     if largest <= PRECISIONS["none"].budget.difference * scale:

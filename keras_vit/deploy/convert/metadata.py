@@ -8,7 +8,6 @@ Source: metadata_schema.fbs 1.5.0 of MediaPipe, whose fields have the numbers th
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import zipfile
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.deploy.inspect.flatbuffer import Graph, Tensor
-from keras_vit.deploy.resolve import Resolved
+from keras_vit.deploy.resolve import About
 from keras_vit.specs import Preprocessing
 
 _IDENTIFIER = b"M001"  # of the metadata's own flatbuffer
@@ -46,51 +45,31 @@ def meaning(output: str, classes: int) -> str:
     return (_ONE_SCORE if classes == 1 else _OUTPUTS).get(output, _OUTPUTS[output])
 
 
-@dataclasses.dataclass(frozen=True)
-class Metadata:
-    """What a file says of itself.
+def metadata(about: About, graph: Graph) -> bytes:
+    """The metadata of a file with this graph, as a flatbuffer of its own."""
+    return _Writer().written(about, graph)
 
-    Attributes:
-        model: name of the model.
-        output: "logits", "probabilities" or "features".
-        labels: the classes' names; None if unknown.
-        preprocessing: how images become the input; None if unknown.
+
+def labels_archive(about: About, graph: Graph, start: int) -> bytes:
+    """The zip archive with the labels, for its place `start` in the file; b"" without labels.
+
+    It is not compressed, so that readers can map it.
     """
+    labels = _labels(about, graph)
+    if labels is None:
+        return b""
+    stream = _Behind(start)
+    with zipfile.ZipFile(stream, "w") as archive:
+        entry = zipfile.ZipInfo(LABELS, _DATE)
+        archive.writestr(entry, "".join(f"{label}\n" for label in labels))
+    return stream.getvalue()
 
-    model: str
-    output: str
-    labels: tuple[str, ...] | None = None
-    preprocessing: Preprocessing | None = None
 
-    @classmethod
-    def of(cls, resolved: Resolved) -> Metadata:
-        """The metadata of the files of a resolved model."""
-        options = resolved.options
-        labels = None if options.output == "features" else resolved.labels
-        return cls(resolved.name, options.output, labels, resolved.preprocessing)
-
-    def labels_of(self, graph: Graph) -> tuple[str, ...] | None:
-        """The labels, if a file's output has a score for each of them."""
-        shape = graph.tensors[graph.outputs[0]].shape
-        return self.labels if self.labels and shape[1:] == (len(self.labels),) else None
-
-    def flatbuffer(self, graph: Graph) -> bytes:
-        """The metadata of a file with this graph, as a flatbuffer of its own."""
-        return _Writer().written(self, graph)
-
-    def archive(self, graph: Graph, start: int) -> bytes:
-        """The zip archive with the labels, for its place `start` in the file; b"" without labels.
-
-        It is not compressed, so that readers can map it.
-        """
-        labels = self.labels_of(graph)
-        if labels is None:
-            return b""
-        stream = _Behind(start)
-        with zipfile.ZipFile(stream, "w") as archive:
-            entry = zipfile.ZipInfo(LABELS, _DATE)
-            archive.writestr(entry, "".join(f"{label}\n" for label in labels))
-        return stream.getvalue()
+def _labels(about: About, graph: Graph) -> tuple[str, ...] | None:
+    """The labels, if a file's output has a score for each of them."""
+    shape = graph.tensors[graph.outputs[0]].shape
+    scored = about.labels and about.options.output != "features"
+    return about.labels if scored and shape[1:] == (len(about.labels),) else None
 
 
 class _Behind(io.BytesIO):
@@ -119,18 +98,18 @@ class _Writer:
 
         self._builder = flatbuffers.Builder(1024)
 
-    def written(self, metadata: Metadata, graph: Graph) -> bytes:
+    def written(self, about: About, graph: Graph) -> bytes:
         """The whole flatbuffer."""
-        image = self._input(metadata, graph.tensors[graph.inputs[0]])
+        image = self._input(about.preprocessing, graph.tensors[graph.inputs[0]])
         classes = graph.tensors[graph.outputs[0]].shape[-1]
-        scores = self._output(metadata, metadata.labels_of(graph), classes)
+        scores = self._output(about.options.output, _labels(about, graph), classes)
         subgraph = self._table(10, {2: self._list([image]), 3: self._list([scores])})
-        fields = {0: self._text(metadata.model), 3: self._list([subgraph])}
+        fields = {0: self._text(about.name), 3: self._list([subgraph])}
         fields[7] = self._text(_PARSER)
         self._builder.Finish(self._table(8, fields), _IDENTIFIER)
         return bytes(self._builder.Output())
 
-    def _input(self, metadata: Metadata, tensor: Tensor) -> int:
+    def _input(self, preprocessing: Preprocessing | None, tensor: Tensor) -> int:
         sides = zip((1, 0), tensor.shape[1:3], strict=True)  # the width is the first field
         size = self._table(2, {field: ("Uint32", side) for field, side in sides})
         channels = tensor.shape[3]
@@ -141,8 +120,8 @@ class _Writer:
             1: self._text(words),
             3: self._table(3, {0: ("Uint8", _IMAGE), 1: image}),
         }
-        if metadata.preprocessing is not None and tensor.dtype != "uint8":
-            fields |= self._normalised(metadata.preprocessing)
+        if preprocessing is not None and tensor.dtype != "uint8":
+            fields |= self._normalised(preprocessing)
         return self._table(7, fields)
 
     def _normalised(self, preprocessing: Preprocessing) -> dict[int, int]:
@@ -156,10 +135,10 @@ class _Writer:
         highest, lowest = (self._floats((end - mean) / scale) for end in (255.0, 0.0))
         return {4: self._list([unit]), 5: self._table(2, {0: highest, 1: lowest})}
 
-    def _output(self, metadata: Metadata, labels: Sequence[str] | None, classes: int) -> int:
+    def _output(self, output: str, labels: Sequence[str] | None, classes: int) -> int:
         fields = {
-            0: self._text(metadata.output),
-            1: self._text(meaning(metadata.output, classes)),
+            0: self._text(output),
+            1: self._text(meaning(output, classes)),
             3: self._table(3, {0: ("Uint8", _FEATURE), 1: self._table(0, {})}),
         }
         if labels is not None:

@@ -6,19 +6,18 @@ All precisions of a model are made from one float32 file, so they differ in noth
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
-from keras_vit._quiet import quiet
-from keras_vit.deploy.convert.metadata import Metadata
-from keras_vit.deploy.convert.quantizer import library, modified
+from keras_vit.deploy.convert.metadata import labels_archive, metadata
+from keras_vit.deploy.convert.quantizer import extremes, library, modified
 from keras_vit.deploy.inspect.flatbuffer import (
     Graph,
     MappedFile,
@@ -36,6 +35,7 @@ from keras_vit.deploy.precisions import (
     Precision,
     check_calibration,
 )
+from keras_vit.deploy.resolve import About
 from keras_vit.deploy.runner import grouped
 from keras_vit.deploy.stored_arrays import StoredArrays
 
@@ -76,40 +76,37 @@ def for_runtime(precision: Precision, minimum: str | None) -> Precision:
 def quantized(
     content: Model,
     precision: Precision,
-    calibration: np.ndarray | None = None,
-    float_layers: Iterable[str] = (),
     ranges: dict[str, Any] | None = None,
-    metadata: Metadata | None = None,
+    float_layers: Iterable[str] = (),
+    about: About | None = None,
 ) -> MappedFile:
     """Quantises a float32 `.tflite` file, embeds its weights and states the versions it needs.
 
     Args:
         content: the file, or its content; it has a signature.
         precision: one of `PRECISIONS`.
-        calibration: inputs of the file (n, height, width, 3), for precisions that need ranges.
+        ranges: the result of `measured_ranges`, for precisions that need ranges.
         float_layers: names in `quantizable_layers` that stay in float.
-        ranges: the result of `measured_ranges`, instead of `calibration`.
-        metadata: what the file says of itself; None for nothing.
+        about: what the file says of its model; None for nothing.
 
     Raises:
-        UsageError: ranges are needed and there are no images, or a layer is unknown.
+        UsageError: ranges are needed and there are none, or a layer is unknown.
     """
+    check_calibration(precision, ranges)
     graph, kept = read_graph(content), frozenset(float_layers)
     if kept:
         check_layers(content, kept)
-    if precision.calibrated and ranges is None:
-        ranges = measured_ranges(content, precision, calibration)
     folder = tempfile.TemporaryDirectory()
     kernels = StoredArrays(Path(folder.name) / "kernels")
     recipe = _recipe(graph, precision, kept) if precision.rules else None
     model, weights = modified(content, recipe, ranges, kernels)
-    described = metadata.flatbuffer(graph) if metadata else b""  # from the float32 file
+    described = metadata(about, graph) if about else b""  # from the float32 file
     layout = laid_out(model, weights, described)
     graph, path = state_versions(layout.image), Path(folder.name) / "model.tflite"
     with path.open("wb") as file:
         file.writelines(layout.parts())
-        if metadata:
-            file.write(metadata.archive(graph, len(layout.image)))
+        if about:
+            file.write(labels_archive(about, graph, len(layout.image)))
     kernels.clear()
     return MappedFile(path, folder, graph)
 
@@ -119,36 +116,20 @@ def measured_ranges(
 ) -> dict[str, Any]:
     """The smallest and the largest value of each tensor over all images, by its name.
 
-    The library's default is a moving average, which forgets the first images; the extremes are used
-    instead, because values outside the range are clipped. They are `_WIDER` than measured.
+    They are `_WIDER` than measured.
     """
     check_calibration(precision, calibration)
     library()
-    from ai_edge_quantizer import calibrator
-    from ai_edge_quantizer.utils.qsv_utils import min_max_update
-
     graph = read_graph(content)
-    recipe = _recipe(graph, precision, frozenset())
-    with quiet():
-        measured = calibrator.Calibrator(
-            os.fspath(content) if isinstance(content, os.PathLike) else content,
-            num_threads=2,
-            mode=calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED,
-            qsv_update_func=min_max_update,
-        )
-        signature, runner = next(iter(measured._tfl_interpreter.get_signature_list().items()))
-        [name] = runner["inputs"]
-        batch = graph.tensors[graph.inputs[0]].shape[0]
-        images = ({name: images} for images in grouped(calibration, batch))
-        measured._get_total_operations = lambda _: 0  # so that it draws no progress bar
-        measured.calibrate({signature: list(images)}, recipe)
+    batches = list(grouped(calibration, graph.tensors[graph.inputs[0]].shape[0]))
+    found, value = extremes(content, _recipe(graph, precision, frozenset()), batches)
     # The library requires ranges of the same rank as the tensors; profiling loses the rank.
     ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
     ranges = {
-        name: {key: _WIDER * np.reshape(value, (1,) * ranks[name]) for key, value in found.items()}
-        for name, found in measured.get_model_qsvs().items()
+        name: {key: _WIDER * np.reshape(end, (1,) * ranks[name]) for key, end in ends.items()}
+        for name, ends in found.items()
     }
-    return ranges | _kernel_ranges(graph, measured._tfl_interpreter.get_tensor, ranges)
+    return ranges | _kernel_ranges(graph, value, ranges)
 
 
 def check_layers(content: Model, names: Iterable[str]) -> None:
@@ -216,18 +197,20 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
 def _add(manager: Any, regex: str, operator: str, kind: Kind) -> None:
     from ai_edge_quantizer.qtyping import QuantGranularity
 
-    if kind == "float":
-        manager.add_quantization_config(regex, operator, algorithm_key="no_quantize")
-    elif kind == "float16":
-        manager.add_weight_only_config(regex, operator, 16, algorithm_key="float_casting")
-    elif kind == "dynamic8":
-        manager.add_dynamic_config(regex, operator, 8)
-    elif kind == "dynamic8_per_tensor":
-        manager.add_dynamic_config(regex, operator, 8, QuantGranularity.TENSORWISE)
-    elif kind == "dynamic4":
-        manager.add_dynamic_config(regex, operator, 4, QuantGranularity.BLOCKWISE_32)
-    else:
-        manager.add_static_config(regex, operator, 16 if kind == "static16" else 8, 8)
+    dynamic, static = manager.add_dynamic_config, manager.add_static_config
+    per_tensor, in_blocks = QuantGranularity.TENSORWISE, QuantGranularity.BLOCKWISE_32
+    add = {
+        "float": partial(manager.add_quantization_config, algorithm_key="no_quantize"),
+        "float16": partial(
+            manager.add_weight_only_config, num_bits=16, algorithm_key="float_casting"
+        ),
+        "dynamic8": partial(dynamic, num_bits=8),
+        "dynamic8_per_tensor": partial(dynamic, num_bits=8, granularity=per_tensor),
+        "dynamic4": partial(dynamic, num_bits=4, granularity=in_blocks),
+        "static8": partial(static, activation_num_bits=8, weight_num_bits=8),
+        "static16": partial(static, activation_num_bits=16, weight_num_bits=8),
+    }
+    add[kind](regex, operator)
 
 
 def _layers(graph: Graph) -> dict[str, list[Operator]]:

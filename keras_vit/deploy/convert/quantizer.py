@@ -1,9 +1,14 @@
-"""Runs AI Edge Quantizer, with one kernel in memory at a time."""
+"""Runs AI Edge Quantizer, with one kernel in memory at a time.
+
+No other file uses its private members. They were read in `RELEASE`: after an update, read them
+again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +20,7 @@ from keras_vit.deploy.inspect.layout import split, unpacked
 from keras_vit.deploy.runner import ignore_kept_tensors
 from keras_vit.deploy.stored_arrays import StoredArrays
 
+RELEASE = "0.10.0"
 _LARGE = 1 << 14  # elements of a kernel that is not kept in memory
 
 
@@ -50,6 +56,36 @@ def modified(
         # `modify_model` then returns the model, which it would write into memory as a whole.
         modifier._serialize_model = modifier._serialize_small_model = lambda model, *_, **__: model
         return split(modifier.modify_model(parameters, enable_progress_bar=False))
+
+
+def extremes(
+    content: Model, recipe: Any, batches: list[np.ndarray]
+) -> tuple[dict[str, dict[str, np.ndarray]], Callable[[int], np.ndarray]]:
+    """Runs a float32 file on batches of inputs.
+
+    The library's default is a moving average, which forgets the first images; the extremes are used
+    instead, because values outside the range are clipped.
+
+    Returns:
+        "min" and "max" of each tensor by its name, and a function that gives a constant of the file
+        by the number of its tensor.
+    """
+    from ai_edge_quantizer import calibrator
+    from ai_edge_quantizer.utils.qsv_utils import min_max_update
+
+    with quiet():
+        measured = calibrator.Calibrator(
+            os.fspath(content) if isinstance(content, os.PathLike) else content,
+            num_threads=2,
+            mode=calibrator.CalibrationMode.CALIBRATION_PROFILER_BASED,
+            qsv_update_func=min_max_update,
+        )
+        interpreter = measured._tfl_interpreter
+        signature, names = next(iter(interpreter.get_signature_list().items()))
+        [name] = names["inputs"]
+        measured._get_total_operations = lambda _: 0  # so that it draws no progress bar
+        measured.calibrate({signature: [{name: batch} for batch in batches]}, recipe)
+        return measured.get_model_qsvs(), interpreter.get_tensor
 
 
 def library() -> None:

@@ -9,7 +9,6 @@ Then each operator that reads a mark gets the kernel of its own block.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,49 +17,20 @@ from typing import Any
 import numpy as np
 
 from keras_vit.deploy.convert.tflite import convert
-from keras_vit.deploy.graph.inference import (
-    GraphOptions,
-    forward,
-    prepared_module,
-    variables_of,
-)
+from keras_vit.deploy.graph.inference import forward, prepared_module, variables_of
 from keras_vit.deploy.inspect.layout import laid_out, unpacked
-from keras_vit.specs import Preprocessing, Spec
+from keras_vit.deploy.resolve import Resolved
 
 _SMALLEST = 1 << 14  # elements; smaller kernels are converted as they are, as all other weights
 _BLOCK = re.compile(r"^encoderblock_(\d+)/")
 
 
-@dataclasses.dataclass(frozen=True)
-class StoredGraph:
-    """A rebuilt graph, with its weights on disk.
-
-    Attributes:
-        spec, image_size, preprocessing, options: the arguments of `inference.forward`.
-        weights: its weights by name, float32.
-        tail: a Keras model from the features to the output; None for keras_vit's own head.
-    """
-
-    spec: Spec
-    image_size: tuple[int, int]
-    preprocessing: Preprocessing
-    options: GraphOptions
-    weights: Mapping[str, np.ndarray]
-    tail: Any = None
-
-    def scores(self, weights: Mapping[str, Any], images: Any) -> Any:
-        """The output for images, with these weights."""
-        found = forward(self.spec, weights, images, self.preprocessing, self.options)
-        return found if self.tail is None else self.tail(found, training=False)
-
-    def module(self) -> Any:
-        """A `tf.Module` whose `serve(images)` gives {output: tensor}, with weights as variables."""
-        spec, size, weights = self.spec, self.image_size, dict(self.weights)
-        return prepared_module(spec, weights, size, self.preprocessing, self.options, self.tail)
-
-
-def write_float_file(graph: StoredGraph, path: Path) -> bool:
+def write_float_file(graph: Resolved, path: Path) -> bool:
     """Converts a graph to a float32 file with its weights behind the flatbuffer.
+
+    Args:
+        graph: a model that is rebuilt, with the weights of its graph on disk.
+        path: the file to write.
 
     Returns:
         False, without a file, if the converter computes with a kernel: for example, it multiplies
@@ -72,6 +42,22 @@ def write_float_file(graph: StoredGraph, path: Path) -> bool:
         with path.open("wb") as file:
             file.writelines(laid_out(*poured, behind=True).parts())
     return poured is not None
+
+
+def module_of(graph: Resolved) -> Any:
+    """A `tf.Module` whose `serve(images)` gives {output: tensor}, with weights as variables."""
+    about, size = graph.about, graph.input_shape[:2]
+    weights = dict(graph.weights)
+    return prepared_module(
+        graph.spec, weights, size, about.preprocessing, about.options, graph.tail
+    )
+
+
+def scores_of(graph: Resolved, weights: Mapping[str, Any], images: Any) -> Any:
+    """The output of a graph for images, with these weights."""
+    about = graph.about
+    found = forward(graph.spec, weights, images, about.preprocessing, about.options)
+    return found if graph.tail is None else graph.tail(found, training=False)
 
 
 def _marks(weights: Mapping[str, np.ndarray]) -> dict[float, list[str]]:
@@ -92,13 +78,13 @@ def _block_of(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _converted(graph: StoredGraph, marks: dict[float, list[str]]) -> bytes:
+def _converted(graph: Resolved, marks: dict[float, list[str]]) -> bytes:
     """The converted graph, with marks instead of the weights that they stand for."""
     import tensorflow as tf
 
     values = {name: mark for mark, names in marks.items() for name in names}
-    options = graph.options
-    shape = (options.batch, *graph.image_size, graph.spec.in_channels)
+    options = graph.about.options
+    shape = (options.batch, *graph.input_shape)
     signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
 
     @tf.function(input_signature=signature, autograph=False)
@@ -110,7 +96,7 @@ def _converted(graph: StoredGraph, marks: dict[float, list[str]]) -> bytes:
             # The file's constants are in the order of these tensors.
             for name, array in reversed(list(graph.weights.items()))
         }
-        return {options.output: graph.scores(tensors, images)}
+        return {options.output: scores_of(graph, tensors, images)}
 
     module = tf.Module()
     module.variables_of_graph = variables_of(graph.tail)

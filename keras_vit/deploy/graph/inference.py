@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +10,10 @@ import tensorflow as tf
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
 from keras_vit.deploy.graph.balance import balance, balances
+from keras_vit.deploy.graph.options import DEFAULTS, GraphOptions
 from keras_vit.deploy.graph.resnet import bit, stem
 from keras_vit.deploy.graph.rewrites import (
-    REWRITES,
     Parameters,
-    check_rewrites,
     folds_uint8,
     resolve_parameters,
     rewrite,
@@ -24,47 +22,13 @@ from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
 from keras_vit.parts.encoder import encode
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
-Input = Literal["float32", "uint8"]
-Output = Literal["logits", "probabilities", "features"]
-
-
-@dataclasses.dataclass(frozen=True)
-class GraphOptions:
-    """The input, the output and the rewrites of a graph.
-
-    Attributes:
-        input: "float32", preprocessed as for Keras; "uint8", RGB or grey pixels of the
-            right size.
-        output: "logits"; "probabilities", their softmax, or of one logit its sigmoid; "features",
-            the input of the head.
-        batch: a fixed number of images; None for any.
-        rewrites: names in `REWRITES`.
-
-    Raises:
-        UsageError: an unknown input, output or rewrite.
-    """
-
-    input: Input = "float32"
-    output: Output = "logits"
-    batch: int | None = 1
-    rewrites: frozenset[str] = frozenset(REWRITES)
-
-    def __post_init__(self):
-        object.__setattr__(self, "rewrites", check_rewrites(self.rewrites))
-        for field, choices in (("input", Input), ("output", Output)):
-            if getattr(self, field) not in get_args(choices):
-                raise UsageError(
-                    f"{field} must be one of {', '.join(get_args(choices))}. "
-                    f"Received: {field}={getattr(self, field)!r}."
-                )
-
 
 def inference_module(
     spec: Spec,
     parameters: Parameters,
     image_size: tuple[int, int],
     preprocessing: Preprocessing,
-    options: GraphOptions = GraphOptions(),
+    options: GraphOptions = DEFAULTS,
     calibration: np.ndarray | None = None,
     tail: Any = None,
 ) -> tf.Module:

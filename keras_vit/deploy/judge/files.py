@@ -1,46 +1,28 @@
-"""Records of a converted file, before and after it is run and compared with Keras."""
+"""Runs a converted file, compares it with Keras and inspects it, and refuses it if it is bad."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
-import numpy as np
-
+from keras_vit.deploy.convert.converter import MadeFile
 from keras_vit.deploy.inspect.flatbuffer import MappedFile, check_static
 from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
 from keras_vit.deploy.inspect.runtimes import check_runtime
+from keras_vit.deploy.judge.blocks import first_difference, layer_differences
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
 from keras_vit.deploy.judge.half_precision import HalfPrecision, judge_half_precision
 from keras_vit.deploy.judge.kernels import runtime_tolerance
 from keras_vit.deploy.judge.parity import Verdict, compare
-from keras_vit.deploy.judge.reference import Reference
 from keras_vit.deploy.memory import release_memory
-from keras_vit.deploy.precisions import Precision
+from keras_vit.deploy.reference import ParityError, Reference
 from keras_vit.deploy.runner import Runner
 
-
-@dataclasses.dataclass(frozen=True)
-class MadeFile:
-    """A file of one precision, and what it was made from.
-
-    Attributes:
-        precision: the precision, which sets the budget.
-        content: the content of model.tflite.
-        options: a `GraphOptions`: the file's input and output.
-        note: why the model was not rebuilt as a faster graph; "" if it was.
-        float_layers: layers that stayed in float in a quantised file.
-        calibration: the images that ranges were measured on; None if there were none.
-        recipe: the layers that `auto` chose, as in recipe.json; None for other precisions.
-    """
-
-    precision: Precision
-    content: MappedFile
-    options: Any
-    note: str = ""
-    float_layers: tuple[str, ...] = ()
-    calibration: np.ndarray | None = None
-    recipe: dict[str, Any] | None = None
+# Number of images to find the layer where a difference begins.
+_WATCHED = 4
+# The largest float file, in bytes, that is run with all its intermediates kept in memory.
+_LARGEST_COMPARED = 2**31
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,23 +32,21 @@ class JudgedFile:
     Attributes:
         made: the file.
         verdict: how it compares with Keras.
-        images_from: a description of the compared images.
+        reference: the compared images, with Keras' scores.
         inspection: what the file needs from the runtime and how the runtime runs it.
         half: the result of a float file in half precision; None for other files.
         tolerance: how much the scores of a quantised file may differ between runtimes, see
             `runtime_tolerance`.
-        differences: the difference of each block from the float file, see `layer_differences`.
         gpu: the file on a GPU, and in emulated half precision.
         client: what a client makes of it, a `ClientVerdict`; None if it is for none.
     """
 
     made: MadeFile
     verdict: Verdict
-    images_from: str
+    reference: Reference
     inspection: Inspection
     half: HalfPrecision | None = None
     tolerance: float = 0.0
-    differences: dict[str, float] = dataclasses.field(default_factory=dict)
     gpu: GpuRun = NOT_ASKED
     client: Any = None
 
@@ -78,6 +58,17 @@ class JudgedFile:
         (`benchmarks/runtimes.py`).
         """
         return max(1e-3 * self.verdict.scale, 1e-6, self.tolerance)
+
+    @functools.cached_property
+    def differences(self) -> tuple[dict[str, float], dict[str, float]]:
+        """How much blocks and layers differ from the float file's, see `layer_differences`.
+
+        Both are empty for a file that was not quantised, and for one of more than 2 GB.
+        """
+        float_file = self.made.float_file
+        if float_file is None or len(float_file) > _LARGEST_COMPARED:
+            return {}, {}
+        return layer_differences(float_file, self.content, self.reference.inputs[:_WATCHED])
 
     @property
     def content(self) -> MappedFile:
@@ -96,7 +87,7 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
             reference.inputs,
             reference.expected,
             reference.targets,
-            made.options.output,
+            made.about.options.output,
         )
     runner = Runner(content)
     verdict = compared(made, reference, runner)
@@ -106,7 +97,7 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
     inspection = inspect_file(content, runner=runner)
     del runner
     release_memory()
-    judged = JudgedFile(made, verdict, reference.images_from, inspection, half, tolerance)
+    judged = JudgedFile(made, verdict, reference, inspection, half, tolerance)
     if gpu == "no":
         return judged
     on_gpu = judge_on_gpu(content, made.precision, reference.inputs, verdict.scale)
@@ -116,9 +107,10 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
 def compared(made: MadeFile, reference: Reference, runner: Runner | None = None) -> Verdict:
     """Only the comparison with Keras; `runner` is the same file if it is already loaded."""
     scores = (runner or Runner(made.content)).predict(reference.inputs)
-    precision, output = made.precision.name, made.options.output
+    precision, output = made.precision.name, made.about.options.output
     verdict = compare(precision, reference.expected, scores, reference.targets, output)
-    return dataclasses.replace(verdict, rewritten=not made.note, note=made.note)
+    note = made.about.note
+    return dataclasses.replace(verdict, rewritten=not note, note=note)
 
 
 def check(
@@ -142,6 +134,34 @@ def check(
     check_static(judged.content)
     if min_runtime is not None:
         check_runtime(judged.content, min_runtime)
-    judged.verdict.check(max_drop)
+    try:
+        judged.verdict.check(max_drop)
+    except ParityError as error:
+        raise ParityError(
+            f"{error} This file was not written.{_place(judged)}{_choice(judged.made)}"
+        ) from None
     if gpu == "yes":
         judged.gpu.check(judged.made.precision.name)
+
+
+def _place(judged: JudgedFile) -> str:
+    """A sentence about the layer where a file begins to differ."""
+    _, layers = judged.differences
+    first = first_difference(layers)
+    if first is None:
+        return ""
+    worst = max(layers, key=layers.get)
+    return (
+        f" Its layers differ from those of the float file by more than 10% from {first} on, most "
+        f"in {worst} ({layers[worst]:.0%})."
+    )
+
+
+def _choice(made: MadeFile) -> str:
+    """A sentence about the layers that were chosen to stay in float."""
+    if made.recipe is None:
+        return ""
+    return (
+        f" {made.precision.quantize} kept {len(made.float_layers)} layers in float, chosen on "
+        f"{made.recipe['chosen_on']}: more images give a better choice."
+    )

@@ -17,8 +17,9 @@ import numpy as np
 
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
-from keras_vit.deploy.judge.parity import ParityError, Verdict, compare
+from keras_vit.deploy.judge.parity import Verdict, compare
 from keras_vit.deploy.precisions import Budget
+from keras_vit.deploy.reference import ParityError
 from keras_vit.deploy.runner import as_path, grouped
 
 # The budget was measured like those in `precisions`: D: 100%, 0.0010, 0.0004. R: 100%, 0.0010,

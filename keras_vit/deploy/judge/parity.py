@@ -10,10 +10,19 @@ import msgspec
 import numpy as np
 
 from keras_vit._checks import not_negative
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import UsageError
 from keras_vit._json import Amount, Text
 from keras_vit.deploy.judge import significance
 from keras_vit.deploy.precisions import DEFAULT_DROP, Budget, precision_named
+from keras_vit.deploy.reference import (
+    ALL_SAME,
+    SAME,
+    ParityError,
+    check_scale,
+    rows_of,
+    scale_of,
+    variation_of,
+)
 from keras_vit.labels import answer_scores
 
 # For each class: of the images that Keras assigns to it, the fraction that the file must assign to
@@ -23,15 +32,6 @@ CLASS_AGREEMENT = 0.5
 # Scores of two classes that differ by less than this fraction of the scale are a tie. The order of
 # summation in float32 changes scores by at most 2e-6 of the scale (C and D in `precisions`).
 _TIE = 1e-5
-# Scores that vary between images by less than this fraction of their scale do not depend on the
-# images: the order of summation changes them as much.
-_SAME = 1e-5
-# The square of a larger number is infinite in float32: about 1.8e19.
-_LARGEST = float(np.finfo(np.float32).max) ** 0.5
-
-
-class ParityError(RefusedError):
-    """An exported file that differs from its model by more than its precision explains."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Verdict:
             max_drop: points of accuracy; None for the precision's own limit, `Budget.drop`.
             budget: None for the budget of the precision.
         """
-        _check_scale(self.scale, self.comparisons or self.images)
+        check_scale(self.scale, self.comparisons or self.images)
         if not np.isfinite(self.max_difference):
             raise ParityError(f"the {self.precision} file gives scores that are not finite.")
         budget, allowed = budget or precision_named(self.precision).budget, 0.0
@@ -251,7 +251,7 @@ class Verdict:
 
     def _check_scores(self, budget: Budget) -> None:
         if math.isinf(self.error):
-            raise ParityError(_ALL_SAME)
+            raise ParityError(ALL_SAME)
         if not self.error <= budget.error:
             raise ParityError(
                 f"the scores of the {self.precision} file must vary between images as Keras' do, "
@@ -265,38 +265,6 @@ class Verdict:
                 f"{budget.difference * self.scale:.3g}, {budget.difference:g} of their scale. "
                 f"Received: {self.max_difference:.3g}."
             )
-
-
-def check_reference(scores: np.ndarray) -> None:
-    """Refuses Keras' scores (n, ..., classes) if a comparison with them would prove nothing.
-
-    Raises:
-        ParityError: they are not finite or too large, or the same for all images; or one of the
-            scores varies so much that a comparison would ignore the others.
-    """
-    scale, rows = _scale(scores), _rows(scores)
-    _check_scale(scale, len(rows))
-    largest = float(np.abs(rows).max())
-    if largest > _LARGEST:
-        raise ParityError(
-            f"Keras' scores may be at most {_LARGEST:.1e}, because squares of larger numbers are "
-            f"infinite in float32. Received: {largest:.1e}; are weights damaged, or has the "
-            "training diverged?"
-        )
-    if _variation(rows) <= _SAME * scale:
-        raise ParityError(_ALL_SAME)
-    _check_outlier(rows)
-
-
-def _check_outlier(rows: np.ndarray) -> None:
-    """Refuses scores if one of them alone determines their scale."""
-    variations = rows.std(axis=0)
-    *_, second, first = (0.0, 0.0, *np.sort(variations))
-    if 0 < second <= _SAME * first:  # scores that are constant on purpose do not vary at all
-        raise ParityError(
-            f"score {variations.argmax()} of Keras varies {first / second:.1e} times as much as "
-            "any other, so a comparison would ignore the others; are its weights damaged?"
-        )
 
 
 def compare(
@@ -327,8 +295,8 @@ def compare(
             "expected scores (n, ..., classes) of the same inputs. Received: reference "
             f"{reference.shape}, candidate {candidate.shape}."
         )
-    expected, actual = _rows(reference), _rows(candidate)
-    scale, features = _scale(expected), output == "features"
+    expected, actual = rows_of(reference), rows_of(candidate)
+    scale, features = scale_of(expected), output == "features"
     known = targets is not None and reference.ndim == 2 and not features
     answers = [answer_scores(rows, output == "logits") for rows in (expected, actual)]
     agree = _agree(*answers, _TIE * scale)
@@ -346,22 +314,9 @@ def compare(
     )
 
 
-def _rows(scores: np.ndarray) -> np.ndarray:
-    return scores.reshape(-1, scores.shape[-1]).astype(np.float64)  # (comparisons, classes)
-
-
-def _scale(scores: np.ndarray) -> float:
-    return float(scores.max() - scores.min()) / 2
-
-
-def _variation(rows: np.ndarray) -> float:
-    """The standard deviation of scores over the images; for one image, over its scores."""
-    return float(np.sqrt(rows.var(axis=0, ddof=1).mean())) if len(rows) > 1 else float(rows.std())
-
-
 def _error(expected: np.ndarray, actual: np.ndarray, scale: float) -> float:
-    variation = _variation(expected)
-    if variation <= _SAME * scale:
+    variation = variation_of(expected)
+    if variation <= SAME * scale:
         return math.inf
     return float(np.sqrt(np.mean((actual - expected) ** 2))) / variation
 
@@ -382,23 +337,6 @@ def _cosine(expected: np.ndarray, actual: np.ndarray) -> float | None:
     dots = (expected * actual).sum(-1)
     cosines = np.divide(dots, norms, out=np.zeros_like(norms), where=directed)[~both_zero]
     return float(cosines.min()) if len(cosines) else None
-
-
-_ALL_SAME = (
-    "Keras' scores are the same for all images, so nothing can be compared (is the head still "
-    "zero?); train the model first."
-)
-_ONE_SCORE = (
-    "the only image has one score, or the same scores for all classes, so nothing can be compared; "
-    "compare on two images or more."
-)
-
-
-def _check_scale(scale: float, comparisons: int) -> None:
-    if not np.isfinite(scale):
-        raise ParityError("Keras' own scores are not finite; the model has not been trained well.")
-    if scale == 0:
-        raise ParityError(_ALL_SAME if comparisons > 1 else _ONE_SCORE)
 
 
 def _classes(expected: np.ndarray, actual: np.ndarray, agree: np.ndarray) -> dict[str, Any]:

@@ -26,10 +26,11 @@ from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert.graphs import graph_module
 from keras_vit.deploy.convert.saved_model import save_module
-from keras_vit.deploy.graph.inference import GraphOptions, probabilities_of
+from keras_vit.deploy.graph.inference import probabilities_of
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.judge.parity import compare
-from keras_vit.deploy.judge.reference import full_precision, predict
 from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.deploy.reference import full_precision, predict
 from keras_vit.deploy.resolve import Resolved, resolve
 from keras_vit.labels import answers_of, imagenet2012_labels, numbered, write_labels
 from keras_vit.models.image_model import ImageModel
@@ -100,13 +101,13 @@ def export_serving(
     _files.check_replaceable(folder, "SavedModel")
     resolved = resolve(model, _options(model))
     images = _noise(resolved.input_shape[:2]) if images is None else images
-    resized, pictures = _samples(images, resolved.preprocessing)
+    resized, pictures = _samples(images, resolved.about.preprocessing)
     # On the CPU: a GPU may round the inputs of matrix products (TF32) by more than the budget.
     with _files.replacing_folder(folder) as temporary, tf.device("CPU:0"):
         signatures = _write(resolved, temporary, top_k)
         served = tf.saved_model.load(str(temporary))
-        expected = predict(resolved.keras, normalise(resized, resolved.preprocessing))
-        parity = _parity(expected, served, resized, pictures, resolved.options.output)
+        expected = predict(resolved.keras, normalise(resized, resolved.about.preprocessing))
+        parity = _parity(expected, served, resized, pictures, resolved.about.options.output)
         description = _description(model, signatures) | {
             "parity": {"images_from": images_from, **parity}
         }
@@ -123,7 +124,7 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
     which of them are valid, bool (n,).
     """
     module = graph_module(resolved)
-    labels = _labels(resolved) if resolved.options.output == "logits" else ()
+    labels = _labels(resolved) if resolved.about.options.output == "logits" else ()
     height, width = resolved.input_shape[:2]
     pixels = tf.TensorSpec((None, height, width, 3), tf.uint8, name="images")
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
@@ -137,7 +138,7 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
         message = f"images must be uint8 (n, {height}, {width}, 3)"
         with tf.control_dependencies([tf.debugging.assert_equal(size, pixels.shape[1:], message)]):
             images = tf.ensure_shape(tf.identity(images), pixels.shape)
-        if resolved.preprocessing.channels == 1:
+        if resolved.about.preprocessing.channels == 1:
             images = tf.cast(luma(tf.cast(images, tf.float32), tf.floor), tf.uint8)
         outputs = module.serve(images)
         return {**outputs, **_best(outputs["logits"], labels, top_k)} if labels else outputs
@@ -147,7 +148,7 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
         message = f"image_bytes must be at most {most} files"
         few = tf.debugging.assert_less_equal(tf.size(image_bytes), most, message)
         with tf.control_dependencies([few]):
-            return read_valid_pictures(tf.identity(image_bytes), resolved.preprocessing)
+            return read_valid_pictures(tf.identity(image_bytes), resolved.about.preprocessing)
 
     @tf.function(input_signature=[files], autograph=False)
     def classify_pictures(image_bytes):
@@ -196,11 +197,11 @@ def _masked(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 
 
 def _labels(resolved: Resolved) -> tuple[str, ...]:
-    if resolved.labels:
-        return resolved.labels
-    if resolved.num_outputs == 1000:
+    if resolved.about.labels:
+        return resolved.about.labels
+    if resolved.about.num_outputs == 1000:
         return imagenet2012_labels()
-    return numbered(resolved.num_outputs)
+    return numbered(resolved.about.num_outputs)
 
 
 def _parity(

@@ -35,8 +35,7 @@ def app(tmp_path):
 def bundle(sample, tmp_path):
     """The sample's float32 bundle, where an export of a run writes it."""
     folder = tmp_path / "runs" / "flowers" / "export" / "float32"
-    about = deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing)
-    deploy.write_bundle(folder, sample.exported("none"), about, np.zeros((8, 8, 3), np.uint8))
+    deploy.write_bundle(folder, sample.exported("none"), np.zeros((8, 8, 3), np.uint8))
     (folder / "recipe.json").write_text("{}")
     return folder
 

@@ -19,7 +19,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Runner, Verdict
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import operators
 from keras_vit.deploy.resolve import resolve
 from keras_vit.weights.hashing import weights_sha256
@@ -34,9 +34,9 @@ def bundle(sample, tmp_path, rng):
     exported = sample.exported("none")
 
     def write(exported=exported, picture=image, folder=tmp_path / "bundle", **changes):
-        about = deploy.About("ViT-Test", LABELS, sample.model.preprocessing)
-        about = dataclasses.replace(about, **changes)
-        return deploy.write_bundle(folder, exported, about, picture)
+        about = dataclasses.replace(exported.made.about, **changes)
+        made = dataclasses.replace(exported.made, about=about)
+        return deploy.write_bundle(folder, dataclasses.replace(exported, made=made), picture)
 
     return write, tmp_path / "bundle"
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import UsageError, deploy
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.resolve import resolve
 
 LABELS = tuple("abcdefghij")
@@ -20,11 +20,10 @@ LABELS = tuple("abcdefghij")
 def bundle(sample, tmp_path, rng):
     """Writes the sample's bundle of a precision, or of a file that takes pixels."""
     picture = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
-    about = deploy.About("ViT-Test", LABELS, sample.model.preprocessing)
 
     def write(quantize):
         exported = sample.exported(quantize) if quantize != "pixels" else of_pixels(sample)
-        deploy.write_bundle(tmp_path / quantize, exported, about, picture)
+        deploy.write_bundle(tmp_path / quantize, exported, picture)
         return tmp_path / quantize
 
     return write

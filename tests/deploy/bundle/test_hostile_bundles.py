@@ -20,11 +20,8 @@ from keras_vit.deploy.convert.auto import read_recipe
 @pytest.fixture
 def bundle(sample, tmp_path, rng):
     """A bundle, and the folder of two bundles that an earlier export left."""
-    about = deploy.About(
-        "ViT-Test", tuple("abcdefghij"), sample.model.preprocessing, weights_sha256="5" * 64
-    )
     picture = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
-    write_bundle(tmp_path / "export" / "float32", sample.exported("none"), about, picture)
+    write_bundle(tmp_path / "export" / "float32", sample.exported("none"), picture)
     return tmp_path / "export" / "float32"
 
 

@@ -74,9 +74,8 @@ def test_what_litert_refuses_there_is_not_loaded_here(tmp_path, python):
 def test_only_untrusted_bundles_are_tried(sample, tmp_path, monkeypatch, rng):
     tried = []
     monkeypatch.setattr("keras_vit.deploy.bundle.opened.try_file", tried.append)
-    about = deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing)
     picture = rng.integers(0, 255, (50, 40, 3)).astype("uint8")
-    deploy.write_bundle(tmp_path / "float32", sample.exported("none"), about, picture)
+    deploy.write_bundle(tmp_path / "float32", sample.exported("none"), picture)
     deploy.open_bundle(tmp_path / "float32")
     assert not tried
     deploy.open_bundle(tmp_path / "float32", trusted=False)

@@ -46,8 +46,7 @@ def page(tmp_path):
 def bundle(sample, tmp_path):
     """The sample's float32 bundle, where an export of a run writes it."""
     folder = tmp_path / "runs" / "flowers" / "export" / "float32"
-    about = deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing)
-    deploy.write_bundle(folder, sample.exported("none"), about, np.zeros((8, 8, 3), np.uint8))
+    deploy.write_bundle(folder, sample.exported("none"), np.zeros((8, 8, 3), np.uint8))
     return folder
 
 
@@ -100,9 +99,8 @@ def test_the_command_writes_nothing_if_a_bundle_is_damaged(invoke, bundle, page,
 
 @pytest.mark.slow
 def test_files_that_take_integers_are_refused(sample, page, tmp_path):
-    about = deploy.About("ViT-Test", tuple("abcdefghij"), sample.model.preprocessing)
     bundle, picture = tmp_path / "int8-full", np.zeros((8, 8, 3), np.uint8)
-    deploy.write_bundle(bundle, sample.exported("int8-full"), about, picture)
+    deploy.write_bundle(bundle, sample.exported("int8-full"), picture)
     with pytest.raises(UsageError, match="input is float32 or uint8. Received: int8; export int8"):
         deploy.make_site({"digits": bundle}, page, tmp_path / "site")
     assert not (tmp_path / "site").exists()

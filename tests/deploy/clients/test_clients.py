@@ -17,10 +17,10 @@ from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.data.source import as_answered
-from keras_vit.deploy import subject
 from keras_vit.deploy.clients import clients
 from keras_vit.deploy.clients.judging import seen_by
 from keras_vit.deploy.clients.runners import run_runner, write_cases
+from keras_vit.deploy.sampling import Samples
 
 QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
 IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
@@ -44,7 +44,7 @@ print(json.dumps({"version": "7", "scores": runner.predict(preprocess(pictures, 
 
 @pytest.fixture
 def pictures_of(sample):
-    """A subject with digits as labelled pictures."""
+    """A trained model with digits as labelled pictures."""
 
     def make(**preprocessing):
         model = keras_vit.ViT(sample.model.spec, 10, (16, 24))
@@ -52,8 +52,9 @@ def pictures_of(sample):
         model.preprocessing = dataclasses.replace(model.preprocessing, **preprocessing)
         source = digits()
         parts = np.arange(0, 128, 2), np.arange(1, 128, 2)
-        images = subject.OwnImages(model.preprocessing, source, *parts, labelled=True)
-        return subject.Subject(model, "ViT-Test", source.labels, images)
+        return deploy.TrainedModel(
+            lambda: model, "ViT-Test", source.labels, model.preprocessing, source, *parts, True
+        )
 
     return make
 
@@ -79,14 +80,14 @@ def absent(monkeypatch):
 
 
 def test_a_file_is_judged_with_the_resize_of_the_client(pictures_of, absent, tmp_path):
-    given = pictures_of()
-    own = given.images
-    found = deploy.export_bundles(given, tmp_path, "none", client="mediapipe", **QUICK)
+    own = pictures_of()
+    found = deploy.export_bundles(own, tmp_path, "none", client="mediapipe", **QUICK)
     description = found.written["float32"]
     assert description["output"]["kind"] == "probabilities"
     opened = deploy.open_bundle(tmp_path / "float32")
     assert opened.preprocessing.interpolation == "bilinear"  # for readers of model.json
-    inputs, classes = own.comparison(24)
+    compared = own.samples(deploy.ExportOptions(("none",), 24)).compared
+    inputs, classes = compared.inputs, compared.targets
     changed = dataclasses.replace(own.preprocessing, interpolation="mediapipe")
     resized = np.stack([preprocess_image(picture, changed) for picture in own.pictures(24)])
     right, seen = (opened.predict(x).argmax(1) for x in (inputs, resized))
@@ -111,10 +112,12 @@ def test_the_probability_of_one_logit_is_judged_by_its_two_answers(trained_like,
     model = trained_like(keras_vit.ViT(spec, 1, 16))
     source = as_answered(digits(), ["3"])
     places = np.r_[np.flatnonzero(source.targets)[:12], np.flatnonzero(source.targets == 0)[:12]]
-    images = subject.OwnImages(model.preprocessing, source, places, places, labelled=True)
-    bias, inputs = model.get_layer("head").bias, images.comparison(24)[0]
+    given = deploy.TrainedModel(
+        lambda: model, "one", ("3",), model.preprocessing, source, places, places, labelled=True
+    )
+    inputs = given.samples(deploy.ExportOptions(("none",), 24)).compared.inputs
+    bias = model.get_layer("head").bias
     bias.assign(bias - np.median(np.asarray(model(inputs, training=False))))
-    given = subject.Subject(model, "one", ("3",), images)
     found = deploy.export_bundles(given, tmp_path, "none", client="mediapipe", **QUICK)
     verdict, parity = found.written["float32"]["client"], found.written["float32"]["parity"]
     assert verdict["own_accuracy"] == parity["accuracy"] == parity["keras_accuracy"]
@@ -194,8 +197,9 @@ def test_a_client_that_gives_other_scores_refuses_the_file(
 def test_pictures_that_end_the_client_are_not_given_to_it(pictures_of):
     pictures = [np.zeros((1, 32_767, 3), np.uint8), np.zeros((1, 32_766, 3), np.uint8)]
     own = np.zeros((2, 16, 24, 3), np.float32)
-    mediapipe, how = clients.CLIENTS["mediapipe"], pictures_of().images.preprocessing
-    assert list(seen_by(mediapipe, own, None, pictures, how).pictures) == [1]
+    mediapipe, how = clients.CLIENTS["mediapipe"], pictures_of().preprocessing
+    samples = Samples(deploy.Reference(own))
+    assert list(seen_by(mediapipe, samples, pictures, how).pictures) == [1]
 
 
 def test_layers_of_ones_own_are_refused_for_a_client(sample, tmp_path):

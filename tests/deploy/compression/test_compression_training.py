@@ -13,7 +13,7 @@ from keras_vit import UsageError, _files, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import digits, load
-from keras_vit.deploy import compression, subject
+from keras_vit.deploy import compression
 from keras_vit.deploy.compression import (
     Compression,
     FineTuning,
@@ -251,7 +251,7 @@ def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run,
             variable.assign(np.roll(variable, 1, axis=-1))
 
     record = compression.compress_bundles(
-        subject.of_run(trained_run.path),
+        deploy.of_run(trained_run.path),
         [Compression("prune"), Compression("cluster")],
         Training(diverge_then_confuse),
         tmp_path,
@@ -267,7 +267,7 @@ def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run,
 
 
 def test_a_folder_that_another_process_writes_is_refused(trained_run, tmp_path):
-    given = subject.of_run(trained_run.path)
+    given = deploy.of_run(trained_run.path)
     with (
         _files.locked(tmp_path / "small"),
         pytest.raises(UsageError, match="another process is writing .*small; choose another"),
@@ -278,7 +278,7 @@ def test_a_folder_that_another_process_writes_is_refused(trained_run, tmp_path):
 
 
 def test_folders_that_cannot_be_written_are_refused_before_training(trained_run, tmp_path):
-    given, wanted = subject.of_run(trained_run.path), [Compression("prune")]
+    given, wanted = deploy.of_run(trained_run.path), [Compression("prune")]
     foreign = tmp_path / "foreign" / "prune-float32" / "letters"
     foreign.mkdir(parents=True)
     (tmp_path / "file").touch()
@@ -295,12 +295,13 @@ def test_folders_that_cannot_be_written_are_refused_before_training(trained_run,
 
 @pytest.mark.parametrize("unknown", ["scores of tokens", "classes"])
 def test_without_accuracy_nothing_is_trained(trained_run, tmp_path, randomised, unknown):
-    given = subject.of_run(trained_run.path)
+    given = deploy.of_run(trained_run.path)
     if unknown == "classes":
-        given.images = dataclasses.replace(given.images, labelled=False)
+        given = dataclasses.replace(given, labelled=False)
     else:
-        spec = dataclasses.replace(given.model.spec, pooling="none")
-        given.model = randomised(keras_vit.ViT(spec, 10, 16))
+        spec = dataclasses.replace(given.load().spec, pooling="none")
+        tokens = randomised(keras_vit.ViT(spec, 10, 16))
+        given = dataclasses.replace(given, load=lambda: tokens)
     with pytest.raises(UsageError, match="compression is judged by its loss of accuracy"):
         compression.compress_bundles(
             given, [Compression("prune")], Training(never), tmp_path, images=20

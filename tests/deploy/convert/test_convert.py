@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.inspect.flatbuffer import check_static, operators, read_graph
 from keras_vit.deploy.resolve import backbone, input_shape, resolve
 
@@ -60,7 +60,7 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
     floats = [converter.float_file("int8").path.read_bytes()]
     floats += [converter(n) for n in names if n == "none"]
     for content in floats:
-        made = deploy.MadeFile(deploy.PRECISIONS["none"], content, converter.options)
+        made = deploy.MadeFile(deploy.PRECISIONS["none"], content, converter.about)
         found = deploy.judge_file(made, reference)
         deploy.check(found)
         assert found.verdict.max_difference < 1e-5 * found.verdict.scale
@@ -297,7 +297,7 @@ def test_models_that_end_in_a_softmax_or_a_sigmoid_give_probabilities(kind, rng)
     images = rng.uniform(-1, 1, (2, 16, 24, 3)).astype(np.float32)
     expected = np.asarray(model(images, training=False))
     resolved = resolve(model)
-    assert resolved.options.output == ("logits" if kind == "logits" else "probabilities")
+    assert resolved.about.options.output == ("logits" if kind == "logits" else "probabilities")
     np.testing.assert_allclose(deploy.expected_scores(resolved, images), expected, atol=1e-6)
 
 

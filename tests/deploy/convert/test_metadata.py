@@ -16,8 +16,9 @@ from flatbuffers import encode, number_types
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit.deploy.convert.metadata import Metadata
+from keras_vit.deploy.convert.metadata import labels_archive, metadata
 from keras_vit.deploy.convert.quantize import quantized
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.inspect import layout
 from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.precisions import PRECISIONS
@@ -84,8 +85,8 @@ def float_file(sample):
 
 
 def described(sample, float_file, precision="none", **changes):
-    about = dataclasses.replace(sample.converter.metadata, **{"labels": LABELS} | changes)
-    return quantized(float_file, PRECISIONS[precision], metadata=about).read_bytes()
+    about = dataclasses.replace(sample.converter.about, **{"labels": LABELS} | changes)
+    return quantized(float_file, PRECISIONS[precision], about=about).read_bytes()
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
@@ -94,7 +95,7 @@ def test_every_precision_has_metadata_and_the_scores_that_it_has_without(sample,
     content = sample.file(name).read_bytes()
     row = PRECISIONS[name]
     ranges = converter._ranges.get(row.rules)
-    plain = quantized(converter.float_file(name), row, ranges=ranges)
+    plain = quantized(converter.float_file(name), row, ranges)
     assert written(content).text(0) == sample.model.name
     assert len(content) - len(plain) < 2000
     np.testing.assert_array_equal(
@@ -130,7 +131,7 @@ def test_other_images_than_rgb_are_described(sample, channels, colours, words):
     tensor = types.SimpleNamespace(shape=(1, 16, 24, channels), dtype="float32")
     scores = types.SimpleNamespace(shape=(1, 10), dtype="float32")
     graph = types.SimpleNamespace(tensors=[tensor, scores], inputs=[0], outputs=[1])
-    [described] = Table.root(Metadata("ViT-Test", "logits").flatbuffer(graph)).tables(3)
+    [described] = Table.root(metadata(deploy.About("ViT-Test"), graph)).tables(3)
     [image] = described.tables(2)
     assert image.text(1) == words
     properties = image.table(3).table(1)
@@ -163,10 +164,10 @@ def test_100_000_labels_are_stored_where_readers_find_them(sample, float_file):
     many = dataclasses.replace(scores, shape=(1, len(names)))
     tensors = tuple(many if tensor is scores else tensor for tensor in graph.tensors)
     graph = dataclasses.replace(graph, tensors=tensors)
-    about = Metadata("large", "logits", names)
-    file = bytes(12_345) + about.archive(graph, 12_345)
+    about = deploy.About("large", names)
+    file = bytes(12_345) + labels_archive(about, graph, 12_345)
     assert labels_in(file) == list(names)
-    assert len(about.flatbuffer(graph)) < 2000
+    assert len(metadata(about, graph)) < 2000
 
 
 @pytest.mark.parametrize("labels", [None, LABELS[:2]])
@@ -183,23 +184,22 @@ def test_pixels_and_unknown_preprocessings_are_not_normalised(sample, graph_file
     content = described(sample, float_file, preprocessing=None)
     assert not written(content).tables(3)[0].tables(2)[0].has(4)
     pixels = graph_file(sample.model.spec, (16, 16), input="uint8")
-    about = Metadata("pixels", "logits", None, PREPROCESSING)
-    content = quantized(pixels, PRECISIONS["none"], metadata=about).read_bytes()
+    about = deploy.About("pixels", None, PREPROCESSING)
+    content = quantized(pixels, PRECISIONS["none"], about=about).read_bytes()
     assert not written(content).tables(3)[0].tables(2)[0].has(4)
 
 
 @pytest.mark.parametrize(("classes", "text"), [(1, "whose sigmoid is"), (3, "their softmax")])
 def test_the_output_says_how_its_logits_become_probabilities(converted, classes, text):
     graph = read_graph(converted(lambda x: 2 * x[:, 0, 0, :classes], (1, 4, 4, 3)))
-    about = Metadata("model", "logits").flatbuffer(graph)
-    assert text in Table.root(about).tables(3)[0].tables(3)[0].text(1)
+    about = deploy.About("model")
+    assert text in Table.root(metadata(about, graph)).tables(3)[0].tables(3)[0].text(1)
 
 
-def test_features_have_no_labels(sample):
-    resolved = deploy.resolve.resolve(sample.model, None)
-    features = dataclasses.replace(resolved.options, output="features")
-    resolved = dataclasses.replace(resolved, options=features, labels=LABELS)
-    assert Metadata.of(resolved).labels is None
+def test_features_have_no_labels(float_file):
+    options, graph = GraphOptions(output="features"), read_graph(float_file)
+    assert labels_archive(deploy.About("model", LABELS), graph, 0)
+    assert not labels_archive(deploy.About("model", LABELS, options=options), graph, 0)
 
 
 def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, monkeypatch):

@@ -194,7 +194,9 @@ def test_measured_ranges_need_images(sample, quantize):
         with pytest.raises(UsageError, match=message):
             deploy.Converter(resolve(sample.model), ["none", quantize], calibration=images)
         with pytest.raises(UsageError, match=message):
-            quantized(sample.file("none"), precision_of(quantize), images)
+            measured_ranges(sample.file("none"), precision_of(quantize), images)
+        with pytest.raises(UsageError, match=message):
+            quantized(sample.file("none"), precision_of(quantize))
 
 
 def test_dynamic_and_int4_need_no_images(sample):
@@ -251,7 +253,8 @@ def test_the_last_digit_of_a_runtimes_arithmetic_changes_no_pixel(sample, rng):
     pixels = rng.integers(0, 256, (8, 16, 24, 3)).astype(np.float32)
     pixels[0, 0, :2] = [[0], [255]]
     images = (pixels - 127.5) / 127.5
-    content = quantized(sample.converter.float_file("int8"), PRECISIONS["int8"], images)
+    content, precision = sample.converter.float_file("int8"), PRECISIONS["int8"]
+    content = quantized(content, precision, measured_ranges(content, precision, images))
     runner = Runner(content)
     expected = runner.predict(images)
     for direction in (-2, 2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import pytest
 from ai_edge_quantizer import quantizer as library
 
@@ -11,6 +13,10 @@ from keras_vit.deploy.inspect.layout import laid_out, unpacked
 from keras_vit.deploy.inspect.runtimes import state_versions
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.stored_arrays import StoredArrays
+
+
+def test_the_private_members_were_read_in_the_installed_release():
+    assert version("ai-edge-quantizer") == quantizer.RELEASE
 
 
 @pytest.mark.parametrize("name", [name for name, row in PRECISIONS.items() if row.rules])
@@ -24,7 +30,7 @@ def test_kernels_on_disk_give_the_same_bytes(sample, monkeypatch, name):
     file, ranges = converter.float_file(name), None
     if precision.calibrated:
         ranges = quantize.measured_ranges(file, precision, converter.calibration[:4])
-    found = quantize.quantized(file, precision, ranges=ranges).read_bytes()
+    found = quantize.quantized(file, precision, ranges).read_bytes()
     assert len(stored) > 10
     assert found == in_memory(file, precision, ranges)
 

@@ -11,9 +11,9 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.deploy.convert import graphs, skeleton
-from keras_vit.deploy.graph.inference import REWRITES, GraphOptions
+from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.precisions import precision_of
 from keras_vit.deploy.resolve import resolve
 
 # Square kernels, which a wrong order of axes does not show in their shapes.
@@ -39,14 +39,14 @@ def all_kernels_are_large(monkeypatch):
 
 @pytest.fixture
 def written(trained_like):
-    """The graphs of a model that resembles a trained one."""
+    """A converter with the graph of a model that resembles a trained one."""
 
     def write(spec, calibration=None, **options):
         build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
         model = trained_like(build(spec, 10, (32, 64)))
         resolved = resolve(model, GraphOptions(**options))
         name = "none" if calibration is None else "int8"
-        return graphs.write_graphs(resolved, [precision_of(name)], calibration)
+        return deploy.Converter(resolved, [name], calibration)
 
     return write
 
@@ -56,9 +56,10 @@ def written(trained_like):
 )
 def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, pictures, tmp_path):
     made = written(KINDS[kind])
-    assert skeleton.write_float_file(made.written[False], tmp_path / "model.tflite")
+    graph = made._graphs[False]
+    assert skeleton.write_float_file(graph, tmp_path / "model.tflite")
     found = tmp_path / "model.tflite"
-    expected = graphs._converted(graphs._saved(made.written[False].module(), tmp_path / "saved"))
+    expected = graphs._converted(graphs._saved(skeleton.module_of(graph), tmp_path / "saved"))
     graph, other = read_graph(found), read_graph(expected)
     assert described(graph) == described(other)
     images = pictures(2, (32, 64))
@@ -80,8 +81,9 @@ def test_layers_of_ones_own_follow_the_poured_graph(trained_like, pictures, tmp_
     model = keras.Sequential([vit, keras.layers.Dense(3, "softmax")])
     resolved = resolve(model)
     assert resolved.tail is not None
-    made = graphs.write_graphs(resolved, [precision_of("none")])
-    assert skeleton.write_float_file(made.written[False], tmp_path / "model.tflite")
+    made = deploy.Converter(resolved, ["none"])
+    [graph] = made._graphs.values()
+    assert skeleton.write_float_file(graph, tmp_path / "model.tflite")
     images = pictures(2, (32, 64))
     found = deploy.Runner(tmp_path / "model.tflite").predict(images)
     np.testing.assert_allclose(found, deploy.predict(model, images), atol=1e-6)
@@ -90,8 +92,9 @@ def test_layers_of_ones_own_follow_the_poured_graph(trained_like, pictures, tmp_
 def test_balanced_graphs_too(written, pictures, tmp_path):
     images = pictures(4, (32, 64))
     made = written(SPEC, images)
-    assert skeleton.write_float_file(made.written[True], tmp_path / "model.tflite")
-    expected = graphs._converted(graphs._saved(made.written[True].module(), tmp_path / "saved"))
+    graph = made._graphs[True]
+    assert skeleton.write_float_file(graph, tmp_path / "model.tflite")
+    expected = graphs._converted(graphs._saved(skeleton.module_of(graph), tmp_path / "saved"))
     np.testing.assert_array_equal(
         deploy.Runner(tmp_path / "model.tflite").predict(images),
         deploy.Runner(expected).predict(images),
@@ -103,11 +106,11 @@ def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weigh
 ):
     rewrites = frozenset(REWRITES) - {"attention_biases"}  # the converter scales the queries
     made = written(SPEC, rewrites=rewrites)
-    assert not skeleton.write_float_file(made.written[False], tmp_path / "model.tflite")
+    assert not skeleton.write_float_file(made._graphs[False], tmp_path / "model.tflite")
     assert not (tmp_path / "model.tflite").exists()
     images = pictures(2, (32, 64))
-    found = deploy.Runner(made.convert(False)).predict(images)
-    expected = deploy.Runner(written(SPEC).convert(False)).predict(images)
+    found = deploy.Runner(made.float_file()).predict(images)
+    expected = deploy.Runner(written(SPEC).float_file()).predict(images)
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
@@ -115,7 +118,7 @@ def test_the_converter_sees_the_kernels_of_one_block(written):
     sizes = []
     for depth in (2, 8):
         made = written(dataclasses.replace(SPEC, depth=depth))
-        graph = made.written[False]
+        graph = made._graphs[False]
         marks = skeleton._marks(graph.weights)
         sizes.append(len(skeleton._converted(graph, marks)))
     blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks

@@ -18,7 +18,7 @@ from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data.decoding import decode_image
 from keras_vit.data.limits import MOST_PIXELS
-from keras_vit.deploy.graph.inference import GraphOptions
+from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.resolve import resolve
 from keras_vit.deploy.serving import serving
 
@@ -296,9 +296,9 @@ def test_a_thousand_classes_without_names_are_imagenets(tiny, rng):
 
 def heavier(resolved):
     """The model with another bias of its head, which is its last weight."""
-    *weights, bias = resolved.weights
-    bias = bias._replace(variable=np.asarray(bias.variable) * np.float32(1.01))
-    return dataclasses.replace(resolved, weights=(*weights, bias))
+    [*_, (name, bias)] = resolved.weights.items()
+    weights = resolved.weights | {name: lambda: bias() * np.float32(1.01)}
+    return dataclasses.replace(resolved, weights=weights)
 
 
 @pytest.mark.slow

@@ -1,8 +1,7 @@
-"""The images of an export: for measuring ranges, for choosing float layers, and for comparison."""
+"""Reads and divides the representative data of a Keras model."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -13,51 +12,23 @@ import numpy as np
 from keras_vit._errors import UsageError
 from keras_vit.data.input_range import check_inputs
 from keras_vit.data.preprocessing import normalise
-from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
+from keras_vit.deploy.options import CALIBRATED, ExportOptions
+from keras_vit.deploy.precisions import check_calibration
+from keras_vit.deploy.reference import Reference
+from keras_vit.deploy.sampling import Samples, coarse_noise, divided, spread, to_pixels
 from keras_vit.specs import Preprocessing
 
-# Images that measure ranges. For 8, 16, 32, 64 and 128 of them the error of int8 on digits is
-# 0.026, 0.019, 0.018, 0.017, 0.017 (mean of three draws).
-CALIBRATED = 32
 # Random images that are compared if there are no pictures.
-NOISE_IMAGES = 16
+_NOISE_IMAGES = 16
 # An iterable may be endless: at most this many images are read, a minute of decoding.
 _MOST_READ = 10_000
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Preprocessed images (n, height, width, 3), their classes if known, and a description."""
-
-    images: np.ndarray
-    targets: np.ndarray | None
-    images_from: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Samples:
-    """The images of an export.
-
-    Attributes:
-        compared: images for the comparison with Keras.
-        choosing: images for choosing float layers; None if no layers are chosen.
-        calibration: images for measuring ranges (n, height, width, 3); None without pictures.
-        picture: one of the compared images, uint8 (height, width, 3) of any size; None if unknown.
-    """
-
-    compared: Part
-    choosing: Part | None
-    calibration: np.ndarray | None
-    picture: np.ndarray | None
 
 
 def samples_of(
     data: Any,
     shape: tuple[int, int, int],
     preprocessing: Preprocessing | None,
-    count: int,
-    calibrate: int | None,
-    choose: bool,
+    options: ExportOptions,
 ) -> Samples:
     """Divides the representative data of a Keras model.
 
@@ -65,58 +36,72 @@ def samples_of(
         data: the `representative_data` of `export_tflite`; None for random images.
         shape: height, width and channels of the model's input.
         preprocessing: the model's preprocessing, to turn an input into a picture; None if unknown.
-        count: the largest number of images to compare, and to choose layers on.
-        calibrate: the largest number of images to measure ranges on, besides the limit of half of
-            all images; None for none.
-        choose: whether float layers are chosen.
+        options: how many images are compared, and to choose layers and to measure ranges on.
+
+    Raises:
+        UsageError: ranges must be measured and there are no images, or they are not inputs of the
+            model.
     """
     if data is None:
-        noise = (2 * coarse_noise(min(count, NOISE_IMAGES), shape) - 1).astype(np.float32)
-        part = Part(noise, None, "random images")
-        return Samples(part, part if choose else None, None, _picture(noise[0], preprocessing))
-    needed = max(count, CALIBRATED) + (calibrate or CALIBRATED) + (count if choose else 0)
-    images, targets = _inputs(data, shape, needed)
-    check_inputs(images, preprocessing, "representative_data")
+        for precision in options.precisions:
+            check_calibration(precision, None)
+        noise = _noise(min(options.max_images, _NOISE_IMAGES), shape, preprocessing)
+        images = Reference(noise, images_from="random images")
+        choosing = images if options.chooses else None
+        return Samples(images, choosing, None, _picture(noise[0], preprocessing))
+    needed = max(options.max_images, CALIBRATED) + options.calibrate
+    needed += options.max_images if options.chooses else 0
+    inputs, targets = _inputs(data, shape, needed)
+    check_inputs(inputs, preprocessing, "representative_data")
+    return _divided(inputs, targets, preprocessing, options)
 
-    def part(places: np.ndarray, seed: int, images_from: str) -> Part:
+
+def _divided(
+    inputs: np.ndarray,
+    targets: np.ndarray | None,
+    preprocessing: Preprocessing | None,
+    options: ExportOptions,
+) -> Samples:
+    """Different images for each purpose, which cover all classes."""
+
+    def drawn(places: np.ndarray, seed: int, images_from: str) -> Reference:
         known = None if targets is None else targets[places]
-        places = places[spread(count, len(places), known, seed)]
-        return Part(images[places], None if targets is None else targets[places], images_from)
+        places = places[spread(options.max_images, len(places), known, seed)]
+        known = None if targets is None else targets[places]
+        return Reference(inputs[places], None, known, images_from)
 
-    places = np.arange(len(images))
+    places = np.arange(len(inputs))
     calibrating, choosing = None, None
-    if calibrate is not None:
+    if options.calibrates:
         calibrating, others = divided(
-            min(calibrate, max(len(images) // 2, 1)), len(images), targets
+            min(options.calibrate, max(len(inputs) // 2, 1)), len(inputs), targets
         )
         if not len(others):
             others = calibrating
             warnings.warn(
                 "representative_data holds only one image, which is used both to measure ranges "
                 "and to compare: the comparison proves little. Pass more images.",
-                stacklevel=4,  # the caller of a public function of `deploy.export`
+                stacklevel=5,  # the caller of a public function of `deploy.export`
             )
         places = others
-    if choose and len(places) > 1:
+    if options.chooses and len(places) > 1:
         known = None if targets is None else targets[places]
         first, second = divided(len(places) // 2, len(places), known)
-        choosing, places = part(places[first], 1, "other images of the data"), places[second]
-    compared = part(places, 0 if calibrate is None else 1, "images of the data")
-    calibration = None if calibrating is None else images[calibrating]
-    chosen = (choosing or compared) if choose else None
-    return Samples(compared, chosen, calibration, _picture(compared.images[0], preprocessing))
+        choosing, places = drawn(places[first], 1, "other images of the data"), places[second]
+    compared = drawn(places, int(options.calibrates), "images of the data")
+    calibration = None if calibrating is None else inputs[calibrating]
+    chosen = (choosing or compared) if options.chooses else None
+    return Samples(compared, chosen, calibration, _picture(compared.inputs[0], preprocessing))
 
 
-def noise_of(preprocessing: Preprocessing, count: int) -> np.ndarray:
-    """Random images (n, *preprocessing.shape), preprocessed for a model."""
-    noise = coarse_noise(min(count, NOISE_IMAGES), (preprocessing.height, preprocessing.width, 3))
-    return normalise((256 * noise).astype(np.uint8), preprocessing)
-
-
-def to_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
-    """The uint8 pixels of preprocessed inputs, grey or RGB: the inverse of `normalise`."""
-    scale, mean = (np.asarray(x, np.float32) for x in (preprocessing.scale, preprocessing.mean))
-    return np.clip(np.rint(inputs * scale + mean), 0, 255).astype(np.uint8)
+def _noise(
+    count: int, shape: tuple[int, int, int], preprocessing: Preprocessing | None
+) -> np.ndarray:
+    """Random images (count, *shape), preprocessed for a model."""
+    if preprocessing is None:
+        return (2 * coarse_noise(count, shape) - 1).astype(np.float32)
+    pixels = coarse_noise(count, (*shape[:2], 3))
+    return normalise((256 * pixels).astype(np.uint8), preprocessing)
 
 
 def _picture(image: np.ndarray, preprocessing: Preprocessing | None) -> np.ndarray | None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_vit._keras import keras
-from keras_vit.deploy.judge.reference import predict
+from keras_vit.deploy.reference import predict
 
 
 class Devices:
@@ -38,7 +38,7 @@ import sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 import numpy as np
 from test_reference import Devices
-from keras_vit.deploy.judge.reference import predict
+from keras_vit.deploy.reference import predict
 devices = Devices()
 with tf.device("CPU:1"):
     devices(np.ones((2, 3), np.float32), training=False)
@@ -65,7 +65,7 @@ def test_batched_scores_equal_those_of_the_model():
 def test_jax_computes_on_the_cpu_in_the_highest_precision():
     script = """
 import jax
-from keras_vit.deploy.judge.reference import full_precision
+from keras_vit.deploy.reference import full_precision
 assert jax.config.jax_default_matmul_precision is None
 with full_precision():
     print(jax.config.jax_default_matmul_precision, jax.config.jax_default_device.platform)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from keras_vit.deploy.judge.choosing import coarse_noise, divided, spread
+from keras_vit.deploy.sampling import coarse_noise, divided, spread
 
 SORTED = np.repeat(np.arange(10), 30)
 IN_TURN = np.tile(np.arange(10), 30)

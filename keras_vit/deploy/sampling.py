@@ -1,8 +1,35 @@
-"""Splits images into those for calibration, for choosing layers and for comparison."""
+"""The images of an export: for measuring ranges, for choosing float layers, and for comparison."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+
+from keras_vit.deploy.reference import Reference
+from keras_vit.specs import Preprocessing
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """The images of an export.
+
+    Attributes:
+        compared: images for the comparison with Keras.
+        choosing: images for choosing float layers; None if no layers are chosen.
+        calibration: images for measuring ranges (n, height, width, 3); None without pictures.
+        picture: one of the compared images, uint8 (height, width, 3) of any size; None if unknown.
+        resized: the compared images with a client's resize; None without pictures.
+        pictures: some of the compared images as they are stored, by their places, to run the client
+            on.
+    """
+
+    compared: Reference
+    choosing: Reference | None = None
+    calibration: np.ndarray | None = None
+    picture: np.ndarray | None = None
+    resized: np.ndarray | None = None
+    pictures: dict[int, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 def spread(count: int, total: int, targets: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
@@ -44,3 +71,9 @@ def coarse_noise(count: int, shape: tuple[int, int, int]) -> np.ndarray:
     cells = np.random.default_rng(0).random((count, 4, 4, channels))
     rows, columns = (np.arange(side) * 4 // side for side in (height, width))
     return cells[:, rows][:, :, columns]  # (count, height, width, channels)
+
+
+def to_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
+    """The uint8 pixels of preprocessed inputs, grey or RGB: the inverse of `normalise`."""
+    scale, mean = (np.asarray(x, np.float32) for x in (preprocessing.scale, preprocessing.mean))
+    return np.clip(np.rint(inputs * scale + mean), 0, 255).astype(np.uint8)

@@ -1,0 +1,47 @@
+"""What goes into a graph, what comes out, and its rewrites."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, get_args
+
+from keras_vit._errors import UsageError
+from keras_vit.deploy.graph.rewrites import REWRITES, check_rewrites
+
+Input = Literal["float32", "uint8"]
+Output = Literal["logits", "probabilities", "features"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphOptions:
+    """The input, the output and the rewrites of a graph.
+
+    Attributes:
+        input: "float32", preprocessed as for Keras; "uint8", RGB or grey pixels of the
+            right size.
+        output: "logits"; "probabilities", their softmax, or of one logit its sigmoid; "features",
+            the input of the head.
+        batch: a fixed number of images; None for any.
+        rewrites: names in `REWRITES`.
+
+    Raises:
+        UsageError: an unknown input, output or rewrite.
+    """
+
+    input: Input = "float32"
+    output: Output = "logits"
+    batch: int | None = 1
+    rewrites: frozenset[str] = frozenset(REWRITES)
+
+    def __post_init__(self):
+        object.__setattr__(self, "rewrites", check_rewrites(self.rewrites))
+        for field, choices in (("input", Input), ("output", Output)):
+            if getattr(self, field) not in get_args(choices):
+                raise UsageError(
+                    f"{field} must be one of {', '.join(get_args(choices))}. "
+                    f"Received: {field}={getattr(self, field)!r}."
+                )
+
+
+# One image as Keras reads it, and its logits.
+DEFAULTS = GraphOptions()

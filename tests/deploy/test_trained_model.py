@@ -1,0 +1,148 @@
+"""The images of an export: they cover all classes, and none both calibrates and is compared."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import keras_vit
+from keras_vit import deploy
+from keras_vit.data import digits
+from keras_vit.data.pipeline import load
+
+
+@pytest.fixture
+def images():
+    return with_digits(digits(), np.arange(501), np.arange(501, 1001))
+
+
+def with_digits(source, *parts):
+    """A trained model without a model."""
+    how = keras_vit.Preprocessing(16, 24)
+    return deploy.TrainedModel(None, "none", source.labels, how, source, *parts, labelled=True)
+
+
+def drawn(images, most, calibrate=32):
+    """Images to measure ranges on, to choose layers on, and to compare."""
+    options = deploy.ExportOptions(("auto",), most, calibrate=calibrate)
+    samples = images.samples(options)
+    return samples.calibration, samples.choosing, samples.compared
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (3, 3), (251, 251), (900, 251)])
+def test_the_allowed_number_of_images_is_chosen_and_none_twice(images, most, count):
+    chosen, _, _ = drawn(images, 1, most)
+    assert chosen.shape == (count, 16, 24, 3)
+    np.testing.assert_array_equal(drawn(images, 1, most)[0], chosen)
+    assert len(np.unique(chosen.reshape(count, -1), axis=0)) > 0.99 * count
+
+
+def rows(images):
+    return {image.tobytes() for image in images}
+
+
+def test_calibration_choice_and_comparison_use_different_images(images):
+    calibration, choosing, compared = drawn(images, 999, 999)
+    parts = [calibration, choosing.inputs, compared.inputs]
+    assert [len(part) for part in parts] == [251, 250, 500]
+    assert len(set.union(*map(rows, parts))) > 0.99 * 1001  # a few digits look alike
+
+
+def test_data_sorted_by_class_gives_every_part_all_classes():
+    source = digits()
+    order = np.argsort(source.targets, kind="stable")
+    source = dataclasses.replace(
+        source, targets=source.targets[order], image=lambda i: digits_image(order[i])
+    )
+    digits_image = digits().image
+    images = with_digits(source, np.arange(0, 1797, 2), np.arange(1, 1797, 2))
+    calibration, *judged = drawn(images, 20, 20)
+    for each in judged:
+        assert (np.bincount(each.targets, minlength=10) >= 1).all()
+    calibrating = rows(calibration)
+    everything, targets = load(source, np.arange(1797), images.preprocessing)
+    found = {
+        int(t)
+        for image, t in zip(everything, targets, strict=True)
+        if image.tobytes() in calibrating
+    }
+    assert found == set(range(10))
+
+
+def test_pictures_are_the_compared_images(images):
+    _, _, compared = drawn(images, 5)
+    pictures = list(images.pictures(5))
+    assert (len(compared.inputs), len(compared.targets), len(pictures)) == (5, 5, 5)
+    for image, picture in zip(compared.inputs, pictures, strict=True):
+        expected = keras_vit.preprocess(picture, images.preprocessing)[0]
+        np.testing.assert_array_equal(image, expected)
+
+
+def test_a_single_training_image_is_described_as_used_twice(images):
+    assert drawn(images, 5)[1].images_from == "other images of digits"
+    alone = dataclasses.replace(images, training=images.training[:1])
+    calibration, choosing, _ = drawn(alone, 5)
+    np.testing.assert_array_equal(calibration, choosing.inputs)
+    assert choosing.images_from == "other images of digits, which also measured the ranges"
+
+
+def test_a_run_is_compared_on_held_out_images(trained_run):
+    found = deploy.of_run(trained_run.path)
+    assert not set(found.training) & set(found.held_out)
+    assert len(found.training) + len(found.held_out) == len(found.source)
+    described = [found.compared_from, drawn(found, 5)[1].images_from]
+    assert described == ["held-out images of digits", "training images of digits"]
+
+
+def test_a_run_may_be_resampled(trained_run):
+    found = deploy.of_run(trained_run.path, image_size=(24, 16))
+    assert found.load().preprocessing == found.preprocessing
+    assert (found.preprocessing.height, found.preprocessing.width) == (24, 16)
+    assert deploy.of_run(trained_run.path).preprocessing == trained_run.model().preprocessing
+
+
+def test_pictures_for_weights_are_split_unless_there_is_only_one(fixtures, image_folder, tmp_path):
+    weights = str(fixtures / "vit_token.weights.npz")
+    found = deploy.of_weights(weights, data=image_folder)
+    assert sorted([*found.training, *found.held_out]) == list(range(12))
+    assert len(found.held_out) == 6
+    (tmp_path / "one" / "only").mkdir(parents=True)
+    (tmp_path / "one" / "other").mkdir()
+    Image.new("RGB", (20, 20)).save(tmp_path / "one" / "only" / "a.png")
+    with pytest.raises(keras_vit.UsageError, match="no readable picture in other"):
+        deploy.of_weights(weights, data=tmp_path / "one")
+
+
+def test_weights_can_be_loaded_again(fixtures):
+    found = deploy.of_weights(str(fixtures / "vit_token.weights.npz"))
+    first, second = found.load(), found.load()
+    assert first is not second
+    for a, b in zip(first.get_weights(), second.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_all_but_the_label_of_one_logit_is_not_its_class(small_spec, image_folder, tmp_path):
+    model = keras_vit.ViT(small_spec, 1, (16, 24), labels=("blue",))
+    keras_vit.save_weights(model, tmp_path / "one.npz")
+    found = deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
+    assert (found.labels, found.labelled) == (("blue",), True)
+    blue = ["blue" in found.source.ids[i] for i in found.held_out]
+    assert drawn(found, 12)[2].targets.tolist() == blue
+    assert 0 < sum(blue) < 6
+    keras_vit.save_weights(keras_vit.ViT(small_spec, 1, (16, 24)), tmp_path / "one.npz")
+    found = deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
+    assert (found.labels, found.labelled) == (("1",), False)
+
+
+def test_without_pictures_noise_is_compared_and_not_calibrated_on(fixtures):
+    found = deploy.of_weights(str(fixtures / "vit_token.weights.npz"))
+    samples = found.samples(deploy.ExportOptions(("none",), 500))
+    compared = samples.compared
+    assert (len(compared.inputs), compared.targets) == (16, None)
+    assert {compared.images_from, found.compared_from} == {"random images"}
+    assert (samples.calibration, samples.choosing, found.pictures(5)) == (None, None, None)
+    with pytest.raises(keras_vit.UsageError, match="auto needs images to measure ranges on"):
+        drawn(found, 5)
