@@ -7,7 +7,7 @@ A rule says which delegates it is about:
   rules come from its source code; it was not run.
 - "LiteRT": that of LiteRT 2.x (ML Drift), which supports more operators but runs a file whole or
   not at all. A test breaks every rule on a real one, the WebGPU backend of LiteRT 2.3.0: it refuses
-  what these rules say, and takes all else with right results.
+  what these rules say, computes "strided" wrongly, and takes all else with right results.
 - "LiteRT OpenCL": bugs that were reported for its OpenCL backend, which no machine of ours can run.
   The WebGPU backend does not have them.
 """
@@ -216,6 +216,16 @@ def _unpacked(graph: Graph, operator: Operator) -> str:
     return "int8 weights that are dequantised first are not supported" if unpacks else ""
 
 
+def _strided(graph: Graph, operator: Operator) -> str:
+    if operator.name != "CONV_2D":
+        return ""
+    kernel = graph.read(operator)[1]
+    strides = max(operator.options[side] for side in ("strideH", "strideW"))
+    if kernel.dtype != "int8" or kernel.shape[1:3] != (1, 1) or strides == 1:
+        return ""
+    return f"a 1x1 kernel in int8 with strides of {strides} is computed wrongly; use float16"
+
+
 def _squares(graph: Graph, operator: Operator) -> str:
     if operator.name not in ("MEAN", "SUM") or not _squared(graph, operator.inputs[0]):
         return ""
@@ -301,6 +311,7 @@ RULES = (
     Rule("int4", _int4, "refused", ("TFLite",), "model_builder_helper.cc: CreateVectorCopyData"),
     Rule("blocks", _blocks, "refused", _BOTH, _TRIED),
     Rule("unpacked", _unpacked, "refused", ("LiteRT",), _TRIED),
+    Rule("strided", _strided, "wrong", ("LiteRT",), _TRIED),
     Rule("squares", _squares, "imprecise", _BOTH, "LiteRT#9249"),
     Rule("epsilon", _epsilon, "imprecise", _BOTH, "tensorflow#67216"),
     Rule("batch", _batch, "slow", _BOTH, f"{_BUILDER}: constants of a batch other than 1"),
