@@ -462,6 +462,14 @@ def test_errors_without_pictures_are_raised_before_pictures_are_read(model, tmp_
         keras_vit.export_tflite(model, tmp_path / "m", "int8", pictures(), recipe="recipe.json")
 
 
+def test_the_limits_of_a_file_reach_its_check(model, inputs, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(pipeline, "check", lambda judged, *limits: seen.append(limits))
+    path, limits = tmp_path / "m.tflite", {"max_drop": 7.0, "min_runtime": "2.17.0"}
+    keras_vit.export_tflite(model, path, "dynamic", inputs, **limits)
+    assert seen == [(7.0, "2.17.0", "no")]
+
+
 def test_several_precisions_are_refused_with_the_function_that_takes_them(model, tmp_path):
     message = "Received: ['int8', 'none']; use deploy.export_bundles for several"
     with pytest.raises(UsageError, match=re.escape(message)):
