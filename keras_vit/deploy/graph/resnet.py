@@ -9,6 +9,7 @@ from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
 from keras_vit.specs import ResNetSpec, ResNetUnit
 
 _GROUPS = 32
+_LEAST = -6e4  # near the least value of half precision
 
 
 def stem(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
@@ -26,7 +27,10 @@ def bit(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
     """See `models/bit.py`."""
     x = _conv(m, "conv_root", x, 2)
     with tf.name_scope("pool_root"):
-        x = tf.nn.max_pool2d(tf.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)]), 3, 2, "VALID")
+        x = tf.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+        # It changes nothing. GPU delegates merge a PAD into the MAX_POOL_2D after it, which then
+        # ignores the zeros.
+        x = tf.nn.max_pool2d(tf.maximum(x, _LEAST), 3, 2, "VALID")
     for unit in m.spec.units:
         x = m.part(unit.name, _preactivation_unit, unit, x)
         m.tap(unit.name, x)
@@ -67,7 +71,22 @@ def _conv(m: TensorFlowMachine, name: str, x, strides: int = 1):
         if isinstance(m.spec, ResNetSpec) and strides > 1 and size > 1:
             margin = ((size - 1) // 2,) * 2  # the same zeros on both sides
             x, padding = tf.pad(x, [(0, 0), margin, margin, (0, 0)]), "VALID"
+        if strides > 1 and size == 1:
+            x, strides = _thinned(x, strides), 1
         return tf.nn.conv2d(x, kernel, strides, padding)
+
+
+def _thinned(x, step: int):
+    """`x[:, ::step, ::step]`.
+
+    LiteRT's GPU accelerator computes a 1x1 kernel in int8 with strides wrongly, and XNNPACK does
+    not run slices with steps.
+    """
+    _, height, width, channels = x.shape
+    if height % step or width % step:
+        x = tf.pad(x, [(0, 0), (0, -height % step), (0, -width % step), (0, 0)])
+    # (batch, height / step, width / step, step * step * channels), the first of each block first
+    return tf.nn.space_to_depth(x, step)[..., :channels]
 
 
 def _group_norm(m: TensorFlowMachine, name: str, x):

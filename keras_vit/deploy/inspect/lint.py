@@ -7,7 +7,8 @@ A rule says which delegates it is about:
   rules come from its source code; it was not run.
 - "LiteRT": that of LiteRT 2.x (ML Drift), which supports more operators but runs a file whole or
   not at all. A test breaks every rule on a real one, the WebGPU backend of LiteRT 2.3.0: it refuses
-  what these rules say, computes "strided" wrongly, and takes all else with right results.
+  what these rules say, computes "padded" and "strided" wrongly, and takes all else with right
+  results.
 - "LiteRT OpenCL": bugs that were reported for its OpenCL backend, which no machine of ours can run.
   The WebGPU backend does not have them.
 """
@@ -216,6 +217,13 @@ def _unpacked(graph: Graph, operator: Operator) -> str:
     return "int8 weights that are dequantised first are not supported" if unpacks else ""
 
 
+def _padded(graph: Graph, operator: Operator) -> str:
+    before = graph.producers.get(operator.inputs[0]) if operator.inputs else None
+    if operator.name != "MAX_POOL_2D" or before is None or before.name != "PAD":
+        return ""
+    return "the zeros of the PAD before it are ignored; put MAXIMUM(x, -6e4) between them"
+
+
 def _strided(graph: Graph, operator: Operator) -> str:
     if operator.name != "CONV_2D":
         return ""
@@ -311,6 +319,7 @@ RULES = (
     Rule("int4", _int4, "refused", ("TFLite",), "model_builder_helper.cc: CreateVectorCopyData"),
     Rule("blocks", _blocks, "refused", _BOTH, _TRIED),
     Rule("unpacked", _unpacked, "refused", ("LiteRT",), _TRIED),
+    Rule("padded", _padded, "wrong", _BOTH, "ml_drift, transformations/merge_padding_with.h"),
     Rule("strided", _strided, "wrong", ("LiteRT",), _TRIED),
     Rule("squares", _squares, "imprecise", _BOTH, "LiteRT#9249"),
     Rule("epsilon", _epsilon, "imprecise", _BOTH, "tensorflow#67216"),

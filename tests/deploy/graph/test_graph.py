@@ -324,6 +324,24 @@ def test_kernels_are_standardised_once(build, kind):
     assert counted(other)["Sqrt"] == counted(graph)["Conv2D"] > 5
 
 
+def test_no_pad_is_before_a_pool(build):
+    _, graph = graph_of(build(ARCHITECTURES["bit"], (32, 64))[0])
+    [pool] = [op for op in graph.get_operations() if op.type == "MaxPool"]
+    assert pool.inputs[0].op.type == "Maximum"
+
+
+@pytest.mark.parametrize("kind", ["stages", "bit"])
+def test_no_kernel_of_one_pixel_has_strides(build, eager, kind):
+    model, pixels = build(ARCHITECTURES[kind], (36, 64))  # 9 x 16 before the second stage
+    expected = np.asarray(model(inputs_of(model, pixels), training=False))
+    assert_equals_keras(model, pixels, expected)
+    _, graph = graph_of(model)
+    convolutions = [op for op in graph.get_operations() if op.type == "Conv2D"]
+    steps = [(op.inputs[1].shape[0], op.get_attr("strides")[1]) for op in convolutions]
+    assert (3, 2) in steps
+    assert (1, 2) not in steps
+
+
 def last_block(graph) -> int:
     return sum(cost for name, cost in products(graph) if name.startswith("encoderblock_1/"))
 

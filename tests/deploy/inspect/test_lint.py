@@ -77,6 +77,12 @@ def heads(x):
     return tf.matmul(tf.nn.softmax(scores), tf.nn.relu(split))
 
 
+def padded(x):
+    # (1, 8, 32) to (1, 4, 2, 32)
+    x = tf.pad(tf.reshape(x, (1, 4, 2, 32)), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    return tf.nn.max_pool2d(x, 3, 2, "VALID")
+
+
 LAYERS = [
     operator,
     newer_operator,
@@ -91,6 +97,7 @@ LAYERS = [
     squares,
     epsilon,
     heads,
+    padded,
 ]
 BREAKERS = {
     "operator": "BROADCAST_TO",
@@ -106,6 +113,7 @@ BREAKERS = {
     "squares": "MEAN",
     "epsilon": "ADD",
     "heads": "BATCH_MATMUL",
+    "padded": "MAX_POOL_2D",
 }
 
 
