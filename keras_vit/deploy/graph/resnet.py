@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from keras_vit.deploy.graph.rewrites import standardise
+from keras_vit.deploy.graph.rewrites import STREAM_DIVISOR, standardise
 from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
 from keras_vit.specs import ResNetSpec, ResNetUnit
 
@@ -91,6 +91,8 @@ def _thinned(x, step: int):
 
 def _group_norm(m: TensorFlowMachine, name: str, x):
     epsilon = 1e-5 if isinstance(m.spec, ResNetSpec) else 1e-6
+    if "standardised_kernels" in m.rewrites:
+        epsilon /= STREAM_DIVISOR**2  # the kernels before it are divided
     _, height, width, channels = x.shape
     with tf.name_scope(name):
         # (batch, positions, groups, channels of a group)

@@ -191,7 +191,7 @@ def _uint8_input(spec: Spec, p: Parameters, wired: Wiring, preprocessing: Prepro
 
 def _standardised_kernels(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
     for name in [n for n in p if "conv" in n and n.endswith("/kernel")]:
-        p[name] = standardise(_wide(p[name]), spec).astype(np.float32)
+        p[name] = _narrow(standardise(_wide(p[name]), spec) / STREAM_DIVISOR)
 
 
 def _scale_stream(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
@@ -219,7 +219,8 @@ REWRITES = {
     "constants": "constants are folded: class token and its position, patch positions and patch "
     "bias, the pooling's probe and its key",
     "uint8_input": "mean and scale of uint8 pixels are folded into the patch projection",
-    "standardised_kernels": "StdConv kernels are standardised once",
+    "standardised_kernels": f"StdConv kernels are standardised once and divided by "
+    f"{STREAM_DIVISOR:g}, which the norms that read them undo",
     "class_token_only": "the last block computes queries, output and MLP only for the class token "
     "and the distillation token",
     "scaled_stream": f"the residual stream is divided by {STREAM_DIVISOR:g}, which is exact, so "

@@ -50,6 +50,21 @@ def test_outlier_channels_overflow_only_without_the_scaling_of_the_stream(traine
         assert np.abs(found.scores - expected).max() < 0.03 * np.ptp(expected)
 
 
+def test_kernels_of_resnets_overflow_only_without_their_division(trained_like, pictures):
+    model = trained_like(keras_vit.BiT(SPECS["bit"], 5, (32, 64)))
+    for variable in model.variables:
+        if "/gn2/gamma" in getattr(variable, "path", variable.name):
+            variable.assign(8 * np.array(variable))
+    images = pictures(1, (32, 64))
+    undivided = GraphOptions(rewrites=frozenset(REWRITES) - {"standardised_kernels"})
+    found = emulate(deploy.to_tflite(model, options=undivided), images, "float16")
+    assert found.overflow.endswith("of block1_unit1/gn3")
+    divided = deploy.to_tflite(model)
+    expected, found = deploy.Runner(divided).predict(images), emulate(divided, images, "float16")
+    assert found.overflow == ""
+    assert np.abs(found.scores - expected).max() < 0.03 * np.ptp(expected)
+
+
 def test_sums_in_float16_lose_what_float32_keeps(converted):
     # Adding 1 to 2048 changes nothing in float16.
     content = converted(lambda x: {"y": tf.matmul(x, np.ones((16384, 2), np.float32))}, (1, 16384))
