@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit._errors import UsageError
 from keras_vit.data.input_range import check_inputs
 from keras_vit.data.preprocessing import normalise
-from keras_vit.deploy.options import CALIBRATED, ExportOptions
+from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
 from keras_vit.deploy.precisions import check_calibration
 from keras_vit.deploy.reference import Reference
 from keras_vit.deploy.sampling import Samples, coarse_noise, divided, spread, to_pixels

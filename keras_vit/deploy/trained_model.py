@@ -15,7 +15,7 @@ from keras_vit._errors import UsageError
 from keras_vit.data.pipeline import load
 from keras_vit.data.source import as_answered
 from keras_vit.data.sources import Source, open_source
-from keras_vit.deploy.options import ExportOptions
+from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.reference import Reference
 from keras_vit.deploy.representative_data import samples_of
 from keras_vit.deploy.sampling import Samples, divided, spread

@@ -10,9 +10,9 @@ from keras_vit.deploy.clients.judging import check_model_for, judge_client, seen
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter, MadeFile
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
+from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.judge.files import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.memory import release_memory
-from keras_vit.deploy.options import ExportOptions
 from keras_vit.deploy.precisions import Precision
 from keras_vit.deploy.reference import ParityError, Reference, reference_of
 from keras_vit.deploy.representative_data import samples_of
