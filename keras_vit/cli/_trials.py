@@ -144,14 +144,17 @@ def trained(
         figures = {"accuracy": report.accuracy, **several, **means, **weights}
         return {**figures, "classes": report.classes}
 
+    hooks = training.Hooks(
+        started=_print_plan,
+        report=ProgressPrinter(judged_on),
+        saving=print_saving,
+        stuck=lambda message: exit_interrupted(_for_trials(message), type(arguments)),
+    )
+    every = arguments.checkpoint_every
     try:
         result = training.run_trial(
-            trial, source, folder, judge, checkpoint_every=arguments.checkpoint_every,
-            preset=preset,
-            started=_print_plan, report=ProgressPrinter(judged_on),
-            saving=print_saving,
-            stuck=lambda message: exit_interrupted(_for_trials(message), type(arguments)),
-        )  # fmt: skip
+            trial, source, folder, judge, checkpoint_every=every, preset=preset, hooks=hooks
+        )
     except (KeyboardInterrupt, Terminated) as error:
         raise type(error)(_for_trials(str(error))) from None
     if "diverged" in result:

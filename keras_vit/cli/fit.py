@@ -196,12 +196,18 @@ def run(arguments: Arguments) -> None:
     out = arguments.folder()
     if engine.is_chief and not arguments.dry_run:
         _files.check_unlocked(out)
-    options = {"weights": arguments.weights, "tensorboard": arguments.tensorboard}
+    saving = training.Saving(
+        out,
+        arguments.resume,
+        arguments.overwrite or (arguments.dry_run and not arguments.resume),
+        arguments.checkpoint_every,
+        arguments.keep_checkpoints,
+        arguments.tensorboard,
+        arguments.recipe or None,
+    )
     training.check_settings(
-        arguments.data, arguments.settings, arguments.model, out,
-        overwrite=arguments.overwrite or (arguments.dry_run and not arguments.resume),
-        resume=arguments.resume, engine=engine,
-        **options,
+        arguments.data, arguments.settings, arguments.model, saving, weights=arguments.weights,
+        engine=engine,
     )  # fmt: skip
     source = _opened_images(arguments)
     _check_fewshot(arguments, source)
@@ -210,7 +216,7 @@ def run(arguments: Arguments) -> None:
     if arguments.dry_run:
         _preview(arguments, source, out, engine, teacher)
         return
-    run = _trained(arguments, source, out, engine, teacher=teacher, **options)
+    run = _trained(arguments, source, saving, engine, teacher)
     if not engine.is_chief:
         print(f"process {engine.process} is done; the first one writes {run.path}")
         return
@@ -281,35 +287,28 @@ def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher:
     print("dry run: nothing was trained or written")
 
 
-def _trained(arguments: Arguments, source: Any, out: Path, engine: Any, **options: Any) -> Any:
+def _trained(arguments: Arguments, source: Any, saving: Any, engine: Any, teacher: Any) -> Any:
     """The finished run; prints the plan and the progress."""
     from keras_vit import training
 
     progress = ProgressPrinter()
 
     def begin(plan: Any) -> None:
-        print(_announced(plan, arguments, out), flush=True)
+        print(_announced(plan, arguments, saving.path), flush=True)
         progress.start_clock()
 
+    hooks = training.Hooks(
+        callbacks=lambda model, split: _probes(arguments, model, source, split),
+        started=begin,
+        report=progress,
+        saving=print_saving,
+        stuck=lambda message: exit_interrupted(message, Arguments),
+    )
     try:
         return training.train(
-            arguments.model,
-            source,
-            arguments.settings,
-            out,
-            **options,
-            callbacks=lambda model, split: _probes(arguments, model, source, split),
-            resume=arguments.resume,
-            overwrite=arguments.overwrite,
-            preset=arguments.recipe or None,
-            checkpoint_every=arguments.checkpoint_every,
-            keep=arguments.keep_checkpoints,
-            strategy=engine,
-            started=begin,
-            report=progress,
-            saving=print_saving,
-            stuck=lambda message: exit_interrupted(message, Arguments),
-        )
+            arguments.model, source, arguments.settings, saving, weights=arguments.weights,
+            teacher=teacher, strategy=engine, hooks=hooks,
+        )  # fmt: skip
     finally:
         progress.end_clock()
 

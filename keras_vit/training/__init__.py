@@ -10,10 +10,12 @@ __getattr__, __all__ = lazy_names(
         "checkpoints": ["Checkpoints"],
         "costs": ["Costs"],
         "engines": ["Engine", "open_engine"],
+        "hooks": ["Hooks"],
         "plan": ["Plan", "plan_of"],
         "progress": ["Progress"],
         "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
         "run": ["dry_run", "train"],
+        "saving": ["Saving"],
         "trials": [
             "Trial",
             "check_trial",

@@ -23,9 +23,11 @@ from keras_vit.models.image_model import layer_name
 from keras_vit.recipe import CHOSEN_HERE
 from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
+from keras_vit.training.hooks import NO_HOOKS, Hooks
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.resuming import settings_of
 from keras_vit.training.run import train
+from keras_vit.training.saving import Saving
 from keras_vit.training.settings import adapted, differences, plain, total_steps
 from keras_vit.weights import parameter_count
 
@@ -62,7 +64,10 @@ def run_trial(
     source: Source,
     folder: Path,
     judge: Callable[[runs.Run], Mapping[str, Any]],
-    **options: Any,
+    *,
+    checkpoint_every: str | None = None,
+    preset: str | None = None,
+    hooks: Hooks = NO_HOOKS,
 ) -> dict[str, Any]:
     """The result of a trial, which is trained if it is not finished yet.
 
@@ -71,8 +76,8 @@ def run_trial(
         source: the images.
         folder: the folder with the run folders of all trials.
         judge: a function of the finished run that returns its figures as JSON values.
-        options: `checkpoint_every`, `preset`, `started`, `report`, `saving` and `stuck` of
-            `train`.
+        checkpoint_every, preset: see `Saving`.
+        hooks: see `train`.
 
     Returns:
         `trial.tags` and the figures, with the model's name, parameters and operations, the steps,
@@ -90,9 +95,11 @@ def run_trial(
     has_state = _has_state(out)
     result = {**_about(trial), **trial.tags}
     try:
+        saving = Saving(out, has_state, not has_state, checkpoint_every, preset=preset)
+        weights = None if has_state else trial.weights
         run = train(
-            trial.model, source, trial.recipe, out, split=trial.split, resume=has_state,
-            weights=None if has_state else trial.weights, overwrite=not has_state, **options,
+            trial.model, source, trial.recipe, saving, split=trial.split, weights=weights,
+            hooks=hooks,
         )  # fmt: skip
     except RefusedError as error:
         log = runs.open_run(out).log()

@@ -13,7 +13,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import UsageError, data, evaluation, preprocess
 from keras_vit.evaluation import features as features_module
-from keras_vit.training import Recipe, train
+from keras_vit.training import Hooks, Recipe, train
 
 
 def problem(rng, channels, count=60, classes=4):
@@ -256,7 +256,7 @@ def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
         built.extend([model, split])
         return [evaluation.FewShotProbe(model, source, split, shots=(1, 2))]
 
-    run = train(tiny_model, source, recipe, tmp_path / "run", callbacks=probes)
+    run = train(tiny_model, source, recipe, tmp_path / "run", hooks=Hooks(callbacks=probes))
     (record,) = run.metrics()
     model, split = built
     every = evaluation.split_features(model, source, split)

@@ -19,7 +19,7 @@ from keras_vit._interrupts import TERMINATED, Terminated
 from keras_vit._keras import backend
 from keras_vit.data import Source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Recipe, loop, open_engine, train
+from keras_vit.training import Recipe, Saving, loop, open_engine, train
 from keras_vit.training.callbacks import sync, value_of
 
 MODEL = "ViT-Test_8"
@@ -86,7 +86,8 @@ def main(out, strategy="one", logical_devices=1, recipe=None, pause=0.0, **optio
     VARIANTS[MODEL] = SPEC
     loop.Steps, EachLoss.pause = EachLoss, pause
     engine = open_engine(strategy, logical_devices=logical_devices)
-    run = train(MODEL, pictures(), recipe_of(**recipe or {}), out, strategy=engine, **options)
+    saving = Saving(out, **options)
+    run = train(MODEL, pictures(), recipe_of(**recipe or {}), saving, strategy=engine)
     found = {"replicas": engine.replicas, "process": engine.process, "metrics": run.metrics()[-1]}
     print(json.dumps(found | {"losses": EachLoss.losses, "norms": EachLoss.norms}))
 

@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit import UsageError, runs
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
-from keras_vit.training import Recipe, check_settings, train
+from keras_vit.training import Recipe, Saving, check_settings, train
 from keras_vit.training.adapting import adapt, restoring_trainable
 from keras_vit.training.building import check_model
 from keras_vit.training.callbacks import averages, sync
@@ -195,10 +195,10 @@ def test_an_adapted_run_resumes_bit_for_bit(image_folder, tmp_path, tiny_model, 
         image_size=16, duration="6 steps", warmup="1 step", batch_size=4, ema=0.9, jit=False,
         **{field: {"lora": 2, "freeze": "body"}[field]},
     )  # fmt: skip
-    run = train(tiny_model, source, recipe, tmp_path / "run", checkpoint_every="3 steps")
+    run = train(tiny_model, source, recipe, Saving(tmp_path / "run", checkpoint_every="3 steps"))
     expected = (run.path / "weights.npz").read_bytes()
     (run.path / "checkpoints" / "step-000000006.npz").unlink()
-    again = train(tiny_model, source, recipe, tmp_path / "run", resume=True)
+    again = train(tiny_model, source, recipe, Saving(tmp_path / "run", resume=True))
     assert (again.path / "weights.npz").read_bytes() == expected
     assert runs.open_run(run.path).model().trainable_variables
 

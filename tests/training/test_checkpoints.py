@@ -25,7 +25,7 @@ from keras_vit._interrupts import Terminated
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Recipe, check_settings, loop, train
+from keras_vit.training import Hooks, Recipe, Saving, check_settings, loop, train
 from keras_vit.training import run as training_run
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.durations import CHECKPOINT_EVERY, Every, interval, to_steps
@@ -88,7 +88,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         stop_after(patch, steps, kind)
         with pytest.raises(kind, match=f"holds the state after {steps} of 24 steps"):
             train(tiny_model, source, RECIPE, tmp_path / "run")
-    resumed = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    resumed = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
     assert weights(resumed) == weights(whole)
     assert weights(resumed, "weights_ema.npz") == weights(whole, "weights_ema.npz")
     assert weights(whole) != weights(whole, "weights_ema.npz")
@@ -114,7 +114,7 @@ def test_an_epoch_that_was_stopped_in_its_evaluation_is_evaluated_when_resumed(
         patch.setattr(loop.Evaluation, "on_epoch_end", stopping)
         with pytest.raises(KeyboardInterrupt, match=f"holds the state after {steps} of 24 steps"):
             train(tiny_model, source, RECIPE, tmp_path / "run")
-    resumed = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    resumed = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
     assert weights(resumed) == weights(whole)
     shown = [
         [(each["step"], each["val_loss"]) for each in run.metrics()] for run in (resumed, whole)
@@ -132,7 +132,7 @@ def test_checkpoints_of_an_epochs_end_come_after_its_metrics(
 
     monkeypatch.setattr(loop.RunWriter, "on_epoch_end", killed)
     with pytest.raises(RuntimeError, match="killed"):
-        train(tiny_model, source, RECIPE, tmp_path / "run", checkpoint_every="5 steps")
+        train(tiny_model, source, RECIPE, Saving(tmp_path / "run", checkpoint_every="5 steps"))
     names = [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()]
     assert names == ["step-000000005.npz"]
 
@@ -140,7 +140,7 @@ def test_checkpoints_of_an_epochs_end_come_after_its_metrics(
 @pytest.mark.slow
 def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_path, tiny_model):
     short = dataclasses.replace(RECIPE, duration="6 steps")
-    train(tiny_model, source, short, tmp_path / "run", checkpoint_every="2 steps", keep=2)
+    train(tiny_model, source, short, Saving(tmp_path / "run", checkpoint_every="2 steps", keep=2))
     names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert names == ["step-000000004.npz", "step-000000006.npz"]
     for name in names:
@@ -148,13 +148,13 @@ def test_a_longer_training_goes_on_and_other_changes_are_refused(source, tmp_pat
             assert all(file[key].dtype != object for key in file.files)
     changed = dataclasses.replace(short, learning_rate=0.5)
     with pytest.raises(UsageError, match=r"own settings. Received: learning_rate=0.5, was 0.001"):
-        train(tiny_model, source, changed, tmp_path / "run", resume=True)
+        train(tiny_model, source, changed, Saving(tmp_path / "run", resume=True))
     with pytest.raises(UsageError, match="its own model, ViT-Test.* Received: ViT-Pico_4"):
-        train("ViT_Pico4", source, short, tmp_path / "run", resume=True)
+        train("ViT_Pico4", source, short, Saving(tmp_path / "run", resume=True))
     swapped = dataclasses.replace(source, targets=1 - source.targets)
     with pytest.raises(UsageError, match="images have other classes than when .*run was trained"):
-        train(tiny_model, swapped, short, tmp_path / "run", resume=True)
-    longer = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+        train(tiny_model, swapped, short, Saving(tmp_path / "run", resume=True))
+    longer = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
     assert longer.metrics()[-1]["step"] == 24
     assert runs.open_run(longer.path).setting("duration") == "24 steps"
 
@@ -165,12 +165,12 @@ def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
     with pytest.raises(
         UsageError, match=r"has ended.* overwrite=True, or .* weights=.*weights\.npz"
     ):
-        train(tiny_model, source, RECIPE, whole.path, resume=True)
+        train(tiny_model, source, RECIPE, Saving(whole.path, resume=True))
     changed = dataclasses.replace(RECIPE, seed=1)
     with pytest.raises(UsageError, match="own settings. Received: seed=1, was 0"):
-        check_settings("no such folder", changed, tiny_model, whole.path, resume=True)
+        check_settings("no such folder", changed, tiny_model, Saving(whole.path, resume=True))
     with pytest.raises(UsageError, match="expected a run folder"):
-        check_settings("no such folder", RECIPE, tiny_model, tmp_path / "none", resume=True)
+        check_settings("no such folder", RECIPE, tiny_model, Saving(tmp_path / "none", resume=True))
 
 
 @pytest.mark.slow
@@ -181,11 +181,11 @@ def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):
-        train(tiny_model, source, RECIPE, tmp_path / "run", started=killed)
+        train(tiny_model, source, RECIPE, tmp_path / "run", hooks=Hooks(started=killed))
     changed = dataclasses.replace(RECIPE, seed=1)
     with pytest.raises(UsageError, match="own settings. Received: seed=1, was 0"):
-        train(tiny_model, source, changed, tmp_path / "run", resume=True)
-    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+        train(tiny_model, source, changed, Saving(tmp_path / "run", resume=True))
+    run = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
     assert (run.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
 
 
@@ -199,12 +199,15 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
 
     with pytest.raises(RuntimeError, match="killed"):
         train(
-            tiny_model, source, RECIPE, tmp_path / "run", report=killed,
-            checkpoint_every="5 minutes",
-        )  # fmt: skip
+            tiny_model,
+            source,
+            RECIPE,
+            Saving(tmp_path / "run", checkpoint_every="5 minutes"),
+            hooks=Hooks(report=killed),
+        )
     assert [record["step"] for record in runs.open_run(tmp_path / "run").metrics()] == [10]
     assert not list((tmp_path / "run").glob("checkpoints/*"))
-    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    run = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
     assert weights(run) == weights(whole)
     assert [record["step"] for record in run.metrics()] == [10, 20, 24]
 
@@ -215,9 +218,9 @@ def test_a_hybrid_is_resumed_by_its_name(source, tmp_path, monkeypatch):
     spec = keras_vit.ViTSpec(4, 32, 1, 2, 48, stem=stem)
     monkeypatch.setitem(VARIANTS, "R+Test", spec)
     recipe = dataclasses.replace(RECIPE, duration="2 steps", warmup="0 steps")
-    train("R+Test", source, recipe, tmp_path / "run", checkpoint_every="1 step")
+    train("R+Test", source, recipe, Saving(tmp_path / "run", checkpoint_every="1 step"))
     longer = dataclasses.replace(recipe, duration="3 steps")
-    run = train("R+Test", source, longer, tmp_path / "run", resume=True)
+    run = train("R+Test", source, longer, Saving(tmp_path / "run", resume=True))
     assert run.metrics()[-1]["step"] == 3
 
 
@@ -230,14 +233,14 @@ def test_a_run_is_saved_when_a_resumed_training_is_stopped_before_its_first_step
     with monkeypatch.context() as patch:
         stop_after(patch, 1)
         with pytest.raises(KeyboardInterrupt):
-            train(tiny_model, source, RECIPE, run, overwrite=True)
+            train(tiny_model, source, RECIPE, Saving(run, overwrite=True))
 
     def stopped(self, callbacks):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop.Loop, "_fit", stopped)
     with pytest.raises(KeyboardInterrupt, match="holds the state after 1 of 24 steps"):
-        train(tiny_model, source, RECIPE, run, resume=True)
+        train(tiny_model, source, RECIPE, Saving(run, resume=True))
 
 
 def test_ctrl_c_before_the_first_step_says_what_the_folder_holds(source, tmp_path, tiny_model):
@@ -245,14 +248,14 @@ def test_ctrl_c_before_the_first_step_says_what_the_folder_holds(source, tmp_pat
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt, match="only the initial weights; resume=True begins"):
-        train(tiny_model, source, RECIPE, tmp_path / "run", started=pressed)
+        train(tiny_model, source, RECIPE, tmp_path / "run", hooks=Hooks(started=pressed))
 
 
 @pytest.mark.soak(of="resumes")
 def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model):
     short = dataclasses.replace(RECIPE, duration="4 steps")
-    train(tiny_model, source, short, tmp_path / "run", checkpoint_every="3 steps")
-    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True, keep=99)
+    train(tiny_model, source, short, Saving(tmp_path / "run", checkpoint_every="3 steps"))
+    run = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True, keep=99))
     steps = [int(path.stem[5:]) for path in (run.path / "checkpoints").iterdir()]
     assert sorted(steps) == [3, 4, 7, 10, 13, 16, 19, 22, 24]
 
@@ -260,12 +263,12 @@ def test_a_resumed_run_is_saved_as_often_as_before(source, tmp_path, tiny_model)
 def test_a_resumed_training_only_becomes_longer(whole, tmp_path, tiny_model):
     run = shutil.copytree(whole.path, tmp_path / "run")
     shorter, longer = (dataclasses.replace(RECIPE, duration=f"{n} steps") for n in (23, 25))
-    check_settings("no such folder", shorter, tiny_model, run, resume=True)  # no checkpoint
+    check_settings("no such folder", shorter, tiny_model, Saving(run, resume=True))  # no checkpoint
     (run / "checkpoints").mkdir()
     (run / "checkpoints" / "step-000000024.npz").touch()
     with pytest.raises(UsageError, match="training of 24 steps. Received: a duration of 23 steps"):
-        check_settings("no such folder", shorter, tiny_model, run, resume=True)
-    check_settings("no such folder", longer, tiny_model, run, resume=True)
+        check_settings("no such folder", shorter, tiny_model, Saving(run, resume=True))
+    check_settings("no such folder", longer, tiny_model, Saving(run, resume=True))
 
 
 @pytest.mark.flavours
@@ -275,22 +278,22 @@ def test_a_run_of_another_flavour_of_keras_is_refused_before_the_images_are_read
     run = shutil.copytree(whole.path, tmp_path / "run")
     (run / "checkpoints").mkdir()
     (run / "checkpoints" / "step-000000024.npz").touch()
-    check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
+    check_settings("no such folder", RECIPE, tiny_model, Saving(run, resume=True))
     content = json.loads((run / "recipe.json").read_text())
     other = "keras" if LEGACY else "tf_keras"
     content["versions"]["keras_flavour"] = other
     (run / "recipe.json").write_text(json.dumps(content))
     match = "with Keras 3, .*strategy='one'" if LEGACY else "with tf_keras, .*strategy='mirrored'"
     with pytest.raises(UsageError, match=match):
-        check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
+        check_settings("no such folder", RECIPE, tiny_model, Saving(run, resume=True))
     del content["versions"]  # an older run
     (run / "recipe.json").write_text(json.dumps(content))
-    check_settings("no such folder", RECIPE, tiny_model, run, resume=True)
+    check_settings("no such folder", RECIPE, tiny_model, Saving(run, resume=True))
 
 
 def test_resume_and_overwrite_exclude_each_other(source, tmp_path, tiny_model):
     with pytest.raises(UsageError, match="leave one of them out"):
-        train(tiny_model, source, RECIPE, tmp_path / "run", resume=True, overwrite=True)
+        train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True, overwrite=True))
 
 
 def test_no_run_is_written_inside_another(source, whole, tiny_model):
@@ -302,12 +305,12 @@ def test_no_run_is_written_inside_another(source, whole, tiny_model):
 
 @pytest.mark.slow
 def test_a_damaged_checkpoint_leaves_the_one_before(source, whole, tmp_path, tiny_model):
-    run = train(tiny_model, source, RECIPE, tmp_path / "run", checkpoint_every="8 steps")
+    run = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", checkpoint_every="8 steps"))
     newest = sorted((run.path / "checkpoints").iterdir())[-1]
     content = newest.read_bytes()
     for spoiled in (content[:1000], b"", with_overlaps(content)):
         newest.write_bytes(spoiled)
-        resumed = train(tiny_model, source, RECIPE, run.path, resume=True)
+        resumed = train(tiny_model, source, RECIPE, Saving(run.path, resume=True))
         assert weights(resumed) == weights(whole)
         newest.with_suffix(".damaged").unlink()
 
@@ -332,14 +335,20 @@ def test_a_run_whose_checkpoints_are_lost_never_begins_again_by_itself(
 
     out = tmp_path / "run"
     with pytest.raises(RuntimeError, match="killed"):
-        train(tiny_model, source, RECIPE, out, report=killed, checkpoint_every="4 steps")
+        train(
+            tiny_model,
+            source,
+            RECIPE,
+            Saving(out, checkpoint_every="4 steps"),
+            hooks=Hooks(report=killed),
+        )
     for path in (out / "checkpoints").iterdir():
         path.write_bytes(b"") if lost == "damaged" else path.unlink()
     before = (out / "weights.npz").read_bytes()
     message = {"damaged": "can be read", "deleted": "has no checkpoint to resume from"}[lost]
     for _ in range(2):
         with pytest.raises(UsageError, match=message):
-            train(tiny_model, source, RECIPE, out, resume=True)
+            train(tiny_model, source, RECIPE, Saving(out, resume=True))
     assert (out / "weights.npz").read_bytes() == before
     assert [record["step"] for record in runs.open_run(out).metrics()] == [10]
 
@@ -402,19 +411,19 @@ def test_by_default_states_are_saved_and_removed_when_the_training_has_ended(
 
     monkeypatch.setattr(training_run, "CHECKPOINT_EVERY", "7 steps")
     with pytest.raises(RuntimeError, match="killed"):
-        train(tiny_model, source, RECIPE, tmp_path / "run", report=killed)
+        train(tiny_model, source, RECIPE, tmp_path / "run", hooks=Hooks(report=killed))
     names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert names == ["step-000000007.npz", "step-000000014.npz"]
-    run = train(tiny_model, source, RECIPE, tmp_path / "run", resume=True)
+    run = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
     assert weights(run) == weights(whole)
     assert not (run.path / "checkpoints").exists()
 
 
 def test_states_that_were_asked_for_stay_when_a_run_goes_on(source, tmp_path, tiny_model):
     short = dataclasses.replace(RECIPE, duration="4 steps")
-    run = train(tiny_model, source, short, tmp_path / "run", keep=1)
+    run = train(tiny_model, source, short, Saving(tmp_path / "run", keep=1))
     for recipe, last in ((short, 4), (dataclasses.replace(RECIPE, duration="6 steps"), 6)):
-        train(tiny_model, source, recipe, run.path, resume=True)
+        train(tiny_model, source, recipe, Saving(run.path, resume=True))
         names = [path.name for path in (run.path / "checkpoints").iterdir()]
         assert names == [f"step-{last:09}.npz"]
 
@@ -448,7 +457,7 @@ def test_a_checkpoint_holds_the_loss_scale_of_float16(source, tmp_path, tiny_mod
 
     def noted(self, *arguments):
         original(self, *arguments)
-        optimizer = self.learner.optimizer
+        optimizer = self.ready.learner.optimizer
         if LEGACY:
             scales.append((float(optimizer.loss_scale), int(optimizer.dynamic_counter)))
         else:
@@ -456,8 +465,8 @@ def test_a_checkpoint_holds_the_loss_scale_of_float16(source, tmp_path, tiny_mod
 
     original = loop.Loop.run
     monkeypatch.setattr(loop.Loop, "run", noted)
-    train(tiny_model, source, recipe, tmp_path / "run", checkpoint_every="4 steps")
-    train(tiny_model, source, recipe, tmp_path / "run", resume=True)
+    train(tiny_model, source, recipe, Saving(tmp_path / "run", checkpoint_every="4 steps"))
+    train(tiny_model, source, recipe, Saving(tmp_path / "run", resume=True))
     assert scales[0] == scales[1]
     assert scales[0][1] == 8  # steps without an overflow
 
@@ -476,7 +485,7 @@ def test_only_one_training_writes_a_folder(source, tmp_path, tiny_model):
         assert other.stdout.readline() == "locked\n"
         assert _files.is_locked(tmp_path / "run")
         with pytest.raises(UsageError, match="another process is writing .*run"):
-            train(tiny_model, source, RECIPE, tmp_path / "run", overwrite=True)
+            train(tiny_model, source, RECIPE, Saving(tmp_path / "run", overwrite=True))
         other.kill()
     assert not _files.is_locked(tmp_path / "run")
     (tmp_path / "link").symlink_to(tmp_path / "run")

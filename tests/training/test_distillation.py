@@ -12,7 +12,7 @@ from keras_vit import UsageError
 from keras_vit._keras import keras
 from keras_vit.data import open_source
 from keras_vit.specs import Preprocessing
-from keras_vit.training import Recipe, train
+from keras_vit.training import Recipe, Saving, train
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.learner import Learner
 from keras_vit.training.tasks import SingleLabel
@@ -190,7 +190,7 @@ def test_a_student_goes_on_with_its_own_teacher_only(
         distillation="soft",
     )  # fmt: skip
     out = tmp_path / "run"
-    train(tiny_model, source, recipe, out, teacher=teacher, checkpoint_every="3 steps")
+    train(tiny_model, source, recipe, Saving(out, checkpoint_every="3 steps"), teacher=teacher)
     expected = (out / "weights.npz").read_bytes()
     last = out / "checkpoints" / "step-000000006.npz"
     with np.load(last) as file:
@@ -200,8 +200,8 @@ def test_a_student_goes_on_with_its_own_teacher_only(
     other = randomised(keras_vit.ViT(SPEC, 2, 24, labels=source.labels, name="other"))
     other.get_layer("head").bias.assign([1.0, 2.0])
     with pytest.raises(UsageError, match="its own teacher, vit. Received: other, whose weights"):
-        train(tiny_model, source, recipe, out, teacher=other, resume=True)
-    train(tiny_model, source, recipe, out, teacher=teacher, resume=True)
+        train(tiny_model, source, recipe, Saving(out, resume=True), teacher=other)
+    train(tiny_model, source, recipe, Saving(out, resume=True), teacher=teacher)
     assert (out / "weights.npz").read_bytes() == expected
 
 

@@ -10,7 +10,7 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Recipe, building, dry_run, free_memory, train
+from keras_vit.training import Hooks, Recipe, Saving, dry_run, free_memory, prepared, train
 from keras_vit.training.costs import Costs
 from keras_vit.training.engines import Engine
 
@@ -123,29 +123,34 @@ def test_xla_is_used_where_it_saves_time(monkeypatch):
 
 def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_path, monkeypatch):
     source, plans = open_source(image_folder), []
-    options = {"checkpoint_every": "3 steps", "started": plans.append}
-    monkeypatch.setattr(building, "free_memory", lambda *_: GIB)
-    whole = train(tiny_model, source, RECIPE, tmp_path / "whole", **options)
+    hooks, every = Hooks(started=plans.append), "3 steps"
+    monkeypatch.setattr(prepared, "free_memory", lambda *_: GIB)
+    whole = train(
+        tiny_model, source, RECIPE, Saving(tmp_path / "whole", checkpoint_every=every), hooks=hooks
+    )
     needed = plans[-1].memory
-    monkeypatch.setattr(building, "free_memory", lambda *_: round(needed / 0.8))
-    parts = train(tiny_model, source, RECIPE, tmp_path / "parts", **options)
+    monkeypatch.setattr(prepared, "free_memory", lambda *_: round(needed / 0.8))
+    parts = train(
+        tiny_model, source, RECIPE, Saving(tmp_path / "parts", checkpoint_every=every), hooks=hooks
+    )
     first, chosen = (plan.accumulate for plan in plans)
     assert first == 1 < chosen
     assert [run.setting("accumulate") for run in (whole, parts)] == [1, chosen]
     assert whole.setting("jit") is False
     assert parts.metrics()[-1]["loss"] == pytest.approx(whole.metrics()[-1]["loss"], rel=1e-4)
     # It goes on with them where more is free, and with others if they are given.
-    monkeypatch.setattr(building, "free_memory", lambda *_: GIB)
+    monkeypatch.setattr(prepared, "free_memory", lambda *_: GIB)
     for steps, given, expected in ((8, None, chosen), (9, 1, 1)):
         longer = dataclasses.replace(RECIPE, duration=f"{steps} steps", accumulate=given)
-        train(tiny_model, source, longer, parts.path, resume=True, **options)
+        saving = Saving(parts.path, resume=True, checkpoint_every=every)
+        train(tiny_model, source, longer, saving, hooks=hooks)
         assert plans[-1].accumulate == expected
 
 
 def test_a_training_that_does_not_fit_writes_nothing(
     image_folder, tiny_model, tmp_path, monkeypatch, invoke
 ):
-    monkeypatch.setattr(building, "free_memory", lambda *_: 1000)
+    monkeypatch.setattr(prepared, "free_memory", lambda *_: 1000)
     with pytest.raises(UsageError, match="and 0.0 GiB are free; choose a smaller model"):
         train(tiny_model, open_source(image_folder), RECIPE, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -174,7 +179,7 @@ def test_the_estimate_counts_a_part_of_the_batch():
     learner.compile(optimizer(recipe, model, 10, 1, learner.trainable_variables), loss="mse")
     learner.optimizer.build(learner.trainable_variables)
     found = [
-        building.costs_of(dataclasses.replace(recipe, accumulate=n), model, learner)
+        prepared.costs_of(dataclasses.replace(recipe, accumulate=n), model, learner)
         for n in (None, 1, 2, 8)
     ]
     assert found[0] == found[1]

@@ -12,7 +12,7 @@ import keras_vit
 from keras_vit import UsageError, data
 from keras_vit.data.preprocessing import normalise
 from keras_vit.specs import Preprocessing
-from keras_vit.training import RECIPES, Recipe, dry_run, train
+from keras_vit.training import RECIPES, Hooks, Recipe, Saving, dry_run, train
 from keras_vit.training.masking import (
     ColourAccuracy,
     MaskedLoss,
@@ -134,8 +134,14 @@ def test_a_stopped_training_goes_on_bit_for_bit(shared_folder, tiny_model, tmp_p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(tiny_model, source, recipe, tmp_path / "run", report=stop, checkpoint_every="2 steps")
-    resumed = train(tiny_model, source, recipe, tmp_path / "run", resume=True)
+        train(
+            tiny_model,
+            source,
+            recipe,
+            Saving(tmp_path / "run", checkpoint_every="2 steps"),
+            hooks=Hooks(report=stop),
+        )
+    resumed = train(tiny_model, source, recipe, Saving(tmp_path / "run", resume=True))
     assert (resumed.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
 
 

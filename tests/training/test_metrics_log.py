@@ -11,7 +11,7 @@ import pytest
 
 from keras_vit import runs
 from keras_vit.data import open_source
-from keras_vit.training import Recipe, checkpoints, loop, train
+from keras_vit.training import Recipe, Saving, checkpoints, loop, train
 
 RECIPE = Recipe(
     image_size=16, duration="24 steps", warmup="2 steps", batch_size=4, augment="none", jit=False
@@ -78,13 +78,13 @@ def test_seconds_and_epochs_go_on_after_a_stop_and_in_a_longer_training(
         train(tiny_model, source, RECIPE, out)
     assert shown(runs.open_run(out)) == WHOLE[:4]
     # A training that has ended can only be made longer if checkpoints are kept.
-    run = train(tiny_model, source, RECIPE, out, resume=True, checkpoint_every="24 steps")
+    run = train(tiny_model, source, RECIPE, Saving(out, resume=True, checkpoint_every="24 steps"))
     assert shown(run) == [
         *WHOLE[:4],
         (None, 2, 15, 3, 375.0), (None, 2, 18, 6, 450.0), (2, None, 20, 8, 500.0), *WHOLE[8:],
     ]  # fmt: skip
     longer = dataclasses.replace(RECIPE, duration="40 steps")
-    run = train(tiny_model, source, longer, out, resume=True)
+    run = train(tiny_model, source, longer, Saving(out, resume=True))
     assert [(each["epoch"], each["step"], each["seconds"]) for each in run.metrics()] == [
         (1, 10, 250), (2, 20, 500), (3, 24, 600), (4, 30, 750), (5, 40, 1000),
     ]  # fmt: skip

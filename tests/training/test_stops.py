@@ -23,7 +23,7 @@ from keras_vit._errors import RefusedError
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import keras
 from keras_vit.data import open_source
-from keras_vit.training import Recipe, loop, train
+from keras_vit.training import Hooks, Recipe, Saving, loop, train
 from keras_vit.training.callbacks import Steps
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.held_out import HeldOut
@@ -76,11 +76,17 @@ def test_ctrl_c_in_a_long_evaluation_saves_the_epoch(
     recipe = dataclasses.replace(TINY, duration="20 steps", warmup="0 steps")
     out, saved = tmp_path / "run", []
     with pytest.raises(KeyboardInterrupt):
-        train(tiny_model, open_source(image_folder), recipe, out, saving=saved.append, stuck=stuck)
+        train(
+            tiny_model,
+            open_source(image_folder),
+            recipe,
+            out,
+            hooks=Hooks(saving=saved.append, stuck=stuck),
+        )
     assert messages == [f"{out} holds the state after 10 of 20 steps; go on with resume=True"]
     assert saved[0] == 10
     monkeypatch.setattr(HeldOut, "evaluate", evaluate)
-    run = train(tiny_model, open_source(image_folder), recipe, out, resume=True)
+    run = train(tiny_model, open_source(image_folder), recipe, Saving(out, resume=True))
     assert [record["step"] for record in run.metrics()] == [10, 20]
 
 
@@ -93,9 +99,12 @@ def test_a_second_ctrl_c_ends_without_saving_the_state(image_folder, tmp_path, t
     recipe = dataclasses.replace(TINY, duration="9 steps", warmup="0 steps")
     with pytest.raises(KeyboardInterrupt, match="only the initial weights; resume=True begins"):
         train(
-            tiny_model, open_source(image_folder), recipe, tmp_path / "run",
-            report=press, saving=press,
-        )  # fmt: skip
+            tiny_model,
+            open_source(image_folder),
+            recipe,
+            tmp_path / "run",
+            hooks=Hooks(report=press, saving=press),
+        )
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

@@ -16,7 +16,17 @@ from keras_vit import UsageError, runs, training
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split, load, open_source, split_source, training_batches
 from keras_vit.specs import VARIANTS
-from keras_vit.training import PRESETS, RECIPES, Preset, Recipe, default_recipe, loop, train
+from keras_vit.training import (
+    PRESETS,
+    RECIPES,
+    Preset,
+    Recipe,
+    Saving,
+    default_recipe,
+    loop,
+    prepared,
+    train,
+)
 from keras_vit.training.normalise import predicted
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
@@ -193,7 +203,7 @@ def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
 def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
     recipe = dataclasses.replace(TINY, duration="2 steps")
     source = open_source(image_folder)
-    run = train(tiny_model, source, recipe, tmp_path / "run", tensorboard=True)
+    run = train(tiny_model, source, recipe, Saving(tmp_path / "run", tensorboard=True))
     assert list((run.path / "tensorboard").rglob("events.out*"))
 
 
@@ -299,11 +309,11 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
         drop_path=0.1, precision="mixed_bfloat16", jit=True, seed=7,
     )  # fmt: skip
     loops = []
-    monkeypatch.setattr(loop.Loop, "run", lambda self, *rest: loops.append(self))
+    monkeypatch.setattr(loop.Loop, "run", lambda self, extra: loops.append(self.ready))
     source = open_source(image_folder)
     for seed in (7, 7, 8):
         seeded = dataclasses.replace(recipe, seed=seed)
-        train(tiny_model, source, seeded, tmp_path / "run", overwrite=True)
+        train(tiny_model, source, seeded, Saving(tmp_path / "run", overwrite=True))
     first, second, other = (
         np.array(each.model.get_layer("encoderblock_0").mlp.dense_0.kernel) for each in loops
     )
@@ -327,7 +337,7 @@ def test_augmentation_and_seed_of_the_recipe_reach_the_loop(
         seen["arguments"] = arguments[3:]
         return training_batches(*arguments, **keywords)
 
-    monkeypatch.setattr(loop, "training_batches", batches)
+    monkeypatch.setattr(prepared, "training_batches", batches)
     recipe = dataclasses.replace(
         TINY, augment="shift", seed=9, duration="2 steps", warmup="0 steps"
     )

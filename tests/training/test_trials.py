@@ -10,7 +10,7 @@ import pytest
 
 from keras_vit import UsageError, _files
 from keras_vit.data import development_split, open_source, split_source
-from keras_vit.training import Recipe, Trial, fixed_budget, run_trial, trials, with_seed
+from keras_vit.training import Hooks, Recipe, Trial, fixed_budget, run_trial, trials, with_seed
 
 RECIPE = Recipe(
     image_size=16, duration="12 steps", warmup="1 step", batch_size=4, augment="none", jit=False
@@ -45,7 +45,7 @@ def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_trial(trial, source, tmp_path / "parts", judge, report=stop)
+        run_trial(trial, source, tmp_path / "parts", judge, hooks=Hooks(report=stop))
     for changes, difference in (
         ({"duration": "20 steps"}, "duration='20 steps', was '12 steps'"),
         ({"seed": 3}, "seed=3, was 0"),
@@ -65,7 +65,7 @@ def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
         source,
         tmp_path / "parts",
         judge,
-        started=lambda plan: starts.append(plan.first_step),
+        hooks=Hooks(started=lambda plan: starts.append(plan.first_step)),
     )
     assert starts == [4]
     assert parts["curve"][-1]["val_loss"] == whole["curve"][-1]["val_loss"]
