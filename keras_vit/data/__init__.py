@@ -10,6 +10,7 @@ __getattr__, __all__ = lazy_names(
         "picture_folders": ["image_folder"],
         "pipeline": ["evaluation_batches", "load", "training_batches"],
         "preprocessing": ["preprocess", "preprocess_image"],
+        "readers": ["Encoded", "InMemory"],
         "repeats": ["repeats_warning"],
         "source": ["Source", "as_answered"],
         "sources": [

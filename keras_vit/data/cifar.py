@@ -14,6 +14,7 @@ from PIL import Image
 
 from keras_vit import _files, _json
 from keras_vit._errors import UsageError
+from keras_vit.data.readers import InMemory
 from keras_vit.data.source import Source
 from keras_vit.weights.cache import cache_folder
 
@@ -55,10 +56,9 @@ def cifar10(folder: str | os.PathLike | None = None) -> Source:
             for i in range(count)
         ),
         targets=targets,
-        image=pixels.__getitem__,
+        image=InMemory(pixels),
         locator="cifar10" if folder is None else f"cifar10:{given.resolve()}",
         splits={"train": np.arange(counts[0]), "test": np.arange(counts[0], sum(counts))},
-        pixels=pixels,
     )
 
 

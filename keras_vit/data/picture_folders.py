@@ -16,6 +16,7 @@ from keras_vit.data.decoding import decode_image
 from keras_vit.data.folders import Skipped
 from keras_vit.data.formats import PLAIN
 from keras_vit.data.index import Entry, Index
+from keras_vit.data.readers import Encoded
 from keras_vit.data.reading import changed
 from keras_vit.data.source import Source
 
@@ -114,14 +115,16 @@ def _source(
         labels=parts[0].labels,
         ids=tuple(file.relative_to(path).as_posix() for file in files),
         targets=np.array([target for part in parts for target, _ in part.files], np.int64),
-        image=lambda i: decode_image(files[i]),
+        image=Encoded(
+            decode=lambda i: decode_image(files[i]),
+            contents=_reader(files),
+            formats=np.array([PLAIN.index(known[file].plain) for file in files], np.uint8),
+            fault=lambda message: changed(files, states),
+        ),
         skipped=tuple(skipped),
         skipped_before=index.are_skipped_again(skipped),
         locator=locator,
         splits={split: np.arange(*bounds[i : i + 2]) for i, split in enumerate(splits)},
-        contents=_reader(files),
-        formats=np.array([PLAIN.index(known[file].plain) for file in files], np.uint8),
-        fault=lambda message: changed(files, states),
         states=states,
     )
 

@@ -19,6 +19,7 @@ from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS, Augmentation
 from keras_vit.data.formats import PLAIN
 from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.data.readers import Encoded, InMemory
 from keras_vit.data.source import Source
 from keras_vit.specs import Preprocessing
 
@@ -243,22 +244,24 @@ def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], 
         table = _constant(table, np.int32)
         return lambda index: tf.gather(table, index)
 
-    if source.pixels is not None:
-        pixels, place = _constant(source.pixels[indices], np.uint8), places(np.arange(len(indices)))
+    if isinstance(source.image, InMemory):
+        pixels = _constant(source.image.pixels[indices], np.uint8)
+        place = places(np.arange(len(indices)))
         return lambda index, use: use(geometry.of_pixels(tf.gather(pixels, place(index))))
 
     def by_python(index):
         image = tf.numpy_function(lambda i: source.image(int(i)), [index], tf.uint8)
         return geometry.of_pixels(tf.ensure_shape(image, (None, None, 3)))
 
-    if source.contents is None:
+    if not isinstance(source.image, Encoded):
         return lambda index, use: use(by_python(index))
+    encoded = source.image
     readers = {
         "": by_python,
-        "JPEG": lambda index: geometry.of_jpeg(source.contents(index)),
-        "PNG": lambda index: geometry.of_png(source.contents(index)),
+        "JPEG": lambda index: geometry.of_jpeg(encoded.contents(index)),
+        "PNG": lambda index: geometry.of_png(encoded.contents(index)),
     }
-    present, kinds = np.unique(source.formats[indices], return_inverse=True)
+    present, kinds = np.unique(encoded.formats[indices], return_inverse=True)
     branches = [readers[PLAIN[kind]] for kind in present]
     if len(branches) == 1:
         return lambda index, use: use(branches[0](index))

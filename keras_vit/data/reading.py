@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.data.readers import Encoded
 from keras_vit.data.source import Source
 
 # What TensorFlow's message contains if an image could not be read, by Python or by itself. These
@@ -87,7 +88,7 @@ def changed(files: Sequence[Path], before: np.ndarray) -> str:
 
 
 def _reason(source: Source, message: str) -> str:
-    if source.fault and (fault := source.fault(message)):
+    if isinstance(source.image, Encoded) and (fault := source.image.fault(message)):
         return fault
     if named := re.search(_NAMED, message):
         return named[0]

@@ -30,6 +30,7 @@ from keras_vit.data.decoding import decode_content, examine_stream
 from keras_vit.data.derived import DERIVED
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
+from keras_vit.data.readers import Encoded
 from keras_vit.data.reading import changed, states
 from keras_vit.data.source import Source, check_labels
 from keras_vit.weights.cache import cache_folder
@@ -197,13 +198,15 @@ def record_source(
         labels=tuple(labels),
         ids=tuple(f"{file.name}#{i}" for file, i in chosen),
         targets=numbers if multi_hot is None else multi_hot.rarest,
-        image=lambda i: _image(chosen[i][0], int(offsets[i]), keys),
+        image=Encoded(
+            decode=lambda i: _image(chosen[i][0], int(offsets[i]), keys),
+            contents=_reader(files, file_of, offsets, keys),
+            formats=of_all("formats").astype(np.uint8),
+            fault=_fault(files, before, file_of, offsets),
+        ),
         skipped=tuple(skipped),
         locator=locator,
         splits={} if "" in splits else splits,
-        contents=_reader(files, file_of, offsets, keys),
-        formats=of_all("formats").astype(np.uint8),
-        fault=_fault(files, before, file_of, offsets),
         states=before[file_of],
         multi_hot=multi_hot,
     )
@@ -311,7 +314,7 @@ def _reader(
 def _fault(
     files: Sequence[Path], before: np.ndarray, file_of: np.ndarray, offsets: np.ndarray
 ) -> Callable[[str], str]:
-    """`Source.fault`: a file that has changed, or else that with a damaged record."""
+    """`Encoded.fault`: a file that has changed, or else that with a damaged record."""
 
     def fault(message: str) -> str:
         if line := changed(files, before):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from keras_vit._checks import LONGEST_LABEL, is_label
 from keras_vit._errors import UsageError, shown
+from keras_vit.data.checks import check_integers
 from keras_vit.data.class_sets import ClassSets
 from keras_vit.data.folders import SPLITS, Skipped, listed
-from keras_vit.data.formats import PLAIN
+from keras_vit.data.readers import Encoded, InMemory
 from keras_vit.labels import answers_of
 
 
@@ -29,17 +29,10 @@ class Source:
             rarest one, by which splits and parts are stratified; images with none of several
             classes are among those of class 0.
         image: a function of an index that returns the image, uint8 (height, width, 3); it is
-            called from many threads.
+            called from many threads. `InMemory` and `Encoded` are such functions, which the input
+            pipeline reads much faster than one in Python.
         splits: the indices of each declared split, int64, by its name: "train", "validation" and
             "test"; empty if the source declares none. `split_source` needs train and another one.
-        pixels: all images, uint8 (n, height, width, 3), if they are in memory.
-        contents: if the images are encoded files: a TensorFlow function of an index, int64 (), that
-            returns the content, a string.
-        formats: with `contents`: the place of each content's format in `formats.PLAIN`, uint8 (n,).
-            TensorFlow decodes plain JPEG and PNG files to the same pixels as `image`.
-        fault: with `contents`: a function of TensorFlow's message that returns a line about a file
-            that was damaged or replaced since the source was opened, or ""; it is called only
-            after an image could not be read.
         states: if the images are in files: the size and the time of change in nanoseconds of the
             file of each example when the source was opened, int64 (n, 2). Caches compare them.
         multi_hot: if an image may have several classes, or none: 1 for each of them, as integers
@@ -63,10 +56,6 @@ class Source:
     skipped_before: bool = False
     locator: str = ""
     splits: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    pixels: np.ndarray | None = None
-    contents: Callable[[Any], Any] | None = None
-    formats: np.ndarray | None = None
-    fault: Callable[[str], str] | None = None
     states: np.ndarray | None = None
     multi_hot: ClassSets | np.ndarray | None = None
 
@@ -118,27 +107,6 @@ def check_labels(labels: Iterable[str], place: str) -> None:
         )
 
 
-def check_integers(field: str, values: Any, shape: tuple[int, ...], end: int, meaning: str) -> None:
-    """Raises a `UsageError` unless `values` is an array of this shape of integers 0 to `end` - 1.
-
-    Args:
-        field, meaning: what the message calls the values, and an integer of them.
-        values, shape, end: what is checked.
-    """
-    if not isinstance(values, np.ndarray):
-        raise UsageError(f"{field} must be a NumPy array. Received: {type(values).__name__}.")
-    if values.dtype.kind not in "iu" or values.shape != shape:
-        raise UsageError(
-            f"{field} must be integers {shape}, {meaning} for each example. "
-            f"Received: {values.dtype} {values.shape}."
-        )
-    if values.size and not 0 <= values.min() <= values.max() < end:
-        raise UsageError(
-            f"{field} must be from 0 to {end - 1}, {meaning}. "
-            f"Received: {values.min()} to {values.max()}."
-        )
-
-
 def _check(source: Source) -> None:
     """The checks take tenths of a second for a million examples."""
     count, classes = len(source.ids), len(source.labels)
@@ -146,17 +114,8 @@ def _check(source: Source) -> None:
     check_integers("targets", source.targets, (count,), classes, "places in labels")
     if source.multi_hot is not None and not isinstance(source.multi_hot, ClassSets):
         check_integers("multi_hot", source.multi_hot, (count, classes), 2, "1 for its classes")
-    if source.contents is not None and source.formats is None:
-        raise UsageError("contents needs formats, the format of each content. Received: None.")
-    if source.formats is not None:
-        check_integers("formats", source.formats, (count,), len(PLAIN), "places in PLAIN")
-    if source.pixels is not None:
-        shape = (count, *source.pixels.shape[1:3], 3)
-        if source.pixels.dtype != np.uint8 or source.pixels.shape != shape:
-            raise UsageError(
-                f"pixels must be uint8 ({count}, height, width, 3), an image for each of the ids. "
-                f"Received: {source.pixels.dtype} {source.pixels.shape}."
-            )
+    if isinstance(source.image, InMemory | Encoded):
+        source.image.check(count)
     if source.states is not None and source.states.shape != (count, 2):
         raise UsageError(
             f"states must be ({count}, 2), size and time of change for each example. "

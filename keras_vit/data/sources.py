@@ -24,6 +24,7 @@ from keras_vit.data.imagenet import (
     imagenet_v2,
 )
 from keras_vit.data.picture_folders import image_folder, pictures_below
+from keras_vit.data.readers import InMemory
 from keras_vit.data.records import tfrecords
 from keras_vit.data.source import Source
 from keras_vit.data.tfds import check_prepared, tfds
@@ -142,8 +143,7 @@ def digits() -> Source:
         labels=tuple(str(name) for name in data.target_names),
         ids=tuple(f"digits/{i:04d}" for i in range(len(images))),
         targets=data.target.astype(np.int64),
-        image=images.__getitem__,
-        pixels=images,
+        image=InMemory(images),
     )
 
 

@@ -8,8 +8,8 @@ import hashlib
 import numpy as np
 
 from keras_vit._errors import UsageError
+from keras_vit.data.checks import check_integers
 from keras_vit.data.folders import listed
-from keras_vit.data.source import check_integers
 from keras_vit.data.sources import Source
 
 RULE = "in each class, the fraction of examples whose sha256 of the id is smallest is held out"

@@ -69,4 +69,4 @@ def _multiplied(source: Source, factor: int) -> Source:
     def image(i: int) -> Any:
         return source.image(i) * factor
 
-    return dataclasses.replace(source, image=image, contents=None, formats=None, fault=None)
+    return dataclasses.replace(source, image=image)

@@ -17,6 +17,7 @@ from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split, evaluation_batches
 from keras_vit.data.preprocessing import normalise
+from keras_vit.data.readers import InMemory
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.specs import Preprocessing
 from keras_vit.weights.hashing import weights_sha256
@@ -149,9 +150,10 @@ def _key(model: Any, source: Source, split: Split) -> str:
     for indices in (split.train, split.held_out):
         digest.update("\n".join(source.ids[i] for i in indices).encode())
         digest.update(source.targets[indices].astype("<i8").tobytes())
-        for known in (source.states, source.pixels):
-            if known is not None:
-                digest.update(np.ascontiguousarray(known[indices]).data)
+        if source.states is not None:
+            digest.update(np.ascontiguousarray(source.states[indices]).data)
+        if isinstance(source.image, InMemory):
+            digest.update(np.ascontiguousarray(source.image.pixels[indices]).data)
     return digest.hexdigest()
 
 

@@ -123,9 +123,8 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
 def test_whatever_was_saved_the_same_command_goes_on(monkeypatch, checkpoints, metrics, message):
     monkeypatch.setattr(runs, "open_run", lambda path: SimpleNamespace(metrics=lambda: metrics))
     saved = SimpleNamespace(saved=lambda: checkpoints, newest_step=lambda: checkpoints[-1])
-    stopped = SimpleNamespace(checkpoints=saved, out="out", plan=SimpleNamespace(steps=11))
     expected = message.format("start the same command again")
-    assert _trials._for_trials(loop.Loop._saved(stopped)) == expected
+    assert _trials._for_trials(loop._saved("out", saved, SimpleNamespace(steps=11))) == expected
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def test_both_layouts_are_read_and_declare_their_splits(tmp_path, images, below,
     pixels, classes = images
     write(tmp_path / below, pixels, classes)
     source = open_source(f"cifar10:{tmp_path}")
-    np.testing.assert_array_equal(source.pixels, pixels.reshape(-1, 32, 32, 3))
+    np.testing.assert_array_equal(source.image.pixels, pixels.reshape(-1, 32, 32, 3))
     np.testing.assert_array_equal(source.targets, classes.ravel())
     np.testing.assert_array_equal(source.image(7), pixels[1, 3])
     split = split_source(source)
@@ -54,7 +54,7 @@ def test_both_layouts_are_read_and_declare_their_splits(tmp_path, images, below,
     assert source.ids[20] == "test/00000"
     assert source.labels[3] == "cat"
     again = open_source(source.locator)
-    np.testing.assert_array_equal(again.pixels, source.pixels)
+    np.testing.assert_array_equal(again.image.pixels, source.image.pixels)
     assert source_name(source.locator) == "cifar10"
 
 

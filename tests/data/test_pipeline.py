@@ -10,6 +10,7 @@ from PIL import Image
 
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import (
+    InMemory,
     Source,
     digits,
     evaluation_batches,
@@ -132,7 +133,7 @@ def test_load_is_evaluation_in_memory(numbered):
 
 
 def test_evaluation_has_the_bits_of_the_models_own_preprocessing(photographs):
-    assert np.bincount(photographs.formats).tolist() == [10, 6, 6]
+    assert np.bincount(photographs.image.formats).tolist() == [10, 6, 6]
     for crop, interpolation in ((None, "bilinear"), (0.875, "bicubic"), (None, "nearest")):
         preprocessing = Preprocessing(32, 24, crop=crop, interpolation=interpolation)
         batches = evaluation_batches(photographs, np.arange(22), preprocessing, 8)
@@ -150,11 +151,12 @@ def test_only_pictures_that_need_it_are_read_by_python(photographs):
     def refuse(index):
         raise AssertionError(photographs.ids[index])
 
-    source = dataclasses.replace(photographs, image=refuse)
-    plain = np.flatnonzero(source.formats)
+    reader = dataclasses.replace(photographs.image, decode=refuse)
+    source = dataclasses.replace(photographs, image=reader)
+    plain = np.flatnonzero(reader.formats)
     for augment in ("none", "crop_flip"):
         list(training_batches(source, plain, Preprocessing(16, 16), 4, 3, augment))
-    others = np.flatnonzero(source.formats == 0)
+    others = np.flatnonzero(reader.formats == 0)
     with pytest.raises(Exception, match=r"AssertionError: \w/(3.jpg|4.jpg|8.png|9.png|9.webp)"):
         list(training_batches(source, others, Preprocessing(16, 16), 4, 1))
 
@@ -201,7 +203,7 @@ def test_training_has_the_same_pixels_whatever_the_format_of_a_picture(
         rotated = image.transpose(Image.Transpose.ROTATE_90)
         rotated.save(tmp_path / label / "3.jpg", exif=turned, quality=98)
     files, preprocessing = open_source(tmp_path), Preprocessing(size, size)
-    array = dataclasses.replace(files, contents=None, pixels=pixels[None].repeat(8, 0))
+    array = dataclasses.replace(files, image=InMemory(pixels[None].repeat(8, 0)))
 
     def batch(source, index):
         (images,) = (

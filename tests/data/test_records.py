@@ -647,7 +647,7 @@ def test_a_file_that_changed_after_it_was_opened_is_named(imagenet, change, keep
         if change == "no pictures":  # they must be decoded
             list(evaluation_batches(source, np.arange(12), Preprocessing(8, 8), 4))
         for i in range(7, 12):
-            source.contents(tf.constant(i, tf.int64))
+            source.image.contents(tf.constant(i, tf.int64))
     line = str(error.value)
     assert line.startswith(f"{file}: expected ")
     assert len(line.splitlines()) == 1

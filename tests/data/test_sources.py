@@ -24,6 +24,8 @@ from PIL.PngImagePlugin import PngInfo
 from keras_vit import UsageError
 from keras_vit.cli._printing import print_skipped
 from keras_vit.data import (
+    Encoded,
+    InMemory,
     Skipped,
     decoding,
     digits,
@@ -59,12 +61,11 @@ def test_digits_are_the_real_ones():
         ({"ids": ("a", "b")}, r"targets must be integers \(2,\).*Received: int64 \(1797,\)."),
         ({"ids": ("a", "b", "a")}, "ids must all be different. Received: 'a' 2 times."),
         ({"ids": (1, 2)}, "ids must be strings. Received: int."),
-        ({"pixels": np.zeros((1797, 8, 8), np.uint8)}, "pixels must be uint8 .1797, height"),
-        ({"pixels": np.zeros((1797, 8, 8, 3))}, "pixels must be uint8 .*Received: float64"),
-        ({"pixels": np.zeros((9, 8, 8, 3), np.uint8)}, "pixels must be .*Received: uint8 .9, 8"),
-        ({"contents": str}, "contents needs formats"),
-        ({"formats": np.full(1797, 3)}, "formats must be from 0 to 2, .*Received: 3 to 3."),
-        ({"formats": np.zeros(5, int)}, r"formats must be integers \(1797,\)"),
+        ({"image": InMemory(np.zeros((1797, 8, 8), np.uint8))}, "pixels must be .*1797, height"),
+        ({"image": InMemory(np.zeros((1797, 8, 8, 3)))}, "pixels must be .*Received: float64"),
+        ({"image": InMemory(np.zeros((9, 8, 8, 3), np.uint8))}, "pixels .*Received: uint8 .9, 8"),
+        ({"image": Encoded(id, id, np.full(1797, 3))}, "formats must be from 0 to 2, .*3 to 3."),
+        ({"image": Encoded(id, id, np.zeros(5, int))}, r"formats must be integers \(1797,\)"),
         ({"multi_hot": np.ones((1797, 9), int)}, r"multi_hot must be integers \(1797, 10\)"),
         ({"multi_hot": np.full((1797, 10), 2)}, "multi_hot must be from 0 to 1, .*2 to 2."),
         ({"states": np.zeros((1797, 1), int)}, r"states must be \(1797, 2\)"),
@@ -709,7 +710,7 @@ def test_pictures_are_checked_again_only_when_they_change(image_folder, monkeypa
     again = open_source(image_folder)
     assert not seen
     assert (again.ids, again.skipped) == (before.ids, before.skipped)
-    np.testing.assert_array_equal(again.formats, before.formats)
+    np.testing.assert_array_equal(again.image.formats, before.image.formats)
     os.utime(image_folder / "red" / "0.jpg", ns=(5, 5))
     monkeypatch.undo()
     monkeypatch.setattr(index, "examine_image", examine)

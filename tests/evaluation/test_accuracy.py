@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit import UsageError
-from keras_vit.data import Source
+from keras_vit.data import InMemory, Source
 from keras_vit.evaluation import accuracy_on, class_places, write_accuracy
 from keras_vit.labels import imagenet2012_ids, imagenet2012_labels
 from keras_vit.specs import Preprocessing
@@ -30,9 +30,7 @@ def source(levels, targets=None, multi_hot=None, labels=Reader.labels):
     pixels = np.repeat(np.uint8(levels), 12).reshape(-1, 2, 2, 3)  # (n, 2, 2, 3)
     targets = np.zeros(len(levels), np.int64) if targets is None else np.array(targets)
     ids = tuple(map(str, range(len(levels))))
-    return Source(
-        "pictures", labels, ids, targets, pixels.__getitem__, pixels=pixels, multi_hot=multi_hot
-    )
+    return Source("pictures", labels, ids, targets, InMemory(pixels), multi_hot=multi_hot)
 
 
 def test_the_five_most_probable_classes_are_counted():

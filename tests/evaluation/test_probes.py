@@ -12,6 +12,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, data, evaluation, preprocess
+from keras_vit.data import InMemory
 from keras_vit.evaluation import features as features_module
 from keras_vit.training import Hooks, Recipe, train
 
@@ -239,7 +240,7 @@ def test_features_of_changed_pixels_are_computed_again(small_spec, randomised, t
     source = data.open_source("digits")
     indices = np.arange(40)
     split = data.Split(indices[:30], indices[30:], "")
-    inverted = dataclasses.replace(source, pixels=255 - source.pixels)
+    inverted = dataclasses.replace(source, image=InMemory(255 - source.image.pixels))
     first, second = (
         evaluation.split_features(model, each, split, cache=cache) for each in (source, inverted)
     )

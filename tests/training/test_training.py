@@ -14,7 +14,15 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs, training
 from keras_vit._keras import keras
-from keras_vit.data import Source, Split, load, open_source, split_source, training_batches
+from keras_vit.data import (
+    InMemory,
+    Source,
+    Split,
+    load,
+    open_source,
+    split_source,
+    training_batches,
+)
 from keras_vit.specs import VARIANTS
 from keras_vit.training import (
     PRESETS,
@@ -266,7 +274,7 @@ def test_a_task_of_ones_own_learns_from_the_images(tiny_model, tmp_path, rng):
     pixels = np.broadcast_to(rng.integers(0, 256, (60, 1, 1, 3)), (60, 8, 8, 3)).astype(np.uint8)
     source = Source(
         name="colours", labels=tuple("abc"), ids=tuple(map(str, range(60))),
-        targets=np.arange(60) % 3, image=lambda i: pixels[i], pixels=pixels,
+        targets=np.arange(60) % 3, image=InMemory(pixels),
     )  # fmt: skip
     recipe = dataclasses.replace(
         TINY, duration="60 steps", batch_size=16, learning_rate=3e-3, augment="none"
