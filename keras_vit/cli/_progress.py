@@ -88,7 +88,8 @@ class ProgressPrinter:
     """Prints a line for each evaluation, and between them where training is.
 
     On a terminal that is a line that changes, never longer than the terminal is wide; elsewhere a
-    new line each minute. After the first steps a line says how long it will take.
+    new line each minute. After the first steps a line says how long it will take. It is a context
+    that ends its clock.
     """
 
     def __init__(self, judged_on: str = "held-out"):
@@ -100,9 +101,15 @@ class ProgressPrinter:
         self._first: tuple[int, float] | None = None  # the first step, and when it ended
         self._width, self._told = 0, False
 
+    def __enter__(self) -> ProgressPrinter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end_clock()
+
     def __call__(self, progress: Any) -> None:
         """Prints a `training.Progress`."""
-        self.end_clock()
+        self._end_clock()
         now = time.monotonic()
         self._first = self._first or (progress.step, now)
         if progress.metrics is not None:
@@ -134,7 +141,7 @@ class ProgressPrinter:
         self._clock = threading.Thread(target=run, daemon=True)
         self._clock.start()
 
-    def end_clock(self) -> None:
+    def _end_clock(self) -> None:
         """Ends the clock, when the first step is made or the training has ended before."""
         self._compiled.set()
         if self._clock is not None:

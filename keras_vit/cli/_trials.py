@@ -207,12 +207,9 @@ def print_total_time(trials: Sequence[Any], source: Any, out: Path) -> None:
     for trial in to_come:
         kind = _costing_the_same(trial)
         if kind not in times:
-            progress = ProgressPrinter()
-            progress.start_clock(f"compiling and timing some steps of {trial.model}")
-            try:
+            with ProgressPrinter() as progress:
+                progress.start_clock(f"compiling and timing some steps of {trial.model}")
                 plan, _ = training.dry_run(trial.model, source, trial.recipe, split=trial.split)
-            finally:
-                progress.end_clock()
             if plan.too_large:
                 raise UsageError(plan.too_large)
             times[kind] = plan.seconds

@@ -264,8 +264,6 @@ def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher:
     """Prints the plan and the costs, then the time."""
     from keras_vit import training
 
-    progress = ProgressPrinter()
-
     def begin(plan: Any, costs: Any) -> None:
         usual = PRESETS[arguments.recipe].weights
         if usual and arguments.weights is None and not arguments.resume:
@@ -275,13 +273,11 @@ def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher:
         if not plan.too_large:
             progress.start_clock("compiling and timing some steps")
 
-    try:
+    with ProgressPrinter() as progress:
         plan, _ = training.dry_run(
             arguments.model, source, arguments.settings, weights=arguments.weights,
             teacher=teacher, engine=engine, started=begin,
         )  # fmt: skip
-    finally:
-        progress.end_clock()
     if plan.seconds is not None:
         print(f"time: about {duration(plan.seconds)}, measured with some steps")
     print("dry run: nothing was trained or written")
@@ -291,26 +287,22 @@ def _trained(arguments: Arguments, source: Any, saving: Any, engine: Any, teache
     """The finished run; prints the plan and the progress."""
     from keras_vit import training
 
-    progress = ProgressPrinter()
-
     def begin(plan: Any) -> None:
         print(_announced(plan, arguments, saving.path), flush=True)
         progress.start_clock()
 
-    hooks = training.Hooks(
-        callbacks=lambda model, split: _probes(arguments, model, source, split),
-        started=begin,
-        report=progress,
-        saving=print_saving,
-        stuck=lambda message: exit_interrupted(message, Arguments),
-    )
-    try:
+    with ProgressPrinter() as progress:
+        hooks = training.Hooks(
+            callbacks=lambda model, split: _probes(arguments, model, source, split),
+            started=begin,
+            report=progress,
+            saving=print_saving,
+            stuck=lambda message: exit_interrupted(message, Arguments),
+        )
         return training.train(
             arguments.model, source, arguments.settings, saving, weights=arguments.weights,
             teacher=teacher, strategy=engine, hooks=hooks,
         )  # fmt: skip
-    finally:
-        progress.end_clock()
 
 
 def _from_random_weights(arguments: Arguments) -> str:
