@@ -19,6 +19,8 @@ from typing import Any
 
 from keras_vit._errors import UsageError
 
+_MORE = ("choices", "check", "positional", "help")  # what a field may say of itself
+
 
 def option(
     default: Any,
@@ -124,7 +126,7 @@ def options_of(kind: type, group: str = "") -> Iterator[Option]:
             yield from options_of(annotation, field.name)
             continue
         described = {"help": documents.get(field.name, "")} | _shape(annotation)
-        described |= {key: value for key, value in field.metadata.items() if value}
+        described |= {key: field.metadata[key] for key in _MORE if field.metadata.get(key)}
         yield Option(field.name, field.default, group=group, **described)
 
 

@@ -15,8 +15,6 @@ from keras_vit.specs import Spec, ViTSpec
 from keras_vit.training.recipes import Recipe
 
 _HEAD = "head"
-# Settings that need Keras 3 and a ViT, with the values that turn them off.
-_DEMANDING = {"lora": 0, "remat": False, "layer_decay": 1.0}
 
 
 def adapt(model: ImageModel, recipe: Recipe) -> None:
@@ -65,11 +63,10 @@ def restoring_trainable(*models: ImageModel | None) -> Iterator[None]:
 
 def check_adaptable(spec: Spec, recipe: Recipe) -> None:
     """Raises a `UsageError` if the model or this flavour of Keras lacks what a setting needs."""
-    for setting, off in _DEMANDING.items():
-        value = getattr(recipe, setting)
-        if value != off and (LEGACY or not isinstance(spec, ViTSpec)):
-            needed = "Keras 3" if LEGACY else "a ViT"
-            raise UsageError(f"{setting} needs {needed}. Received: {setting}={value}.")
+    setting = recipe.set_of("keras 3")  # all of these need a ViT too
+    if setting and (LEGACY or not isinstance(spec, ViTSpec)):
+        needed, value = "Keras 3" if LEGACY else "a ViT", getattr(recipe, setting)
+        raise UsageError(f"{setting} needs {needed}. Received: {setting}={value}.")
 
 
 def _enable_lora(model: ImageModel, rank: int) -> None:

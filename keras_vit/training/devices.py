@@ -25,13 +25,7 @@ STRATEGIES: dict[str, str] = {
     "tpu": "tf_keras",
     "jax": "jax",
 }
-# Settings for which tf_keras lacks something, with the values that it has.
-KERAS_3 = {
-    "lora": (0,),
-    "remat": (False,),
-    "layer_decay": (1.0,),
-    "optimizer": ("adamw", "sgd", "lion"),
-}
+_OPTIMIZERS = ("adamw", "sgd", "lion")  # those of tf_keras
 _VARIABLES = {
     "": {},
     "tf_keras": {"TF_USE_LEGACY_KERAS": "1"},
@@ -85,10 +79,12 @@ def choose(
 
 def keras_3_setting(recipe: Recipe | None) -> str:
     """The first setting of a recipe that needs Keras 3, such as "lora=4"; "" if none does."""
-    for name, values in KERAS_3.items():
-        if recipe is not None and getattr(recipe, name) not in values:
-            return f"{name}={getattr(recipe, name)!r}"
-    return ""
+    if recipe is None:
+        return ""
+    name = recipe.set_of("keras 3")
+    if not name and recipe.optimizer not in _OPTIMIZERS:
+        name = "optimizer"
+    return f"{name}={getattr(recipe, name)!r}" if name else ""
 
 
 def environment(strategy: str) -> dict[str, str]:

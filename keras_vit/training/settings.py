@@ -18,24 +18,12 @@ from keras_vit._masked import (
     masked_count,
 )
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.recipe import SELF_SUPERVISED
+from keras_vit.recipe import SELF_SUPERVISED, only
 from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
 from keras_vit.training.ablations import overridden
 from keras_vit.training.durations import interval, to_steps
 from keras_vit.training.recipes import Recipe
 
-# Fields of a recipe that a ResNet does not have, with the values that turn them off.
-_ONLY_VIT = {
-    "dropout": None,
-    "drop_path": 0.0,
-    "position_embedding": None,
-    "overrides": "",
-    "representation": False,
-    "distillation_token": False,
-    "layer_decay": 1.0,
-    "lora": 0,
-    "remat": False,
-}
 # Rows and columns of patches in the image size that is chosen for a model. 224 pixels have 7 of the
 # largest patches.
 _FEWEST_PATCHES = 7
@@ -162,13 +150,11 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
     """
     channels = {} if recipe.in_channels is None else {"in_channels": recipe.in_channels}
     if not isinstance(spec, ViTSpec):
-        for field, off in _ONLY_VIT.items():
-            value = getattr(recipe, field)
-            if value != off:
-                raise UsageError(
-                    f"{name} is a ResNet, {field} is a setting of Vision Transformers. "
-                    f"Received: {field}={value!r}; leave it out, or choose a ViT."
-                )
+        if field := recipe.set_of("vit"):
+            raise UsageError(
+                f"{name} is a ResNet, {field} is a setting of Vision Transformers. "
+                f"Received: {field}={getattr(recipe, field)!r}; leave it out, or choose a ViT."
+            )
         return channels
     fields: dict[str, Any] = overridden(spec, recipe.overrides)
     if recipe.representation:
@@ -187,7 +173,7 @@ def adapted(recipe: Recipe, model: str) -> Recipe:
     """`recipe` for `model`: a ResNet trains without the settings that only ViTs have."""
     if isinstance(VARIANTS[find_variant(model)], ViTSpec):
         return recipe
-    return dataclasses.replace(recipe, **_ONLY_VIT)
+    return dataclasses.replace(recipe, **only("vit"))
 
 
 def in_usual_size(recipe: Recipe, models: Iterable[str]) -> Recipe:
