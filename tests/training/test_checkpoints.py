@@ -174,42 +174,24 @@ def test_a_run_without_checkpoints_or_with_other_settings_is_not_resumed(
 
 
 @pytest.mark.slow
-def test_a_training_that_was_killed_before_it_saved_anything_begins_again(
-    source, whole, tmp_path, tiny_model
-):
-    def killed(plan):
-        raise RuntimeError("killed")
-
-    with pytest.raises(RuntimeError, match="killed"):
-        train(tiny_model, source, RECIPE, tmp_path / "run", hooks=Hooks(started=killed))
-    changed = dataclasses.replace(RECIPE, seed=1)
-    with pytest.raises(UsageError, match="own settings. Received: seed=1, was 0"):
-        train(tiny_model, source, changed, Saving(tmp_path / "run", resume=True))
-    run = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
-    assert (run.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
-    source, whole, tmp_path, tiny_model
+@pytest.mark.parametrize("every", ["5 minutes", "10 steps"])
+def test_a_training_that_was_killed_goes_on_from_its_last_checkpoint_or_begins_again(
+    source, whole, tmp_path, tiny_model, every
 ):
     def killed(progress):
         if progress.step == 12:
             raise RuntimeError("killed")
 
+    out = tmp_path / "run"
     with pytest.raises(RuntimeError, match="killed"):
-        train(
-            tiny_model,
-            source,
-            RECIPE,
-            Saving(tmp_path / "run", checkpoint_every="5 minutes"),
-            hooks=Hooks(report=killed),
-        )
-    assert [record["step"] for record in runs.open_run(tmp_path / "run").metrics()] == [10]
-    assert not list((tmp_path / "run").glob("checkpoints/*"))
-    run = train(tiny_model, source, RECIPE, Saving(tmp_path / "run", resume=True))
+        saving = Saving(out, checkpoint_every=every, preset="scratch")
+        train(tiny_model, source, RECIPE, saving, hooks=Hooks(report=killed))
+    assert [record["step"] for record in runs.open_run(out).metrics()] == [10]
+    assert len(list(out.glob("checkpoints/*"))) == (every == "10 steps")
+    run = train(tiny_model, source, RECIPE, Saving(out, resume=True))
     assert weights(run) == weights(whole)
     assert [record["step"] for record in run.metrics()] == [10, 20, 24]
+    assert run.recipe["preset"] == "scratch"
 
 
 @pytest.mark.slow

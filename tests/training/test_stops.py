@@ -184,7 +184,8 @@ def report(progress):
 
 try:
     training.train(
-        keras_vit.ViT(spec, 2, 16), data.open_source("pictures"), recipe, "run", report=report
+        keras_vit.ViT(spec, 2, 16), data.open_source("pictures"), recipe, "run",
+        hooks=training.Hooks(report=report),
     )
 except KeyboardInterrupt:
     {ending}

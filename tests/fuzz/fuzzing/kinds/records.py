@@ -50,7 +50,7 @@ def read(folder: Path, home: Path) -> None:
         source = _source()
         source.image(0)
         with naming_unreadable(source):  # as in a training
-            source.contents(tf.constant(len(source) - 1, tf.int64))
+            source.image.contents(tf.constant(len(source) - 1, tf.int64))
 
 
 def _source():
