@@ -81,8 +81,11 @@ def take(x, indices, axis=None):
     return tf.gather(x, indices, axis=axis)
 
 
-def dot_product_attention(query, key, value, bias=None, scale=None):
-    """As `keras.ops.dot_product_attention`; tensors are (batch, tokens, heads, head_dim)."""
+def dot_product_attention(query, key, value, bias=None, scale=None, flash_attention=None):
+    """As `keras.ops.dot_product_attention`; tensors are (batch, tokens, heads, head_dim).
+
+    tf_keras has no fused attention.
+    """
     logits = einsum("bqhd,bkhd->bhqk", query * tf.cast(scale, query.dtype), key)
     if bias is not None:
         logits += tf.cast(bias, logits.dtype)

@@ -62,7 +62,12 @@ class KerasMachine(Machine):
         layer, scale = self.layer, query.shape[-1] ** -0.5
         bias = layer.position_bias(query.dtype)
         if self.taps is None and (not layer.dropout or self.training is False):
-            mixed = ops.dot_product_attention(query, key, value, bias=bias, scale=scale)
+            # cuDNN has no gradients for an odd number of tokens. Within `keras.remat`, JAX finds
+            # that out when it is too late to compute attention otherwise.
+            fused = False if self.training and query.shape[1] % 2 else None
+            mixed = ops.dot_product_attention(
+                query, key, value, bias=bias, scale=scale, flash_attention=fused
+            )
         else:
             logits = ops.einsum("bqhd,bkhd->bhqk", query * scale, key)
             logits = logits if bias is None else logits + bias

@@ -81,7 +81,7 @@ def test_tasks_on_the_disk_are_transferred_and_a_second_call_trains_only_what_is
     trained, train = [], trials.train
 
     def recorded(model, source, recipe, out, **options):
-        trained.append(out.name)
+        trained.append(out.path.name)
         return train(model, source, recipe, out, **options)
 
     monkeypatch.setattr(trials, "train", recorded)

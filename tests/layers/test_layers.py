@@ -301,6 +301,23 @@ def test_fused_attention_equals_the_explicit_one(rng):
     assert weights.shape == (2, 3, 7, 7)
 
 
+@pytest.mark.skipif(LEGACY, reason="tf_keras has no fused attention")
+@pytest.mark.parametrize("tokens", [8, 9])
+def test_gradients_of_an_odd_number_of_tokens_do_not_use_fused_attention(rng, monkeypatch, tokens):
+    asked = []
+
+    def attention(query, key, value, flash_attention, **options):
+        asked.append(flash_attention)
+        return query
+
+    monkeypatch.setattr(keras.ops, "dot_product_attention", attention)
+    layer = layers.MultiHeadAttention(2)
+    x = rng.normal(size=(1, tokens, 8)).astype("float32")
+    layer(x, training=True)
+    layer(x, training=False)
+    assert asked == [False if tokens == 9 else None, None]
+
+
 def test_relative_bias_is_added_on_both_paths(rng):
     layer = layers.MultiHeadAttention(
         3, position_embedding="relative", grid=(2, 3), class_token=True
