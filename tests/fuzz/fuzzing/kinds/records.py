@@ -20,7 +20,7 @@ from keras_vit.data import records as library
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.records import IMAGENET, Piece, record_source
 
-MEMORY = 256 << 20  # the pictures of a batch, see `picture`
+MEMORY = 1 << 30  # a picture as large as the limit, see `picture`: 252 MiB for 36 million pixels
 _FILE, _CACHE = Path("a.tfrecord"), Path("cache.npz")
 
 
