@@ -10,12 +10,11 @@ __getattr__, __all__ = lazy_names(
         "checkpoints": ["Checkpoints"],
         "costs": ["Costs"],
         "engines": ["Engine", "open_engine"],
-        "hooks": ["Hooks"],
         "plan": ["Plan", "plan_of"],
         "progress": ["Progress"],
         "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
         "run": ["dry_run", "train"],
-        "saving": ["Saving"],
+        "run_options": ["Hooks", "Saving"],
         "trials": [
             "Trial",
             "check_trial",

@@ -16,7 +16,7 @@ from keras_vit.recipe import Recipe
 from keras_vit.training.building import build
 from keras_vit.training.prepared import Prepared
 from keras_vit.training.resuming import chosen_before, stopped_run, teacher_described
-from keras_vit.training.saving import Saving
+from keras_vit.training.run_options import Saving
 
 
 @dataclasses.dataclass(frozen=True)

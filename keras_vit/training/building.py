@@ -21,7 +21,7 @@ from keras_vit.training.learner import check_accumulate
 from keras_vit.training.optimisers import check_optimizer
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.resuming import check_resumable
-from keras_vit.training.saving import Saving, saving_of
+from keras_vit.training.run_options import Saving, saving_of
 from keras_vit.training.settings import check_recipe, spec_fields
 
 

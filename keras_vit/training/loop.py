@@ -17,10 +17,10 @@ from keras_vit._keras import backend, keras
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.training.callbacks import AfterEachStep, Evaluation, RunWriter, Steps
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.hooks import Hooks
 from keras_vit.training.plan import Plan
 from keras_vit.training.prepared import Prepared
 from keras_vit.training.progress import Reporter
+from keras_vit.training.run_options import Hooks
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,12 +21,11 @@ from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.costs import Costs, costs_of
 from keras_vit.training.durations import CHECKPOINT_EVERY, interval, to_steps
 from keras_vit.training.engines import Engine, naming_lost_processes, open_engine
-from keras_vit.training.hooks import NO_HOOKS, Hooks
 from keras_vit.training.loop import Loop, saying_what_is_saved
 from keras_vit.training.plan import Plan
 from keras_vit.training.prepared import Prepared, prepare
 from keras_vit.training.resuming import restored_step, was_finished
-from keras_vit.training.saving import Saving, saving_of
+from keras_vit.training.run_options import NO_HOOKS, Hooks, Saving, saving_of
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
 from keras_vit.training.timing import MOST_TIMED, parts_to_time, time_of
 

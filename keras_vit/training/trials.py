@@ -23,11 +23,10 @@ from keras_vit.models.image_model import layer_name
 from keras_vit.recipe import CHOSEN_HERE
 from keras_vit.specs import as_size, find_variant
 from keras_vit.training.durations import to_steps
-from keras_vit.training.hooks import NO_HOOKS, Hooks
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.resuming import settings_of
 from keras_vit.training.run import train
-from keras_vit.training.saving import Saving
+from keras_vit.training.run_options import NO_HOOKS, Hooks, Saving
 from keras_vit.training.settings import adapted, differences, plain, total_steps
 from keras_vit.weights import parameter_count
 
