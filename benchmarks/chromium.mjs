@@ -15,7 +15,7 @@ const WEBGPU =
   process.env.WEBGPU_FLAGS ?? "--enable-unsafe-webgpu --use-webgpu-adapter=swiftshader";
 
 /**
- * What a runner answers, see `keras_vit/deploy/clients/runners.py`. The page finds the model at
+ * What a runner answers, see `keras_vit/tflite/client_process.py`. The page finds the model at
  * /model, the cases in /cases/, the files of web_demo at their paths in that folder, and those of
  * LiteRT.js where the web page has them.
  *

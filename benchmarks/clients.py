@@ -35,9 +35,9 @@ from keras_vit.cli._options import newest_run
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
 from keras_vit.deploy.bundle.bundle import read_golden
-from keras_vit.deploy.clients.clients import CLIENTS as KNOWN
-from keras_vit.deploy.clients.runners import run_runner
-from keras_vit.deploy.inspect.runtimes import runs as supports
+from keras_vit.deploy.clients import CLIENTS as KNOWN
+from keras_vit.tflite.client_process import run_runner
+from keras_vit.tflite.runtimes import runs as supports
 
 HERE = Path(__file__).parent
 QUANTIZE = ("none", "float16", "dynamic", "int8")
@@ -55,7 +55,7 @@ class Client:
 
     Attributes:
         name: its name in the table.
-        command: starts its runner, see `deploy/clients/runners.py`; "{python}" is the Python of its
+        command: starts its runner, see `tflite/client_process.py`; "{python}" is the Python of its
             environment.
         environment: what pip installs for it; None for the environment of this program.
         runtime: the newest `runtime_floor` of files that it must run; None if it must run all.

@@ -25,11 +25,11 @@ from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.saved_model import save_module, write_saved_model
 from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
-from keras_vit.deploy.inspect.flatbuffer import Operator, read_graph
 from keras_vit.deploy.resolve import resolve
-from keras_vit.deploy.runner import Runner
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import ViTSpec
+from keras_vit.tflite.flatbuffer import Operator, read_graph
+from keras_vit.tflite.runner import Runner
 from keras_vit.weights.saving import save_weights
 
 

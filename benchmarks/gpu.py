@@ -40,7 +40,7 @@ def _rows(name: str, arguments: Arguments) -> list[list[str]]:
     import keras_vit
     from keras_vit import deploy
     from keras_vit.deploy.judge.gpu import judge_on_gpu
-    from keras_vit.deploy.judge.half_precision import predict_in_half_precision
+    from keras_vit.tflite.compiled_model import predict_in_half_precision
 
     keras_vit._keras.keras.utils.set_random_seed(0)
     model = trained_like(keras_vit.create_model(name, 1000, arguments.image_size))

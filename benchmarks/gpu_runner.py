@@ -2,7 +2,7 @@
 
 python gpu_runner.py FILE FOLDER
 
-`keras_vit/deploy/clients/runners.py` says what FOLDER has and what is printed. Input and output of
+`keras_vit/tflite/client_process.py` says what FOLDER has and what is printed. Input and output of
 the file must be float32. The answer also has "milliseconds" of each case. Without a Vulkan device
 the client is missing.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.judge.gpu_device import NoDeviceError, run_on_gpu
+from keras_vit.tflite.compiled_model import NoDeviceError, run_on_gpu
 
 LIMIT_S = 1800
 

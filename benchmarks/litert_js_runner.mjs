@@ -4,7 +4,7 @@
  *     npm ci --prefix web_demo
  *     node benchmarks/litert_js_runner.mjs BACKEND MODEL.tflite FOLDER
  *
- * `keras_vit/deploy/clients/runners.py` says what FOLDER has and what is printed. The output of the
+ * `keras_vit/tflite/client_process.py` says what FOLDER has and what is printed. The output of the
  * file must be float32. BACKEND is wasm, webgpu or webgpu-half. WebGPU is that of SwiftShader, unless
  * the variable WEBGPU_FLAGS has other flags for Chromium; CHROMIUM names its program. The answer also
  * has "milliseconds" of each case, and "accelerated": whether the backend took all operators.

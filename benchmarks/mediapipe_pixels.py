@@ -25,11 +25,11 @@ from keras_vit._errors import RefusedError
 from keras_vit.cli._program import run
 from keras_vit.data import mediapipe
 from keras_vit.deploy import About
-from keras_vit.deploy.clients.clients import CLIENTS
-from keras_vit.deploy.clients.judging import run_in_client
+from keras_vit.deploy.clients import CLIENTS
 from keras_vit.deploy.convert.metadata import metadata
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.layout import laid_out, split
+from keras_vit.deploy.judge.client_verdict import run_in_client
+from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.layout import laid_out, split
 
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 noise = runpy.run_path(str(FIXTURES / "noise.py"))["noise"]

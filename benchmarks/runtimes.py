@@ -24,8 +24,8 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
 from keras_vit.deploy.bundle.bundle import read_golden
-from keras_vit.deploy.inspect.runtimes import runs
 from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.tflite.runtimes import runs
 
 ROOT = Path(__file__).parents[1]
 # Files of "auto" have no operators that files of other precisions do not have.

@@ -5,7 +5,7 @@
  *     npm ci --prefix web_demo
  *     node benchmarks/tasks_vision_runner.mjs MODEL.tflite FOLDER
  *
- * `keras_vit/deploy/clients/runners.py` says what FOLDER has and what is printed. MODEL.tflite gives
+ * `keras_vit/tflite/client_process.py` says what FOLDER has and what is printed. MODEL.tflite gives
  * probabilities (`keras-vit export --output probabilities`): MediaPipe applies no softmax. CHROMIUM
  * names the browser's program. The answer also has "milliseconds" of each picture.
  */

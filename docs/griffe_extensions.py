@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from importlib.util import resolve_name
 from typing import Any
 
 from griffe import Alias, Extension, Module, Object
@@ -24,8 +25,9 @@ class LazyNames(Extension):
         """Called by Griffe after it has read the members of a module."""
         table = next(filter(None, map(_table, ast.walk(node))), {})
         for module, names in table.items():
+            home = resolve_name(f".{module}", mod.path)
             for name in names:
-                mod.set_member(name, Alias(name, f"{mod.path}.{module}.{name}"))
+                mod.set_member(name, Alias(name, f"{home}.{name}"))
         if table:
             mod.exports = sorted(name for names in table.values() for name in names)
 

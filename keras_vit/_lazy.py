@@ -17,13 +17,14 @@ def lazy_names(
 
     Args:
         package: its `__name__`.
-        modules: for each of its modules, the public names that the module defines.
+        modules: for each of its modules, the public names that the module defines; a module of the
+            package beside it begins with a dot.
     """
     homes = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(f".{homes[name]}", package), name)
 
     return get, sorted(homes)

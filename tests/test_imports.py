@@ -30,6 +30,7 @@ LEVELS = {
     "runs": 2,
     "training": 3,
     "evaluation": 3,
+    "tflite": 2,
     "deploy": 3,
     "_public": 4,
     "cli": 4,

@@ -34,9 +34,9 @@ from keras_vit.data.preprocessing import preprocess_image, resize
 from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source
 from keras_vit.deploy.bundle.opened import open_bundle
-from keras_vit.deploy.runner import as_input
 from keras_vit.labels import answers_of, numbered
 from keras_vit.specs import Preprocessing
+from keras_vit.tflite.runner import as_input
 
 _DEMO = Path(__file__).parents[1]
 _CORE = _DEMO / "core/src/test/resources/fixtures"

@@ -19,12 +19,12 @@ from keras_vit.cli._fields import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions
 from keras_vit.cli._printing import print_next, print_skipped, table
 from keras_vit.cli._program import load
-from keras_vit.deploy.clients.clients import CLIENTS, check_for, client_of
+from keras_vit.deploy.clients import CLIENTS, check_for, client_of
 from keras_vit.deploy.precisions import PRECISIONS, check_calibration, precision_of
 
 
 def _check_runtime(name: str, version: str) -> None:
-    from keras_vit.deploy.inspect.runtimes import check_version
+    from keras_vit.tflite.runtimes import check_version
 
     check_version(version)
 

@@ -16,11 +16,11 @@ from keras_vit.deploy.bundle.report import withdraw_report, write_report
 from keras_vit.deploy.convert.quantize import for_runtime
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
 from keras_vit.deploy.judge.gpu import GpuChoice
-from keras_vit.deploy.judge.measure import Measured, measure
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.stages import judged_file, prepared, resolved_for
 from keras_vit.deploy.trained_model import TrainedModel, of_run
 from keras_vit.specs import Preprocessing
+from keras_vit.tflite.measure import Measured, measure
 
 
 def export_tflite(

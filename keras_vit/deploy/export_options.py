@@ -9,12 +9,12 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.deploy.clients.clients import Client, check_for, client_of, input_for
+from keras_vit.deploy.clients import Client, check_for, client_of, input_for
 from keras_vit.deploy.graph.options import GraphOptions
-from keras_vit.deploy.inspect.runtimes import check_version
 from keras_vit.deploy.judge.gpu import GpuChoice, check_gpu_choice
 from keras_vit.deploy.precisions import PRECISIONS, Precision, precision_of
 from keras_vit.specs import Preprocessing
+from keras_vit.tflite.runtimes import check_version
 
 # Images that measure ranges. For 8, 16, 32, 64 and 128 of them the error of int8 on digits is
 # 0.026, 0.019, 0.018, 0.017, 0.017 (mean of three draws).

@@ -6,19 +6,19 @@ import dataclasses
 import warnings
 from typing import Any
 
-from keras_vit.deploy.clients.judging import check_model_for, judge_client, seen_by
 from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter, MadeFile
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
 from keras_vit.deploy.export_options import ExportOptions
+from keras_vit.deploy.judge.client_verdict import check_model_for, judge_client, seen_by
 from keras_vit.deploy.judge.files import JudgedFile, check, compared, judge_file
-from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.precisions import Precision
 from keras_vit.deploy.reference import ParityError, Reference, reference_of
 from keras_vit.deploy.representative_data import samples_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, resolve
 from keras_vit.deploy.sampling import Samples, spread, to_pixels
 from keras_vit.deploy.trained_model import TrainedModel
+from keras_vit.tflite.processes import release_memory
 
 _RANKED = 8  # images for ranking layers
 

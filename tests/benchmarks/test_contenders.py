@@ -15,9 +15,9 @@ import keras_vit
 from keras_vit import _quiet
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
-from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.specs import ResNetStem
+from keras_vit.tflite.flatbuffer import read_graph
 
 pytestmark = pytest.mark.soak(of="benchmarks")
 

@@ -12,8 +12,8 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit.deploy.inspect.flatbuffer import MappedFile
 from keras_vit.deploy.resolve import resolve
+from keras_vit.tflite.flatbuffer import MappedFile
 
 
 @pytest.fixture(scope="session")
@@ -143,8 +143,8 @@ def sensitive(sample, spoiled):
 @pytest.fixture(scope="session")
 def on_gpu():
     """Runs a file on LiteRT's GPU accelerator: its outputs for one input."""
-    from keras_vit.deploy.judge.gpu_device import run_on_gpu
-    from keras_vit.deploy.judge.vulkan import vulkan_devices
+    from keras_vit.tflite.compiled_model import run_on_gpu
+    from keras_vit.tflite.vulkan import vulkan_devices
 
     if not vulkan_devices():
         pytest.skip("no Vulkan device: neither a GPU's driver nor Chromium's SwiftShader")

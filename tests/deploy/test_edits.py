@@ -14,7 +14,7 @@ from keras_vit import UsageError, deploy
 from keras_vit._keras import LEGACY, keras
 from keras_vit.deploy import Runner, edits
 from keras_vit.deploy.edits import first_edit
-from keras_vit.deploy.inspect.flatbuffer import operators
+from keras_vit.tflite.flatbuffer import operators
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=64)
 

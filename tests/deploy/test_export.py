@@ -17,10 +17,10 @@ from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.deploy import ParityError, Runner, stages
 from keras_vit.deploy.graph.options import GraphOptions
-from keras_vit.deploy.inspect import flatbuffer
-from keras_vit.deploy.inspect.flatbuffer import operators, read_graph
 from keras_vit.deploy.precisions import PRODUCTS
 from keras_vit.deploy.resolve import resolve
+from keras_vit.tflite import flatbuffer
+from keras_vit.tflite.flatbuffer import operators, read_graph
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 

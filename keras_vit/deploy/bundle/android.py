@@ -19,9 +19,9 @@ from keras_vit.deploy.bundle.bundle import check_replaceable, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder
 from keras_vit.deploy.bundle.names import bundle_name, check_name, safe_name
 from keras_vit.deploy.bundle.opened import open_bundle
-from keras_vit.deploy.inspect import runtimes
 from keras_vit.deploy.sampling import spread
 from keras_vit.labels import read_labels
+from keras_vit.tflite import runtimes
 
 # What the app reads; a bundle may also hold a recipe.json.
 FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")

@@ -19,14 +19,14 @@ from keras_vit._errors import UsageError, shown
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.bundle.description import Array, Bundle, Golden
 from keras_vit.deploy.convert.metadata import meaning
-from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile
-from keras_vit.deploy.judge.half_precision import predict_in_half_precision
-from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.resolve import Resolved
-from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.sampling import to_pixels
 from keras_vit.labels import write_labels
+from keras_vit.tflite.compiled_model import predict_in_half_precision
+from keras_vit.tflite.flatbuffer import mapped
+from keras_vit.tflite.processes import release_memory
+from keras_vit.tflite.runner import Runner
 
 FORMAT = 1
 # The names of an input's channels in model.json.

@@ -9,11 +9,11 @@ from typing import Any
 
 from keras_vit._templates import code, rendered
 from keras_vit.deploy.bundle.recommendation import recommendation
-from keras_vit.deploy.clients.clients import CLIENTS
-from keras_vit.deploy.judge.measure import Measured
+from keras_vit.deploy.clients import CLIENTS
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.labels import answers_of
+from keras_vit.tflite.measure import Measured
 
 Descriptions = dict[str, dict[str, Any]]
 _EFFECTS = ("refused", "wrong", "imprecise", "slow")

@@ -9,11 +9,11 @@ from msgspec import Meta, Struct
 
 from keras_vit._checks import MOST_CLASSES
 from keras_vit._json import Lines, Positive, Side, Text
-from keras_vit.deploy.clients.judging import ClientVerdict
-from keras_vit.deploy.inspect.delegation import Delegation
-from keras_vit.deploy.inspect.lint import Finding
+from keras_vit.deploy.judge.client_verdict import ClientVerdict
 from keras_vit.deploy.judge.gpu import GpuRun
 from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.tflite.file_inspection import Delegation
+from keras_vit.tflite.gpu_compatibility import Finding
 
 _Length = Annotated[int, Meta(ge=1, le=MOST_CLASSES)]  # of a tensor's dimension
 

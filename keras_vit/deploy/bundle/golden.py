@@ -18,10 +18,10 @@ from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.bundle.bundle import golden_arrays, read_golden
 from keras_vit.deploy.bundle.description import Tolerance
 from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
-from keras_vit.deploy.judge.half_precision import predict_in_half_precision
-from keras_vit.deploy.runner import Runner
 from keras_vit.deploy.sampling import to_pixels
 from keras_vit.labels import answer_scores, answers_of
+from keras_vit.tflite.compiled_model import predict_in_half_precision
+from keras_vit.tflite.runner import Runner
 
 # The runs that are timed after the first, which is left out: at most so many, for so many seconds.
 _TIMED, _SECONDS = 20, 1.0

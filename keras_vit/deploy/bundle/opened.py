@@ -13,9 +13,9 @@ from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.bundle import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
 from keras_vit.deploy.bundle.trial import try_file
-from keras_vit.deploy.runner import Runner
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
+from keras_vit.tflite.runner import Runner
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,9 +15,9 @@ from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.card import card
 from keras_vit.deploy.bundle.description import Described
 from keras_vit.deploy.bundle.plot import plot
-from keras_vit.deploy.judge.measure import Measured, machine
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.tflite.measure import Measured, machine
 
 FORMAT = 1
 

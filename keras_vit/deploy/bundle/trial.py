@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 from keras_vit._errors import RefusedError, shown
-from keras_vit.deploy.runner import refusal
+from keras_vit.tflite.processes import last_line, run_program
+from keras_vit.tflite.runner import refusal
 
+_PROGRAM = Path(__file__).with_name("_trial.py")
 _SECONDS = 120  # ViT-H/14 takes a few
 
 
@@ -25,19 +25,8 @@ def try_file(model: Path) -> None:
         RefusedError: LiteRT refuses the file; or the file ended the process, or did not finish
             within two minutes.
     """
-    program = Path(__file__).with_name("_trial.py").read_text(encoding="utf-8")
     try:
-        with tempfile.TemporaryDirectory() as empty:
-            # Run as text and in an empty folder: the folder of a script, or else the current one,
-            # comes first on its sys.path, and that may be the stranger's.
-            done = subprocess.run(
-                [sys.executable, "-c", program, model.resolve()],
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                cwd=empty,
-                timeout=_SECONDS,
-            )
+        done = run_program(_PROGRAM, model.resolve(), limit_s=_SECONDS)
     except subprocess.TimeoutExpired:
         raise _refused(model, f"does not finish within {_SECONDS} seconds") from None
     if done.returncode < 0:
@@ -46,8 +35,7 @@ def try_file(model: Path) -> None:
         # It is not loaded into this process: after an error, LiteRT may end that, too.
         raise refusal(str(model), done.stdout, done.returncode == 2)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise _refused(model, f"ends with {shown(last)}")
+        raise _refused(model, f"ends with {shown(last_line(done))}")
 
 
 def _refused(model: Path, what: str) -> RefusedError:

@@ -24,9 +24,7 @@ from keras_vit.deploy.compression.methods import (
 from keras_vit.deploy.compression.stored import summary
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.export_options import ExportOptions
-from keras_vit.deploy.inspect.flatbuffer import mapped
 from keras_vit.deploy.judge.files import JudgedFile, check, compared, judge_file
-from keras_vit.deploy.judge.measure import latencies
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.precisions import PRECISIONS, precision_of
 from keras_vit.deploy.reference import ParityError, expected_scores, reference_of
@@ -34,6 +32,8 @@ from keras_vit.deploy.resolve import Resolved, resolve
 from keras_vit.deploy.sampling import Samples
 from keras_vit.deploy.trained_model import TrainedModel
 from keras_vit.models.image_model import ImageModel
+from keras_vit.tflite.flatbuffer import mapped
+from keras_vit.tflite.measure import latencies
 
 _PLAIN = "none-float32"
 

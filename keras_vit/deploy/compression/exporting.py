@@ -10,9 +10,9 @@ from keras_vit.deploy.compression.methods import Compressed
 from keras_vit.deploy.convert.converter import Converter, MadeFile
 from keras_vit.deploy.convert.quantize import measured_ranges, quantized
 from keras_vit.deploy.graph.options import GraphOptions
-from keras_vit.deploy.inspect.flatbuffer import MappedFile, read_graph
 from keras_vit.deploy.precisions import Precision, check_calibration, precision_of
 from keras_vit.deploy.resolve import Resolved, resolve
+from keras_vit.tflite.flatbuffer import MappedFile, read_graph
 
 
 def compressed_file(made: Compressed, calibration: np.ndarray | None = None) -> MappedFile:

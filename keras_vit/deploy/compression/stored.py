@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.inspect.flatbuffer import Model, mapped, read_graph
+from keras_vit.tflite.flatbuffer import Model, mapped, read_graph
 
 _NUMBERS = {"float32": "<f4", "float16": "<f2", "int8": "i1"}
 

@@ -15,7 +15,7 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit._json import Lines
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import quantizable_layers
-from keras_vit.deploy.runner import Runner
+from keras_vit.tflite.runner import Runner
 
 
 @dataclasses.dataclass(frozen=True)

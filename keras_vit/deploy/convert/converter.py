@@ -13,10 +13,10 @@ import numpy as np
 from keras_vit.deploy.convert.graphs import write_float_graph, write_graphs
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
 from keras_vit.deploy.graph.options import DEFAULTS, GraphOptions
-from keras_vit.deploy.inspect.flatbuffer import MappedFile
 from keras_vit.deploy.precisions import Precision, Rules, check_calibration, precision_of
 from keras_vit.deploy.reference import Reference
 from keras_vit.deploy.resolve import About, Resolved, resolve
+from keras_vit.tflite.flatbuffer import MappedFile
 
 
 @dataclasses.dataclass(frozen=True)

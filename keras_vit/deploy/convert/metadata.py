@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.inspect.flatbuffer import Graph, Tensor
 from keras_vit.deploy.resolve import About
 from keras_vit.specs import Preprocessing
+from keras_vit.tflite.flatbuffer import Graph, Tensor
 
 _IDENTIFIER = b"M001"  # of the metadata's own flatbuffer
 # The oldest parser that knows all fields that are written here.

@@ -18,15 +18,6 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
 from keras_vit.deploy.convert.metadata import labels_archive, metadata
 from keras_vit.deploy.convert.quantizer import extremes, library, modified
-from keras_vit.deploy.inspect.flatbuffer import (
-    Graph,
-    MappedFile,
-    Model,
-    Operator,
-    read_graph,
-)
-from keras_vit.deploy.inspect.layout import laid_out
-from keras_vit.deploy.inspect.runtimes import named_runtime, runs, state_versions
 from keras_vit.deploy.precisions import (
     BLOCK,
     PRECISIONS,
@@ -36,8 +27,17 @@ from keras_vit.deploy.precisions import (
     check_calibration,
 )
 from keras_vit.deploy.resolve import About
-from keras_vit.deploy.runner import grouped
 from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.tflite.flatbuffer import (
+    Graph,
+    MappedFile,
+    Model,
+    Operator,
+    read_graph,
+)
+from keras_vit.tflite.layout import laid_out
+from keras_vit.tflite.runner import grouped
+from keras_vit.tflite.runtimes import named_runtime, runs, state_versions
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
 # Pixels lie between two steps if their range is that of the integers: at 0.5, 1.5, 2.5 ... steps.

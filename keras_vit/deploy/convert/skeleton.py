@@ -18,8 +18,8 @@ import numpy as np
 
 from keras_vit.deploy.convert.tflite import convert
 from keras_vit.deploy.graph.inference import forward, prepared_module, variables_of
-from keras_vit.deploy.inspect.layout import laid_out, unpacked
 from keras_vit.deploy.resolve import Resolved
+from keras_vit.tflite.layout import laid_out, unpacked
 
 _SMALLEST = 1 << 14  # elements; smaller kernels are converted as they are, as all other weights
 _BLOCK = re.compile(r"^encoderblock_(\d+)/")

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._quiet import quiet
-from keras_vit.deploy.memory import release_memory
+from keras_vit.tflite.processes import release_memory
 
 
 def convert(converter: Any) -> bytes:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from keras_vit._quiet import quiet
-from keras_vit.deploy.inspect.flatbuffer import Graph, Model, read_graph
-from keras_vit.deploy.runner import (
+from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.tflite.flatbuffer import Graph, Model, read_graph
+from keras_vit.tflite.runner import (
     as_input,
     as_source,
     grouped,
     ignore_kept_tensors,
     interpreter_class,
 )
-from keras_vit.deploy.stored_arrays import StoredArrays
 
 # Names of the tensors at the end of blocks and units in the graph.
 _BLOCK_END = re.compile(r"(encoderblock_\d+|block\d+_unit\d+)/output")

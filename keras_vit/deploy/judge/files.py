@@ -7,17 +7,16 @@ import functools
 from typing import Any
 
 from keras_vit.deploy.convert.converter import MadeFile
-from keras_vit.deploy.inspect.flatbuffer import MappedFile, check_static
-from keras_vit.deploy.inspect.inspection import Inspection, inspect_file
-from keras_vit.deploy.inspect.runtimes import check_runtime
 from keras_vit.deploy.judge.blocks import first_difference, layer_differences
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
 from keras_vit.deploy.judge.half_precision import HalfPrecision, judge_half_precision
-from keras_vit.deploy.judge.kernels import runtime_tolerance
 from keras_vit.deploy.judge.parity import Verdict, compare
-from keras_vit.deploy.memory import release_memory
 from keras_vit.deploy.reference import ParityError, Reference
-from keras_vit.deploy.runner import Runner
+from keras_vit.tflite.file_inspection import FileInspection, inspect_file
+from keras_vit.tflite.flatbuffer import MappedFile, check_static
+from keras_vit.tflite.processes import release_memory
+from keras_vit.tflite.runner import Runner, runtime_tolerance
+from keras_vit.tflite.runtimes import check_runtime
 
 # Number of images to find the layer where a difference begins.
 _WATCHED = 4
@@ -44,7 +43,7 @@ class JudgedFile:
     made: MadeFile
     verdict: Verdict
     reference: Reference
-    inspection: Inspection
+    inspection: FileInspection
     half: HalfPrecision | None = None
     tolerance: float = 0.0
     gpu: GpuRun = NOT_ASKED

@@ -17,15 +17,15 @@ import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._json import Positive
-from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
-from keras_vit.deploy.inspect.layout import ending_at
 from keras_vit.deploy.judge.blocks import block_ends
-from keras_vit.deploy.judge.emulation import Sums, emulate
-from keras_vit.deploy.judge.gpu_device import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
 from keras_vit.deploy.judge.half_precision import BUDGET
-from keras_vit.deploy.judge.vulkan import vulkan_devices
 from keras_vit.deploy.precisions import Precision
-from keras_vit.deploy.runner import Runner, as_input
+from keras_vit.tflite.compiled_model import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
+from keras_vit.tflite.flatbuffer import Model, read_graph
+from keras_vit.tflite.float16_emulation import Sums, emulate
+from keras_vit.tflite.layout import ending_at
+from keras_vit.tflite.runner import Runner, as_input, as_scores
+from keras_vit.tflite.vulkan import vulkan_devices
 
 # Whether files are run on a GPU: "no"; "auto", where there is a device, and no file is refused for
 # it; "yes", and a file that a GPU does not run right is refused.
@@ -145,7 +145,7 @@ def judge_on_gpu(
     except RefusedError as error:
         device, _, reason = str(error).partition(": ")
         return dataclasses.replace(judged, device=device, problem=reason, images=0)
-    scores = _as_scores(runner, found.outputs[0])
+    scores = as_scores(found.outputs[0], runner.output)
     difference = float(np.abs(scores - expected).max())
     judged = dataclasses.replace(judged, device=found.device)
     if not np.isfinite(difference):
@@ -181,7 +181,7 @@ def first_wrong_block(content: Model, inputs: np.ndarray, run: Run = run_on_gpu)
             found = run(part, _as_inputs(runner, inputs), _LIMIT_S).outputs[0]
         except RefusedError:
             return True
-        expected, actual = runner.predict(inputs), _as_scores(runner, found)
+        expected, actual = runner.predict(inputs), as_scores(found, runner.output)
         difference = np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-12)
         return not difference <= _WRONG  # NaN is wrong
 
@@ -228,8 +228,3 @@ def _products(content: Model) -> float:
 def _as_inputs(runner: Runner, inputs: np.ndarray) -> np.ndarray:
     # (n, 1, height, width, 3)
     return np.stack([as_input(tensor[None], runner.input) for tensor in inputs])
-
-
-def _as_scores(runner: Runner, outputs: np.ndarray) -> np.ndarray:
-    scale, zero = runner.output["quantization"]
-    return (outputs.astype(np.float32) - zero) * np.float32(scale) if scale else outputs

@@ -7,20 +7,16 @@ files in half precision. XNNPACK emulates it on x86 processors without half-prec
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.inspect.flatbuffer import Model, read_graph
 from keras_vit.deploy.judge.parity import Verdict, compare
 from keras_vit.deploy.precisions import Budget
 from keras_vit.deploy.reference import ParityError
-from keras_vit.deploy.runner import as_path, grouped
+from keras_vit.tflite.compiled_model import predict_in_half_precision
+from keras_vit.tflite.flatbuffer import Model
 
 # The budget was measured like those in `precisions`: D: 100%, 0.0010, 0.0004. R: 100%, 0.0010,
 # 0.0015.
@@ -77,36 +73,3 @@ def judge_half_precision(
     except ParityError as error:
         return HalfPrecision(str(error), verdict)
     return HalfPrecision("", verdict)
-
-
-def predict_in_half_precision(content: Model, inputs: np.ndarray, threads: int = 2) -> np.ndarray:
-    """A file's scores (n, ...) for inputs (n, height, width, 3), in half precision.
-
-    Raises:
-        RefusedError: LiteRT does not run the file in half precision.
-    """
-    program = Path(__file__).with_name("_half_precision.py").read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        model, graph = as_path(content, folder), read_graph(content)
-        batch = graph.tensors[graph.inputs[0]].shape[0]
-        np.save(Path(folder, "inputs.npy"), grouped(inputs, batch))
-        # Run as text: the folder of a script would come first on its sys.path.
-        done = subprocess.run(
-            [sys.executable, "-c", program, model, folder, str(threads)],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            cwd=folder,
-        )
-        if done.returncode:
-            raise RefusedError(
-                f"LiteRT does not run the file in half precision: {_reason(done.stderr)}"
-            )
-        return np.load(Path(folder, "scores.npy"), allow_pickle=False)[: len(inputs)]
-
-
-def _reason(log: str) -> str:
-    """The first error of a log, or its last line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or lines[-1:] or ["the process ended without a message"])[0].rstrip(".")

@@ -20,8 +20,8 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Runner, Verdict
 from keras_vit.deploy.graph.options import GraphOptions
-from keras_vit.deploy.inspect.flatbuffer import operators
 from keras_vit.deploy.resolve import resolve
+from keras_vit.tflite.flatbuffer import operators
 from keras_vit.weights.hashing import weights_sha256
 from keras_vit.weights.names import weight_names
 

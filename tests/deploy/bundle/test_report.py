@@ -21,9 +21,9 @@ from keras_vit.deploy import compare, notes
 from keras_vit.deploy.bundle.plot import draw, plot
 from keras_vit.deploy.bundle.recommendation import recommendation
 from keras_vit.deploy.bundle.report import table, write_report
-from keras_vit.deploy.inspect.inspection import inspect_file
-from keras_vit.deploy.judge.measure import Latency, Measured, measure
 from keras_vit.evaluation import classification_report
+from keras_vit.tflite.file_inspection import inspect_file
+from keras_vit.tflite.measure import Latency, Measured, measure
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
 MIB = 2**20

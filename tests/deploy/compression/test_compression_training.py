@@ -22,8 +22,8 @@ from keras_vit.deploy.compression import (
     summary,
 )
 from keras_vit.deploy.compression.folding import fold_norms
-from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.resolve import parameters_of
+from keras_vit.tflite.flatbuffer import read_graph
 
 pytestmark = pytest.mark.flavours
 

@@ -11,7 +11,7 @@ from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import Runner, choose_float_layers
 from keras_vit.deploy.convert.auto import Choice
-from keras_vit.deploy.inspect.flatbuffer import read_graph
+from keras_vit.tflite.flatbuffer import read_graph
 
 SPOILED = "encoderblock_1/mlp/dense_1"
 

@@ -14,8 +14,8 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
 from keras_vit.deploy.graph.options import GraphOptions
-from keras_vit.deploy.inspect.flatbuffer import check_static, operators, read_graph
 from keras_vit.deploy.resolve import backbone, input_shape, resolve
+from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 

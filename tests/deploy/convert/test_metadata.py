@@ -19,9 +19,9 @@ from keras_vit import deploy
 from keras_vit.deploy.convert.metadata import labels_archive, metadata
 from keras_vit.deploy.convert.quantize import quantized
 from keras_vit.deploy.graph.options import GraphOptions
-from keras_vit.deploy.inspect import layout
-from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.tflite import layout
+from keras_vit.tflite.flatbuffer import read_graph
 
 LABELS = ("tench", "great white shark, Haifisch", "鲨鱼", "naïve 🦈", "5", "6", "7", "8", "9", " ")
 PREPROCESSING = keras_vit.Preprocessing(16, 16, mean=(123.675, 116.28, 103.53), scale=(58.4, 57, 5))

@@ -11,9 +11,9 @@ from keras_vit._errors import RefusedError
 from keras_vit.deploy import PRECISIONS, Runner, precision_of
 from keras_vit.deploy.compression.stored import stored_kernels
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.runtimes import needed_version, runtime_floor
 from keras_vit.deploy.resolve import resolve
+from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.runtimes import needed_version, runtime_floor
 
 # precision: the smallest cosine with Keras' logits, the largest fraction of the float32 file's
 # size, the oldest runtime.

@@ -8,11 +8,11 @@ import pytest
 from ai_edge_quantizer import quantizer as library
 
 from keras_vit.deploy.convert import quantize, quantizer
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.layout import laid_out, unpacked
-from keras_vit.deploy.inspect.runtimes import state_versions
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.layout import laid_out, unpacked
+from keras_vit.tflite.runtimes import state_versions
 
 
 def test_the_private_members_were_read_in_the_installed_release():

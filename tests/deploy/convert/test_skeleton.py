@@ -13,8 +13,8 @@ from keras_vit._keras import keras
 from keras_vit.deploy.convert import graphs, skeleton
 from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
-from keras_vit.deploy.inspect.flatbuffer import read_graph
 from keras_vit.deploy.resolve import resolve
+from keras_vit.tflite.flatbuffer import read_graph
 
 # Square kernels, which a wrong order of axes does not show in their shapes.
 SPEC = keras_vit.ViTSpec(patch_size=4, hidden_dim=48, depth=3, num_heads=3, mlp_dim=48)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_vit import deploy
-from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.judge import gpu_device, vulkan
+from keras_vit._errors import RefusedError
 from keras_vit.deploy.judge.blocks import block_ends
-from keras_vit.deploy.judge.emulation import Emulated
-from keras_vit.deploy.judge.gpu import NOT_ASKED, check_gpu_choice, judge_on_gpu
-from keras_vit.deploy.judge.gpu_device import GpuOutputs, NoDeviceError, run_on_gpu
+from keras_vit.deploy.judge.gpu import NOT_ASKED, judge_on_gpu
+from keras_vit.tflite.compiled_model import GpuOutputs, run_on_gpu
+from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.float16_emulation import Emulated
 
 FLOAT = deploy.precision_of("none")
 
@@ -103,37 +101,6 @@ def test_overflow_in_half_precision_fails_a_demand(sample, monkeypatch):
         found.check("float32")
 
 
-def test_the_chosen_driver_is_the_only_one(tmp_path, monkeypatch):
-    driver = tmp_path / "some_icd.json"
-    monkeypatch.setenv("VK_ICD_FILENAMES", str(driver))
-    assert vulkan.vulkan_devices() == [vulkan.Vulkan({"VK_ICD_FILENAMES": str(driver)})]
-    monkeypatch.delenv("VK_ICD_FILENAMES")
-    monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
-    monkeypatch.setattr(vulkan, "_DRIVERS", ())
-    monkeypatch.setattr(vulkan, "_BROWSERS", (str(tmp_path),))
-    assert vulkan.vulkan_devices() == []
-    with pytest.raises(UsageError, match="gpu='yes' needs a GPU. Received: no Vulkan device"):
-        check_gpu_choice("yes")
-    check_gpu_choice("auto")
-    for name in (vulkan._SWIFTSHADER, "libvulkan.so.1"):
-        (tmp_path / name).touch()
-    [found] = vulkan.vulkan_devices()
-    assert found.loader == str(tmp_path / "libvulkan.so.1")
-    with pytest.raises(UsageError, match="gpu must be one of no, auto, yes. Received: 'maybe'"):
-        check_gpu_choice("maybe")
-
-
-def test_a_process_that_hangs_or_dies_is_a_refusal(sample, monkeypatch):
-    if not vulkan.vulkan_devices():
-        pytest.skip("no Vulkan device: neither a GPU's driver nor Chromium's SwiftShader")
-    inputs = sample.images[:1, None]
-    with pytest.raises(RefusedError, match="stopped after 0.1 seconds"):
-        run_on_gpu(sample.file("none"), inputs, 0.1)
-    monkeypatch.setattr(gpu_device.Path, "read_text", lambda *_, **__: "import os; os.abort()")
-    with pytest.raises(RefusedError, match="the process was ended by signal 6"):
-        run_on_gpu(sample.file("none"), inputs, 60)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["none", "float16", "dynamic", "int8"])
 def test_the_accelerator_takes_our_files_and_gives_their_scores(sample, on_gpu, name):
@@ -141,12 +108,3 @@ def test_the_accelerator_takes_our_files_and_gives_their_scores(sample, on_gpu, 
     assert found.device
     assert found.problems == []
     assert found.max_difference < (2e-4 if name in ("none", "float16") else found.allowed)
-
-
-@pytest.mark.slow
-def test_an_operator_that_the_accelerator_does_not_take_is_named(converted, on_gpu):
-    content = converted(lambda x: {"y": tf.gather_nd(x, [[0, 1], [0, 3]]) + 1}, (1, 8, 4))
-    with pytest.raises(RefusedError, match="accelerator does not take GATHER_ND") as refused:
-        on_gpu(content, np.ones((1, 8, 4), np.float32))
-    assert "\n" not in str(refused.value)
-    assert not isinstance(refused.value, NoDeviceError)

@@ -13,7 +13,8 @@ from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
-from keras_vit.deploy.judge.half_precision import judge_half_precision, predict_in_half_precision
+from keras_vit.deploy.judge.half_precision import judge_half_precision
+from keras_vit.tflite.compiled_model import predict_in_half_precision
 
 
 @pytest.mark.parametrize("name", ["none", "float16"])
@@ -24,26 +25,6 @@ def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
     assert 1e-5 < difference < 5e-3  # it is half precision, and a good one
     assert exported.verdict.max_difference < exported.half.verdict.max_difference
     assert sample.exported("int8").half is None
-
-
-@pytest.mark.parametrize(
-    "pooling",
-    [
-        "map",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("token", "gap", "distilled", "none")
-        ),
-    ],
-)
-def test_every_pooling_runs_in_half_precision(graph_file, pooling):
-    spec = keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling=pooling)
-    content = graph_file(spec)
-    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 24, 3)).astype(np.float32)
-    expected = deploy.Runner(content).predict(images)
-    found = predict_in_half_precision(content, images)
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
 
 
 @pytest.mark.slow

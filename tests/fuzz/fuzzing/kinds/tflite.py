@@ -9,9 +9,9 @@ from fuzzing.kind import Files
 from fuzzing.kinds._reading import each_of, in_one_file
 from fuzzing.kinds.bundle import _ASSETS
 from fuzzing.mutations import tflite
-from keras_vit.deploy.inspect.flatbuffer import check_static, operators, read_graph
-from keras_vit.deploy.inspect.lint import lint
-from keras_vit.deploy.inspect.runtimes import check_runtime, runtime_floor, versions
+from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
+from keras_vit.tflite.gpu_compatibility import lint
+from keras_vit.tflite.runtimes import check_runtime, runtime_floor, versions
 
 MEMORY = 64 << 20  # the objects of a list of 65,536 entries
 

@@ -7,8 +7,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from keras_vit.deploy import Runner
-from keras_vit.deploy.judge.kernels import runtime_tolerance
-from keras_vit.deploy.runner import as_source
+from keras_vit.tflite.runner import as_source, runtime_tolerance
 
 
 @pytest.mark.parametrize("name", ["dynamic", "int8", "int8-full", "int16x8"])

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError, shown
-from keras_vit.deploy.inspect.flatbuffer import Model
-from keras_vit.deploy.runner import as_path
+from keras_vit.tflite.flatbuffer import Model
+from keras_vit.tflite.processes import last_line, run_command
+from keras_vit.tflite.runner import as_path
 
 _MINUTES = 10
 
@@ -42,15 +43,12 @@ def run_runner(
         file = as_path(model, folder)
         write_cases(Path(folder), cases)
         try:
-            done = subprocess.run(
-                [*command, file, folder], capture_output=True, text=True, timeout=60 * _MINUTES
-            )
+            done = run_command([*command, file, folder], 60 * _MINUTES)
         except subprocess.TimeoutExpired:
             raise RefusedError(f"{title} took more than {_MINUTES} minutes.") from None
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise RefusedError(f"{title} ended while it ran the file: {why}")
+        raise RefusedError(f"{title} ended while it ran the file: {last_line(done)}")
     try:
         answer = json.loads(lines[-1])
         np.asarray(answer.get("scores", []), np.float32)

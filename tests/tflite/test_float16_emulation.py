@@ -11,7 +11,7 @@ from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
-from keras_vit.deploy.judge.emulation import emulate
+from keras_vit.tflite.float16_emulation import emulate
 
 SPECS = {
     "token": keras_vit.ViTSpec(8, 32, 2, 2, 48),

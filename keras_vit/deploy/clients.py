@@ -33,8 +33,8 @@ class Client:
         longest_side: of a picture that it can resize.
         module: the Python package that runs files as it does.
         install: the command that installs it.
-        runner: a script in this folder: python RUNNER model.tflite FOLDER. The pictures are in
-            the folder, see `runners.write_cases`, and `runners.run_runner` says what it prints.
+        runner: a script in `keras_vit/tflite`: python RUNNER model.tflite FOLDER. The pictures are
+            in the folder; `tflite/client_process.py` says how, and what it prints.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Client:
     @property
     def program(self) -> Path:
         """The path of the runner."""
-        return Path(__file__).with_name(self.runner)
+        return Path(__file__).parents[1] / "tflite" / self.runner
 
 
 _ROWS = (

@@ -17,10 +17,10 @@ from keras_vit._keras import keras
 from keras_vit.data import digits
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.data.source import as_answered
-from keras_vit.deploy.clients import clients
-from keras_vit.deploy.clients.judging import seen_by
-from keras_vit.deploy.clients.runners import run_runner, write_cases
+from keras_vit.deploy import clients
+from keras_vit.deploy.judge.client_verdict import seen_by
 from keras_vit.deploy.sampling import Samples
+from keras_vit.tflite.client_process import run_runner, write_cases
 
 QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
 IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
@@ -31,7 +31,7 @@ import dataclasses, json, sys
 from pathlib import Path
 import numpy as np
 from keras_vit import Preprocessing, preprocess
-from keras_vit.deploy.runner import Runner
+from keras_vit.tflite.runner import Runner
 
 runner, folder = Runner(sys.argv[1]), Path(sys.argv[2])
 how = Preprocessing(*map(int, runner.input["shape"][1:3]), interpolation="mediapipe")

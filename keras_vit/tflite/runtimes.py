@@ -16,11 +16,10 @@ import dataclasses
 import re
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.deploy.inspect.flatbuffer import (
+from keras_vit.tflite.flatbuffer import (
     Graph,
     Model,
     Operator,
-    as_graph,
     code_name,
     read_graph,
 )
@@ -60,7 +59,7 @@ def needs(model: Model | Graph) -> list[Need]:
     Raises:
         UsageError: as `flatbuffer.read_graph`.
     """
-    graph = as_graph(model)
+    graph = read_graph(model)
     layers: dict[tuple[str, int, str], list[str]] = {}
     for operator in graph.operators:
         key = (operator.name, needed_version(graph, operator), _operands(graph, operator))

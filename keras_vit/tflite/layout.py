@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.inspect.flatbuffer import Model, mapped
+from keras_vit.tflite.flatbuffer import Model, mapped
 
 METADATA = b"TFLITE_METADATA"  # the name of the TFLite Metadata in a file
 # The largest flatbuffer: offsets have 31 bits.
@@ -26,7 +26,7 @@ _LARGE = 1024  # bytes of a constant that is written to the file without a copy 
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class LaidOutFile:
     """A file whose weights are not in memory.
 
     Attributes:
@@ -53,7 +53,7 @@ def laid_out(
     weights: Mapping[int, np.ndarray],
     metadata: bytes = b"",
     behind: bool | None = None,
-) -> Layout:
+) -> LaidOutFile:
     """The layout of a file.
 
     Args:
@@ -133,7 +133,7 @@ def _contiguous(array: np.ndarray) -> np.ndarray:
     return copied
 
 
-def _inside(model: Any, weights: Mapping[int, np.ndarray], size: int) -> Layout:
+def _inside(model: Any, weights: Mapping[int, np.ndarray], size: int) -> LaidOutFile:
     for buffer in model.buffers:
         buffer.offset = buffer.size = 0
     for i, weight in weights.items():
@@ -143,10 +143,10 @@ def _inside(model: Any, weights: Mapping[int, np.ndarray], size: int) -> Layout:
     image = builder.Output()
     places = (len(image) - distance for distance in builder.spaces)
     found = zip(places, (weights[i] for i in sorted(weights)), strict=True)
-    return Layout(image, sorted(found, key=lambda pair: pair[0]))
+    return LaidOutFile(image, sorted(found, key=lambda pair: pair[0]))
 
 
-def _behind(model: Any, weights: Mapping[int, np.ndarray]) -> Layout:
+def _behind(model: Any, weights: Mapping[int, np.ndarray]) -> LaidOutFile:
     for i, weight in weights.items():
         buffer = model.buffers[i]
         buffer.data, buffer.offset, buffer.size = None, 1, weight.nbytes
@@ -159,7 +159,7 @@ def _behind(model: Any, weights: Mapping[int, np.ndarray]) -> Layout:
         end += weight.nbytes + -weight.nbytes % _ALIGNMENT
     image = memoryview(np.zeros(end, np.uint8))
     image[:size] = _packed(model, _TABLES).Output()
-    return Layout(image, places)
+    return LaidOutFile(image, places)
 
 
 def _packed(model: Any, size: int) -> Any:

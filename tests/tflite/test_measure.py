@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit import UsageError
-from keras_vit.deploy.judge.measure import Measured, latencies, machine, measure
+from keras_vit.tflite.measure import Measured, latencies, machine, measure
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
 MIB = 2**20
@@ -81,7 +81,7 @@ def test_memory_excludes_that_of_the_calling_process(converted):
 
 
 def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
-    timing = importlib.import_module("keras_vit.deploy.judge._timing")
+    timing = importlib.import_module("keras_vit.tflite.timing_program")
     order, clock = [], [0.0]
 
     def runs(name):
@@ -108,7 +108,7 @@ def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
 
 def test_the_measuring_process_imports_only_litert_and_numpy(content, tmp_path):
     (tmp_path / "m.tflite").write_bytes(content)
-    timing = importlib.import_module("keras_vit.deploy.judge._timing")
+    timing = importlib.import_module("keras_vit.tflite.timing_program")
     source = Path(timing.__file__).read_text() + "\n    print(json.dumps(sorted(sys.modules)))\n"
     call = {"function": "loading", "file": str(tmp_path / "m.tflite"), "threads": 1}
     done = subprocess.run(

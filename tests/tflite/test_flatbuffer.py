@@ -13,7 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 import keras_vit
 from keras_vit import UsageError
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.inspect.flatbuffer import (
+from keras_vit.tflite.flatbuffer import (
     Graph,
     Operator,
     Tensor,

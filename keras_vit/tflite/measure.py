@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import json
 import os
 import platform
 import signal
-import subprocess
-import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +19,11 @@ import numpy as np
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.deploy.runner import interpreter_class
+from keras_vit.tflite.flatbuffer import existing_file
+from keras_vit.tflite.processes import last_line, run_program
+from keras_vit.tflite.runner import as_path, interpreter_class
 
+_PROGRAM = Path(__file__).with_name("timing_program.py")
 _MOST_ROUNDS = 100
 # Bytes that are compressed at once.
 _PART = 2**24
@@ -101,7 +101,8 @@ def measure(
         ChildProcessError: a measuring process was killed.
     """
     _check(files, threads)
-    with _on_disk(files) as paths:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = _on_disk(files, folder)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             compressed = {name: _compressed(path, pool) for name, path in paths.items()}
         loading = {
@@ -135,7 +136,8 @@ def latencies(
         UsageError, ChildProcessError: as `measure`.
     """
     _check(models, [threads])
-    with _on_disk(models) as paths:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = _on_disk(models, folder)
         times = _times(paths, threads, rounds, budget_s)
     return {name: latency.median_ms for name, latency in times.items()}
 
@@ -166,21 +168,14 @@ def _check(files: dict[str, Path | bytes], threads: Sequence[int]) -> None:
     for count in threads:
         _checks.positive_integer("threads", count)
     for file in files.values():
-        if not isinstance(file, bytes) and not Path(file).is_file():
-            raise UsageError(f"{file}: expected a .tflite file; there is no such file.")
+        if not isinstance(file, bytes):
+            existing_file(file)
 
 
-@contextlib.contextmanager
-def _on_disk(files: dict[str, Path | bytes]) -> Iterator[dict[str, Path]]:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = {}
-        for i, (name, file) in enumerate(files.items()):
-            if isinstance(file, bytes):
-                paths[name] = Path(folder, f"{i}.tflite")
-                paths[name].write_bytes(file)
-            else:
-                paths[name] = Path(file).resolve()
-        yield paths
+def _on_disk(files: Mapping[str, Path | bytes], folder: str) -> dict[str, Path]:
+    return {
+        name: as_path(file, folder, f"{i}.tflite") for i, (name, file) in enumerate(files.items())
+    }
 
 
 def _compressed(path: Path, pool: concurrent.futures.Executor) -> int:
@@ -209,24 +204,13 @@ def _times(paths: dict[str, Path], threads: int, rounds: int, budget_s: float) -
     }
 
 
-def _program(names: Sequence[str], function: str, **arguments: Any) -> Any:
-    """Calls a function of `_timing.py` in a process of its own and returns its result."""
-    source = Path(__file__).with_name("_timing.py").read_text(encoding="utf-8")
-    call = json.dumps({"function": function, **arguments})
-    # Run as text in an empty folder: the folder of a script would come first on its sys.path.
-    with tempfile.TemporaryDirectory() as empty:
-        done = subprocess.run(
-            [sys.executable, "-c", source, call],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            cwd=empty,
-        )
+def _program(names: Iterable[str], function: str, **arguments: Any) -> Any:
+    """Calls a function of `timing_program.py` in a process of its own and returns its result."""
+    done = run_program(_PROGRAM, json.dumps({"function": function, **arguments}))
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         advice = "; is there enough memory?" if name == "SIGKILL" else ""
         raise ChildProcessError(f"measuring {', '.join(names)} was ended by {name}{advice}")
     if done.returncode:
-        log = done.stderr.strip().splitlines()
-        raise UsageError(f"LiteRT cannot run {', '.join(names)}: {log[-1] if log else '?'}")
+        raise UsageError(f"LiteRT cannot run {', '.join(names)}: {last_line(done)}")
     return json.loads(done.stdout)

@@ -10,6 +10,18 @@ import numpy as np
 
 from keras_vit._errors import MissingPackageError, RefusedError, UsageError, one_line
 from keras_vit._quiet import ignore_warning, quiet
+from keras_vit.tflite.flatbuffer import MappedFile, existing_file
+
+# Bounds of the number of images that both kernels run, and the weights that they read in all: the
+# slower ones take a quarter of a second per image for S/16 (23 MB).
+_FEWEST, _MOST, _BYTES = 16, 128, 2**28
+# TFLite 2.13 to LiteRT 1.4 stay within the largest difference (`benchmarks/runtimes.py`), other
+# clients within 1.2 times that of 128 images (`benchmarks/clients.py`); the margin is for those
+# that were not tried.
+_MARGIN = 2.0
+# Where activations are quantised at run time, few images show less of it: MediaPipe's probabilities
+# of 120 images differed by up to 3.8 times as much as those of 16 images between these kernels.
+_DYNAMIC_MARGIN = 5.0
 
 
 class Runner:
@@ -39,8 +51,8 @@ class Runner:
     ):
         in_memory = isinstance(model, bytes)
         name = self._name = name if in_memory else str(model)
-        if not in_memory and not Path(model).is_file():
-            raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
+        if not in_memory:
+            existing_file(model)
         interpreter = interpreter_class()
         kernels = {} if xnnpack else {"experimental_op_resolver_type": _own_kernels()}
         try:
@@ -76,14 +88,34 @@ class Runner:
             self.interpreter.invoke()
         except RuntimeError as error:
             raise RefusedError(f"LiteRT cannot run {self._name}: {_line(str(error))}.") from None
-        scores = self.interpreter.get_tensor(self.output["index"])
-        scale, zero = self.output["quantization"]
-        return (scores.astype(np.float32) - zero) * np.float32(scale) if scale else scores
+        return as_scores(self.interpreter.get_tensor(self.output["index"]), self.output)
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Scores (n, ...) of preprocessed images (n, height, width, channels)."""
         batches = grouped(inputs, int(self.input["shape"][0]))
         return np.concatenate([self(batch) for batch in batches])[: len(inputs)]
+
+
+def runtime_tolerance(
+    content: MappedFile | bytes, inputs: np.ndarray, runner: Runner, dynamic: bool = False
+) -> float:
+    """How much a score may differ between two correct runtimes, for the tolerance in golden.json.
+
+    XNNPACK, LiteRT's own kernels and older runtimes round integers differently, and each rounding
+    changes all later results. LiteRT's own kernels differ from XNNPACK as much as older runtimes do
+    (`benchmarks/runtimes.py`), and they are available wherever a file is exported.
+
+    Args:
+        content: the file or its content.
+        inputs: inputs of the file (n, height, width, 3); a few of them are run.
+        runner: the same file, loaded with XNNPACK.
+        dynamic: whether activations are quantised at run time.
+    """
+    count = min(max(_FEWEST, _BYTES // len(content)), _MOST)
+    few = inputs[:: max(len(inputs) // count, 1)][:count]
+    own = Runner(content, xnnpack=False).predict(few)
+    margin = _DYNAMIC_MARGIN if dynamic and count < _MOST else _MARGIN
+    return margin * float(np.abs(own - runner.predict(few)).max())
 
 
 def grouped(inputs: np.ndarray, batch: int) -> np.ndarray:
@@ -114,6 +146,12 @@ def as_input(tensor: np.ndarray, details: dict[str, Any]) -> np.ndarray:
     return tensor.astype(details["dtype"])
 
 
+def as_scores(tensor: np.ndarray, details: dict[str, Any]) -> np.ndarray:
+    """A tensor of a file as floats: dequantised if it has a scale."""
+    scale, zero = details["quantization"]
+    return (tensor.astype(np.float32) - zero) * np.float32(scale) if scale else tensor
+
+
 def as_source(model: str | os.PathLike | bytes) -> dict[str, Any]:
     """The argument of LiteRT's interpreter for a file or its content."""
     if isinstance(model, bytes):
@@ -121,11 +159,13 @@ def as_source(model: str | os.PathLike | bytes) -> dict[str, Any]:
     return {"model_path": os.fspath(model)}
 
 
-def as_path(model: str | os.PathLike | bytes, folder: str | os.PathLike) -> Path:
+def as_path(
+    model: str | os.PathLike | bytes, folder: str | os.PathLike, name: str = "model.tflite"
+) -> Path:
     """The path of a file for another process; its content is first written to a folder."""
     if not isinstance(model, bytes):
         return Path(model).resolve()
-    path = Path(folder, "model.tflite")
+    path = Path(folder, name)
     path.write_bytes(model)
     return path
 

@@ -12,14 +12,14 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._optional import is_installed
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.clients.clients import Client
-from keras_vit.deploy.clients.runners import run_runner
-from keras_vit.deploy.inspect.flatbuffer import Model
-from keras_vit.deploy.runner import Runner
+from keras_vit.deploy.clients import Client
 from keras_vit.deploy.sampling import Samples, to_pixels
 from keras_vit.labels import answer_scores
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
+from keras_vit.tflite.client_process import run_runner
+from keras_vit.tflite.flatbuffer import Model
+from keras_vit.tflite.runner import Runner
 
 # Pictures that are run through the client itself, and the bytes that they may have together.
 _RUN, _RUN_BYTES = 100, 1 << 28

@@ -14,7 +14,7 @@ import numpy as np
 
 
 def main(file, folder):
-    """The answer: see `runners.py`."""
+    """The answer: see `client_process.py`."""
     try:
         import mediapipe
         from mediapipe.tasks.python import BaseOptions, vision

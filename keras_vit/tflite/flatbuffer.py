@@ -1,6 +1,8 @@
 """Reads a `.tflite` file: its operators, tensors, shapes and layers, but not its weights.
 
-The weights are inside the flatbuffer or, in a file of more than 2 GB, after it.
+The weights are inside the flatbuffer or, in a file of more than 2 GB, after it. A file is read
+field by field, because the schema's `ModelT` makes an object of each of the millions of entries
+that a list of a damaged file may claim.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ _INPUTS |= dict.fromkeys((*_WEIGHTED, "ADD", "MUL"), 2)
 _NUMPY = {"float32": "<f4", "float16": "<f2", "int32": "<i4"}
 # Numbers from the schema: fields that hold text, and the type of blockwise quantisation.
 _TENSOR_NAME, _CUSTOM_CODE, _METADATA_NAME, _BLOCKWISE = 10, 6, 4, 2
+# What the schema's classes raise where a file is damaged.
+_DAMAGED = (struct.error, ArithmeticError, ValueError, LookupError, TypeError, AttributeError)
 # A file is damaged if a list claims more entries, or a name more bytes, than this.
 _MOST = 1 << 16
 # TensorFlow's own scopes: they start with a capital (Gelu, BiasAdd, Tensordot), except two.
@@ -86,6 +90,12 @@ class Operator:
     outputs: tuple[int, ...]
     options: dict[str, Any]
 
+    @property
+    def changes_rank(self) -> bool:
+        """Whether it is a STRIDED_SLICE that drops or adds a dimension."""
+        masks = ("shrinkAxisMask", "newAxisMask", "ellipsisMask")
+        return any(self.options.get(mask) for mask in masks)
+
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
@@ -96,7 +106,7 @@ class Graph:
         inputs, outputs: indices of tensors.
         stated_runtime: the oldest runtime that the converter stated; None if there is none.
         weights_behind: whether weights are stored after the flatbuffer, see
-            `inspect.layout`.
+            `layout.py`.
     """
 
     tensors: tuple[Tensor, ...]
@@ -185,16 +195,19 @@ def mapped(model: Model) -> Any:
     return _content(model)[0]
 
 
-def read_graph(model: Model) -> Graph:
+def read_graph(model: Model | Graph) -> Graph:
     """The graph of a `.tflite` file.
 
     Args:
-        model: the file, which is mapped and not loaded, or its content.
+        model: the file, which is mapped and not loaded, or its content; a graph is returned as it
+            is.
 
     Raises:
         UsageError: it is not a TFLite model, has several graphs, or has operators that TFLite
             does not have.
     """
+    if isinstance(model, Graph):
+        return model
     return model.graph if isinstance(model, MappedFile) else _read_graph(model)
 
 
@@ -220,22 +233,14 @@ def _read_graph(model: Model) -> Graph:
             _indices(graph, "Inputs", len(tensors)),
             _indices(graph, "Outputs", len(tensors)),
             _stated_runtime(file),
-            _has_weights_behind(file),
+            weights_behind=any(file.Buffers(i).Size() for i in range(file.BuffersLength())),
         )
     except UsageError:
         raise
-    except (
-        struct.error,
-        ArithmeticError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
+    except _DAMAGED as error:
         raise UsageError(f"{name} is not a TFLite model: {error}.") from None
-    foreign = [
-        operator for operator in found.operators if operator.name not in _builtins().values()
-    ]
+    builtin = set(_names("BuiltinOperator").values())
+    foreign = [operator for operator in found.operators if operator.name not in builtin]
     if foreign:
         places = sorted({f"{op.name} ({found.layer(op) or 'unknown layer'})" for op in foreign})
         raise UsageError(
@@ -251,7 +256,7 @@ def operators(model: Model | Graph) -> dict[str, int]:
     Raises:
         UsageError: as `read_graph`.
     """
-    graph = as_graph(model)
+    graph = read_graph(model)
     return dict(sorted(Counter(operator.name for operator in graph.operators).items()))
 
 
@@ -261,7 +266,7 @@ def check_static(model: Model | Graph) -> None:
     Raises:
         RefusedError: the size of a tensor is known only at run time.
     """
-    graph = as_graph(model)
+    graph = read_graph(model)
     dynamic = [tensor for tensor in graph.tensors if -1 in tensor.shape]
     if dynamic:
         first = dynamic[0]
@@ -271,20 +276,11 @@ def check_static(model: Model | Graph) -> None:
         )
 
 
-def _has_weights_behind(file: Any) -> bool:
-    return any(file.Buffers(i).Size() for i in range(file.BuffersLength()))
-
-
-def as_graph(model: Model | Graph) -> Graph:
-    """The graph of a file; a graph is returned as it is."""
-    return model if isinstance(model, Graph) else read_graph(model)
-
-
 def code_name(code: Any) -> tuple[str, int]:
     """The name (for a custom operator, its own name) and the version in an `OperatorCode`."""
     # Codes above 127 are in the newer of two fields; old files only have the older one.
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    return _text(code, _CUSTOM_CODE) or _builtins()[number], code.Version()
+    return _text(code, _CUSTOM_CODE) or _names("BuiltinOperator")[number], code.Version()
 
 
 def _content(model: Model) -> tuple[Any, str]:
@@ -292,16 +288,20 @@ def _content(model: Model) -> tuple[Any, str]:
     if isinstance(model, (bytes, bytearray, memoryview)):
         content, name = model, "the model"
     else:
-        path = Path(model)
-        name = str(model)
-        if not path.is_file():
-            raise UsageError(f"{name}: expected a .tflite file; there is no such file.")
+        name, path = str(model), existing_file(model)
         with path.open("rb") as file:
             empty = path.stat().st_size == 0
             content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if content[4:8] != b"TFL3":
         raise UsageError(f"{name} is not a TFLite model: bytes 4 to 8 are not TFL3.")
     return content, name
+
+
+def existing_file(model: str | os.PathLike) -> Path:
+    """The path of a `.tflite` file; raises a `UsageError` if there is none."""
+    if not Path(model).is_file():
+        raise UsageError(f"{model}: expected a .tflite file; there is no such file.")
+    return Path(model)
 
 
 def _items(table: Any, name: str) -> list[Any]:
@@ -338,16 +338,9 @@ def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
     buffer = file.Buffers(tensor.Buffer())
     constant = buffer.DataLength() > 0 or buffer.Size() > 0
     shape = tuple(_items(tensor, "ShapeSignature") or _items(tensor, "Shape"))
-    dtype = _dtypes()[tensor.Type()]
+    dtype = _names("TensorType")[tensor.Type()].lower()
     quantization = tensor.Quantization()
-    scales = (
-        [] if quantization is None or quantization.ScaleIsNone() else quantization.ScaleAsNumpy()
-    )
-    points = (
-        []
-        if quantization is None or quantization.ZeroPointIsNone()
-        else quantization.ZeroPointAsNumpy()
-    )
+    scales, points = _numbers(quantization, "Scale"), _numbers(quantization, "ZeroPoint")
     single = constant and math.prod(shape) == 1 and dtype in _NUMPY
     return Tensor(
         name=_text(tensor, _TENSOR_NAME),
@@ -362,6 +355,12 @@ def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
     )
 
 
+def _numbers(table: Any, name: str) -> Any:
+    """A list of numbers of a table; empty if one of them is missing."""
+    missing = table is None or getattr(table, f"{name}IsNone")()
+    return [] if missing else getattr(table, f"{name}AsNumpy")()
+
+
 def _first(buffer: Any, content: Any, dtype: str) -> float:
     # For a buffer after the flatbuffer, the flatbuffer stores its offset in the file.
     inside = buffer.Size() == 0
@@ -373,10 +372,8 @@ def _operator(index: int, operator: Any, name: str, version: int, tensors: int) 
     from ai_edge_litert import schema_py_generated as schema
 
     options = schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions())
-    inputs, outputs = (
-        _indices(operator, "Inputs", tensors, -1),
-        _indices(operator, "Outputs", tensors),
-    )
+    inputs = _indices(operator, "Inputs", tensors, -1)
+    outputs = _indices(operator, "Outputs", tensors)
     needed = _INPUTS.get(name, 0)
     if len(inputs) < needed or -1 in inputs[:needed] or (needed and not outputs):
         raise ValueError(f"it claims {name} of inputs {inputs[:9]} and outputs {outputs[:9]}")
@@ -412,14 +409,8 @@ def _parents(name: str) -> list[str]:
 
 
 @functools.cache
-def _builtins() -> dict[int, str]:
+def _names(enumeration: str) -> dict[int, str]:
+    """The names of an enumeration of the schema by their numbers."""
     from ai_edge_litert import schema_py_generated as schema
 
-    return {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
-
-
-@functools.cache
-def _dtypes() -> dict[int, str]:
-    from ai_edge_litert import schema_py_generated as schema
-
-    return {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
+    return {v: k for k, v in vars(getattr(schema, enumeration)).items() if isinstance(v, int)}

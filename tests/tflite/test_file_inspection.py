@@ -12,9 +12,8 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.deploy import Runner
-from keras_vit.deploy.inspect.delegation import delegation
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.inspection import inspect_file
+from keras_vit.tflite.file_inspection import delegation, inspect_file
+from keras_vit.tflite.flatbuffer import read_graph
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)

@@ -12,9 +12,9 @@ from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.lint import RULES, lint
-from keras_vit.deploy.judge.emulation import emulate
+from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.float16_emulation import emulate
+from keras_vit.tflite.gpu_compatibility import RULES, lint
 
 generator = np.random.default_rng(0)
 KERNEL = generator.normal(0, 1, (32, 32)).astype(np.float32)
@@ -201,7 +201,7 @@ def quantised(converted, add, *arguments):
 
 def in_version_12(converted):
     """A dynamic file that states the version that its Dense layer needs."""
-    from keras_vit.deploy.inspect.runtimes import state_versions
+    from keras_vit.tflite.runtimes import state_versions
 
     dynamic = quantised(converted, "add_dynamic_config", 8)
     state_versions(dynamic)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, Tensor, as_graph
+from keras_vit.tflite.flatbuffer import Graph, Model, Operator, Tensor, read_graph
 
 Effect = Literal["refused", "wrong", "imprecise", "slow"]
 Delegate = Literal["TFLite", "LiteRT", "LiteRT OpenCL"]
@@ -63,7 +63,7 @@ def lint(model: Model | Graph) -> tuple[Finding, ...]:
     Raises:
         UsageError: as `flatbuffer.read_graph`.
     """
-    graph = _unpacked_constants(as_graph(model))
+    graph = _unpacked_constants(read_graph(model))
     layers: dict[tuple[Rule, str, str], list[str]] = {}
     for rule in RULES:
         for operator in graph.operators:
@@ -146,9 +146,8 @@ def _version(graph: Graph, operator: Operator) -> str:
 
 
 def _mask(graph: Graph, operator: Operator) -> str:
-    masks = ("shrinkAxisMask", "newAxisMask", "ellipsisMask")
-    masked = operator.name == "STRIDED_SLICE" and any(operator.options.get(m) for m in masks)
-    return "it drops or adds a dimension; slice [:1] and reshape instead" if masked else ""
+    changed = operator.changes_rank
+    return "it drops or adds a dimension; slice [:1] and reshape instead" if changed else ""
 
 
 def _mixed_ranks(graph: Graph, operator: Operator) -> str:

@@ -9,9 +9,9 @@ from ai_edge_litert import schema_py_generated as schema
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert.quantize import quantized
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.layout import Layout, laid_out, split, unpacked
 from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.layout import LaidOutFile, laid_out, split, unpacked
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
@@ -49,7 +49,7 @@ def test_the_weights_of_a_layout_have_no_copy_in_memory(sample):
 @pytest.mark.parametrize("columns", [1, 8, 21])
 def test_transposed_weights_are_written_in_their_order(columns):
     weight = np.arange(5 * columns, dtype=np.float32).reshape(columns, 5).T
-    file = Layout(memoryview(bytes(weight.nbytes)), [(0, weight)])
+    file = LaidOutFile(memoryview(bytes(weight.nbytes)), [(0, weight)])
     assert b"".join(file.parts()) == weight.tobytes()
 
 
@@ -61,7 +61,7 @@ def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs
     sample, monkeypatch
 ):
     behind = sample.converter.float_file("none")
-    monkeypatch.setattr("keras_vit.deploy.inspect.layout.LARGEST", len(behind) - 1)
+    monkeypatch.setattr("keras_vit.tflite.layout.LARGEST", len(behind) - 1)
     content = quantized(behind, PRECISIONS["none"])
     assert read_graph(content).weights_behind
     assert deploy.runtime_floor(content) == "2.14.0"

@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras_vit import UsageError
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import Runner
-from keras_vit.deploy.inspect.flatbuffer import read_graph
-from keras_vit.deploy.inspect.runtimes import (
+from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.runtimes import (
     check_runtime,
     needs,
     runs,
@@ -161,7 +161,7 @@ def test_the_operator_that_needs_the_newest_runtime_is_first(converted):
 
 
 def test_later_versions_of_an_operator_need_later_runtimes():
-    from keras_vit.deploy.inspect.runtimes import _RUNTIMES
+    from keras_vit.tflite.runtimes import _RUNTIMES
 
     for name, row in _RUNTIMES.items():
         numbers = [tuple(map(int, entry.split("."))) for entry in row if entry != "-"]

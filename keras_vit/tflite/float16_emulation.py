@@ -16,8 +16,8 @@ import numpy as np
 
 from keras_vit._errors import RefusedError
 from keras_vit._quiet import quiet
-from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, read_graph
-from keras_vit.deploy.runner import as_source, interpreter_class
+from keras_vit.tflite.flatbuffer import Graph, Model, Operator, read_graph
+from keras_vit.tflite.runner import as_source, interpreter_class
 
 Sums = Literal["float32", "float16"]
 _VECTOR = 4  # products that a shader adds at once

@@ -1,4 +1,4 @@
-"""Which operators of a `.tflite` file XNNPACK runs, and in how many partitions.
+"""What a `.tflite` file is: for model.json and reports, with what XNNPACK makes of it.
 
 XNNPACK is LiteRT's fast path on CPUs. TFLite's own kernels run the operators that it leaves out; if
 these are between operators that XNNPACK runs, the graph is split into partitions.
@@ -7,10 +7,15 @@ these are between operators that XNNPACK runs, the graph is split into partition
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from keras_vit.deploy.inspect.flatbuffer import Graph, Model, Operator, Tensor, as_graph
-from keras_vit.deploy.runner import Runner
+from keras_vit.tflite.flatbuffer import Graph, Model, Operator, Tensor, operators, read_graph
+from keras_vit.tflite.gpu_compatibility import Finding, lint
+from keras_vit.tflite.runner import Runner
+from keras_vit.tflite.runtimes import runtime_floor, versions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +56,50 @@ class Delegation:
     undelegated: tuple[LeftOut, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class FileInspection(Delegation):
+    """Facts about a file, from its content and from the runtime.
+
+    Attributes:
+        operators: the number of operators of each name.
+        versions: the highest version needed of each operator.
+        runtime: the oldest runtime that runs the file: "2.9.0", "LiteRT 2.1.0", or "unknown".
+        gpu: problems with GPU delegates.
+    """
+
+    operators: dict[str, int]
+    versions: dict[str, int]
+    runtime: str
+    gpu: tuple[Finding, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+def inspect_file(model: Model, threads: int = 2, runner: Runner | None = None) -> FileInspection:
+    """Inspects a file and how the runtime runs it.
+
+    Args:
+        model: the file or its content.
+        threads: number of threads of the interpreter.
+        runner: the same file, if it is already loaded.
+
+    Raises:
+        UsageError: it is not a TFLite model, or needs operators that are not TFLite's own.
+    """
+    graph = read_graph(model)
+    if runner is None:
+        runner = Runner(bytes(model) if isinstance(model, bytearray) else model, threads)
+    return FileInspection(
+        operators=operators(graph),
+        versions=versions(graph),
+        runtime=runtime_floor(graph),
+        **vars(delegation(graph, runner)),
+        gpu=lint(graph),
+    )
+
+
 def delegation(model: Model | Graph, runner: Runner) -> Delegation:
     """Finds out from the runtime which operators of a file XNNPACK runs.
 
@@ -61,17 +110,25 @@ def delegation(model: Model | Graph, runner: Runner) -> Delegation:
     Raises:
         UsageError: as `flatbuffer.read_graph`.
     """
-    graph = as_graph(model)
+    graph = read_graph(model)
     # The list holds all operators of the file, then a node for each partition.
     nodes = runner.interpreter._get_ops_details()[len(graph.operators) :]
     delegated = {i for node in nodes for i in _members(graph, node["inputs"], node["outputs"])}
-    between = _after(graph, delegated) & _before(graph, delegated)
+
+    def sources(operator: Operator) -> set[int]:
+        return {graph.producers[i].index for i in operator.inputs if i in graph.producers}
+
+    def readers(operator: Operator) -> set[int]:
+        return {reader.index for i in operator.outputs for reader in graph.consumers[i]}
+
+    after = _linked(graph.operators, sources, delegated)
+    before = _linked(reversed(graph.operators), readers, delegated)
     return Delegation(
         nodes=len(graph.operators),
         delegated=len(delegated),
         partitions=len(nodes),
         undelegated=tuple(
-            LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in between)
+            LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in after & before)
             for op in graph.operators
             if op.index not in delegated
         ),
@@ -89,24 +146,15 @@ def _members(graph: Graph, inputs: list[int], outputs: list[int]) -> set[int]:
     return members
 
 
-def _after(graph: Graph, delegated: set[int]) -> set[int]:
-    """Operators that depend on a result of `delegated`, directly or indirectly."""
-    after: set[int] = set()
-    for operator in graph.operators:
-        sources = {graph.producers[i].index for i in operator.inputs if i in graph.producers}
-        if sources & (delegated | after):
-            after.add(operator.index)
-    return after
-
-
-def _before(graph: Graph, delegated: set[int]) -> set[int]:
-    """Operators on whose results `delegated` depends, directly or indirectly."""
-    before: set[int] = set()
-    for operator in reversed(graph.operators):
-        readers = {reader.index for i in operator.outputs for reader in graph.consumers[i]}
-        if readers & (delegated | before):
-            before.add(operator.index)
-    return before
+def _linked(
+    operators: Iterable[Operator], neighbours: Callable[[Operator], set[int]], start: set[int]
+) -> set[int]:
+    """The operators, one after the other, with neighbours in `start` or among these operators."""
+    linked: set[int] = set()
+    for operator in operators:
+        if neighbours(operator) & (start | linked):
+            linked.add(operator.index)
+    return linked
 
 
 def _reason(graph: Graph, operator: Operator) -> str:
@@ -124,7 +172,7 @@ def _reason(graph: Graph, operator: Operator) -> str:
         return f"{rank} dimensions; at most {_MOST_DIMENSIONS} are supported"
     if "int8" in dtypes and (reason := _int8_reason(operator, read, written[0])):
         return reason
-    if any(operator.options.get(mask) for mask in _MASKS):
+    if operator.changes_rank:
         return "it drops or adds a dimension; slice [:1] and reshape instead"
     if operator.name == "CONCATENATION" and len(read) > _MOST_JOINED:
         return f"it joins {len(read)} tensors; at most {_MOST_JOINED} are supported"
@@ -156,7 +204,6 @@ SQUARE SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TRANSPOSE TRANSPOSE_CONV
 _SUPPORTED = set(_NAMES.split())
 _FLOAT_ONLY = {"SOFTMAX", "GELU", "RSQRT", "SQUARED_DIFFERENCE"}
 _CONSTANT_ARGUMENTS = {"PAD", "RESHAPE", "SLICE", "STRIDED_SLICE", "TRANSPOSE"}
-_MASKS = ("shrinkAxisMask", "newAxisMask", "ellipsisMask")
 _DTYPES = {"float32", "float16", "int8"}
 _MOST_DIMENSIONS, _MOST_JOINED = 6, 5
 # Allowed ratios of the scale of an int8 operand to that of the result.

@@ -1,1 +1,0 @@
-"""Programs that run a `.tflite` file by itself, knowing it only by its TFLite Metadata."""

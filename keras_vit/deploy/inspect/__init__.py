@@ -1,1 +1,0 @@
-"""What a file is: its flatbuffer, the runtimes that run it, what each delegate takes."""
