@@ -23,7 +23,7 @@ from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.saved_model import save_module, write_saved_model
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import resolve
 from keras_vit.models.image_model import ImageModel

@@ -23,7 +23,7 @@ from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
-from keras_vit.deploy.bundle.bundle import read_golden
+from keras_vit.deploy.bundle.description import read_golden
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.tflite.runtimes import runs
 

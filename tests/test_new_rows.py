@@ -22,8 +22,8 @@ from keras_vit.cli import COMMANDS, main
 from keras_vit.data.augmentation import AUGMENTATIONS
 from keras_vit.data.pipeline import training_batches
 from keras_vit.data.sources import SOURCES, Opener
-from keras_vit.deploy.graph.options import GraphOptions
-from keras_vit.deploy.graph.rewrites import PASSES, REWRITES
+from keras_vit.deploy.graph.graph_options import GraphOptions
+from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.precisions import PRECISIONS, Budget, Precision
 from keras_vit.specs import VARIANTS
 from keras_vit.training.recipes import PRESETS, Preset, Recipe
@@ -135,8 +135,7 @@ def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like,
                 weights[f"{name}/{part}"] = weights[f"{name}/{part}"][..., ::-1]
             weights[f"{name}/dense_1/kernel"] = weights[f"{name}/dense_1/kernel"][::-1]
 
-    monkeypatch.setitem(PASSES, "reverse", reverse_hidden_units)
-    monkeypatch.setitem(REWRITES, "reverse", "hidden units of MLPs in reverse order")
+    monkeypatch.setitem(REWRITES, "reverse", reverse_hidden_units)
     model, images = trained_like(keras_vit.ViT(TOY, 3, 16)), pictures(4, (16, 16))
     expected = np.asarray(model(images, training=False))
     for rewrites in ({"reverse"}, set(REWRITES)):

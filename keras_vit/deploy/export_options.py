@@ -10,7 +10,7 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit.deploy.clients import Client, check_for, client_of, input_for
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.judge.gpu import GpuChoice, check_gpu_choice
 from keras_vit.deploy.precisions import PRECISIONS, Precision, precision_of
 from keras_vit.specs import Preprocessing

@@ -13,8 +13,8 @@ from keras_vit._checks import is_label, label_names
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data.input_range import check_inputs
-from keras_vit.deploy.edits import first_edit
-from keras_vit.deploy.graph.options import DEFAULTS, GraphOptions
+from keras_vit.deploy.changed_layers import first_edit
+from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
 from keras_vit.deploy.stored_arrays import StoredArrays
 from keras_vit.labels import numbered
 from keras_vit.models.image_model import ImageModel, owner

@@ -15,7 +15,7 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
 
 ROOT = Path(__file__).parents[2]

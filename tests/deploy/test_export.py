@@ -15,8 +15,8 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
-from keras_vit.deploy import ParityError, Runner, stages
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy import ParityError, Runner, export
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.precisions import PRODUCTS
 from keras_vit.deploy.resolve import resolve
 from keras_vit.tflite import flatbuffer
@@ -122,9 +122,9 @@ def used(monkeypatch):
         compared.append(images.inputs)
         return whole(resolved, images)
 
-    whole = stages.reference_of
-    monkeypatch.setattr(stages, "Converter", Noted)
-    monkeypatch.setattr(stages, "reference_of", reference)
+    whole = export.reference_of
+    monkeypatch.setattr(export, "Converter", Noted)
+    monkeypatch.setattr(export, "reference_of", reference)
 
     def find(inputs):
         def places(images):
@@ -464,7 +464,7 @@ def test_errors_without_pictures_are_raised_before_pictures_are_read(model, tmp_
 
 def test_the_limits_of_a_file_reach_its_check(model, inputs, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(stages, "check", lambda judged, *limits: seen.append(limits))
+    monkeypatch.setattr(export, "check", lambda judged, *limits: seen.append(limits))
     path, limits = tmp_path / "m.tflite", {"max_drop": 7.0, "min_runtime": "2.17.0"}
     keras_vit.export_tflite(model, path, "dynamic", inputs, **limits)
     assert seen == [(7.0, "2.17.0", "no")]

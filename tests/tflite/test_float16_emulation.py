@@ -9,7 +9,7 @@ import tensorflow as tf
 import keras_vit
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.tflite.float16_emulation import emulate
 

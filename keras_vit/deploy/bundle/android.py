@@ -15,9 +15,8 @@ from PIL import Image
 
 from keras_vit import _files, runs
 from keras_vit._errors import UsageError
-from keras_vit.deploy.bundle.bundle import check_replaceable, read_bundle
-from keras_vit.deploy.bundle.folder import bundle_folder
-from keras_vit.deploy.bundle.names import bundle_name, check_name, safe_name
+from keras_vit.deploy.bundle.description import read_bundle
+from keras_vit.deploy.bundle.folder import bundle_folder, bundle_name, check_name, safe_name
 from keras_vit.deploy.bundle.opened import open_bundle
 from keras_vit.deploy.sampling import spread
 from keras_vit.labels import read_labels
@@ -71,7 +70,7 @@ def check_for_app(
     name = bundle_name(bundle) if name is None else name
     check_name(name)
     folder = bundles_of_app(app) / name
-    check_replaceable(folder)
+    _files.check_replaceable(folder, "bundle")
     open_bundle(bundle, trusted=False)
     return folder
 

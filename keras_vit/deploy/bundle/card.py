@@ -1,14 +1,16 @@
-"""The model card: what the files of an export are, how good they are and what their limits are."""
+"""The model card: what the files of an export are, how good they are and what their limits are.
+
+It recommends one of them, in a sentence.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from keras_vit._templates import code, rendered
-from keras_vit.deploy.bundle.recommendation import recommendation
 from keras_vit.deploy.clients import CLIENTS
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS
@@ -16,6 +18,9 @@ from keras_vit.labels import answers_of
 from keras_vit.tflite.measure import Measured
 
 Descriptions = dict[str, dict[str, Any]]
+# What a smaller file may lose and still be recommended: points of accuracy, or images in a hundred
+# that get another class than Keras gives them.
+_LOSS = 0.5
 _EFFECTS = ("refused", "wrong", "imprecise", "slow")
 
 
@@ -72,6 +77,38 @@ def notes(descriptions: Descriptions) -> list[str]:
     return [line.removeprefix("- ") for line in text.splitlines()]
 
 
+def recommended(descriptions: Mapping[str, Mapping[str, Any]]) -> str:
+    """The smallest file that lost at most half a point of accuracy; else the one that lost least.
+
+    Args:
+        descriptions: the model.json of each bundle, by the name of its folder.
+    """
+    good = [name for name, each in descriptions.items() if _loss(each) <= _LOSS]
+    if good:
+        return min(good, key=lambda name: descriptions[name]["bytes"])
+    return min(descriptions, key=lambda name: _loss(descriptions[name]))
+
+
+def recommendation(
+    descriptions: Mapping[str, Mapping[str, Any]], named: Callable[[str], str] = str
+) -> str:
+    """Sentences: the recommended file, its size and what it loses; and files that are the same.
+
+    Args:
+        descriptions: the model.json of each bundle, by the name of its folder.
+        named: how a name is written.
+    """
+    if all(each["parity"].get("images_from") == "random images" for each in descriptions.values()):
+        return "Compared with Keras on random images only: pass pictures to see which file to take."
+    name = recommended(descriptions)
+    size = _size(name, descriptions)
+    good = _loss(descriptions[name]) <= _LOSS
+    take = "Take" if good else f"No file is within {_LOSS} points of Keras; the best is"
+    best = f"{take} {named(name)}: {f'{size}, ' if size else ''}{_lost(descriptions[name])}."
+    same = [" and ".join(map(named, names)) for names in _same(descriptions)]
+    return " ".join([best, *(f"{names} are the same file." for names in same)])
+
+
 def _lines(descriptions: Descriptions) -> dict[str, Any]:
     """What the templates write their lines with."""
     return {
@@ -86,9 +123,7 @@ def _lines(descriptions: Descriptions) -> dict[str, Any]:
 
 def _each(descriptions: Descriptions, title: str, caller: Callable[[dict[str, Any]], str]) -> str:
     """A list item for each different text, with the files that it is about; none for ""."""
-    groups: dict[str, list[str]] = {}
-    for name, description in descriptions.items():
-        groups.setdefault(caller(description).strip(), []).append(name)
+    groups = _grouped((caller(each).strip(), name) for name, each in descriptions.items())
     return "".join(
         f"- {title}{f' ({_of_files(descriptions, names)})' if len(groups) > 1 else ''}: {text}\n"
         for text, names in groups.items()
@@ -117,10 +152,8 @@ def _proof(description: dict[str, Any]) -> str:
 
 def _left_out(undelegated: list[dict[str, str]]) -> list[tuple[tuple[str, str], list[str]]]:
     """The operators that stay on the CPU and why, each with its layers."""
-    layers: dict[tuple[str, str], list[str]] = {}
-    for entry in undelegated:
-        layers.setdefault((entry["operator"], entry["reason"]), []).append(entry["layer"])
-    return list(layers.items())
+    pairs = (((each["operator"], each["reason"]), each["layer"]) for each in undelegated)
+    return list(_grouped(pairs).items())
 
 
 def _gpu(
@@ -138,3 +171,48 @@ def _gpu(
             layers.setdefault(kind, []).extend(finding["layers"])
     kinds = sorted(names, key=lambda kind: _EFFECTS.index(kind[0]))
     return [(kind, names[kind], layers[kind]) for kind in kinds] if linted else None
+
+
+def _same(descriptions: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    names = _grouped((each["sha256"], name) for name, each in descriptions.items())
+    return [same for same in names.values() if len(same) > 1]
+
+
+def _grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    """The second values of pairs by the first ones."""
+    groups: dict[Any, list[Any]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def _loss(description: Mapping[str, Any]) -> float:
+    parity = description["parity"]
+    if _is_informed(parity):
+        return 100 * (parity["keras_accuracy"] - parity["accuracy"])
+    agreement = parity.get("agreement")
+    return 0.0 if agreement is None else 100 * (1 - agreement)
+
+
+def _is_informed(parity: Mapping[str, Any]) -> bool:
+    """Whether the accuracies say something, see `Verdict.informed`."""
+    return parity.get("accuracy") is not None and parity.get("informed", True)
+
+
+def _size(name: str, descriptions: Mapping[str, Mapping[str, Any]]) -> str:
+    largest = max(each["bytes"] for each in descriptions.values())
+    fraction = descriptions[name]["bytes"] / largest
+    return f"{fraction:.0%} of the size of the largest file" if fraction < 0.99 else ""
+
+
+def _lost(description: Mapping[str, Any]) -> str:
+    parity = description["parity"]
+    pictures, loss = f"{parity['images']:,} pictures", _loss(description)
+    if parity.get("agreement") is None:  # features have no classes
+        return f"compared with Keras on {pictures}"
+    if not _is_informed(parity):
+        return f"the class that Keras finds for {100 - loss:.2f}% of {pictures}"
+    lost = "no loss of accuracy seen" if loss < 0.005 else f"{loss:.2f} points of accuracy lost"
+    excluded = parity.get("largest_drop") or 0
+    few = f", which do not exclude {excluded:.1f} points" if excluded > _LOSS else ""
+    return f"{lost} on {pictures}{few}"

@@ -1,13 +1,20 @@
-"""What the JSON files of a bundle must say, as schemas of `_json`."""
+"""Reads the JSON files of a bundle, model.json and golden.json; their schemas."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
-from typing import Annotated, Literal
+import hashlib
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta, Struct
 
+from keras_vit import _files
 from keras_vit._checks import MOST_CLASSES
+from keras_vit._errors import UsageError, shown
 from keras_vit._json import Lines, Positive, Side, Text
 from keras_vit.deploy.judge.client_verdict import ClientVerdict
 from keras_vit.deploy.judge.gpu import GpuRun
@@ -15,6 +22,10 @@ from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.tflite.file_inspection import Delegation
 from keras_vit.tflite.gpu_compatibility import Finding
 
+FORMAT = 1
+# The names of an input's channels in model.json.
+CHANNELS = {1: "grey", 3: "RGB"}
+_MOST_GOLDEN = 1 << 30  # a picture and the tensor of `MOST_PIXELS` pixels, in base64
 _Length = Annotated[int, Meta(ge=1, le=MOST_CLASSES)]  # of a tensor's dimension
 
 
@@ -25,7 +36,7 @@ class Quantization(Struct):
     zero_point: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 
 
-class Tensor(Struct, kw_only=True):
+class TensorDescription(Struct, kw_only=True):
     """A tensor in model.json."""
 
     shape: Annotated[list[_Length], Meta(min_length=1, max_length=8)]
@@ -33,7 +44,7 @@ class Tensor(Struct, kw_only=True):
     quantization: Quantization | None = None
 
 
-class Input(Tensor, kw_only=True):
+class Input(TensorDescription, kw_only=True):
     """The input in model.json."""
 
     shape: Annotated[list[Side], Meta(min_length=4, max_length=4)]
@@ -46,7 +57,7 @@ class Input(Tensor, kw_only=True):
     channels: Literal["RGB", "grey"] = "RGB"
 
 
-class Output(Tensor, kw_only=True):
+class Output(TensorDescription, kw_only=True):
     """The output in model.json."""
 
     kind: str
@@ -132,3 +143,63 @@ class Golden(Struct):
     tensor: Array
     scores: Array
     tolerance: Tolerance
+
+
+def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A bundle's model.json and its golden arrays: image, tensor, scores.
+
+    Raises:
+        UsageError: a file is missing or has a newer format, or model.json describes another
+            model.tflite.
+    """
+    folder = Path(folder)
+    description = _files.read_json(folder / "model.json", format=FORMAT, schema=Bundle)
+    model = folder / "model.tflite"
+    if not model.is_file():
+        raise UsageError(f"{folder} is not a complete bundle: model.tflite is missing.")
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    if digest != description["sha256"]:
+        raise UsageError(
+            f"{model} is not the file that model.json describes: expected sha256 "
+            f"{description['sha256'][:12]}... Received: {digest[:12]}...; export it again."
+        )
+    return description, golden_arrays(read_golden(folder), folder)
+
+
+def read_golden(folder: Path) -> Golden:
+    """The content of a bundle's golden.json.
+
+    Raises:
+        UsageError: it is missing, has a newer format, or a field has another type.
+    """
+    file = folder / "golden.json"
+    return _files.read_record(file, Golden, format=FORMAT, most_bytes=_MOST_GOLDEN)
+
+
+def golden_arrays(golden: Golden, folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of a golden.json: image, tensor, scores.
+
+    Raises:
+        UsageError: the shape of one does not fit its bytes, or the image is not uint8 RGB.
+    """
+    names = ("image", "tensor", "scores")
+    arrays = {name: _decode(getattr(golden, name), folder) for name in names}
+    image = arrays["image"]
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        raise UsageError(
+            f"{folder / 'golden.json'}: $.image must be uint8 (height, width, 3). "
+            f"Received: {image.dtype} {image.shape}; export it again."
+        )
+    return arrays
+
+
+def _decode(entry: Array, folder: Path) -> np.ndarray:
+    dtypes = {"uint8": np.dtype("u1"), "float32": np.dtype("<f4")}
+    try:
+        raw = base64.b64decode(entry.base64, validate=True)
+        return np.frombuffer(raw, dtypes[entry.dtype]).reshape(entry.shape)
+    except ValueError as error:
+        raise UsageError(
+            f"{folder / 'golden.json'}: expected dtype, shape and base64 that fit each other. "
+            f"Received: {shown(error)}; export it again."
+        ) from None

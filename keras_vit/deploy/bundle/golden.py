@@ -9,14 +9,13 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.bundle.bundle import golden_arrays, read_golden
-from keras_vit.deploy.bundle.description import Tolerance
+from keras_vit.deploy.bundle.description import golden_arrays, read_golden
+from keras_vit.deploy.bundle.folder import bundle_folder
 from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
 from keras_vit.deploy.sampling import to_pixels
 from keras_vit.labels import answer_scores, answers_of
@@ -94,24 +93,30 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
         RefusedError: LiteRT refuses the file on XNNPACK.
     """
     bundle = open_bundle(folder, trusted)
-    folder = Path(folder).parent if Path(folder).name == "model.tflite" else Path(folder)
+    folder = bundle_folder(folder)
     content = read_golden(folder)
     golden, tolerance = golden_arrays(content, folder), content.tolerance
     _check_shapes(golden, bundle.runner, folder)
-    golden["from_logits"] = bundle.from_logits
-    tensor, expected = _tensor(golden["image"], bundle), _class(golden["scores"], golden)
+
+    def found(scores: np.ndarray) -> int:
+        return int(answer_scores(scores, bundle.from_logits).argmax())
+
     model = (folder / "model.tflite").read_bytes()
-    checks = [
-        _checked(kernels, functools.partial(Runner, model, threads, xnnpack), golden, tolerance)
-        for kernels, xnnpack in (("XNNPACK", True), ("LiteRT's own", False))
+    kinds = [
+        ("XNNPACK", tolerance.scores, lambda: Runner(model, threads)),
+        ("LiteRT's own", tolerance.scores, lambda: Runner(model, threads, xnnpack=False)),
     ]
     if tolerance.scores_half_precision is not None:
-        checks.append(_checked_half(model, golden, tolerance, threads))
-    differences = np.abs(tensor.astype(np.float64) - golden["tensor"])
+        half = functools.partial(predict_in_half_precision, model, threads=threads)
+        kinds.append(("half precision", tolerance.scores_half_precision, lambda: half))
+    differences = np.abs(_tensor(golden["image"], bundle).astype(np.float64) - golden["tensor"])
     return GoldenCheck(
-        answers_of(bundle.labels), expected, float(differences.max()), tolerance.tensor,
-        tuple(checks),
-    )  # fmt: skip
+        answers_of(bundle.labels),
+        found(golden["scores"]),
+        float(differences.max()),
+        tolerance.tensor,
+        tuple(_checked(*kind, golden, found) for kind in kinds),
+    )
 
 
 def _check_shapes(golden: dict[str, np.ndarray], runner: Runner, folder: Path) -> None:
@@ -133,47 +138,29 @@ def _tensor(image: np.ndarray, bundle: OpenedBundle) -> np.ndarray:
 
 
 def _checked(
-    kernels: str, load: Callable[[], Runner], golden: dict[str, Any], tolerance: Tolerance
+    kernels: str,
+    tolerance: float,
+    load: Callable[[], Callable[[np.ndarray], np.ndarray]],
+    golden: dict[str, np.ndarray],
+    found: Callable[[np.ndarray], int],
 ) -> KernelCheck:
+    inputs = golden["tensor"][None]
     try:
-        runner = load()
-        [scores] = runner(golden["tensor"][None])
+        run = load()
+        [scores] = run(inputs)
     except RefusedError as error:
-        return KernelCheck(kernels, tolerance.scores, reason=str(error))
-    return _compared(kernels, scores, golden, tolerance.scores, _median(runner, golden))
+        return KernelCheck(kernels, tolerance, reason=str(error))
+    difference = float(np.abs(scores.astype(np.float64) - golden["scores"]).max())
+    # Half precision runs in another process, which takes longer to start.
+    milliseconds = _median(run, inputs) if isinstance(run, Runner) else None
+    return KernelCheck(kernels, tolerance, difference, found(scores), milliseconds)
 
 
-def _median(runner: Runner, golden: dict[str, Any]) -> float:
+def _median(runner: Runner, inputs: np.ndarray) -> float:
     """The median time of a run in milliseconds."""
     times: list[float] = []
     while len(times) < _TIMED and sum(times) < _SECONDS:
         begun = time.perf_counter()
-        runner(golden["tensor"][None])
+        runner(inputs)
         times.append(time.perf_counter() - begun)
     return 1e3 * statistics.median(times)
-
-
-def _checked_half(
-    model: bytes, golden: dict[str, Any], tolerance: Tolerance, threads: int
-) -> KernelCheck:
-    kernels, largest = "half precision", tolerance.scores_half_precision
-    try:
-        [scores] = predict_in_half_precision(model, golden["tensor"][None], threads)
-    except RefusedError as error:
-        return KernelCheck(kernels, largest, reason=str(error))
-    return _compared(kernels, scores, golden, largest)
-
-
-def _compared(
-    kernels: str,
-    scores: np.ndarray,
-    golden: dict[str, Any],
-    tolerance: float,
-    milliseconds: float | None = None,
-) -> KernelCheck:
-    difference = float(np.abs(scores.astype(np.float64) - golden["scores"]).max())
-    return KernelCheck(kernels, tolerance, difference, _class(scores, golden), milliseconds)
-
-
-def _class(scores: np.ndarray, golden: dict[str, Any]) -> int:
-    return int(answer_scores(scores, golden["from_logits"]).argmax())

@@ -10,9 +10,9 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.data.input_range import check_inputs
-from keras_vit.deploy.bundle.bundle import CHANNELS, read_bundle
+from keras_vit.deploy.bundle.description import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
-from keras_vit.deploy.bundle.trial import try_file
+from keras_vit.deploy.bundle.untrusted import try_file
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.runner import Runner
@@ -74,11 +74,10 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
             f"{folder} gives {kind} and no classes; export it with output logits or probabilities."
         )
     labels = read_labels(folder / "labels.txt")
-    fields = [field.name for field in dataclasses.fields(Preprocessing)]
-    known = {name: description["input"][name] for name in fields if name in description["input"]}
-    named = {name: count for count, name in CHANNELS.items()}
-    known["channels"] = named[known.get("channels", "RGB")]
-    preprocessing = Preprocessing.from_dict(known)
+    fields = {field.name for field in dataclasses.fields(Preprocessing)}
+    known = {name: value for name, value in description["input"].items() if name in fields}
+    grey = known.get("channels") == CHANNELS[1]
+    preprocessing = Preprocessing.from_dict(known | {"channels": 1 if grey else 3})
     # Its bytes, because a mapped file that is truncated ends the process.
     model = folder / "model.tflite"
     if not trusted:

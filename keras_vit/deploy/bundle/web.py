@@ -14,8 +14,7 @@ import numpy as np
 from keras_vit import _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.deploy.bundle.android import FILES
-from keras_vit.deploy.bundle.folder import bundle_folder
-from keras_vit.deploy.bundle.names import check_name
+from keras_vit.deploy.bundle.folder import bundle_folder, check_name
 from keras_vit.deploy.bundle.opened import open_bundle
 
 # What the page loads of LiteRT.js, and where from in node_modules/@litertjs. "compat" is for

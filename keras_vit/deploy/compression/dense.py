@@ -1,4 +1,10 @@
-"""Wraps all Dense layers of a model for training, including those in blocks, and unwraps them."""
+"""Prepares the Dense layers of a model, also those in blocks: folds norms, wraps and unwraps them.
+
+The exporter's rewrites change kernels: folding multiplies their rows with a LayerNorm's scale, and
+centring subtracts means. Zeros survive folding but not centring; quantised or clustered kernels
+survive neither. So scales are folded into the kernels before the training and stay 1, which makes
+the later folding an identity. Centring is skipped, so each norm has to compute a mean.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,20 @@ from typing import Any
 import numpy as np
 
 from keras_vit._keras import keras
+from keras_vit.deploy.graph.rewrites import rewrite
+from keras_vit.deploy.resolve import parameters_of
 from keras_vit.models.image_model import ImageModel
 from keras_vit.weights.names import weight_names
+
+
+def fold_norms(model: ImageModel) -> ImageModel:
+    """An equivalent model in which norms before Dense layers have no scale and no shift."""
+    weights = parameters_of(model)
+    folded = rewrite(model.spec, dict(weights), model.preprocessing, {"fold_norms"}, uint8=False)
+    for path, value in weights.items():
+        if path not in folded:
+            folded[path] = (np.ones_like if path.endswith("/gamma") else np.zeros_like)(value)
+    return with_weights(model, folded)
 
 
 @dataclasses.dataclass(frozen=True)

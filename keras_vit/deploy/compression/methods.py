@@ -95,9 +95,13 @@ class Compression:
     @property
     def rewrites(self) -> frozenset[str]:
         """The exporter's rewrites that leave the kernels as they were trained."""
-        from keras_vit.deploy.compression.folding import kept_rewrites
+        from keras_vit.deploy.graph.rewrites import REWRITES
 
-        return kept_rewrites(quantised="qat" in self.stages)
+        if "qat" not in self.stages:
+            return frozenset(REWRITES) - {"centre"}
+        # The inputs and outputs of every Dense layer, whose ranges were learnt, must be those of
+        # training: values keep their bias.
+        return frozenset(REWRITES) - {"centre", "attention_biases", "scaled_stream"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,19 +137,19 @@ def compress(
         ImportError: tensorflow-model-optimization is not installed.
     """
     check_compressible(model)
-    from keras_vit.deploy.compression import clustering, pruning, qat
-    from keras_vit.deploy.compression.folding import fold_norms
+    from keras_vit.deploy.compression import stages
+    from keras_vit.deploy.compression.dense import fold_norms
 
     model, ranges = fold_norms(model), {}
     for i, stage in enumerate(wanted.stages):
         keep_zeros = i > 0
         if stage == "prune":
             pattern = PATTERNS[wanted.pattern] if wanted.pattern else None
-            model = pruning.train_pruned(model, train, steps, wanted.sparsity, pattern)
+            model = stages.train_pruned(model, train, steps, wanted.sparsity, pattern)
         elif stage == "cluster":
-            model = clustering.train_clustered(model, train, wanted.clusters, keep_zeros)
+            model = stages.train_clustered(model, train, wanted.clusters, keep_zeros)
         else:
-            model, ranges = qat.train_quantised(model, train, wanted.quantize, keep_zeros)
+            model, ranges = stages.train_quantised(model, train, wanted.quantize, keep_zeros)
     return Compressed(model, wanted, ranges)
 
 
@@ -158,4 +162,4 @@ def check_compressible(model: ImageModel) -> None:
             "compression is for the Dense layers of Vision Transformers. Received: "
             f"{model.name}, whose convolutions are standardised whenever they are used."
         )
-    importlib.import_module("keras_vit.deploy.compression._tfmot")
+    importlib.import_module("keras_vit.deploy.compression.stages")

@@ -1,4 +1,8 @@
-"""Converts graphs to `.tflite` files: first to float32, and from that to each precision."""
+"""Converts models to `.tflite` files: first to float32, and from that to each precision.
+
+The graphs are written to disk and converted there, so that the model and its conversion are not in
+memory at the same time.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.convert.graphs import write_float_graph, write_graphs
+from keras_vit._errors import RefusedError
+from keras_vit._interrupts import deferred_interrupts
+from keras_vit._keras import backend
+from keras_vit.deploy.convert.float_file import convert, module_of, scores_of, write_float_file
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
-from keras_vit.deploy.graph.options import DEFAULTS, GraphOptions
-from keras_vit.deploy.precisions import Precision, Rules, check_calibration, precision_of
+from keras_vit.deploy.convert.saved_model import keras_module, save_module
+from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
+from keras_vit.deploy.precisions import (
+    PRECISIONS,
+    Precision,
+    Rules,
+    check_calibration,
+    precision_of,
+)
 from keras_vit.deploy.reference import Reference
 from keras_vit.deploy.resolve import About, Resolved, resolve
+from keras_vit.deploy.stored_arrays import StoredArrays
 from keras_vit.tflite.flatbuffer import MappedFile
+
+# Number of images to compare a rebuilt graph on before it is converted.
+_COMPARED = 2
+# A rebuilt graph with its weights on disk, or the folder of a SavedModel with layers of Keras.
+Graph = Resolved | Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,3 +157,115 @@ def to_tflite(
     """One file of one precision of a Keras model: see `resolve` and `Converter`."""
     converter = Converter(resolve(model, options), [quantize], calibration)
     return converter(quantize, float_layers).read_bytes()
+
+
+def write_graphs(
+    resolved: Resolved,
+    folder: Path,
+    balanced: Iterable[bool],
+    calibration: np.ndarray | None,
+    reference: Reference | None,
+) -> tuple[dict[bool, Graph], str]:
+    """Writes the graphs of a model; the model is not needed afterwards.
+
+    Args:
+        resolved: the model.
+        folder: the folder to write to.
+        balanced: whether outlier channels are balanced, for each graph to write.
+        calibration: inputs of the files, for balancing.
+        reference: Keras' scores for some images. If the scores of a rebuilt graph differ, the model
+            was changed in a way that its layers do not show, and Keras' own graph is written.
+
+    Returns:
+        The graphs, and why there is only Keras' own; "" if the model was rebuilt.
+    """
+    graphs: dict[bool, Graph] = {}
+    note = resolved.about.note
+    if not note:
+        for each in sorted(set(balanced)):
+            images = calibration if each else None
+            graphs[each] = _rebuilt(resolved, images, folder / _name(each))
+            note = note or _difference(graphs[each], reference)
+        if note and backend() != "tensorflow":
+            raise RefusedError(f"{note}; export it with KERAS_BACKEND=tensorflow.")
+    if note:
+        graphs = {False: _saved(_as_it_is(resolved), folder / "keras")}
+    return graphs, note
+
+
+def write_float_graph(graph: Graph, folder: Path, balanced: bool) -> Path:
+    """Converts one of the graphs to a float32 file, with its weights after the flatbuffer."""
+    path = folder / f"{_name(balanced)}.tflite"
+    if isinstance(graph, Path):
+        path.write_bytes(_converted(graph))
+    elif not write_float_file(graph, path):
+        path.write_bytes(_converted(_saved(module_of(graph), path.with_suffix(".saved"))))
+    return path
+
+
+def graph_module(resolved: Resolved) -> Any:
+    """A `tf.Module` whose `serve(images)` gives {output: tensor}."""
+    from keras_vit.deploy.graph.inference import inference_module
+
+    about = resolved.about
+    if about.note:
+        return _as_it_is(resolved)
+    weights = {name: source() for name, source in resolved.weights.items()}
+    size = resolved.input_shape[:2]
+    return inference_module(
+        resolved.spec, weights, size, about.preprocessing, about.options, tail=resolved.tail
+    )
+
+
+def _name(balanced: bool) -> str:
+    return "balanced" if balanced else "plain"
+
+
+def _as_it_is(resolved: Resolved) -> Any:
+    options = resolved.about.options
+    pixels = resolved.about.preprocessing if options.input == "uint8" else None
+    return keras_module(resolved.keras, options.batch, options.output, pixels)
+
+
+def _rebuilt(resolved: Resolved, calibration: np.ndarray | None, place: Path) -> Resolved:
+    """The model with the weights of its graph in a new folder.
+
+    They are stored one by one, so that they are not in memory beside the model's.
+    """
+    from keras_vit.deploy.graph.inference import prepare
+
+    about, spec, size = resolved.about, resolved.spec, resolved.input_shape[:2]
+    weights, has_tail = StoredArrays(place, resolved.weights), resolved.tail is not None
+    prepare(spec, weights, size, about.preprocessing, about.options, calibration, has_tail)
+    weights.store()
+    return dataclasses.replace(resolved, keras=None, weights=weights)
+
+
+def _difference(graph: Resolved, reference: Reference | None) -> str:
+    """Describes how a rebuilt graph's scores differ from Keras'; "" if they do not."""
+    if reference is None:
+        return ""
+    largest = 0.0
+    for image, expected in zip(reference.inputs[:_COMPARED], reference.expected, strict=False):
+        [actual] = scores_of(graph, graph.weights, image[None]).numpy()
+        largest = max(largest, float(np.abs(actual - expected).max()))
+    scale = float(np.ptp(reference.expected)) / 2
+    if largest <= PRECISIONS["none"].budget.difference * scale:
+        return ""
+    return (
+        "the graph that is rebuilt from its spec gives other scores: they differ by "
+        f"{largest / scale:.1e} of their scale"
+    )
+
+
+def _saved(module: Any, folder: Path) -> Path:
+    with deferred_interrupts() as check_interrupts:
+        save_module(module, folder, module.serve.get_concrete_function())
+        check_interrupts()
+    return folder
+
+
+def _converted(folder: Path) -> bytes:
+    import tensorflow as tf
+
+    return convert(tf.lite.TFLiteConverter.from_saved_model(str(folder)))

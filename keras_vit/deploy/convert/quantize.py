@@ -9,7 +9,6 @@ import dataclasses
 import re
 import tempfile
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,7 @@ from keras_vit.deploy.precisions import (
 )
 from keras_vit.deploy.resolve import About
 from keras_vit.deploy.stored_arrays import StoredArrays
-from keras_vit.tflite.flatbuffer import (
-    Graph,
-    MappedFile,
-    Model,
-    Operator,
-    read_graph,
-)
+from keras_vit.tflite.flatbuffer import Graph, MappedFile, Model, Operator, read_graph
 from keras_vit.tflite.layout import laid_out
 from keras_vit.tflite.runner import grouped
 from keras_vit.tflite.runtimes import named_runtime, runs, state_versions
@@ -43,6 +36,16 @@ _MAX_STEPS = 2**30  # of a bias: half the range of int32
 # Pixels lie between two steps if their range is that of the integers: at 0.5, 1.5, 2.5 ... steps.
 # The last digit of a runtime's arithmetic would decide how each of them is rounded.
 _WIDER = np.float32(1 + 2**-10)
+# For each kind the method of the library's `RecipeManager`, and its settings.
+_CONFIGS: dict[Kind, tuple[str, dict[str, Any]]] = {
+    "float": ("add_quantization_config", {"algorithm_key": "no_quantize"}),
+    "float16": ("add_weight_only_config", {"num_bits": 16, "algorithm_key": "float_casting"}),
+    "dynamic8": ("add_dynamic_config", {"num_bits": 8}),
+    "dynamic8_per_tensor": ("add_dynamic_config", {"num_bits": 8, "granularity": "TENSORWISE"}),
+    "dynamic4": ("add_dynamic_config", {"num_bits": 4, "granularity": "BLOCKWISE_32"}),
+    "static8": ("add_static_config", {"activation_num_bits": 8, "weight_num_bits": 8}),
+    "static16": ("add_static_config", {"activation_num_bits": 16, "weight_num_bits": 8}),
+}
 
 
 def for_runtime(precision: Precision, minimum: str | None) -> Precision:
@@ -195,22 +198,8 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
 
 
 def _add(manager: Any, regex: str, operator: str, kind: Kind) -> None:
-    from ai_edge_quantizer.qtyping import QuantGranularity
-
-    dynamic, static = manager.add_dynamic_config, manager.add_static_config
-    per_tensor, in_blocks = QuantGranularity.TENSORWISE, QuantGranularity.BLOCKWISE_32
-    add = {
-        "float": partial(manager.add_quantization_config, algorithm_key="no_quantize"),
-        "float16": partial(
-            manager.add_weight_only_config, num_bits=16, algorithm_key="float_casting"
-        ),
-        "dynamic8": partial(dynamic, num_bits=8),
-        "dynamic8_per_tensor": partial(dynamic, num_bits=8, granularity=per_tensor),
-        "dynamic4": partial(dynamic, num_bits=4, granularity=in_blocks),
-        "static8": partial(static, activation_num_bits=8, weight_num_bits=8),
-        "static16": partial(static, activation_num_bits=16, weight_num_bits=8),
-    }
-    add[kind](regex, operator)
+    method, settings = _CONFIGS[kind]
+    getattr(manager, method)(regex, operator, **settings)
 
 
 def _layers(graph: Graph) -> dict[str, list[Operator]]:

@@ -11,11 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from keras_vit.deploy.graph.rewrites import (
-    Parameters,
-    repeated,
-    wiring_of,
-)
+from keras_vit.deploy.graph.rewrites import Parameters, repeated, wiring_of
 from keras_vit.specs import Spec, ViTSpec
 
 # Smoothing costs a multiplication, so it is only applied if a row of a kernel is this much larger

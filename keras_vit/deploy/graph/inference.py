@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
 from keras_vit.deploy.graph.balance import balance, balances
-from keras_vit.deploy.graph.options import DEFAULTS, GraphOptions
+from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
 from keras_vit.deploy.graph.resnet import bit, stem
-from keras_vit.deploy.graph.rewrites import (
-    Parameters,
-    folds_uint8,
-    resolve_parameters,
-    rewrite,
-)
+from keras_vit.deploy.graph.rewrites import Parameters, folds_uint8, resolve_parameters, rewrite
 from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
 from keras_vit.parts.encoder import encode
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
@@ -61,23 +56,39 @@ def prepared_module(
     tail: Any = None,
 ) -> tf.Module:
     """`inference_module` of parameters that `prepare` has changed."""
-    module = tf.Module()
     weights = {}
     while parameters:
         name, array = parameters.popitem()
         weights[name] = tf.Variable(array, trainable=False, name=name)
-    # Only variables that are attributes of the module are saved.
-    module.variables_of_graph = [*weights.values(), *variables_of(tail)]
-    shape = (options.batch, *image_size, spec.in_channels)
 
-    signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
-
-    @tf.function(input_signature=signature, autograph=False)
-    def serve(images):
+    def scores(images):
         outputs = forward(spec, weights, images, preprocessing, options)
-        return {options.output: outputs if tail is None else tail(outputs, training=False)}
+        return outputs if tail is None else tail(outputs, training=False)
 
+    variables = [*weights.values(), *variables_of(tail)]
+    return module_of_scores(scores, (*image_size, spec.in_channels), options, variables)
+
+
+def module_of_scores(
+    scores: Callable[[tf.Tensor], tf.Tensor],
+    input_shape: tuple[int, int, int],
+    options: GraphOptions,
+    variables: list[tf.Variable],
+) -> tf.Module:
+    """A `tf.Module` whose `serve(images)` gives {options.output: scores(images)}."""
+    shape = (options.batch, *input_shape)
+
+    @tf.function(
+        input_signature=[tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")],
+        autograph=False,
+    )
+    def serve(images):
+        return {options.output: scores(images)}
+
+    module = tf.Module()
     module.serve = serve
+    # Only variables that are attributes of the module are saved.
+    module.variables_of_graph = variables
     return module
 
 
@@ -94,10 +105,6 @@ def prepare(
 
     The arguments are those of `inference_module`.
     """
-    if not has_tail and options.output != "features" and "head/kernel" not in parameters:
-        raise UsageError(
-            f"a model without a head only has output='features'. Received: {options.output!r}."
-        )
     grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
     resolve_parameters(spec, parameters, grid)
     if options.output == "features" or has_tail:

@@ -35,11 +35,11 @@ def rewrite(
     rewrites: Iterable[str],
     uint8: bool,
 ) -> Parameters:
-    """Applies the named passes of `PASSES` in place, in the order of that table."""
+    """Applies the passes of the named `REWRITES` in place, in the order of that table."""
     rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
     wired = wiring_of(spec, parameters)
-    for name, apply in PASSES.items():
-        if name in rewrites:
+    for name, apply in REWRITES.items():
+        if name in rewrites and apply is not None:
             apply(spec, parameters, wired, preprocessing)
     return parameters
 
@@ -123,6 +123,7 @@ def _average_classifiers(p: Parameters) -> None:
 
 
 def _fold_norms(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    """LayerNorm's scale and shift are folded into the Dense layers that read it."""
     for norm, readers in wired.foldable(p).items():
         if not readers:
             continue
@@ -135,6 +136,10 @@ def _fold_norms(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> N
 
 
 def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    """1/sqrt(head_dim) is folded into the query, and the key's bias is removed.
+
+    The value's bias is moved through the output projection.
+    """
     for layer in wired.attentions:
         scale = np.float32(spec.head_dim**-0.5)
         for part in ("kernel", "bias"):
@@ -147,11 +152,17 @@ def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing
 
 
 def _centre(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    """Layers that write to the residual stream are centred, so that no norm computes a mean."""
     for name in wired.stream_writers(p):
         p[name] = _narrow(p[name] - _wide(p[name]).mean(-1, keepdims=True))
 
 
 def _constants(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    """Constants are folded.
+
+    The class token and its position, patch positions and patch bias, the pooling's probe and its
+    key.
+    """
     encoder = "patch_encoder"
     if f"{encoder}/class_token" in p and f"{encoder}/class_position" in p:
         p[f"{encoder}/class_token"] += p.pop(f"{encoder}/class_position")
@@ -175,6 +186,7 @@ def _fold_query(spec: ViTSpec, p: Parameters, layer: Attention) -> None:
 
 
 def _uint8_input(spec: Spec, p: Parameters, wired: Wiring, preprocessing: Preprocessing) -> None:
+    """Mean and scale of uint8 pixels are folded into the patch projection."""
     if not folds_uint8(spec):
         return
     name = "patch_encoder/projection"
@@ -190,41 +202,36 @@ def _uint8_input(spec: Spec, p: Parameters, wired: Wiring, preprocessing: Prepro
 
 
 def _standardised_kernels(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    """StdConv kernels are standardised once, and divided by `STREAM_DIVISOR`.
+
+    The norms that read them undo the division.
+    """
     for name in [n for n in p if "conv" in n and n.endswith("/kernel")]:
         p[name] = _narrow(standardise(_wide(p[name]), spec) / STREAM_DIVISOR)
 
 
 def _scale_stream(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
+    """The residual stream is divided by `STREAM_DIVISOR`, which is exact.
+
+    So its squares fit into half precision.
+    """
     for name in wired.stream_writers(p):
         p[name] = p[name] / np.float32(STREAM_DIVISOR)
 
 
-# The passes by name. Their order matters: the shifts of norms become biases before biases are
-# moved, and the stream is centred after the parameters that write to it have their final values.
-PASSES: dict[str, Callable[[Spec, Parameters, Wiring, Preprocessing], None]] = {
+# The rewrites by name, each with its pass; None if only the graph leaves something out. Their order
+# matters: the shifts of norms become biases before biases are moved, and the stream is centred
+# after the parameters that write to it have their final values.
+REWRITES: dict[str, Callable[[Spec, Parameters, Wiring, Preprocessing], None] | None] = {
     "fold_norms": _fold_norms,
     "attention_biases": _attention_biases,
     "centre": _centre,
     "uint8_input": _uint8_input,
     "constants": _constants,
     "standardised_kernels": _standardised_kernels,
+    # The last block computes queries, output and MLP only for the class and distillation tokens.
+    "class_token_only": None,
     "scaled_stream": _scale_stream,
-}
-REWRITES = {
-    "fold_norms": "LayerNorm's scale and shift are folded into the Dense layers that read it",
-    "attention_biases": "1/sqrt(head_dim) is folded into the query, the key's bias is removed, the "
-    "value's bias is moved through the output projection",
-    "centre": "layers that write to the residual stream are centred, so that no norm computes a "
-    "mean",
-    "constants": "constants are folded: class token and its position, patch positions and patch "
-    "bias, the pooling's probe and its key",
-    "uint8_input": "mean and scale of uint8 pixels are folded into the patch projection",
-    "standardised_kernels": f"StdConv kernels are standardised once and divided by "
-    f"{STREAM_DIVISOR:g}, which the norms that read them undo",
-    "class_token_only": "the last block computes queries, output and MLP only for the class token "
-    "and the distillation token",
-    "scaled_stream": f"the residual stream is divided by {STREAM_DIVISOR:g}, which is exact, so "
-    "that its squares fit into half precision",
 }
 
 

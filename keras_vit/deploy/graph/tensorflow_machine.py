@@ -29,6 +29,8 @@ class TensorFlowMachine(Machine):
     """
 
     scope = staticmethod(tf.name_scope)
+    tanh = staticmethod(tf.nn.tanh)
+    product = staticmethod(tf.multiply)
 
     def __init__(
         self,
@@ -142,12 +144,6 @@ class TensorFlowMachine(Machine):
 
     def activation(self, name, x):
         return tf.nn.gelu(x, approximate=name == "tanh")
-
-    def tanh(self, x):
-        return tf.nn.tanh(x)
-
-    def product(self, x, y):
-        return tf.multiply(x, y)
 
     def add(self, name, x, y):
         return tf.add(x, y, name=name)

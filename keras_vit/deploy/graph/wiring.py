@@ -177,12 +177,6 @@ class _Recorder(Machine):
         found = Attention(*names, out="", constant=query.constant, rotated=rotated)
         return _Value(attention=found)
 
-    def patches(self, images):
-        return images
-
-    def heads(self, x):
-        return x
-
     def rotate(self, x):
         return dataclasses.replace(x, rotated=True)
 
@@ -207,14 +201,10 @@ class _Recorder(Machine):
             return x
         return functools.reduce(functools.partial(self.add, ""), others, x)
 
-    def first(self, x, count):
+    def _same(self, x, *_):
         return x
 
-    def mean(self, x):
-        return x
-
-    def flat(self, x):
-        return x
+    patches = heads = first = mean = flat = _same
 
 
 def _first_tokens(spec: ViTSpec) -> int | None:

@@ -19,7 +19,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Runner, Verdict
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
 from keras_vit.tflite.flatbuffer import operators
 from keras_vit.weights.hashing import weights_sha256

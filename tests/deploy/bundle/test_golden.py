@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from keras_vit import UsageError, deploy
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
 
 LABELS = tuple("abcdefghij")

@@ -11,9 +11,9 @@ import pytest
 
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.bundle.bundle import write_bundle
+from keras_vit.deploy.bundle.export_report import write_report
 from keras_vit.deploy.bundle.golden import check_golden
-from keras_vit.deploy.bundle.report import write_report
+from keras_vit.deploy.bundle.writing import write_bundle
 from keras_vit.deploy.convert.auto import read_recipe
 
 
@@ -57,7 +57,7 @@ def test_wrong_values_in_a_bundle_are_refused_in_one_line(bundle, name, variants
 
 
 def test_a_card_leaves_out_earlier_bundles_with_wrong_values(bundle, variants, monkeypatch):
-    monkeypatch.setattr("keras_vit.deploy.bundle.report.plot", lambda *values: b"")
+    monkeypatch.setattr("keras_vit.deploy.bundle.export_report.plot", lambda *values: b"")
     export, description = bundle.parent, json.loads((bundle / "model.json").read_text())
     shutil.copytree(bundle, export / "int8")
     for what, content in some(variants((bundle / "model.json").read_bytes()), 40):

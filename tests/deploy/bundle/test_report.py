@@ -18,9 +18,9 @@ from keras_vit._contracts import Table
 from keras_vit._figures import own_settings
 from keras_vit._templates import code, rendered
 from keras_vit.deploy import compare, notes
-from keras_vit.deploy.bundle.plot import draw, plot
-from keras_vit.deploy.bundle.recommendation import recommendation
-from keras_vit.deploy.bundle.report import table, write_report
+from keras_vit.deploy.bundle.accuracy_plot import draw, plot
+from keras_vit.deploy.bundle.card import recommendation
+from keras_vit.deploy.bundle.export_report import table, write_report
 from keras_vit.evaluation import classification_report
 from keras_vit.tflite.file_inspection import inspect_file
 from keras_vit.tflite.measure import Latency, Measured, measure

@@ -14,8 +14,8 @@ from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
 from keras_vit.deploy import compression
 from keras_vit.deploy.compression import Compressed, Compression, stored_kernels, summary
-from keras_vit.deploy.compression.folding import fold_norms
-from keras_vit.deploy.compression.grids import (
+from keras_vit.deploy.compression.dense import fold_norms
+from keras_vit.deploy.compression.rounding import (
     kernel_grid,
     round_kernel,
     round_to_range,
@@ -192,7 +192,7 @@ def test_a_bit_is_refused():
     ],
 )
 def test_missing_packages_are_named(monkeypatch, legacy, error, message):
-    name = "keras_vit.deploy.compression._tfmot"
+    name = "keras_vit.deploy.compression.stages"
     monkeypatch.setattr("keras_vit._keras.LEGACY", legacy)
     monkeypatch.setitem(sys.modules, "tensorflow_model_optimization", None)
     monkeypatch.delitem(sys.modules, name, raising=False)

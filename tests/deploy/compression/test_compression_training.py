@@ -21,7 +21,7 @@ from keras_vit.deploy.compression import (
     stored_kernels,
     summary,
 )
-from keras_vit.deploy.compression.folding import fold_norms
+from keras_vit.deploy.compression.dense import fold_norms
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.tflite.flatbuffer import read_graph
 
@@ -165,13 +165,13 @@ def test_all_but_the_norms_learn(train, model, method):
     ids=["map", "distilled", "stem"],
 )
 def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
-    from keras_vit.deploy.compression import pruning
+    from keras_vit.deploy.compression import stages
 
     spec = dataclasses.replace(SPEC, **fields)
     model = randomised(keras_vit.ViT(spec, 5, 32))
     images = rng.uniform(-1, 1, (2, 32, 32, 3)).astype(np.float32)
     wrapped = []
-    back = pruning.train_pruned(model, lambda m, callbacks: wrapped.append(m), steps=1)
+    back = stages.train_pruned(model, lambda m, callbacks: wrapped.append(m), steps=1)
     expected = deploy.predict(model, images)
     np.testing.assert_allclose(deploy.predict(wrapped[0], images), expected, atol=1e-5)
     np.testing.assert_array_equal(deploy.predict(back, images), expected)

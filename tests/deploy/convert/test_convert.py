@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import backbone, input_shape, resolve
 from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
 

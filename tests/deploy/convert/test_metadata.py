@@ -18,7 +18,7 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit.deploy.convert.metadata import labels_archive, metadata
 from keras_vit.deploy.convert.quantize import quantized
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.tflite import layout
 from keras_vit.tflite.flatbuffer import read_graph

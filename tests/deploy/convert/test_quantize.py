@@ -9,7 +9,7 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import PRECISIONS, Runner, precision_of
-from keras_vit.deploy.compression.stored import stored_kernels
+from keras_vit.deploy.compression.file_kernels import stored_kernels
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
 from keras_vit.deploy.resolve import resolve
 from keras_vit.tflite.flatbuffer import read_graph

@@ -7,8 +7,8 @@ import pytest
 
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.judge.blocks import block_ends
 from keras_vit.deploy.judge.gpu import NOT_ASKED, judge_on_gpu
+from keras_vit.deploy.judge.layer_differences import block_ends
 from keras_vit.tflite.compiled_model import GpuOutputs, run_on_gpu
 from keras_vit.tflite.flatbuffer import read_graph
 from keras_vit.tflite.float16_emulation import Emulated

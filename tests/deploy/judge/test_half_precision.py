@@ -11,7 +11,7 @@ from ai_edge_litert.interpreter import Interpreter
 import keras_vit
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.judge.half_precision import judge_half_precision
 from keras_vit.tflite.compiled_model import predict_in_half_precision

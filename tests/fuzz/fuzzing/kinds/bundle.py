@@ -9,7 +9,8 @@ from pathlib import Path
 from fuzzing.kind import Files
 from fuzzing.kinds._reading import each_of, in_one_file
 from fuzzing.mutations import json_text, lines, raw
-from keras_vit.deploy.bundle import golden, report
+from keras_vit.deploy.bundle import export_report as report
+from keras_vit.deploy.bundle import golden
 from keras_vit.deploy.convert.auto import read_recipe
 
 MEMORY = 64 << 20

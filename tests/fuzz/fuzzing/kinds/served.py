@@ -15,7 +15,7 @@ from fuzzing.kinds._reading import in_one_file, small_model
 from fuzzing.kinds.picture import made
 from fuzzing.mutations import images
 from keras_vit.data.tf_preprocessing import preprocess_files
-from keras_vit.deploy.serving.serving import export_serving
+from keras_vit.deploy.serving import export_serving
 from keras_vit.specs import Preprocessing
 
 MEMORY = 1 << 30

@@ -10,8 +10,8 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
-from keras_vit.deploy.convert import graphs, skeleton
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy.convert import converter, float_file
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import resolve
 from keras_vit.tflite.flatbuffer import read_graph
@@ -34,7 +34,7 @@ SLOW = {"distilled", "relative", "hybrid", "bit"}
 
 @pytest.fixture(autouse=True)
 def all_kernels_are_large(monkeypatch):
-    monkeypatch.setattr(skeleton, "_SMALLEST", 64)
+    monkeypatch.setattr(float_file, "_SMALLEST", 64)
 
 
 @pytest.fixture
@@ -57,9 +57,11 @@ def written(trained_like):
 def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, pictures, tmp_path):
     made = written(KINDS[kind])
     graph = made._graphs[False]
-    assert skeleton.write_float_file(graph, tmp_path / "model.tflite")
+    assert float_file.write_float_file(graph, tmp_path / "model.tflite")
     found = tmp_path / "model.tflite"
-    expected = graphs._converted(graphs._saved(skeleton.module_of(graph), tmp_path / "saved"))
+    expected = converter._converted(
+        converter._saved(float_file.module_of(graph), tmp_path / "saved")
+    )
     graph, other = read_graph(found), read_graph(expected)
     assert described(graph) == described(other)
     images = pictures(2, (32, 64))
@@ -76,14 +78,14 @@ def described(graph):
     )
 
 
-def test_layers_of_ones_own_follow_the_poured_graph(trained_like, pictures, tmp_path):
+def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_path):
     vit = trained_like(keras_vit.ViT(SPEC, 0, (32, 64)))
     model = keras.Sequential([vit, keras.layers.Dense(3, "softmax")])
     resolved = resolve(model)
     assert resolved.tail is not None
     made = deploy.Converter(resolved, ["none"])
     [graph] = made._graphs.values()
-    assert skeleton.write_float_file(graph, tmp_path / "model.tflite")
+    assert float_file.write_float_file(graph, tmp_path / "model.tflite")
     images = pictures(2, (32, 64))
     found = deploy.Runner(tmp_path / "model.tflite").predict(images)
     np.testing.assert_allclose(found, deploy.predict(model, images), atol=1e-6)
@@ -93,8 +95,10 @@ def test_balanced_graphs_too(written, pictures, tmp_path):
     images = pictures(4, (32, 64))
     made = written(SPEC, images)
     graph = made._graphs[True]
-    assert skeleton.write_float_file(graph, tmp_path / "model.tflite")
-    expected = graphs._converted(graphs._saved(skeleton.module_of(graph), tmp_path / "saved"))
+    assert float_file.write_float_file(graph, tmp_path / "model.tflite")
+    expected = converter._converted(
+        converter._saved(float_file.module_of(graph), tmp_path / "saved")
+    )
     np.testing.assert_array_equal(
         deploy.Runner(tmp_path / "model.tflite").predict(images),
         deploy.Runner(expected).predict(images),
@@ -106,7 +110,7 @@ def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weigh
 ):
     rewrites = frozenset(REWRITES) - {"attention_biases"}  # the converter scales the queries
     made = written(SPEC, rewrites=rewrites)
-    assert not skeleton.write_float_file(made._graphs[False], tmp_path / "model.tflite")
+    assert not float_file.write_float_file(made._graphs[False], tmp_path / "model.tflite")
     assert not (tmp_path / "model.tflite").exists()
     images = pictures(2, (32, 64))
     found = deploy.Runner(made.float_file()).predict(images)
@@ -119,7 +123,7 @@ def test_the_converter_sees_the_kernels_of_one_block(written):
     for depth in (2, 8):
         made = written(dataclasses.replace(SPEC, depth=depth))
         graph = made._graphs[False]
-        marks = skeleton._marks(graph.weights)
-        sizes.append(len(skeleton._converted(graph, marks)))
+        placeholders = float_file._placeholders(graph.weights)
+        sizes.append(len(float_file._converted(graph, placeholders)))
     blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks
     assert sizes[1] - sizes[0] < 0.7 * blocks

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from keras_vit import _files
 from keras_vit._errors import UsageError
+from keras_vit.deploy.bundle.accuracy_plot import plot
 from keras_vit.deploy.bundle.card import card
 from keras_vit.deploy.bundle.description import Described
-from keras_vit.deploy.bundle.plot import plot
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.tflite.measure import Measured, machine
@@ -106,16 +106,14 @@ def table_row(
         sha256: hash of the file.
         more: values of other fields.
     """
-    unknown = set(more) - set(_MORE)
-    if unknown:
-        raise ValueError(f"table.json has no field {', '.join(sorted(unknown))}.")
     return {
         "name": name,
         "precision": precision,
         **{figure: parity.get(figure) for figure in _FIGURES},
         "bytes": bytes,
         "sha256": sha256,
-        **{field: more.get(field) for field in _MORE},
+        **dict.fromkeys(_MORE),
+        **more,
         "earlier": False,
     }
 
@@ -220,11 +218,8 @@ def _earlier_bundles(folder: Path, descriptions: dict[str, dict[str, Any]]) -> d
     found = {}
     for file in folder.glob("*/model.json"):
         name = file.parent.name
-        if (
-            name in descriptions
-            or name.startswith(".")
-            or not file.with_suffix(".tflite").is_file()
-        ):
+        is_whole = not name.startswith(".") and file.with_suffix(".tflite").is_file()
+        if name in descriptions or not is_whole:
             continue
         try:
             description = _files.read_json(file, format=FORMAT, schema=Described)
@@ -264,11 +259,9 @@ class _Measurements(Struct):
 
 
 def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:
-    for name in names:
-        file = folder / name / "labels.txt"
-        if file.is_file():
-            return _files.read_lines(file, errors="replace")
-    return ()
+    files = (folder / name / "labels.txt" for name in names)
+    first = next((file for file in files if file.is_file()), None)
+    return () if first is None else _files.read_lines(first, errors="replace")
 
 
 def _order(item: tuple[str, dict[str, Any]]) -> tuple[int, str]:

@@ -7,9 +7,9 @@ import functools
 from typing import Any
 
 from keras_vit.deploy.convert.converter import MadeFile
-from keras_vit.deploy.judge.blocks import first_difference, layer_differences
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
 from keras_vit.deploy.judge.half_precision import HalfPrecision, judge_half_precision
+from keras_vit.deploy.judge.layer_differences import first_difference, layer_differences
 from keras_vit.deploy.judge.parity import Verdict, compare
 from keras_vit.deploy.reference import ParityError, Reference
 from keras_vit.tflite.file_inspection import FileInspection, inspect_file
@@ -96,11 +96,10 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
     inspection = inspect_file(content, runner=runner)
     del runner
     release_memory()
-    judged = JudgedFile(made, verdict, reference, inspection, half, tolerance)
-    if gpu == "no":
-        return judged
-    on_gpu = judge_on_gpu(content, made.precision, reference.inputs, verdict.scale)
-    return dataclasses.replace(judged, gpu=on_gpu)
+    on_gpu = NOT_ASKED
+    if gpu != "no":
+        on_gpu = judge_on_gpu(content, made.precision, reference.inputs, verdict.scale)
+    return JudgedFile(made, verdict, reference, inspection, half, tolerance, on_gpu)
 
 
 def compared(made: MadeFile, reference: Reference, runner: Runner | None = None) -> Verdict:

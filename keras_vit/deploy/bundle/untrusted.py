@@ -13,7 +13,7 @@ from keras_vit._errors import RefusedError, shown
 from keras_vit.tflite.processes import last_line, run_program
 from keras_vit.tflite.runner import refusal
 
-_PROGRAM = Path(__file__).with_name("_trial.py")
+_PROGRAM = Path(__file__).with_name("untrusted_program.py")
 _SECONDS = 120  # ViT-H/14 takes a few
 
 

@@ -18,9 +18,9 @@ from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data.decoding import decode_image
 from keras_vit.data.limits import MOST_PIXELS
-from keras_vit.deploy.graph.options import GraphOptions
+from keras_vit.deploy import serving
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
-from keras_vit.deploy.serving import serving
 
 
 def module_of(model, top_k):

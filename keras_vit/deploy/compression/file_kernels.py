@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.tflite.flatbuffer import Model, mapped, read_graph
+from keras_vit.tflite.layout import unpacked
 
 _NUMBERS = {"float32": "<f4", "float16": "<f2", "int8": "i1"}
 
@@ -76,11 +77,11 @@ def summary(content: Model) -> dict[str, Any]:
 
 class _File:
     def __init__(self, content: Model):
-        from ai_edge_litert import schema_py_generated as schema
-
         self.graph = read_graph(content)
-        self.content = mapped(content)
-        self.file = schema.Model.GetRootAs(self.content, 0)
+        model, behind = unpacked(mapped(content))
+        # Weights are in the flatbuffer, or after it.
+        self.buffers = [behind.get(i, buffer.data) for i, buffer in enumerate(model.buffers)]
+        self.tensors = model.subgraphs[0].tensors
 
     def source(self, index: int) -> int:
         """The stored tensor of an operand: half-precision kernels have a DEQUANTIZE after them."""
@@ -88,7 +89,7 @@ class _File:
         return producer.inputs[0] if producer and producer.name == "DEQUANTIZE" else index
 
     def numbers(self, index: int) -> np.ndarray:
-        tensor, raw = self.graph.tensors[index], self.raw(index)
+        tensor, raw = self.graph.tensors[index], self.buffers[self.tensors[index].buffer]
         if tensor.dtype == "int4":  # two in a byte, the first in the lower half
             halves = np.stack([raw & 15, raw >> 4], axis=-1).astype(np.int8).ravel()
             numbers = np.where(halves > 7, halves - 16, halves)[: tensor.size]
@@ -97,24 +98,14 @@ class _File:
         return numbers.reshape(tensor.shape)
 
     def scale(self, index: int) -> np.ndarray:
-        from ai_edge_litert import schema_py_generated as schema
-
-        tensor = self.graph.tensors[index]
-        quantization = self.file.Subgraphs(0).Tensors(index).Quantization()
+        tensor, quantization = self.graph.tensors[index], self.tensors[index].quantization
         if tensor.blocks:
-            details = schema.BlockwiseQuantization()
-            details.Init(quantization.Details().Bytes, quantization.Details().Pos)
-            scales = self.numbers(details.Scales())  # (outputs, blocks of inputs)
-            return np.repeat(scales.astype(np.float32), details.BlockSize(), axis=-1)
+            blocks = quantization.details
+            scales = self.numbers(blocks.scales)  # (outputs, blocks of inputs)
+            return np.repeat(scales.astype(np.float32), blocks.blockSize, axis=-1)
         if not tensor.scales:
             return np.float32(1)
         shape = [1] * len(tensor.shape)
         if tensor.scales > 1:
-            shape[quantization.QuantizedDimension()] = -1
-        return quantization.ScaleAsNumpy().reshape(shape)
-
-    def raw(self, index: int) -> np.ndarray:
-        buffer = self.file.Buffers(self.file.Subgraphs(0).Tensors(index).Buffer())
-        if buffer.Size():  # the weights are after the flatbuffer, at this offset
-            return np.frombuffer(self.content, np.uint8, buffer.Size(), buffer.Offset())
-        return buffer.DataAsNumpy()
+            shape[quantization.quantizedDimension] = -1
+        return quantization.scale.reshape(shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, get_args
 
-from keras_vit._errors import UsageError
+from keras_vit._checks import choice
 from keras_vit.deploy.graph.rewrites import REWRITES, check_rewrites
 
 Input = Literal["float32", "uint8"]
@@ -36,11 +36,7 @@ class GraphOptions:
     def __post_init__(self):
         object.__setattr__(self, "rewrites", check_rewrites(self.rewrites))
         for field, choices in (("input", Input), ("output", Output)):
-            if getattr(self, field) not in get_args(choices):
-                raise UsageError(
-                    f"{field} must be one of {', '.join(get_args(choices))}. "
-                    f"Received: {field}={getattr(self, field)!r}."
-                )
+            choice(field, getattr(self, field), get_args(choices))
 
 
 # One image as Keras reads it, and its logits.

@@ -1,9 +1,9 @@
-"""Converts a rebuilt graph without its weights, then writes the weights into the file.
+"""Converts a rebuilt graph without its weights, then writes the weights into the float32 file.
 
 The operators of a graph do not depend on its weights, but TFLite's converter needs several times
-their memory. So each kernel is a tensor with one value, its mark, when the graph is converted. The
-kernels of a layer in all blocks have the same mark, and the converter stores equal tensors once.
-Then each operator that reads a mark gets the kernel of its own block.
+their memory. So each kernel is a placeholder when the graph is converted: a tensor with one value.
+The kernels of a layer in all blocks have the same value, and the converter stores equal tensors
+once. Then each operator that reads a placeholder gets the kernel of its own block.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.deploy.convert.tflite import convert
-from keras_vit.deploy.graph.inference import forward, prepared_module, variables_of
+from keras_vit._interrupts import deferred_interrupts
+from keras_vit._quiet import quiet
+from keras_vit.deploy.graph.inference import (
+    forward,
+    module_of_scores,
+    prepared_module,
+    variables_of,
+)
 from keras_vit.deploy.resolve import Resolved
 from keras_vit.tflite.layout import laid_out, unpacked
+from keras_vit.tflite.processes import release_memory
 
 _SMALLEST = 1 << 14  # elements; smaller kernels are converted as they are, as all other weights
 _BLOCK = re.compile(r"^encoderblock_(\d+)/")
@@ -36,12 +43,26 @@ def write_float_file(graph: Resolved, path: Path) -> bool:
         False, without a file, if the converter computes with a kernel: for example, it multiplies
         one with a constant that follows the product. Such a graph is converted with its weights.
     """
-    marks = _marks(graph.weights)
-    poured = _poured(_converted(graph, marks), graph.weights, marks)
-    if poured is not None:
+    placeholders = _placeholders(graph.weights)
+    filled = _filled(_converted(graph, placeholders), graph.weights, placeholders)
+    if filled is not None:
         with path.open("wb") as file:
-            file.writelines(laid_out(*poured, behind=True).parts())
-    return poured is not None
+            file.writelines(laid_out(*filled, behind=True).parts())
+    return filled is not None
+
+
+def convert(converter: Any) -> bytes:
+    """The float32 file of a `tf.lite.TFLiteConverter`, with its weights behind the flatbuffer."""
+    import tensorflow as tf
+
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    # Writes weights after the flatbuffer: files may exceed 2 GB, and use less memory.
+    converter._experimental_use_buffer_offset = True
+    release_memory()
+    with quiet(), deferred_interrupts() as check_interrupts:  # the converter would ignore them
+        content = converter.convert()
+        check_interrupts()
+    return content
 
 
 def module_of(graph: Resolved) -> Any:
@@ -60,8 +81,8 @@ def scores_of(graph: Resolved, weights: Mapping[str, Any], images: Any) -> Any:
     return found if graph.tail is None else graph.tail(found, training=False)
 
 
-def _marks(weights: Mapping[str, np.ndarray]) -> dict[float, list[str]]:
-    """The kernels that have a mark, in the order of blocks, by their marks."""
+def _placeholders(weights: Mapping[str, np.ndarray]) -> dict[float, list[str]]:
+    """The kernels that become placeholders, in the order of blocks, by the values of these."""
     kinds: dict[tuple, list[str]] = {}
     for name, array in weights.items():
         if name.endswith("/kernel") and array.size >= _SMALLEST:
@@ -78,17 +99,13 @@ def _block_of(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _converted(graph: Resolved, marks: dict[float, list[str]]) -> bytes:
-    """The converted graph, with marks instead of the weights that they stand for."""
+def _converted(graph: Resolved, placeholders: dict[float, list[str]]) -> bytes:
+    """The converted graph, with placeholders instead of the kernels that they stand for."""
     import tensorflow as tf
 
-    values = {name: mark for mark, names in marks.items() for name in names}
-    options = graph.about.options
-    shape = (options.batch, *graph.input_shape)
-    signature = [tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")]
+    values = {name: value for value, names in placeholders.items() for name in names}
 
-    @tf.function(input_signature=signature, autograph=False)
-    def serve(images):
+    def scores(images):
         tensors = {
             name: tf.fill(array.shape, np.float32(values[name]))
             if name in values
@@ -96,42 +113,39 @@ def _converted(graph: Resolved, marks: dict[float, list[str]]) -> bytes:
             # The file's constants are in the order of these tensors.
             for name, array in reversed(list(graph.weights.items()))
         }
-        return {options.output: scores_of(graph, tensors, images)}
+        return scores_of(graph, tensors, images)
 
-    module = tf.Module()
-    module.variables_of_graph = variables_of(graph.tail)
-    module.serve = serve
-    converter = tf.lite.TFLiteConverter.from_concrete_functions(
-        [serve.get_concrete_function()], module
-    )
-    return convert(converter)
+    options, variables = graph.about.options, variables_of(graph.tail)
+    module = module_of_scores(scores, graph.input_shape, options, variables)
+    functions = [module.serve.get_concrete_function()]
+    return convert(tf.lite.TFLiteConverter.from_concrete_functions(functions, module))
 
 
-def _poured(
-    content: bytes, weights: Mapping[str, np.ndarray], marks: dict[float, list[str]]
+def _filled(
+    content: bytes, weights: Mapping[str, np.ndarray], placeholders: dict[float, list[str]]
 ) -> tuple[Any, dict[int, np.ndarray]] | None:
-    """The graph where each operator that reads a mark has a buffer of its own.
+    """The graph where each operator that reads a placeholder has a buffer of its own.
 
     Returns:
         The `ModelT`, and the contents of its buffers behind the flatbuffer, by their numbers; None
-        if the marks that are read are not those that were written.
+        if the placeholders that are read are not those that were written.
     """
     from ai_edge_litert import schema_py_generated as schema
 
     model, behind = unpacked(content)
     [graph] = model.subgraphs
-    found = {i: _mark(array, marks) for i, array in behind.items()}
+    found = {i: _placeholder(array, placeholders) for i, array in behind.items()}
     read = {i: found.get(tensor.buffer) for i, tensor in enumerate(graph.tensors)}
-    names = {mark: iter(names) for mark, names in marks.items()}
-    poured: dict[int, np.ndarray] = {}
+    names = {value: iter(kernels) for value, kernels in placeholders.items()}
+    filled: dict[int, np.ndarray] = {}
     seen = set()
     for operator in graph.operators:
         operator.inputs = np.array(operator.inputs)
         for place, i in enumerate(operator.inputs):
-            mark = read.get(i)  # i is -1 if an optional input is left out
-            if mark is None:
+            value = read.get(i)  # i is -1 if an optional input is left out
+            if value is None:
                 continue
-            name = next(names[mark], None)
+            name = next(names[value], None)
             tensor = graph.tensors[i]
             weight = None if name is None else _arranged(weights[name], model, operator, place)
             if weight is None or weight.size != np.prod(tensor.shape):
@@ -141,23 +155,23 @@ def _poured(
                 graph.tensors.append(tensor)
                 operator.inputs[place] = len(graph.tensors) - 1
             seen.add(i)
-            if tensor.buffer in poured:
+            if tensor.buffer in filled:
                 model.buffers.append(schema.BufferT())
                 tensor.buffer = len(model.buffers) - 1
             tensor.name = name.encode()
-            poured[tensor.buffer] = weight
+            filled[tensor.buffer] = weight
     if any(next(left, None) is not None for left in names.values()):
         return None
-    return model, behind | poured
+    return model, behind | filled
 
 
-def _mark(array: np.ndarray, marks: dict[float, list[str]]) -> float | None:
-    """The mark that fills a buffer, if there is one."""
+def _placeholder(array: np.ndarray, placeholders: dict[float, list[str]]) -> float | None:
+    """The value of the placeholder in a buffer, if there is one."""
     if array.nbytes < 4 * _SMALLEST:
         return None
     values = array.view("<f4")
-    mark = float(values[0])
-    return mark if mark in marks and (values == values[0]).all() else None
+    value = float(values[0])
+    return value if value in placeholders and (values == value).all() else None
 
 
 def _arranged(weight: np.ndarray, model: Any, operator: Any, place: int) -> np.ndarray:

@@ -1,8 +1,9 @@
-"""A bundle is all that an app needs: model.tflite, model.json, labels.txt and golden.json."""
+"""Writes bundles, all that an app needs: model.tflite, model.json, labels.txt, golden.json."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import shutil
@@ -15,11 +16,11 @@ from PIL import Image
 
 from keras_vit import _files
 from keras_vit._checks import PICTURE_CHANNELS
-from keras_vit._errors import UsageError, shown
+from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.bundle.description import Array, Bundle, Golden
+from keras_vit.deploy.bundle.description import CHANNELS, FORMAT
 from keras_vit.deploy.convert.metadata import meaning
-from keras_vit.deploy.judge.files import JudgedFile
+from keras_vit.deploy.judge.judged_file import JudgedFile
 from keras_vit.deploy.resolve import Resolved
 from keras_vit.deploy.sampling import to_pixels
 from keras_vit.labels import write_labels
@@ -27,11 +28,6 @@ from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.flatbuffer import mapped
 from keras_vit.tflite.processes import release_memory
 from keras_vit.tflite.runner import Runner
-
-FORMAT = 1
-# The names of an input's channels in model.json.
-CHANNELS = {1: "grey", 3: "RGB"}
-_MOST_GOLDEN = 1 << 30  # a picture and the tensor of `MOST_PIXELS` pixels, in base64
 
 
 def write_bundle(
@@ -57,11 +53,13 @@ def write_bundle(
         UsageError: the folder holds something other than a bundle.
     """
     folder, made, about = Path(folder), judged.made, judged.made.about
-    check_replaceable(folder)
+    _files.check_replaceable(folder, "bundle")
     judged.verdict.check(max_drop)
     blocks, _ = judged.differences  # before this process loads the file too
     runner = Runner(made.content)
-    picture = _bounded(picture)
+    thumbnail = Image.fromarray(picture)
+    thumbnail.thumbnail((320, 320))
+    picture = np.asarray(thumbnail)
     tensor = preprocess_image(picture, about.preprocessing)
     if about.options.input == "uint8":
         tensor = to_pixels(tensor, about.preprocessing)
@@ -164,68 +162,6 @@ def check_bundles(resolved: Resolved) -> None:
         )
 
 
-def check_replaceable(folder: str | os.PathLike) -> None:
-    """Raises a `UsageError` if no bundle can be written here or if other files would be lost."""
-    _files.check_replaceable(folder, "bundle")
-
-
-def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A bundle's model.json and its golden arrays: image, tensor, scores.
-
-    Raises:
-        UsageError: a file is missing or has a newer format, or model.json describes another
-            model.tflite.
-    """
-    folder = Path(folder)
-    description = _files.read_json(folder / "model.json", format=FORMAT, schema=Bundle)
-    model = folder / "model.tflite"
-    if not model.is_file():
-        raise UsageError(f"{folder} is not a complete bundle: model.tflite is missing.")
-    digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    if digest != description["sha256"]:
-        raise UsageError(
-            f"{model} is not the file that model.json describes: expected sha256 "
-            f"{description['sha256'][:12]}... Received: {digest[:12]}...; export it again."
-        )
-    return description, golden_arrays(read_golden(folder), folder)
-
-
-def read_golden(folder: Path) -> Golden:
-    """The content of a bundle's golden.json.
-
-    Raises:
-        UsageError: it is missing, has a newer format, or a field has another type.
-    """
-    file = folder / "golden.json"
-    return _files.read_record(file, Golden, format=FORMAT, most_bytes=_MOST_GOLDEN)
-
-
-def golden_arrays(golden: Golden, folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of a golden.json: image, tensor, scores.
-
-    Raises:
-        UsageError: the shape of one does not fit its bytes, or the image is not uint8 RGB.
-    """
-    arrays = {
-        "image": _decode(golden.image, folder),
-        "tensor": _decode(golden.tensor, folder),
-        "scores": _decode(golden.scores, folder),
-    }
-    image = arrays["image"]
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        raise UsageError(
-            f"{folder / 'golden.json'}: $.image must be uint8 (height, width, 3). "
-            f"Received: {image.dtype} {image.shape}; export it again."
-        )
-    return arrays
-
-
-def _bounded(image: np.ndarray) -> np.ndarray:
-    picture = Image.fromarray(image)
-    picture.thumbnail((320, 320))
-    return np.asarray(picture)
-
-
 def _tensor(details: dict[str, Any]) -> dict[str, Any]:
     scale, zero_point = details["quantization"]
     quantization = {"quantization": {"scale": float(scale), "zero_point": int(zero_point)}}
@@ -244,16 +180,18 @@ def _calibration(images: np.ndarray | None) -> dict[str, Any] | None:
 
 
 def _versions() -> dict[str, str]:
-    packages = ("keras_vit", "tensorflow", "keras", "tf_keras", "ai-edge-litert")
-    return {name: version(name) for name in (*packages, "ai-edge-quantizer") if _installed(name)}
-
-
-def _installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
+    versions = {}
+    for name in (
+        "keras_vit",
+        "tensorflow",
+        "keras",
+        "tf_keras",
+        "ai-edge-litert",
+        "ai-edge-quantizer",
+    ):
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def _encode(array: np.ndarray) -> dict[str, Any]:
@@ -265,15 +203,3 @@ def _encode(array: np.ndarray) -> dict[str, Any]:
         "shape": list(array.shape),
         "base64": base64.b64encode(little.tobytes()).decode(),
     }
-
-
-def _decode(entry: Array, folder: Path) -> np.ndarray:
-    dtypes = {"uint8": np.dtype("u1"), "float32": np.dtype("<f4")}
-    try:
-        raw = base64.b64decode(entry.base64, validate=True)
-        return np.frombuffer(raw, dtypes[entry.dtype]).reshape(entry.shape)
-    except ValueError as error:
-        raise UsageError(
-            f"{folder / 'golden.json'}: expected dtype, shape and base64 that fit each other. "
-            f"Received: {shown(error)}; export it again."
-        ) from None

@@ -1,4 +1,4 @@
-"""Runs a `.tflite` file on zeros: a separate program, started by `trial.py`.
+"""Runs a `.tflite` file on zeros: a separate program, started by `untrusted.py`.
 
 Its argument is the file. It is loaded as `Runner` does, with XNNPACK and with LiteRT's own kernels,
 as the golden check does. LiteRT's reason to refuse it is printed; the exit code is then 2 if it is
@@ -14,7 +14,8 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 KERNELS = (OpResolverType.AUTO, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
 
 
-def main(content: bytes) -> None:
+def run(content: bytes) -> None:
+    """Runs the model on zeros with each kind of kernels."""
     for kernels in KERNELS:
         interpreter = Interpreter(
             model_content=content, experimental_op_resolver_type=kernels, num_threads=2
@@ -28,7 +29,7 @@ def main(content: bytes) -> None:
 
 if __name__ == "__main__":
     try:
-        main(Path(sys.argv[1]).read_bytes())
+        run(Path(sys.argv[1]).read_bytes())
     except (ValueError, RuntimeError) as error:
         print(error)
         sys.exit(2 if isinstance(error, ValueError) else 3)

@@ -24,10 +24,10 @@ from keras_vit.data.limits import MOST_PIXELS
 from keras_vit.data.luma import luma
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
-from keras_vit.deploy.convert.graphs import graph_module
+from keras_vit.deploy.convert.converter import graph_module
 from keras_vit.deploy.convert.saved_model import save_module
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.inference import probabilities_of
-from keras_vit.deploy.graph.options import GraphOptions
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.reference import full_precision, predict
@@ -99,7 +99,8 @@ def export_serving(
     reads_pictures(model)
     positive_integer("top_k", top_k)
     _files.check_replaceable(folder, "SavedModel")
-    resolved = resolve(model, _options(model))
+    output = "logits" if model.num_classes else "features"
+    resolved = resolve(model, GraphOptions(input="uint8", output=output, batch=None))
     images = _noise(resolved.input_shape[:2]) if images is None else images
     resized, pictures = _samples(images, resolved.about.preprocessing)
     # On the CPU: a GPU may round the inputs of matrix products (TF32) by more than the budget.
@@ -107,7 +108,7 @@ def export_serving(
         signatures = _write(resolved, temporary, top_k)
         served = tf.saved_model.load(str(temporary))
         expected = predict(resolved.keras, normalise(resized, resolved.about.preprocessing))
-        parity = _parity(expected, served, resized, pictures, resolved.about.options.output)
+        parity = _parity(expected, served, resized, pictures, output)
         description = _description(model, signatures) | {
             "parity": {"images_from": images_from, **parity}
         }
@@ -158,11 +159,6 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
 
     module.classify, module.read, module.classify_pictures = classify, read, classify_pictures
     return module
-
-
-def _options(model: ImageModel) -> GraphOptions:
-    output = "logits" if model.num_classes else "features"
-    return GraphOptions(input="uint8", output=output, batch=None)
 
 
 def _write(resolved: Resolved, folder: Path, top_k: int) -> dict[str, Any]:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from keras_vit._quiet import quiet
+from keras_vit.deploy.precisions import PRODUCTS
 from keras_vit.deploy.stored_arrays import StoredArrays
 from keras_vit.tflite.flatbuffer import Graph, Model, read_graph
 from keras_vit.tflite.runner import (
     as_input,
+    as_scores,
     as_source,
     grouped,
     ignore_kept_tensors,
@@ -23,7 +25,6 @@ from keras_vit.tflite.runner import (
 
 # Names of the tensors at the end of blocks and units in the graph.
 _BLOCK_END = re.compile(r"(encoderblock_\d+|block\d+_unit\d+)/output")
-_PRODUCTS = ("FULLY_CONNECTED", "CONV_2D")
 
 
 def layer_differences(
@@ -42,21 +43,22 @@ def layer_differences(
         the difference divided by the norm of the reference, the largest of all images. Outputs that
         only one file has are left out.
     """
-    expected, actual = _Intermediates(reference), _Intermediates(content)
-    shared = [name for name in expected.places if name in actual.places]
-    largest = dict.fromkeys(shared, 0.0)
+    (blocks, layers), actual = _places(read_graph(reference)), _places(read_graph(content))
+    expected, found = blocks | layers, actual[0] | actual[1]
+    largest = {name: 0.0 for name in expected if name in found}
     with tempfile.TemporaryDirectory() as folder:
         # One file after the other, so that only one of them is loaded.
         stored = StoredArrays(Path(folder, "reference"))
-        for i, values in enumerate(expected.values(inputs, shared)):
+        places = {name: expected[name] for name in largest}
+        for i, values in enumerate(_values(reference, places, inputs)):
             stored.update({(i, name): value for name, value in values.items()})
-        for i, values in enumerate(actual.values(inputs, shared)):
+        places = {name: found[name] for name in largest}
+        for i, values in enumerate(_values(content, places, inputs)):
             for name, after in values.items():
                 before = stored[i, name]
                 norm = max(np.linalg.norm(before), 1e-12)
                 largest[name] = max(largest[name], float(np.linalg.norm(before - after) / norm))
-    blocks = {name: value for name, value in largest.items() if name in expected.blocks}
-    return blocks, {name: value for name, value in largest.items() if name not in blocks}
+    return tuple({k: v for k, v in largest.items() if k in named} for named in (blocks, layers))
 
 
 def first_difference(differences: dict[str, float], fraction: float = 0.1) -> str | None:
@@ -66,44 +68,38 @@ def first_difference(differences: dict[str, float], fraction: float = 0.1) -> st
 
 def block_ends(graph: Graph) -> dict[str, int]:
     """The tensors at the end of blocks and units, by the names of the blocks, in order."""
-    ends: dict[str, int] = {}
+    return _places(graph)[0]
+
+
+def _places(graph: Graph) -> tuple[dict[str, int], dict[str, int]]:
+    """The tensors at the end of blocks, and those that layers with a kernel write, by name."""
+    blocks: dict[str, int] = {}
+    layers: dict[str, int] = {}
     for operator in graph.operators:
         for index, tensor in zip(operator.outputs, graph.written(operator), strict=True):
             if named := _BLOCK_END.search(tensor.name):
-                ends.setdefault(named[1], index)
-    return ends
+                blocks.setdefault(named[1], index)
+            elif operator.name in PRODUCTS:
+                layers.setdefault(graph.layer(operator), index)
+    return blocks, layers
 
 
-class _Intermediates:
-    """Runs a file and returns the intermediate outputs of its blocks and layers."""
-
-    def __init__(self, content: Model):
-        self.content, graph = content, read_graph(content)
-        self.blocks, self.places = set(block_ends(graph)), {}
-        for operator in graph.operators:
-            for index, tensor in zip(operator.outputs, graph.written(operator), strict=True):
-                if named := _BLOCK_END.search(tensor.name):
-                    self.places.setdefault(named[1], index)
-                elif operator.name in _PRODUCTS:
-                    self.places.setdefault(graph.layer(operator), index)
-
-    def values(self, images: np.ndarray, names: list[str]) -> Iterator[dict[str, np.ndarray]]:
-        """The outputs of these names for each batch of the file."""
-        ignore_kept_tensors()
-        with quiet():
-            interpreter = interpreter_class()(
-                **as_source(self.content), num_threads=2, experimental_preserve_all_tensors=True
-            )
-            interpreter.allocate_tensors()
-        details = {d["index"]: d for d in interpreter.get_tensor_details()}
-        [input_details] = interpreter.get_input_details()
-        for batch in grouped(images, int(input_details["shape"][0])):
-            interpreter.set_tensor(input_details["index"], as_input(batch, input_details))
-            interpreter.invoke()
-            yield {name: _value(interpreter, details[self.places[name]]) for name in names}
-
-
-def _value(interpreter: Any, details: dict[str, Any]) -> np.ndarray:
-    value = interpreter.get_tensor(details["index"])
-    scale, zero = details["quantization"]
-    return (value.astype(np.float32) - zero) * np.float32(scale) if scale else value
+def _values(
+    content: Model, places: dict[str, int], images: np.ndarray
+) -> Iterator[dict[str, np.ndarray]]:
+    """What a file has at these places, for each batch that it takes."""
+    ignore_kept_tensors()
+    with quiet():
+        interpreter = interpreter_class()(
+            **as_source(content), num_threads=2, experimental_preserve_all_tensors=True
+        )
+        interpreter.allocate_tensors()
+    details = {d["index"]: d for d in interpreter.get_tensor_details()}
+    [input_details] = interpreter.get_input_details()
+    for batch in grouped(images, int(input_details["shape"][0])):
+        interpreter.set_tensor(input_details["index"], as_input(batch, input_details))
+        interpreter.invoke()
+        yield {
+            name: as_scores(interpreter.get_tensor(index), details[index])
+            for name, index in places.items()
+        }

@@ -12,8 +12,8 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._keras import LEGACY, keras
-from keras_vit.deploy import Runner, edits
-from keras_vit.deploy.edits import first_edit
+from keras_vit.deploy import Runner, changed_layers
+from keras_vit.deploy.changed_layers import first_edit
 from keras_vit.tflite.flatbuffer import operators
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=64)
@@ -265,7 +265,7 @@ def test_first_edit_leaves_the_random_state_unchanged(model, monkeypatch):
 
 @pytest.mark.flavours
 def test_first_edit_does_not_let_another_thread_draw_the_same_numbers_twice(model, monkeypatch):
-    drawn, build = [], edits.model_class(model.spec)
+    drawn, build = [], changed_layers.model_class(model.spec)
 
     def while_another_thread_draws(*arguments, **keywords):
         fresh = build(*arguments, **keywords)
@@ -275,7 +275,7 @@ def test_first_edit_does_not_let_another_thread_draw_the_same_numbers_twice(mode
     ended = threading.Event()
     other = threading.Thread(target=ended.wait)
     other.start()
-    monkeypatch.setattr(edits, "model_class", lambda spec: while_another_thread_draws)
+    monkeypatch.setattr(changed_layers, "model_class", lambda spec: while_another_thread_draws)
     random.seed(3)
     for _ in range(3):
         first_edit(model)

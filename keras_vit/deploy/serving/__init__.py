@@ -1,1 +1,0 @@
-"""A SavedModel that serves pixels and picture files."""
