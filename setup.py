@@ -51,7 +51,6 @@ setup(
         "numpy>=1.26",
         "pillow>=10.4",
         "safetensors>=0.5",
-        "tqdm>=4.66",
     ],
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["keras-vit = keras_vit.cli:main"]},

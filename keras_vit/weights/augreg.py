@@ -79,14 +79,13 @@ def read_index(path: str | os.PathLike) -> list[IndexRow]:
     path = Path(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            lines = csv.reader(file, strict=True)
-            header = [cell.strip() for cell in next(lines, [])]
+            lines = csv.DictReader(file, strict=True)
+            lines.fieldnames = [cell.strip() for cell in lines.fieldnames or ()]
             names = [field.name for field in dataclasses.fields(IndexRow)]
-            missing = [name for name in names if name not in header]
+            missing = [name for name in names if name not in lines.fieldnames]
             if missing:
                 raise UsageError(f"{path} is not an AugReg index: it lacks {', '.join(missing)}.")
-            columns = [(header.index(name), name, _COLUMNS[name]) for name in names]
-            return [_row(path, lines.line_num, cells, columns) for cells in lines if cells]
+            return [_row(path, lines.line_num, cells) for cells in lines]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not a CSV file"
         raise UsageError(f"{path} cannot be read: {problem}.") from None
@@ -139,10 +138,6 @@ def best(
     return dataclasses.replace(entry, top1=100 * row.adapt_final_test if measured else None)
 
 
-def _text(cell: str) -> str:
-    return cell
-
-
 def _number(cell: str) -> float | None:
     if not cell or cell.lower() == "nan":
         return None
@@ -159,30 +154,21 @@ def _integer(cell: str) -> int | None:
     return None if value is None else int(value)
 
 
-_TEXTS = ("name", "ds", "aug", "adapt_ds", "filename", "adapt_filename")
-_INTEGERS = ("epochs", "adapt_steps", "adapt_resolution", "params")
-_NUMBERS = (
-    "lr", "wd", "do", "sd", "best_val", "final_val", "final_test", "adapt_lr", "adapt_final_val",
-    "adapt_final_test", "infer_samples_per_sec",
-)  # fmt: skip
-_COLUMNS = {
-    **dict.fromkeys(_TEXTS, _text),
-    **dict.fromkeys(_INTEGERS, _integer),
-    **dict.fromkeys(_NUMBERS, _number),
-}
+_PARSERS = {"str": str, "int | None": _integer, "float | None": _number}  # by type of the field
 # "R50_L_32" in file names is "R50+L/32" in the index and "R50+ViT-L_32" in the table of variants.
 _NAMES = {model.replace("ViT-", "").replace("_", "/"): model for model in AUGREG_MODELS.values()}
 
 
-def _row(path: Path, line: int, cells: list[str], columns: list[tuple]) -> IndexRow:
-    fields = {}
-    for index, name, parse in columns:
+def _row(path: Path, line: int, cells: dict[str, str | None]) -> IndexRow:
+    values = {}
+    for field in dataclasses.fields(IndexRow):
+        name, cell = field.name, cells[field.name]
+        if cell is None:
+            raise UsageError(f"{path}, line {line}: the row ends before {name}.")
         try:
-            fields[name] = parse(cells[index].strip())
-        except IndexError:
-            raise UsageError(f"{path}, line {line}: the row ends before {name}.") from None
+            values[name] = _PARSERS[field.type](cell.strip())
         except (ValueError, OverflowError):
             raise UsageError(
-                f"{path}, line {line}: {name} must be a number. Received: {cells[index]!r}."
+                f"{path}, line {line}: {name} must be a number. Received: {cell!r}."
             ) from None
-    return IndexRow(**fields)
+    return IndexRow(**values)

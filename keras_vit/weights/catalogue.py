@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from keras_vit._errors import UsageError, did_you_mean, squeeze
@@ -70,43 +70,37 @@ class PublishedWeights:
         return Preprocessing(side, side, self.crop, self.interpolation, self.mean, self.scale)
 
 
+# The columns of the table: the side to which cells are aligned, and the cell of a file.
+_COLUMNS: dict[str, tuple[str, Callable[[PublishedWeights], object]]] = {
+    "model": ("<", lambda entry: entry.model),
+    "weights": ("<", lambda entry: entry.name),
+    "resolution": (">", lambda entry: entry.image_size),
+    "classes": (">", lambda entry: entry.num_classes),
+    "top-1": (">", lambda entry: "" if entry.top1 is None else f"{entry.top1:.2f}"),
+    "licence": ("<", lambda entry: entry.licence),
+    "default of": ("<", lambda entry: entry.directory if entry.default else ""),
+}
+
+
 class WeightsTable(tuple):
     """Published weights that print as a table, in a terminal and in a notebook."""
 
-    _HEAD = ("model", "weights", "resolution", "classes", "top-1", "licence", "default of")
-
     def __repr__(self) -> str:
-        rows = [self._HEAD, *self._cells()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = (
-            "  ".join(
-                cell.rjust(width)
-                if heading in ("resolution", "classes", "top-1")
-                else cell.ljust(width)
-                for cell, width, heading in zip(row, widths, self._HEAD, strict=True)
-            )
-            for row in rows
-        )
-        return "\n".join(line.rstrip() for line in lines)
+        rows = [tuple(_COLUMNS), *self._cells()]
+        widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+        columns = zip(_COLUMNS.values(), widths, strict=True)
+        line = "  ".join(f"{{:{side}{width}}}" for (side, _), width in columns)
+        return "\n".join(line.format(*row).rstrip() for row in rows)
 
     def _repr_html_(self) -> str:
         def row(cells: tuple[str, ...], tag: str) -> str:
             return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
         body = "".join(row(cells, "td") for cells in self._cells())
-        return f"<table><thead>{row(self._HEAD, 'th')}</thead><tbody>{body}</tbody></table>"
+        return f"<table><thead>{row(tuple(_COLUMNS), 'th')}</thead><tbody>{body}</tbody></table>"
 
-    def _cells(self) -> Iterator[tuple[str, ...]]:
-        for entry in self:
-            yield (
-                entry.model,
-                entry.name,
-                str(entry.image_size),
-                str(entry.num_classes),
-                "" if entry.top1 is None else f"{entry.top1:.2f}",
-                entry.licence,
-                entry.directory if entry.default else "",
-            )
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [tuple(str(cell(entry)) for _, cell in _COLUMNS.values()) for entry in self]
 
 
 def list_weights(model: str | None = None) -> WeightsTable:
@@ -145,14 +139,14 @@ def find_weights(model: str, weights: str) -> PublishedWeights:
     available = list_weights(model)
     name = weights.removesuffix(".npz")
     by_directory = [e for e in available if e.default and squeeze(e.directory) == squeeze(name)]
-    by_name = [e for e in available if name in (e.name, e.name.partition("/")[2])]
-    matches = by_directory or by_name
+    matches = by_directory or _called(name, available)
     if len(matches) > 1:
         raise UsageError(
             f"{weights!r} is in several directories; "
             f"choose one of {', '.join(entry.name for entry in matches)}."
         )
-    entry = matches[0] if matches else augreg_weights(name) or _listed(name)
+    candidates = [*matches, augreg_weights(name), *reversed(_called(name, PUBLISHED))]
+    entry = next(filter(None, candidates), None)
     if entry is None or entry.model != model:
         raise UsageError(_reason(model, weights, available, entry))
     return entry
@@ -230,89 +224,74 @@ _AUGREG_TOP1 = {
 }
 
 
-def _file(
-    name: str,
-    model: str,
-    image_size: int,
-    num_classes: int,
-    top1: float | None = None,
-    default: bool = True,
-    sha256: str | None = None,
-) -> PublishedWeights:
-    # BiT's files are at the top of their bucket, without a directory.
-    url = _BIT + name.partition("/")[2] if model.startswith("BiT") else _VIT + name
-    return PublishedWeights(
-        name, model, f"{url}.npz", image_size, num_classes, top1, default, sha256=sha256
-    )
-
-
-# Name, variant, resolution, classes, top-1.
-#
+_BIT_MODELS = "R50x1 R50x3 R101x1 R101x3 R152x4"
+# The names of files and of their variants, resolution, classes, and what {} stands for.
+_FILES = (
+    ("imagenet21k/{}", "{}", 224, 21843, "ViT-B_8 ViT-B_16 ViT-B_32 ViT-L_16 ViT-L_32 ViT-H_14"),
+    ("imagenet21k/{}", "{}", 224, 21843, "R26+ViT-B_32 R50+ViT-B_16 R50+ViT-L_32"),
+    ("imagenet21k+imagenet2012/{}", "{}", 384, 1000, "ViT-B_8 ViT-B_16 ViT-B_32 ViT-L_16"),
+    ("imagenet21k+imagenet2012/{}", "{}", 384, 1000, "ViT-L_32 R50+ViT-B_16"),
+    ("sam/{}", "{}", 224, 1000, "ViT-S_16 ViT-B_16 ViT-B_32 ViT-L_16 ViT-L_32"),
+    ("gsam/{}", "{}-gap", 224, 1000, "ViT-S_16 ViT-S_32 ViT-B_16 ViT-B_32"),
+    # Fine-tuned again at 224 px; see the README's changelog of 2020-10-29.
+    ("imagenet21k+imagenet2012/{}-224", "{}", 224, 1000, "ViT-B_16 ViT-L_16"),
+    ("bit-s/BiT-S-{}", "BiT-{}", 224, 1000, _BIT_MODELS),
+    ("bit-m/BiT-M-{}", "BiT-{}", 224, 21843, _BIT_MODELS),
+    # Fine-tuned on images of 480 px (`bit_hyperrule.py`).
+    ("bit-m+imagenet2012/BiT-M-{}-ILSVRC2012", "BiT-{}", 480, 1000, _BIT_MODELS),
+)
+_TOP1 = {
+    "imagenet21k+imagenet2012/ViT-B_16-224": 81.2,
+    "imagenet21k+imagenet2012/ViT-L_16-224": 82.7,
+    # Measured at 480 px by pytorch-image-models with these files (docs/models/big-transfer).
+    "bit-m+imagenet2012/BiT-M-R50x1-ILSVRC2012": 80.19,
+    "bit-m+imagenet2012/BiT-M-R50x3-ILSVRC2012": 83.75,
+    "bit-m+imagenet2012/BiT-M-R101x1-ILSVRC2012": 82.21,
+    "bit-m+imagenet2012/BiT-M-R101x3-ILSVRC2012": 84.38,
+    "bit-m+imagenet2012/BiT-M-R152x4-ILSVRC2012": 84.95,
+}
 # Google publishes no hashes. A sha256 is given here if independent public copies of a file have the
 # same hash. R50+ViT-B_16 (461,217,452 bytes): huggingface.co/ccf92/ViT_Classification_Model and
 # copies of TransUNet's users. ViT-B_16 at 384 px (347,502,902 bytes): the same
 # sources and github.com/KevinG273/ViT.
-_FILES = (
-    _file("imagenet21k/ViT-B_8", "ViT-B_8", 224, 21843),
-    _file("imagenet21k/ViT-B_16", "ViT-B_16", 224, 21843),
-    _file("imagenet21k/ViT-B_32", "ViT-B_32", 224, 21843),
-    _file("imagenet21k/ViT-L_16", "ViT-L_16", 224, 21843),
-    _file("imagenet21k/ViT-L_32", "ViT-L_32", 224, 21843),
-    _file("imagenet21k/ViT-H_14", "ViT-H_14", 224, 21843),
-    _file("imagenet21k/R26+ViT-B_32", "R26+ViT-B_32", 224, 21843),
-    _file("imagenet21k/R50+ViT-B_16", "R50+ViT-B_16", 224, 21843,
-          sha256="ff009bf39bb4f9198b834cfe46aba2bfdaf730e933ab3e3c4b1edf4226eaafbe"),
-    _file("imagenet21k/R50+ViT-L_32", "R50+ViT-L_32", 224, 21843),
-    _file("imagenet21k+imagenet2012/ViT-B_8", "ViT-B_8", 384, 1000),
-    _file("imagenet21k+imagenet2012/ViT-B_16", "ViT-B_16", 384, 1000,
-          sha256="19d3f569702e80c3a19101c8a3bde16b34f0c475ce565e999cb96068a580fdbf"),
-    _file("imagenet21k+imagenet2012/ViT-B_32", "ViT-B_32", 384, 1000),
-    _file("imagenet21k+imagenet2012/ViT-L_16", "ViT-L_16", 384, 1000),
-    _file("imagenet21k+imagenet2012/ViT-L_32", "ViT-L_32", 384, 1000),
-    _file("imagenet21k+imagenet2012/R50+ViT-B_16", "R50+ViT-B_16", 384, 1000),
-    _file("sam/ViT-S_16", "ViT-S_16", 224, 1000),
-    _file("sam/ViT-B_16", "ViT-B_16", 224, 1000),
-    _file("sam/ViT-B_32", "ViT-B_32", 224, 1000),
-    _file("sam/ViT-L_16", "ViT-L_16", 224, 1000),
-    _file("sam/ViT-L_32", "ViT-L_32", 224, 1000),
-    _file("gsam/ViT-S_16", "ViT-S_16-gap", 224, 1000),
-    _file("gsam/ViT-S_32", "ViT-S_32-gap", 224, 1000),
-    _file("gsam/ViT-B_16", "ViT-B_16-gap", 224, 1000),
-    _file("gsam/ViT-B_32", "ViT-B_32-gap", 224, 1000),
-    # Fine-tuned again at 224 px; see the README's changelog of 2020-10-29.
-    _file("imagenet21k+imagenet2012/ViT-B_16-224", "ViT-B_16", 224, 1000, 81.2, default=False),
-    _file("imagenet21k+imagenet2012/ViT-L_16-224", "ViT-L_16", 224, 1000, 82.7, default=False),
-    _file("bit-s/BiT-S-R50x1", "BiT-R50x1", 224, 1000),
-    _file("bit-s/BiT-S-R50x3", "BiT-R50x3", 224, 1000),
-    _file("bit-s/BiT-S-R101x1", "BiT-R101x1", 224, 1000),
-    _file("bit-s/BiT-S-R101x3", "BiT-R101x3", 224, 1000),
-    _file("bit-s/BiT-S-R152x4", "BiT-R152x4", 224, 1000),
-    _file("bit-m/BiT-M-R50x1", "BiT-R50x1", 224, 21843),
-    _file("bit-m/BiT-M-R50x3", "BiT-R50x3", 224, 21843),
-    _file("bit-m/BiT-M-R101x1", "BiT-R101x1", 224, 21843),
-    _file("bit-m/BiT-M-R101x3", "BiT-R101x3", 224, 21843),
-    _file("bit-m/BiT-M-R152x4", "BiT-R152x4", 224, 21843),
-    # Fine-tuned on images of 480 px (`bit_hyperrule.py`). Accuracies at this size were measured by
-    # pytorch-image-models with these files (docs/models/big-transfer).
-    _file("bit-m+imagenet2012/BiT-M-R50x1-ILSVRC2012", "BiT-R50x1", 480, 1000, 80.19),
-    _file("bit-m+imagenet2012/BiT-M-R50x3-ILSVRC2012", "BiT-R50x3", 480, 1000, 83.75),
-    _file("bit-m+imagenet2012/BiT-M-R101x1-ILSVRC2012", "BiT-R101x1", 480, 1000, 82.21),
-    _file("bit-m+imagenet2012/BiT-M-R101x3-ILSVRC2012", "BiT-R101x3", 480, 1000, 84.38),
-    _file("bit-m+imagenet2012/BiT-M-R152x4-ILSVRC2012", "BiT-R152x4", 480, 1000, 84.95),
-)  # fmt: skip
+_SHA256 = {
+    "imagenet21k/R50+ViT-B_16": "ff009bf39bb4f9198b834cfe46aba2bfdaf730e933ab3e3c4b1edf4226eaafbe",
+    "imagenet21k+imagenet2012/ViT-B_16": (
+        "19d3f569702e80c3a19101c8a3bde16b34f0c475ce565e999cb96068a580fdbf"
+    ),
+}
+
+
+def _files() -> Iterator[PublishedWeights]:
+    for name_template, model_template, image_size, num_classes, stems in _FILES:
+        for stem in stems.split():
+            name, model = name_template.format(stem), model_template.format(stem)
+            # BiT's files are at the top of their bucket, without a directory.
+            url = _BIT + name.partition("/")[2] if model.startswith("BiT") else _VIT + name
+            yield PublishedWeights(
+                name,
+                model,
+                f"{url}.npz",
+                image_size,
+                num_classes,
+                top1=_TOP1.get(name),
+                default=not name.endswith("-224"),
+                sha256=_SHA256.get(name),
+            )
+
+
 # AugReg's recommended files, each followed by the pre-trained file that it was made from.
 _AUGREG = tuple(
     entry for name in _AUGREG_TOP1 for entry in map(augreg_weights, (name, name.partition("--")[0]))
 )
 PUBLISHED: tuple[PublishedWeights, ...] = tuple(
-    sorted((*_FILES, *_AUGREG), key=lambda entry: list(VARIANTS).index(entry.model))
+    sorted((*_files(), *_AUGREG), key=lambda entry: list(VARIANTS).index(entry.model))
 )
 
 
-def _listed(name: str) -> PublishedWeights | None:
-    """A listed file of any variant."""
-    by_name = {e.name: e for e in PUBLISHED} | {e.name.partition("/")[2]: e for e in PUBLISHED}
-    return by_name.get(name)
+def _called(name: str, entries: Iterable[PublishedWeights]) -> list[PublishedWeights]:
+    """The files with this name, with or without its directory."""
+    return [entry for entry in entries if name in (entry.name, entry.name.partition("/")[2])]
 
 
 def _reason(

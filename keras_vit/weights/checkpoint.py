@@ -35,18 +35,11 @@ from keras_vit.specs import (
     as_size,
     spec_from_dict,
 )
-from keras_vit.weights.dialects import Layout, find_layout
-from keras_vit.weights.hub_config import (
-    check_sizes,
-    model_args,
-    timm_preprocessing,
-    transformers_preprocessing,
-)
-from keras_vit.weights.names import pooling_keys, position_keys
-from keras_vit.weights.templates import numbers
+from keras_vit.weights import hub_config
+from keras_vit.weights.dialects import WeightsLayout, find_layout
+from keras_vit.weights.names import numbers, pooling_keys, position_keys
 from keras_vit.weights.tensors import Tensors, open_tensors
 
-_GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
 # The numerics in the code that belongs to each layout, unless the file states others.
 _NUMERICS_OF_FAMILY = {
     "official": {"gelu": "tanh", "layer_norm_eps": 1e-6},
@@ -85,7 +78,7 @@ class Checkpoint:
     """
 
     tensors: Tensors
-    layout: Layout
+    layout: WeightsLayout
     num_heads: int | None = None
 
     @property
@@ -177,12 +170,8 @@ class Checkpoint:
             return {field: stated[field] for field in _NUMERICS if field in stated}
         try:
             self._check_pool()
-            check_sizes(config, self._sizes)
-            stated = {
-                "gelu": _gelu(config),
-                "layer_norm_eps": config.get("layer_norm_eps"),
-                "num_heads": config.get("num_attention_heads", model_args(config).get("num_heads")),
-            }
+            hub_config.check_sizes(config, self._sizes)
+            stated = hub_config.stated_numerics(config)
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
         stated = {field: value for field, value in stated.items() if value is not None}
@@ -200,16 +189,13 @@ class Checkpoint:
         Raises:
             UsageError: the stated size is implausibly large.
         """
-        grid = self.grid
+        grid, stated = self.grid, self._stated_size()
         if grid is not None:
             self._check_computed(grid)
             # Several sizes of a hybrid have the same grid, such as 225 and 240 pixels.
-            stated = self._stated_size()
-            if stated is not None and self.spec.grid(stated) == grid:
-                return stated
-            return tuple(side * self.spec.stride for side in grid)
-        stated = None if self.has_positions else self._stated_size()
-        if stated is None:
+            fits = stated is not None and self.spec.grid(stated) == grid
+            return stated if fits else tuple(side * self.spec.stride for side in grid)
+        if stated is None or self.has_positions:
             return None
         height, width = stated
         tokens = 0 if isinstance(self.spec, ResNetSpec) else math.prod(self.spec.grid(stated))
@@ -238,10 +224,10 @@ class Checkpoint:
         """Rows and columns of the positions, as stated or from their shapes; None if unknown."""
         if self.stated_grid is not None:
             return self.stated_grid
-        kind = self._positions
-        if not self.has_positions or kind.grid_from_shapes is None:
+        grid_of = self._positions.grid_from_shapes
+        if not self.has_positions or grid_of is None:
             return None
-        return kind.grid_from_shapes(self._position_shapes, self._prefix)
+        return grid_of(self._position_shapes, self._prefix)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -254,12 +240,9 @@ class Checkpoint:
         id2label = self.tensors.config.get("id2label")
         if stated is None and isinstance(id2label, dict):
             stated = [id2label.get(str(i)) for i in range(min(self.num_classes, len(id2label)))]
-        if not isinstance(stated, list) or not stated or len(stated) != self.num_classes:
-            return None
-        if not all(isinstance(label, str) for label in stated):
-            return None
+        is_list = isinstance(stated, list) and all(isinstance(label, str) for label in stated)
         # transformers writes LABEL_0 ... for classes without names.
-        if stated[0] == "LABEL_0":
+        if not is_list or len(stated) != self.num_classes or stated[:1] in ([], ["LABEL_0"]):
             return None
         try:
             return label_names(stated)
@@ -275,9 +258,9 @@ class Checkpoint:
         if "preprocessing" in self.metadata:
             return Preprocessing.from_dict(self.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
-            return timm_preprocessing(self.tensors.config)
+            return hub_config.timm_preprocessing(self.tensors.config)
         if self.tensors.preprocessor:
-            return transformers_preprocessing(self.tensors.preprocessor)
+            return hub_config.transformers_preprocessing(self.tensors.preprocessor)
         return None
 
     @property
@@ -306,29 +289,23 @@ class Checkpoint:
     def _position_shapes(self) -> dict[str, tuple[int, ...]]:
         # The shapes of the position weights by name; {} if one has a wrong number of dimensions.
         weights = position_keys(self._positions)
-        shapes = {weight.name: self.shape(key) for key, weight in weights.items()}
-        smallest = Tokens((1, 1), self._prefix)
-        for weight in weights.values():
-            if len(shapes[weight.name]) != len(weight.shape(smallest, 1)):
-                return {}
-        return shapes
+        tokens = Tokens((1, 1), self._prefix)
+        if any(len(self.shape(key)) != len(w.shape(tokens, 1)) for key, w in weights.items()):
+            return {}
+        return {weight.name: self.shape(key) for key, weight in weights.items()}
 
     def _positions_fit(self, grid: tuple[int, int]) -> bool:
         # The last axis depends only on the width, so it is not compared.
         tokens = Tokens(grid, self._prefix)
-        weights = {weight.name: weight for weight in position_keys(self._positions).values()}
-        shapes = self._position_shapes
-        return bool(shapes) and all(
-            shape[:-1] == weights[name].shape(tokens, 1)[:-1] for name, shape in shapes.items()
+        weights = position_keys(self._positions)
+        return self.has_positions and all(
+            self.shape(key)[:-1] == w.shape(tokens, 1)[:-1] for key, w in weights.items()
         )
 
     def _stated_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
-        stated = (
-            self.metadata.get("image_size")
-            or config.get("image_size")
-            or model_args(config).get("img_size")
-        )
+        stated = self.metadata.get("image_size") or config.get("image_size")
+        stated = stated or hub_config.model_args(config).get("img_size")
         return as_size(stated) if isinstance(stated, (int, list)) else None
 
     def _check_computed(self, grid: tuple[int, int]) -> None:
@@ -362,7 +339,8 @@ class Checkpoint:
             shape = self.shape(key)
             if shape is not None and len(shape) == len(axes):
                 sizes |= {axis: size for axis, size in zip(axes, shape, strict=True) if axis}
-        depth = self._count("Transformer/encoderblock_{i}/LayerNorm_0/scale")
+        template = "Transformer/encoderblock_{i}/LayerNorm_0/scale"
+        depth = sum(numbers(template, key) is not None for key in self.layout.places)
         return sizes | ({"depth": depth} if depth else {})
 
     def _vit(self, gelu: str, layer_norm_eps: float, num_heads: int | None = None) -> ViTSpec:
@@ -408,7 +386,7 @@ class Checkpoint:
     def _check_pool(self) -> None:
         # A model that pools in another way can have the same keys, but its logits are different.
         config = self.tensors.config
-        pool = config.get("global_pool", model_args(config).get("global_pool", "token"))
+        pool = config.get("global_pool", hub_config.model_args(config).get("global_pool", "token"))
         if "cls" in self.layout.places and pool not in ("token", ""):
             raise UsageError(
                 f"it has a class token and the pooling {shown(pool)}, which keras_vit does not "
@@ -453,9 +431,6 @@ class Checkpoint:
         counts = Counter(indices["i"] for indices in found if indices is not None)
         return tuple(counts[i] for i in range(1, 1 + len(counts)))
 
-    def _count(self, template: str) -> int:
-        return sum(numbers(template, key) is not None for key in self.layout.places)
-
 
 class _Comment(Struct):
     """What `save_weights` stores in a file of weights."""
@@ -482,15 +457,6 @@ def open_checkpoint(path: str | os.PathLike, num_heads: int | None = None) -> It
         layout = find_layout(tensors.shapes, tensors.path)
         tensors.check_floats(place.key for place in layout.places.values())
         yield Checkpoint(tensors, layout, num_heads)
-
-
-def _gelu(config: dict[str, Any]) -> str | None:
-    name = config.get("hidden_act") or model_args(config).get("act_layer")
-    if name is None:
-        return None
-    if not isinstance(name, str) or name not in _GELU:
-        raise UsageError(f"its activation is {shown(name)}; only GELU is supported.")
-    return _GELU[name]
 
 
 def _same(variant: Spec, spec: Spec) -> bool:

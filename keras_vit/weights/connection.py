@@ -31,39 +31,30 @@ class Limits(NamedTuple):
     max_bytes: int
 
 
-class LimitError(OSError):
-    """A server was too slow, or sent too much."""
+class BreakError(Exception):
+    """An attempt failed, perhaps only for now; what has arrived is kept."""
 
 
 def opener(limits: Limits, *handlers: Any) -> urllib.request.OpenerDirector:
-    """An opener for http and https; reading its responses raises `LimitError`."""
-    return urllib.request.build_opener(_Http(limits), _Https(limits), *handlers)
+    """An opener for http and https; reading its responses raises `BreakError`."""
+    return urllib.request.build_opener(_Handler(limits), *handlers)
 
 
-class _Http(urllib.request.HTTPHandler):
+class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
     def __init__(self, limits: Limits):
         super().__init__()
         self._limits = limits
 
     def http_open(self, request):
-        kind = functools.partial(_connection, http.client.HTTPConnection, self._limits)
-        return self.do_open(kind, request)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, limits: Limits):
-        super().__init__()
-        self._limits = limits
+        return self.do_open(functools.partial(self._connect, http.client.HTTPConnection), request)
 
     def https_open(self, request):
-        kind = functools.partial(_connection, http.client.HTTPSConnection, self._limits)
-        return self.do_open(kind, request)
+        return self.do_open(functools.partial(self._connect, http.client.HTTPSConnection), request)
 
-
-def _connection(kind, limits, host, **options):
-    connection = kind(host, **options)
-    connection.response_class = functools.partial(_Response, limits=limits)
-    return connection
+    def _connect(self, kind, host, **options):
+        connection = kind(host, **options)
+        connection.response_class = functools.partial(_Response, limits=self._limits)
+        return connection
 
 
 class _Response(http.client.HTTPResponse):
@@ -82,12 +73,14 @@ class _Bytes(io.RawIOBase):
 
     def __init__(self, sock, raw, limits: Limits):
         self._sock, self._raw, self._limits = sock, raw, limits
-        self._is_head, self._left = True, _MOST_HEAD
+        self._begin(is_head=True, most_bytes=_MOST_HEAD)
+
+    def _begin(self, is_head: bool, most_bytes: int) -> None:
+        self._is_head, self._left = is_head, most_bytes
         self._seconds, self._received = 0.0, 0  # in this period
 
     def begin_body(self) -> None:
-        self._is_head, self._left = False, self._limits.max_bytes
-        self._seconds, self._received = 0.0, 0
+        self._begin(is_head=False, most_bytes=self._limits.max_bytes)
 
     def readable(self) -> bool:
         return True
@@ -99,18 +92,17 @@ class _Bytes(io.RawIOBase):
         try:
             count = self._raw.readinto(buffer)
         except TimeoutError:
-            if self._is_head:
-                raise LimitError(f"no complete headers within {timeout:g} seconds") from None
-            raise
+            what = "no complete headers within" if self._is_head else "no data for"
+            raise BreakError(f"{what} {timeout:g} seconds") from None
         self._seconds += time.monotonic() - start
         self._received += count
         self._left -= count
         if self._left < 0:
-            raise LimitError("the server sends endless data")
+            raise BreakError("the server sends endless data")
         if not self._is_head and self._seconds >= timeout:
             if self._received < self._limits.min_speed * self._seconds:
                 speed = f"{self._limits.min_speed:g} bytes per second"
-                raise LimitError(f"less than {speed} for {timeout:g} seconds")
+                raise BreakError(f"less than {speed} for {timeout:g} seconds")
             self._seconds, self._received = 0.0, 0
         return count
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.parts.rows import table_words
-from keras_vit.weights.names import official_keys
-from keras_vit.weights.templates import fill, numbers, outline
+from keras_vit.weights.names import fill, numbers, official_keys, outline
 from keras_vit.weights.tensors import display
 
 Shape = tuple[int, ...]
@@ -41,7 +41,7 @@ class Place:
         scanned: whether layers are stacked along an additional first axis, as in big_vision.
     """
 
-    key: str
+    key: str = ""
     form: str = "same"
     part: int = 0
     parts: int = 1
@@ -49,15 +49,7 @@ class Place:
 
     def stored_shape(self, shape: Shape) -> Shape:
         """The shape in the file of an array whose official shape is `shape`."""
-        one = {
-            "same": shape,
-            "flat": (math.prod(shape),),
-            "norm": (math.prod(shape),),
-            "in": (math.prod(shape[1:]), shape[0]),
-            "out": (shape[-1], math.prod(shape[:-1])),
-            "conv": tuple(shape[axis] for axis in (3, 2, 0, 1)) if len(shape) == 4 else shape,
-            "grid": (1, shape[1] - 1, *shape[2:]) if len(shape) > 1 else shape,
-        }[self.form]
+        one = self.stored(np.broadcast_to(np.float32(0), shape)).shape  # needs no memory
         return (self.parts, *one) if self.scanned else (self.parts * one[0], *one[1:])
 
     def official_shape(self, stored: Shape) -> Shape:
@@ -98,11 +90,13 @@ class Place:
             return official.reshape(-1, official.shape[-1]).T  # (outputs, inputs)
         if self.form == "conv":
             return official.transpose(3, 2, 0, 1)
+        if self.form == "grid":  # (1, 1 + n, D) to (1, n, D)
+            return official[:, 1:]
         return official.reshape(-1) if self.form in ("flat", "norm") else official
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class WeightsLayout:
     """The layout of one file.
 
     Attributes:
@@ -138,7 +132,7 @@ class Layout:
         return None
 
 
-def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
+def find_layout(shapes: Mapping[str, Shape], path: Path) -> WeightsLayout:
     """Detects the layout of a file from its keys, and finds the place of each official key.
 
     A prefix that other programs put before the names ("module.", "backbone.") is taken off if the
@@ -147,7 +141,8 @@ def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
     Raises:
         UsageError: the layout is unknown, or two keys are the same weight.
     """
-    layout = _read(shapes, path) or _read_without_prefix(shapes, path)
+    names = {key: key for key in shapes}
+    layout = _read(names, shapes, path) or _read_without_prefix(shapes, path)
     if layout is not None:
         return layout
     first = ", ".join(display(key) for key in sorted(shapes)[:3]) or "none"
@@ -159,19 +154,11 @@ def find_layout(shapes: Mapping[str, Shape], path: Path) -> Layout:
 
 def foreign_place(family: str, key: str) -> Place | None:
     """The place of an official key in `TABLES[family]`; None if the layout has no such weight."""
-    for row in TABLES[family]:
-        indices = numbers(row.official, key)
+    for official, place in TABLES[family].items():
+        indices = numbers(official, key)
         if indices is not None:
-            return dataclasses.replace(row.place, key=fill(row.place.key, **indices))
+            return dataclasses.replace(place, key=fill(place.key, **indices))
     return None
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """A row of a table: the template of an official key, and a place with a template as key."""
-
-    official: str
-    place: Place
 
 
 # The key that identifies a family, after the prefixes that its own code writes.
@@ -215,163 +202,117 @@ _LINEN = {
     "LayerNorm_1": "LayerNorm_2",
     "MlpBlock_0": "MlpBlock_3",
 }
-# Columns: the weight's path in a keras_vit model, the layout's key, `Place.form`, and part/parts.
+# Columns: a layer's path in a keras_vit model, its key in the layout, the form of its kernel, and
+# part/parts; see `_WEIGHTS`. A row may also be of a single weight.
 _TIMM = """
-patch_encoder/class_token          cls_token                 same
-patch_encoder/distillation_token   dist_token                same
-patch_encoder/positions            pos_embed                 same
-patch_encoder/projection/kernel    patch_embed.proj.weight   conv
-patch_encoder/projection/bias      patch_embed.proj.bias     flat
-encoder_norm/gamma                 norm.weight               flat
-encoder_norm/beta                  norm.bias                 flat
-pooling/probe                      attn_pool.latent          same
-pooling/attention/query/kernel     attn_pool.q.weight        in
-pooling/attention/query/bias       attn_pool.q.bias          flat
-pooling/attention/key/kernel       attn_pool.kv.weight       in    0/2
-pooling/attention/value/kernel     attn_pool.kv.weight       in    1/2
-pooling/attention/key/bias         attn_pool.kv.bias         flat  0/2
-pooling/attention/value/bias       attn_pool.kv.bias         flat  1/2
-pooling/attention/out/kernel       attn_pool.proj.weight     out
-pooling/attention/out/bias         attn_pool.proj.bias       flat
-pooling/norm/gamma                 attn_pool.norm.weight     flat
-pooling/norm/beta                  attn_pool.norm.bias       flat
-pooling/mlp/dense_0/kernel         attn_pool.mlp.fc1.weight  in
-pooling/mlp/dense_0/bias           attn_pool.mlp.fc1.bias    flat
-pooling/mlp/dense_1/kernel         attn_pool.mlp.fc2.weight  in
-pooling/mlp/dense_1/bias           attn_pool.mlp.fc2.bias    flat
-head/kernel                        head.weight               in
-head/bias                          head.bias                 flat
-head/distillation_kernel           head_dist.weight          in
-head/distillation_bias             head_dist.bias            flat
+patch_encoder/class_token          cls_token          same
+patch_encoder/distillation_token   dist_token         same
+patch_encoder/positions            pos_embed          same
+patch_encoder/projection           patch_embed.proj   conv
+encoder_norm                       norm               flat
+pooling/probe                      attn_pool.latent   same
+pooling/attention/query            attn_pool.q        in
+pooling/attention/key              attn_pool.kv       in     0/2
+pooling/attention/value            attn_pool.kv       in     1/2
+pooling/attention/out              attn_pool.proj     out
+pooling/norm                       attn_pool.norm     flat
+pooling/mlp/dense_0                attn_pool.mlp.fc1  in
+pooling/mlp/dense_1                attn_pool.mlp.fc2  in
+head                               head               in
+head/distillation_kernel           head_dist.weight   in
+head/distillation_bias             head_dist.bias     flat
 """
 _TIMM_BLOCK = """
-norm_attention/gamma      norm1.weight      flat
-norm_attention/beta       norm1.bias        flat
-attention/query/kernel    attn.qkv.weight   in    0/3
-attention/key/kernel      attn.qkv.weight   in    1/3
-attention/value/kernel    attn.qkv.weight   in    2/3
-attention/query/bias      attn.qkv.bias     flat  0/3
-attention/key/bias        attn.qkv.bias     flat  1/3
-attention/value/bias      attn.qkv.bias     flat  2/3
-attention/out/kernel      attn.proj.weight  out
-attention/out/bias        attn.proj.bias    flat
-scale_attention           ls1.gamma         same
-norm_mlp/gamma            norm2.weight      flat
-norm_mlp/beta             norm2.bias        flat
-mlp/dense_0/kernel        mlp.fc1.weight    in
-mlp/dense_0/bias          mlp.fc1.bias      flat
-mlp/dense_1/kernel        mlp.fc2.weight    in
-mlp/dense_1/bias          mlp.fc2.bias      flat
-scale_mlp                 ls2.gamma         same
+norm_attention     norm1      flat
+attention/query    attn.qkv   in    0/3
+attention/key      attn.qkv   in    1/3
+attention/value    attn.qkv   in    2/3
+attention/out      attn.proj  out
+scale_attention    ls1.gamma  same
+norm_mlp           norm2      flat
+mlp/dense_0        mlp.fc1    in
+mlp/dense_1        mlp.fc2    in
+scale_mlp          ls2.gamma  same
 """
-# Arguments of timm's models for what a model may have besides the paper's, by the spec's fields.
-TIMM_OPTIONS = {"layer_scale": "init_values"}
 _TIMM_ROOT = """
-conv_root/kernel    conv.weight    conv
-gn_root/gamma       norm.weight    norm
-gn_root/beta        norm.bias      norm
+conv_root    conv    conv
+gn_root      norm    flat
 """
 _TIMM_UNIT = """
-conv1/kernel        conv1.weight              conv
-gn1/gamma           norm1.weight              norm
-gn1/beta            norm1.bias                norm
-conv2/kernel        conv2.weight              conv
-gn2/gamma           norm2.weight              norm
-gn2/beta            norm2.bias                norm
-conv3/kernel        conv3.weight              conv
-gn3/gamma           norm3.weight              norm
-gn3/beta            norm3.bias                norm
-conv_proj/kernel    downsample.conv.weight    conv
-gn_proj/gamma       downsample.norm.weight    norm
-gn_proj/beta        downsample.norm.bias      norm
+conv1        conv1              conv
+gn1          norm1              flat
+conv2        conv2              conv
+gn2          norm2              flat
+conv3        conv3              conv
+gn3          norm3              flat
+conv_proj    downsample.conv    conv
+gn_proj      downsample.norm    flat
+"""
+_TIMM_BIT = """
+conv_root     stem.conv   conv
+group_norm    norm        flat
+head          head.fc     conv
 """
 _TRANSFORMERS = """
-patch_encoder/class_token          embeddings.cls_token                            same
-patch_encoder/positions            embeddings.position_embeddings                  same
-patch_encoder/projection/kernel    embeddings.patch_embeddings.projection.weight   conv
-patch_encoder/projection/bias      embeddings.patch_embeddings.projection.bias     flat
-encoder_norm/gamma                 layernorm.weight                                flat
-encoder_norm/beta                  layernorm.bias                                  flat
-pre_logits/kernel                  pooler.dense.weight                             in
-pre_logits/bias                    pooler.dense.bias                               flat
-head/kernel                        classifier.weight                               in
-head/bias                          classifier.bias                                 flat
+patch_encoder/class_token   embeddings.cls_token                     same
+patch_encoder/positions     embeddings.position_embeddings           same
+patch_encoder/projection    embeddings.patch_embeddings.projection   conv
+encoder_norm                layernorm                                flat
+pre_logits                  pooler.dense                             in
+head                        classifier                               in
 """
 _TRANSFORMERS_BLOCK = """
-norm_attention/gamma      layernorm_before.weight            flat
-norm_attention/beta       layernorm_before.bias              flat
-attention/query/kernel    attention.attention.query.weight   in
-attention/query/bias      attention.attention.query.bias     flat
-attention/key/kernel      attention.attention.key.weight     in
-attention/key/bias        attention.attention.key.bias       flat
-attention/value/kernel    attention.attention.value.weight   in
-attention/value/bias      attention.attention.value.bias     flat
-attention/out/kernel      attention.output.dense.weight      out
-attention/out/bias        attention.output.dense.bias        flat
-norm_mlp/gamma            layernorm_after.weight             flat
-norm_mlp/beta             layernorm_after.bias               flat
-mlp/dense_0/kernel        intermediate.dense.weight          in
-mlp/dense_0/bias          intermediate.dense.bias            flat
-mlp/dense_1/kernel        output.dense.weight                in
-mlp/dense_1/bias          output.dense.bias                  flat
+norm_attention     layernorm_before            flat
+attention/query    attention.attention.query   in
+attention/key      attention.attention.key     in
+attention/value    attention.attention.value   in
+attention/out      attention.output.dense      out
+norm_mlp           layernorm_after             flat
+mlp/dense_0        intermediate.dense          in
+mlp/dense_1        output.dense                in
 """
 # The names of the modules in transformers 5, which `state_dict` has; files of the hubs have those
 # above.
 _TRANSFORMERS_5_BLOCK = """
-norm_attention/gamma      layernorm_before.weight    flat
-norm_attention/beta       layernorm_before.bias      flat
-attention/query/kernel    attention.q_proj.weight    in
-attention/query/bias      attention.q_proj.bias      flat
-attention/key/kernel      attention.k_proj.weight    in
-attention/key/bias        attention.k_proj.bias      flat
-attention/value/kernel    attention.v_proj.weight    in
-attention/value/bias      attention.v_proj.bias      flat
-attention/out/kernel      attention.o_proj.weight    out
-attention/out/bias        attention.o_proj.bias      flat
-norm_mlp/gamma            layernorm_after.weight     flat
-norm_mlp/beta             layernorm_after.bias       flat
-mlp/dense_0/kernel        mlp.fc1.weight             in
-mlp/dense_0/bias          mlp.fc1.bias               flat
-mlp/dense_1/kernel        mlp.fc2.weight             in
-mlp/dense_1/bias          mlp.fc2.bias               flat
+norm_attention     layernorm_before    flat
+attention/query    attention.q_proj    in
+attention/key      attention.k_proj    in
+attention/value    attention.v_proj    in
+attention/out      attention.o_proj    out
+norm_mlp           layernorm_after     flat
+mlp/dense_0        mlp.fc1             in
+mlp/dense_1        mlp.fc2             in
 """
-_TIMM_BIT = """
-conv_root/kernel     stem.conv.weight   conv
-group_norm/gamma     norm.weight        flat
-group_norm/beta      norm.bias          flat
-head/kernel          head.fc.weight     conv
-head/bias            head.fc.bias       flat
-"""
-_TIMM_BIT_UNIT = """
-conv_proj/kernel    downsample.conv.weight    conv
-conv1/kernel        conv1.weight              conv
-conv2/kernel        conv2.weight              conv
-conv3/kernel        conv3.weight              conv
-gn1/gamma           norm1.weight              flat
-gn1/beta            norm1.bias                flat
-gn2/gamma           norm2.weight              flat
-gn2/beta            norm2.bias                flat
-gn3/gamma           norm3.weight              flat
-gn3/beta            norm3.bias                flat
-"""
+# The weights of a layer: the ends of Keras' names and of PyTorch's.
+_WEIGHTS = (
+    ("", ""),  # a row of a single weight
+    ("/kernel", ".weight"),
+    ("/bias", ".bias"),
+    ("/gamma", ".weight"),
+    ("/beta", ".bias"),
+)
 
 
-def _table(*tables: tuple[str, str, str], bit: bool = False) -> tuple[Row, ...]:
+def _table(*tables: tuple[str, str, str], bit: bool = False) -> dict[str, Place]:
     # Each table has a prefix for keras_vit's paths and one for the layout's keys. `reversed` keeps
     # the first official key of each path.
     official = {path: key for key, path in reversed(official_keys(bit))}
-    entries = []
+    places = {}
     for table, *prefixes in tables:
-        for path, key, form, *stack in table_words(table, *prefixes):
+        for layer, key, kernel_form, *stack in table_words(table, *prefixes):
             part, parts = map(int, stack[0].split("/")) if stack else (0, 1)
-            entries.append(Row(official[path], Place(key, form, part, parts)))
-    return tuple(entries)
+            for end, foreign_end in _WEIGHTS:
+                if layer + end in official:
+                    form = kernel_form if end in ("", "/kernel") else "flat"
+                    places[official[layer + end]] = Place(key + foreign_end, form, part, parts)
+    return places
 
 
 _TIMM_VIT = ((_TIMM, "", ""), (_TIMM_BLOCK, "encoderblock_{i}/", "blocks.{i}."))
 _UNIT = "block{i}_unit{j}/"
-# In timm, the root is inside `stem` only if stages follow.
-TABLES: dict[str, tuple[Row, ...]] = {
+# For each family the places of official keys; all keys are templates. In timm, the root is inside
+# `stem` only if stages follow.
+TABLES: dict[str, dict[str, Place]] = {
     "timm": _table(
         *_TIMM_VIT,
         (_TIMM_ROOT, "", "patch_embed.backbone.stem."),
@@ -379,60 +320,63 @@ TABLES: dict[str, tuple[Row, ...]] = {
     ),
     "timm-stem": _table(*_TIMM_VIT, (_TIMM_ROOT, "", "patch_embed.backbone.")),
     "timm-bit": _table(
-        (_TIMM_BIT, "", ""),
-        (_TIMM_BIT_UNIT, _UNIT, "stages.{i0}.blocks.{j0}."),
-        bit=True,
+        (_TIMM_BIT, "", ""), (_TIMM_UNIT, _UNIT, "stages.{i0}.blocks.{j0}."), bit=True
     ),
     "transformers": _table(
-        (_TRANSFORMERS, "", ""),
-        (_TRANSFORMERS_BLOCK, "encoderblock_{i}/", "encoder.layer.{i}."),
+        (_TRANSFORMERS, "", ""), (_TRANSFORMERS_BLOCK, "encoderblock_{i}/", "encoder.layer.{i}.")
     ),
     "transformers-5": _table(
-        (_TRANSFORMERS, "", ""),
-        (_TRANSFORMERS_5_BLOCK, "encoderblock_{i}/", "layers.{i}."),
+        (_TRANSFORMERS, "", ""), (_TRANSFORMERS_5_BLOCK, "encoderblock_{i}/", "layers.{i}.")
     ),
 }
+_Index = dict[str, list[tuple[str, Any]]]
 
 
-def _by_outline(items: Iterable[Any], template: Callable[[Any], str] = str) -> dict[str, list]:
-    # With this index, each key of a file is compared with only a few templates.
+def _index(items: Iterable[tuple[str, Any]]) -> _Index:
+    # Templates, each with anything. Each key of a file is compared with only a few of them.
     index = collections.defaultdict(list)
-    for item in items:
-        index[outline(template(item))].append(item)
+    for template, item in items:
+        index[outline(template)].append((template, item))
     return index
 
 
-_ROWS = {family: _by_outline(rows, lambda row: row.place.key) for family, rows in TABLES.items()}
+def _matches(index: _Index, key: str) -> Iterator[tuple[dict[str, int], Any]]:
+    # The numbers in a key of each template that it matches, and the template's item.
+    for template, item in index.get(outline(key), ()):
+        indices = numbers(template, key)
+        if indices is not None:
+            yield indices, item
 
 
-def _read(shapes: Mapping[str, Shape], path: Path) -> Layout | None:
+_ROWS = {
+    family: _index((place.key, (official, place)) for official, place in table.items())
+    for family, table in TABLES.items()
+}
+
+
+# A file's keys by their names, which may lack a prefix that another program put before them.
+_Names = Mapping[str, str]
+
+
+def _read(names: _Names, shapes: Mapping[str, Shape], path: Path) -> WeightsLayout | None:
     for family, pattern in _MARKS.items():
-        prefixes = _prefixes(pattern, shapes)
+        prefixes = _prefixes(pattern, names)
         _check_one_model(prefixes, path)
         if prefixes:
-            read = _read_named if family in TABLES else _read_official
-            return read(family, prefixes[0], shapes, path)
+            return _read_family(family, prefixes[0], names, shapes, path)
     return None
 
 
-def _read_without_prefix(shapes: Mapping[str, Shape], path: Path) -> Layout | None:
+def _read_without_prefix(shapes: Mapping[str, Shape], path: Path) -> WeightsLayout | None:
     for pattern in _MARKS.values():
         prefixes = _prefixes(_ANY_PREFIX + pattern, shapes)
         if not prefixes:
             continue
-        keys = _without(prefixes[0], shapes, path)
-        layout = _read({name: shapes[key] for name, key in keys.items()}, path)
+        layout = _read(_without(prefixes[0], shapes, path), shapes, path)
         if layout is None or not any(key.startswith(_FIRST_BLOCK) for key in layout.places):
             continue
         _check_one_model(prefixes, path)
-        places = layout.places.items()
-        return dataclasses.replace(
-            layout,
-            places={name: dataclasses.replace(p, key=keys[p.key]) for name, p in places},
-            unknown=tuple(keys[name] for name in layout.unknown),
-            ignored=tuple(keys[name] for name in layout.ignored),
-            prefix=prefixes[0] + layout.prefix,
-        )
+        return dataclasses.replace(layout, prefix=prefixes[0] + layout.prefix)
     return None
 
 
@@ -461,70 +405,62 @@ def _without(prefix: str, keys: Iterable[str], path: Path) -> dict[str, str]:
     return names
 
 
-def _read_named(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
-    if "patch_embed.backbone.conv.weight" in shapes:
-        family = "timm-stem"
-    if f"{prefix}layers.0.attention.q_proj.weight" in shapes:
-        family = "transformers-5"
-    places, unknown, ignored = {}, [], []
-    for key in shapes:
-        # In transformers, the classifier's keys do not have the prefix.
-        matches = _rows_of(family, key.removeprefix(prefix))
-        for official, place in matches:
-            _put(places, official, dataclasses.replace(place, key=key), path)
-        if not matches:
-            (ignored if re.fullmatch(_FOREIGN_STATE, key) else unknown).append(key)
-    family = family.removesuffix("-stem").removesuffix("-5")
-    return Layout(family, places, tuple(unknown), tuple(ignored), prefix)
-
-
-def _rows_of(family: str, key: str) -> list[tuple[str, Place]]:
-    matches = []
-    for row in _ROWS[family].get(outline(key), ()):
-        indices = numbers(row.place.key, key)
-        if indices is not None:
-            matches.append((fill(row.official, **indices), row.place))
-    return matches
-
-
-def _read_official(family: str, prefix: str, shapes: Mapping[str, Shape], path: Path) -> Layout:
+def _read_family(
+    family: str, prefix: str, names: _Names, shapes: Mapping[str, Shape], path: Path
+) -> WeightsLayout:
+    if family in TABLES:
+        find, not_weights = _named, _FOREIGN_STATE
+    else:
+        known = _index(official_keys(family == "bit"))
+        find, not_weights = functools.partial(_official, known), _STATE.get(prefix, "$")
     places, unknown, ignored, traits = {}, [], [], set()
-    class_token = f"{prefix}cls" in shapes
-    known = _by_outline(key for key, _ in official_keys(family == "bit"))
-    for key, shape in shapes.items():
-        if re.fullmatch(_STATE.get(prefix, "$"), key):
-            ignored.append(key)
-            continue
-        if not key.startswith(prefix):
-            unknown.append(key)
-            continue
-        name = key.removeprefix(prefix)
-        weights = _bit(name, key) if family == "bit" else _vit(name, key, shape, class_token)
-        is_known = False
+    for name, key in names.items():
+        weights = list(find(family, prefix, name, shapes[key], names))
         for official, place, trait in weights:
-            templates = known.get(outline(official), ())
-            if all(numbers(template, official) is None for template in templates):
-                break
-            is_known = True
+            if official in places:
+                raise _twice(places[official].key, key, path)
+            places[official] = dataclasses.replace(place, key=key)
             traits.add(trait)
-            _put(places, official, place, path)
-        if not is_known:
-            unknown.append(key)
+        if not weights:
+            (ignored if re.fullmatch(not_weights, name) else unknown).append(key)
     variations = tuple(sorted(traits - {""}))
-    return Layout(family, places, tuple(unknown), tuple(ignored), prefix, variations)
+    return WeightsLayout(family, places, tuple(unknown), tuple(ignored), prefix, variations)
 
 
-# The official keys in one key of an official, big_vision or BiT file, each with its place and with
-# the name of the layout's variation, or "".
+# The official keys in one array of a file, each with its place there, and the name of the layout's
+# variation or "".
 _Weights = Iterable[tuple[str, Place, str]]
 
 
-def _bit(name: str, key: str) -> _Weights:
+def _named(family: str, prefix: str, name: str, shape: Shape, names: _Names) -> _Weights:
+    if "patch_embed.backbone.conv.weight" in names:
+        family = "timm-stem"
+    if f"{prefix}layers.0.attention.q_proj.weight" in names:
+        family = "transformers-5"
+    # In transformers, the classifier's keys do not have the prefix.
+    for indices, (official, place) in _matches(_ROWS[family], name.removeprefix(prefix)):
+        yield fill(official, **indices), place, ""
+
+
+def _official(
+    known: _Index, family: str, prefix: str, name: str, shape: Shape, names: _Names
+) -> _Weights:
+    if not name.startswith(prefix):
+        return
+    name = name.removeprefix(prefix)
+    weights = _bit(name) if family == "bit" else _vit(name, shape, f"{prefix}cls" in names)
+    for official, place, trait in weights:
+        if not any(_matches(known, official)):
+            return  # nor are the other layers of a stack of thousands
+        yield official, place, trait
+
+
+def _bit(name: str) -> _Weights:
     plain = re.sub(r"_\d+(?=/|$)", "", name)
-    yield plain, Place(key), "" if plain == name else "numbered names"
+    yield plain, Place(), "" if plain == name else "numbered names"
 
 
-def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Weights:
+def _vit(name: str, shape: Shape, class_token: bool) -> _Weights:
     trait = ""
     if _OLD_MAP.match(name):
         name, trait = f"MAPHead_0/{name}", "MAP head at the top"
@@ -534,33 +470,27 @@ def _vit(name: str, key: str, shape: Shape, class_token: bool) -> _Weights:
         count = shape[1] if len(shape) == 3 else 0
         complete = not class_token or math.isqrt(count) ** 2 != count
         trait = "big_vision's positions" if complete else "positions without a class slot"
-        place = Place(key, "same" if complete else "grid")
+        place = Place(form="same" if complete else "grid")
         yield "Transformer/posembed_input/pos_embedding", place, trait
     elif match := re.fullmatch(r"Transformer/encoderblock(_\d+)?/(\w+)(/.*)", name):
         block, part, rest = match.groups()
         trait = "Linen names" if part in _LINEN else ""
         rest = _LINEN.get(part, part) + rest
         if block:
-            yield f"Transformer/encoderblock{block}/{rest}", Place(key), trait
+            yield f"Transformer/encoderblock{block}/{rest}", Place(), trait
             return
         depth = shape[0] if shape and shape[0] <= _MOST_LAYERS else 0
         for i in range(depth):
-            place = Place(key, part=i, parts=depth, scanned=True)
+            place = Place(part=i, parts=depth, scanned=True)
             yield f"Transformer/encoderblock_{i}/{rest}", place, "scanned layers"
     else:
         is_norm = re.fullmatch(r"gn_root/.*|block\d+/unit\d+/gn.*", name)
-        yield name, Place(key, "norm" if is_norm else "same"), trait
+        yield name, Place(form="norm" if is_norm else "same"), trait
 
 
 _MOST_LAYERS = 1000
 # Early big_vision files have the parts of the MAP head at the top level.
 _OLD_MAP = re.compile(r"(probe$|MultiHeadDotProductAttention_0/|LayerNorm_0/|MlpBlock_0/)")
-
-
-def _put(places: dict[str, Place], official: str, place: Place, path: Path) -> None:
-    if official in places:
-        raise _twice(places[official].key, place.key, path)
-    places[official] = place
 
 
 def _twice(key: str, other: str, path: Path) -> UsageError:

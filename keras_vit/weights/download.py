@@ -12,6 +12,9 @@ length or hash than the response before.
 Nothing waits without end: connecting, headers and pauses have `timeout`, the content a least speed,
 attempts without progress a number, and another process that downloads the same file `patience`.
 
+Keras' `get_file` and pooch cannot do this: both delete what has arrived when a connection breaks,
+and start again from the first byte; `get_file` also waits without end for a server that stalls.
+
 Sources: RFC 9110 for ranges and ETags; Google Cloud Storage's documentation for `x-goog-hash`
 (base64 of the object's big-endian CRC32C and of its MD5).
 """
@@ -25,7 +28,6 @@ import errno
 import functools
 import hashlib
 import http.client
-import operator
 import os
 import re
 import shutil
@@ -37,14 +39,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import google_crc32c
 
 from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.weights.cache import PART, cached_path
-from keras_vit.weights.connection import LimitError, Limits, opener
+from keras_vit.weights.connection import BreakError, Limits, opener
 
 try:
     import fcntl
@@ -107,17 +109,16 @@ def fetch(
         raise UsageError(f"KERAS_VIT_OFFLINE is set and {url} is not in the cache; {advice}.")
     if progress is None:
         progress = "ipykernel" in sys.modules or bool(sys.stderr and sys.stderr.isatty())
-    pinned = [("sha256", sha256)] if sha256 else []
     # An encoding in chunks at most doubles the bytes of the content.
     limits = Limits(timeout, min_speed, 2 * max_bytes)
-    options = (limits, retries, backoff, max_bytes, progress)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         target = _files.followed(path)
         with _locked_part(target, patience) as part:
             if part is not None:
-                _Download(url, target, part, pinned, *options).run()
-    except _BreakError as error:
+                tries = (retries, backoff)
+                _Download(url, target, part, sha256, limits, *tries, max_bytes, progress).run()
+    except BreakError as error:
         raise UsageError(
             f"{url}: {error}. Without a network, {advice}. KERAS_VIT_OFFLINE=1 uses only the cache."
         ) from None
@@ -129,11 +130,7 @@ def fetch(
     return path
 
 
-class _BreakError(Exception):
-    """An attempt failed, perhaps only for now; the part is kept."""
-
-
-class _NoConnectionError(_BreakError):
+class _NoConnectionError(BreakError):
     """Connecting to the server failed."""
 
 
@@ -144,13 +141,13 @@ class _Download:
     url: str
     path: Path
     part: BinaryIO
-    pinned: list[tuple[str, str]]  # hashes that the caller expects, as (algorithm, text)
+    sha256: str | None  # that the caller expects
     limits: Limits
     retries: int
     backoff: float
     max_bytes: int
     progress: bool
-    announced: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # by the server
+    hashes: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # as the server states
     # What the server has stated of the version of the file that the part is from.
     version: dict[str, str] = dataclasses.field(default_factory=dict)
     is_continued: bool = False  # whether the part has bytes from more than one response
@@ -175,33 +172,32 @@ class _Download:
             try:
                 self._attempt()
                 return self._fault()
-            except _BreakError as problem:
+            except BreakError as problem:
                 size = self._size()
                 breaks = 1 if size >= longest + _CHUNK else breaks + 1
                 longest = max(longest, size)
                 is_offline = isinstance(problem, _NoConnectionError) and breaks == 1
                 if is_offline or breaks > self.retries:
                     kept = f"; {size} bytes are kept, try again" if size else ""
-                    raise _BreakError(f"{problem}{kept}") from None
+                    raise BreakError(f"{problem}{kept}") from None
             time.sleep(min(self.backoff * 2 ** (breaks - 1), _LONGEST_PAUSE))
 
     def _attempt(self) -> None:
         """Sends one request. It continues the part if the server can, or else starts again."""
-        request = urllib.request.Request(self.url, headers={"User-Agent": "keras_vit"})
-        request.add_header("Accept-Encoding", "identity")
+        headers = {"User-Agent": "keras_vit", "Accept-Encoding": "identity"}
         # The last byte is requested again, because for a complete part the range would be empty.
         start = max(self._size() - 1, 0)
         if start:
-            request.add_header("Range", f"bytes={start}-")
-        if start and self._etag:
-            request.add_header("If-Range", self._etag)
+            headers["Range"] = f"bytes={start}-"
+            headers |= {"If-Range": self._etag} if self._etag else {}
+        request = urllib.request.Request(self.url, headers=headers)
         try:
             opened = opener(self.limits, _Redirects).open(request, timeout=self.limits.timeout)
             with opened as response:
                 start = self._start(response, start)
                 self.part.truncate(start)
                 self._receive(response, start)
-        except UsageError:
+        except (UsageError, BreakError):
             raise
         except urllib.error.HTTPError as error:
             error.close()
@@ -210,19 +206,15 @@ class _Download:
             if error.code == 416:  # the part is longer than the file
                 self.part.truncate(0)
             if error.code in (408, 416, 429) or error.code >= 500:
-                raise _BreakError(problem) from None
+                raise BreakError(problem) from None
             raise UsageError(f"{self.url}: {problem}.") from None
         except urllib.error.URLError as error:
             reason = getattr(error.reason, "verify_message", "") or error.reason
             raise _NoConnectionError(f"no connection to {request.host}: {reason}") from None
-        except LimitError as error:
-            raise _BreakError(str(error)) from None
-        except TimeoutError:
-            raise _BreakError(f"no data for {self.limits.timeout:g} seconds") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             if _files.full_disk(error):
                 raise
-            raise _BreakError("the connection broke") from None
+            raise BreakError("the connection broke") from None
 
     def _start(self, response: http.client.HTTPResponse, start: int) -> int:
         """The position in the file where the response starts: the requested `start`, or 0."""
@@ -241,18 +233,18 @@ class _Download:
         if start:
             if not self._continues(headers.get("Content-Range"), start, version):
                 self.part.truncate(0)
-                raise _BreakError("the server cannot continue the file")
-            self.is_continued, self.announced = True, hashes or self.announced
+                raise BreakError("the server cannot continue the file")
+            self.is_continued, self.hashes = True, hashes or self.hashes
             self.version |= version
             return start
         if response.status != 200:
             raise UsageError(f"{self.url}: the server answers {response.status}, not 200.")
-        if response.length is None and not (response.chunked or hashes or self.pinned):
+        if response.length is None and not (response.chunked or hashes or self.sha256):
             raise UsageError(
                 f"{self.url}: the server announces neither length nor hash, so an incomplete file "
                 "would not be noticed; download the file yourself and pass its path."
             )
-        self.is_continued, self.announced, self.version = False, hashes, version
+        self.is_continued, self.hashes, self.version = False, hashes, version
         return 0
 
     def _continues(self, sent: str | None, start: int, version: dict[str, str]) -> bool:
@@ -261,7 +253,7 @@ class _Download:
         is_next = sent == f"bytes {start}-{end - 1}/{end}"
         known = self.version.keys() & version.keys()
         is_other = any(self.version[name] != version[name] for name in known)
-        is_checked = self.pinned or self.announced or _HASHES.keys() & version.keys()
+        is_checked = self.sha256 or self.hashes or _HASHES.keys() & version.keys()
         is_proved = self._etag is not None and self._etag == version.get("ETag")
         return is_next and not is_other and bool(is_checked or is_proved)
 
@@ -273,8 +265,6 @@ class _Download:
 
     def _receive(self, response: http.client.HTTPResponse, size: int) -> None:
         """Appends the whole body of the response to the part, which has `size` bytes."""
-        from tqdm import tqdm
-
         length = None if response.length is None else size + response.length
         self._check_length(length or 0)
         missing, free = response.length or 0, shutil.disk_usage(self.path.parent).free
@@ -283,16 +273,16 @@ class _Download:
                 f"{self.path.parent} has {free} bytes left and {self.path.name} needs {missing} "
                 "more; make room or set KERAS_VIT_CACHE to another folder."
             )
-        options = {"unit": "B", "unit_scale": True, "disable": not self.progress}
-        with tqdm(desc=self.path.name, total=length, initial=size, **options) as bar:
+        with _bar(self.progress) as bar:
+            task = bar.add_task(self.path.name, total=length, completed=size)
             while chunk := response.read1(_CHUNK):
                 size += len(chunk)
                 self._check_length(size)
                 while chunk:
                     chunk = chunk[self.part.write(chunk) :]
-                bar.update(size - bar.n)
+                bar.update(task, completed=size)
         if length is not None and size < length:
-            raise _BreakError(f"the connection broke after {size} of {length} bytes")
+            raise BreakError(f"the connection broke after {size} of {length} bytes")
 
     def _check_length(self, length: int) -> None:
         if length > self.max_bytes:
@@ -303,7 +293,7 @@ class _Download:
         """A message if the complete part is empty or has a wrong hash, else None."""
         if not self._size():
             return "the server sent an empty file"
-        expected = [*self.pinned, *self.announced]
+        expected = [("sha256", self.sha256)] * bool(self.sha256) + self.hashes
         hashers = {name: _HASHES[name]() for name, _ in expected}
         self.part.seek(0)
         while chunk := self.part.read(_CHUNK):
@@ -318,6 +308,18 @@ class _Download:
 
     def _size(self) -> int:
         return os.fstat(self.part.fileno()).st_size
+
+
+def _bar(is_shown: bool) -> Any:
+    """A progress bar of rich on stderr. Notebooks show the same line as terminals, not a widget."""
+    from rich import console, progress
+
+    text = progress.TextColumn("{task.description}: {task.percentage:.0f}%", markup=False)
+    speed, rest = progress.TransferSpeedColumn(), progress.TimeRemainingColumn()
+    columns = (text, progress.BarColumn(), progress.DownloadColumn(), speed, rest)
+    is_terminal = "ipykernel" in sys.modules or None  # None: rich looks
+    stderr = console.Console(stderr=True, force_jupyter=False, force_terminal=is_terminal)
+    return progress.Progress(*columns, console=stderr, disable=not is_shown)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -350,10 +352,10 @@ def _locked_part(path: Path, patience: float) -> Iterator[BinaryIO | None]:
 
 def _open_part(part: Path) -> BinaryIO:
     """Opens or creates the part. What is written must not reach another file through a link."""
-    flags = ("O_RDWR", "O_CREAT", "O_APPEND", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
-    bits = functools.reduce(operator.or_, (getattr(os, name, 0) for name in flags))
+    names = ("O_RDWR", "O_CREAT", "O_APPEND", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+    flags = sum(getattr(os, name, 0) for name in names)
     try:
-        file = os.fdopen(os.open(part, bits, 0o666), "r+b", buffering=0)
+        file = os.fdopen(os.open(part, flags, 0o666), "r+b", buffering=0)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

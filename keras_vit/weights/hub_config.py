@@ -1,4 +1,4 @@
-"""Reads the config files of timm and transformers: the preprocessing, and sizes of the model.
+"""The JSON files of timm and transformers beside a model's weights, read and written.
 
 Sources: timm `data/config.py` and `data/transforms_factory.py` (`transforms_imagenet_eval`);
 transformers' image processors (`image_processing_vit.py` and its kin).
@@ -12,20 +12,24 @@ differ by 4.4. Without a crop (`crop=None`), results are equal.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
+import numpy as np
+
+from keras_vit._checks import Interpolation
 from keras_vit._errors import UsageError, shown
-from keras_vit.specs import Preprocessing
+from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
 
 # Larger numbers in a file are refused.
 _LARGEST = 65_536
 # The codes of PIL.Image.Resampling.
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-# Those that this library has too.
-SHARED = ("nearest", "bilinear", "bicubic")
+# Those that this library has too, with their codes.
+PIL_CODES = {name: code for code, name in _PILLOW.items() if name in get_args(Interpolation)}
 
 # timm's defaults for absent or empty fields.
 _TIMM_DEFAULTS = {
@@ -85,12 +89,50 @@ _SIZES = {
 }
 _DIVISORS = ("num_attention_heads", "num_heads")
 _PROCESSORS = {"ViT": _VIT, "DeiT": _DEIT, "Bit": _BIT, "ViTHybrid": _BIT, "CLIP": _BIT}
+# The kinds of GELU by the names of both libraries.
+_GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
+# timm can build a ViT of any size from any ViT's name and these arguments. For hybrids, the name
+# must have the right ResNet and patch size.
+_TIMM_STEMS = {
+    (ResNetStem(), 8): "vit_tiny_r_s16_p8_224",
+    (ResNetStem((2, 2, 2, 2)), 1): "vit_base_r26_s32_224",
+    (ResNetStem((3, 4, 9)), 1): "vit_base_r50_s16_224",
+    (ResNetStem((3, 4, 6, 3)), 1): "vit_base_r50_s32_224",
+}
+_TIMM_BIT = {
+    ResNetSpec((3, 4, 6, 3), 1): "resnetv2_50x1_bit",
+    ResNetSpec((3, 4, 23, 3), 1): "resnetv2_101x1_bit",
+    ResNetSpec((3, 4, 6, 3), 3): "resnetv2_50x3_bit",
+    ResNetSpec((3, 4, 23, 3), 3): "resnetv2_101x3_bit",
+    ResNetSpec((3, 8, 36, 3), 4): "resnetv2_152x4_bit",
+}
+# timm's names for the poolings that it has.
+TIMM_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "distilled": "token", "none": ""}
+_TIMM_DISTILLED = "deit_base_distilled_patch16_224"
+# Arguments of timm's models for what a model may have besides the paper's, by the spec's fields.
+_TIMM_OPTIONS = {"layer_scale": "init_values"}
 
 
 def model_args(config: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that change the named architecture, in timm's config.json."""
     arguments = config.get("model_args")
     return arguments if isinstance(arguments, dict) else {}
+
+
+def stated_numerics(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of gelu, layer_norm_eps and num_heads in a config.json; None where it has none.
+
+    Raises:
+        UsageError: the activation is not a GELU.
+    """
+    name = config.get("hidden_act") or model_args(config).get("act_layer")
+    if name is not None and (not isinstance(name, str) or name not in _GELU):
+        raise UsageError(f"its activation is {shown(name)}; only GELU is supported.")
+    return {
+        "gelu": _GELU.get(name),
+        "layer_norm_eps": config.get("layer_norm_eps"),
+        "num_heads": config.get("num_attention_heads", model_args(config).get("num_heads")),
+    }
 
 
 def check_sizes(config: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
@@ -185,6 +227,70 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
     )
 
 
+def timm_files(model: Any) -> dict[str, dict[str, Any]]:
+    """config.json for `timm.create_model("local-dir:FOLDER")`; {} if timm has no such model."""
+    spec = model.spec
+    if isinstance(spec, ResNetSpec):
+        architecture, arguments = _TIMM_BIT.get(dataclasses.replace(spec, in_channels=3)), {}
+    else:
+        hybrid = _TIMM_STEMS.get((spec.stem, spec.patch_size))
+        plain = _TIMM_DISTILLED if spec.distillation_token else "vit_base_patch16_224"
+        architecture = hybrid if spec.stem else plain
+        arguments = _timm_arguments(model)
+    if architecture is None:
+        return {}
+    if spec.in_channels != 3:
+        arguments["in_chans"] = spec.in_channels
+    config = {
+        "architecture": architecture,
+        "num_classes": model.num_classes,
+        "model_args": arguments,
+        "pretrained_cfg": _timm_preprocessing(model),
+    }
+    return {"config.json": config | ({"label_names": list(model.labels)} if model.labels else {})}
+
+
+def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
+    """config.json and preprocessor_config.json of transformers, for a ViT without a stem."""
+    spec, (height, width) = model.spec, model.image_size
+    labels = model.labels or [f"LABEL_{i}" for i in range(model.num_classes)]
+    config = {
+        "architectures": ["ViTForImageClassification" if model.num_classes else "ViTModel"],
+        "model_type": "vit",
+        "hidden_size": spec.hidden_dim,
+        "num_hidden_layers": spec.depth,
+        "num_attention_heads": spec.num_heads,
+        "intermediate_size": spec.mlp_dim,
+        "hidden_act": {"erf": "gelu", "tanh": "gelu_pytorch_tanh"}[spec.gelu],
+        "layer_norm_eps": spec.layer_norm_eps,
+        "hidden_dropout_prob": spec.dropout,
+        "attention_probs_dropout_prob": spec.attention_dropout,
+        "image_size": height if height == width else [height, width],
+        "patch_size": spec.patch_size,
+        "num_channels": spec.in_channels,
+        "qkv_bias": True,
+        "pooler_output_size": spec.representation_dim or spec.hidden_dim,
+        "pooler_act": "tanh",
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }
+    files = {"config.json": config}
+    preprocessing = model.preprocessing
+    if preprocessing is not None and preprocessing.crop is None:
+        files["preprocessor_config.json"] = {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": True,
+            "size": {"height": height, "width": width},
+            "resample": PIL_CODES[preprocessing.interpolation],
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": _channels(preprocessing.mean, preprocessing.channels),
+            "image_std": _channels(preprocessing.scale, preprocessing.channels),
+        }
+    return files
+
+
 def _fits(key: str, value: Any, sizes: Mapping[str, int]) -> bool:
     size = sizes[_SIZES[key]]
     if key == "mlp_ratio" and "hidden_dim" not in sizes:  # the weights of the patches are damaged
@@ -238,7 +344,7 @@ def _transformers_geometry(
 
 
 def _interpolation(field: str, name: Any) -> str:
-    if name not in SHARED:
+    if not isinstance(name, str) or name not in PIL_CODES:
         _refuse(field, name)
     return name
 
@@ -280,3 +386,43 @@ def _refuse(field: str, value: Any, detail: str = "") -> NoReturn:
         f"the preprocessing in the config file is not supported. Received: {received}; "
         "pass preprocessing=keras_vit.Preprocessing(...) with the closest settings."
     )
+
+
+def _timm_arguments(model: Any) -> dict[str, Any]:
+    spec: ViTSpec = model.spec
+    arguments = {
+        "img_size": list(model.image_size),
+        "embed_dim": spec.hidden_dim,
+        "depth": spec.depth,
+        "num_heads": spec.num_heads,
+        # timm truncates hidden * ratio; adding 0.5 protects against rounding errors.
+        "mlp_ratio": (spec.mlp_dim + 0.5) / spec.hidden_dim,
+        "class_token": spec.class_token,
+        "global_pool": TIMM_POOLINGS[spec.pooling],
+        "fc_norm": False,  # the norm precedes the pooling, as in the official code
+        "act_layer": {"erf": "gelu", "tanh": "gelu_tanh"}[spec.gelu],
+        "pos_embed": "learn" if spec.position_embedding == "learned" else "none",
+    }
+    options = {name: getattr(spec, field) for field, name in _TIMM_OPTIONS.items()}
+    arguments |= {name: value for name, value in options.items() if value}
+    # For hybrids, the name determines the patch size.
+    return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
+
+
+def _timm_preprocessing(model: Any) -> dict[str, Any]:
+    preprocessing: Preprocessing | None = model.preprocessing
+    size = {"input_size": [model.spec.in_channels, *model.image_size]}
+    if preprocessing is None:
+        return size
+    return size | {
+        "interpolation": preprocessing.interpolation,
+        "crop_pct": preprocessing.crop or 1.0,
+        "crop_mode": "squash" if preprocessing.crop is None else "center",
+        "mean": _channels(preprocessing.mean, preprocessing.channels),
+        "std": _channels(preprocessing.scale, preprocessing.channels),
+    }
+
+
+def _channels(value: float | tuple[float, ...], channels: int) -> list[float]:
+    # From pixel values in [0, 255] to [0, 1], one value for each channel.
+    return (np.broadcast_to(value, channels) / 255).tolist()

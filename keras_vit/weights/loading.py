@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -99,16 +98,9 @@ def load_weights(
             missing (`-`), unexpected (`+`) or of another shape (`!`). The model is unchanged.
     """
     keras_vit_model(model)
+    changes = {"positions": positions, "grid": grid, "resize_patches": resize_patches}
     with open_checkpoint(path, getattr(model.spec, "num_heads", None)) as checkpoint:
-        matched = match(
-            model,
-            checkpoint,
-            head,
-            check_stated=True,
-            positions=positions,
-            grid=grid,
-            resize_patches=resize_patches,
-        )
+        matched = match(model, checkpoint, head, check_stated=True, **changes)
         return fill(model, checkpoint, matched, allow_nonfinite)
 
 
@@ -118,20 +110,29 @@ def fill(
     """Loads the weights that `match` returned into a built model, either all or none."""
     if not allow_nonfinite:
         _check_finite(checkpoint, matched.places)
-    shapes = {
-        key: checkpoint.shape(key) if key in matched.changes else name.shape
-        for key, name in matched.names.items()
-    }
-    for key, array in _arrays(checkpoint, matched.places, shapes):
-        variable = matched.names[key].variable(model)
-        if key in matched.changes:
-            array = matched.changes[key].apply(array)
-        variable.assign(array.reshape(tuple(variable.shape)))
+    # Each tensor of the file is read once and then freed, even if it contains several weights.
+    groups = defaultdict(list)
+    for key, place in matched.places.items():
+        groups[place.key].append(key)
+    for stored, keys in groups.items():
+        _assign(model, checkpoint, matched, checkpoint.tensors.read(stored), keys)
     if matched.head == "reset" and model.num_classes:
         _reset_head(model)
     resampled = tuple(sorted({change.description for change in matched.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
     return Loaded(dialect, len(matched.names), matched.dropped, ignored, resampled, matched.head)
+
+
+def _assign(
+    model: Any, checkpoint: Checkpoint, matched: Match, tensor: np.ndarray, keys: list[str]
+) -> None:
+    for key in keys:
+        name, change = matched.names[key], matched.changes.get(key)
+        shape = checkpoint.shape(key) if change else name.shape
+        array = matched.places[key].official(tensor, shape)
+        variable = name.variable(model)
+        array = change.apply(array) if change else array
+        variable.assign(array.reshape(tuple(variable.shape)))
 
 
 def _reset_head(model: Any) -> None:
@@ -143,30 +144,12 @@ def _reset_head(model: Any) -> None:
             variable.assign(np.full(tuple(variable.shape), value, np.float32))
 
 
-def _arrays(
-    checkpoint: Checkpoint, places: dict[str, Place], shapes: dict[str, tuple[int, ...]]
-) -> Iterator[tuple[str, np.ndarray]]:
-    # Each tensor of the file is read once and then freed, even if it contains several weights.
-    groups = defaultdict(list)
-    for key, place in places.items():
-        groups[place.key].append(key)
-    for stored, keys in groups.items():
-        tensor = checkpoint.tensors.read(stored)
-        for key in keys:
-            yield key, places[key].official(tensor, shapes[key])
-        del tensor
-
-
 def _check_finite(checkpoint: Checkpoint, places: dict[str, Place]) -> None:
-    bad = {}
-    for key in dict.fromkeys(place.key for place in places.values()):
-        array = checkpoint.tensors.read(key)
-        count = array.size - np.count_nonzero(np.isfinite(array))
-        if count:
-            bad[key] = count
+    keys = dict.fromkeys(place.key for place in places.values())
+    counts = {key: np.count_nonzero(~np.isfinite(checkpoint.tensors.read(key))) for key in keys}
+    bad = [key for key, count in counts.items() if count]
     if bad:
         raise UsageError(
-            f"{checkpoint.path} has {sum(bad.values()):,} NaN or infinite values in {len(bad)} "
-            f"arrays, the first in {display(next(iter(bad)))}; set allow_nonfinite "
-            "to load them anyway."
+            f"{checkpoint.path} has {sum(counts.values()):,} NaN or infinite values in {len(bad)} "
+            f"arrays, the first in {display(bad[0])}; set allow_nonfinite to load them anyway."
         )

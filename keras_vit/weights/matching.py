@@ -6,7 +6,6 @@ Only names and shapes are read, so that a file that does not fit needs no memory
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
@@ -107,11 +106,12 @@ def match(
         change = _change(names[key], target, checkpoint, positions, grid, resize_patches)
         if change is not None:
             changes[key] = change
-    _check_names(target, checkpoint, names, places, changes)
+    matched = Match(names, places, changes, dropped, head)
+    _check_names(target, checkpoint, matched)
     _check_fields(target, checkpoint, checkpoint.stated if check_stated else ("num_heads",))
     if check_stated and head == "keep":
         _check_labels(target, checkpoint)
-    return Match(names, places, changes, dropped, head)
+    return matched
 
 
 def _drops(spec: Spec, key: str) -> bool:
@@ -154,12 +154,13 @@ def _change(
     if name.key in (_PATCHES, input_key(target.spec)):
         resizes = resize_patches and name.key == _PATCHES
         return _kernel_change(stored, shape, resizes, name.key == input_key(target.spec))
-    if name.resample is None:
-        return None
-    if stored[-1] != shape[-1] or max(stored[:-1]) > _MOST_POSITIONS:
+    is_table = name.resample is not None and stored[-1] == shape[-1]
+    if not is_table or max(stored[:-1]) > _MOST_POSITIONS:
         return None
     new = target.spec.grid(target.image_size)
-    old = grid or _old_grid(checkpoint, fits=stored == shape)
+    # As in the official code, a table that fits is not resampled, and others are assumed to be
+    # square.
+    old = grid or checkpoint.stated_grid or (None if stored == shape else checkpoint.grid)
     if old is None or old == new:
         return None
     prefix = target.spec.prefix_tokens
@@ -168,41 +169,26 @@ def _change(
 
 
 def _kernel_change(
-    stored: tuple[int, ...], shape: tuple[int, ...], resizes: bool, folds: bool
+    stored: tuple[int, ...], shape: tuple[int, ...], may_resize: bool, may_fold: bool
 ) -> Change | None:
     """The change of a kernel (rows, columns, channels, features) that reads patches or images."""
-    changes = []
-    if resizes and stored[:2] != shape[:2]:
-        description = f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"
-        resize = functools.partial(resample_patches, patch_size=shape[0])
-        changes.append(Change(resize, description))
-        stored = shape[:2] + stored[2:]
-    if folds and stored[2] == _FOLDED != shape[2]:
-        fold = functools.partial(fold_channels, channels=shape[2])
-        changes.append(Change(fold, f"channels {stored[2]} to {shape[2]}"))
-        stored = (*stored[:2], *shape[2:3], *stored[3:])
-    if not changes or stored != shape:
+    resizes = may_resize and stored[:2] != shape[:2]
+    folds = may_fold and stored[2] == _FOLDED != shape[2]
+    changed = (*(shape if resizes else stored)[:2], (shape if folds else stored)[2], *stored[3:])
+    if changed != shape or not (resizes or folds):
         return None
-    return Change(
-        lambda array: functools.reduce(lambda kernel, change: change.apply(kernel), changes, array),
-        "; ".join(change.description for change in changes),
-    )
+    words = [f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"] if resizes else []
+    words += [f"channels {stored[2]} to {shape[2]}"] if folds else []
+
+    def apply(kernel: np.ndarray) -> np.ndarray:
+        kernel = resample_patches(kernel, shape[0]) if resizes else kernel
+        return fold_channels(kernel, shape[2]) if folds else kernel
+
+    return Change(apply, "; ".join(words))
 
 
-def _old_grid(checkpoint: Checkpoint, fits: bool) -> Grid | None:
-    # The grid of the file's positions; None if it is unknown or the same as the model's. As in the
-    # official code, a table that fits is not resampled, and others are assumed to be square.
-    return checkpoint.stated_grid or (None if fits else checkpoint.grid)
-
-
-def _check_names(
-    target: Target | Any,
-    checkpoint: Checkpoint,
-    names: dict[str, WeightName],
-    places: dict[str, Place],
-    changes: dict[str, Change],
-) -> None:
-    stored = checkpoint.tensors.shapes
+def _check_names(target: Target | Any, checkpoint: Checkpoint, matched: Match) -> None:
+    names, places, stored = matched.names, matched.places, checkpoint.tensors.shapes
     missing = sorted(f"  - {key} {names[key].shape}" for key in names.keys() - places.keys())
     unexpected = {places[key].key for key in places.keys() - names.keys()}
     unexpected = sorted(f"  + {display(key)}" for key in unexpected | {*checkpoint.layout.unknown})
@@ -212,28 +198,23 @@ def _check_names(
             f"{place.stored_shape(names[key].shape)}"
             for key, place in places.items()
             if key in names
-            and key not in changes
+            and key not in matched.changes
             and not place.fits(stored[place.key], names[key].shape)
         }
     )
     lines = missing + unexpected + shapes
     if lines:
-        cause = _cause(target, checkpoint, names, places) or f"the first: {lines[0].strip()}"
+        cause = _cause(target, checkpoint, matched) or f"the first: {lines[0].strip()}"
         raise UsageError(
             f"{checkpoint.path} does not fit the model in {len(lines)} weights: {cause}",
             ["(- missing, + unexpected, ! other shape)", *lines],
         )
 
 
-def _cause(
-    target: Target | Any,
-    checkpoint: Checkpoint,
-    names: dict[str, WeightName],
-    places: dict[str, Place],
-) -> str | None:
+def _cause(target: Target | Any, checkpoint: Checkpoint, matched: Match) -> str | None:
     if checkpoint.layout.unknown_part:
         return checkpoint.layout.unknown_part
-    head = checkpoint.head
+    head, names, places = checkpoint.head, matched.names, matched.places
     try:
         differences = _differences(checkpoint.spec, target.spec)
         classes = checkpoint.num_classes

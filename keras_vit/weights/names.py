@@ -2,12 +2,20 @@
 
 Source: the published `.npz` files of google-research/vision_transformer and of
 google-research/big_transfer. The parts of a ViT describe their own weights in `keras_vit/parts`.
+
+Keys with numbers have a template: "Transformer/encoderblock_{i}/LayerNorm_0/scale". {i} is the
+number of a block in official keys, {j} the number of a unit in the block. {i0} and {j0} are one
+less, for layouts that count from zero where the official layout counts from one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
+import re
+import string
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,11 +31,10 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
 from keras_vit.parts.rows import Row, nested, present, table_words
 from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
-from keras_vit.weights.templates import fill
 
 
-def _rows(table: str, keys: str = "", paths: str = "") -> list[Row]:
-    return [Row(key, path, tuple(shape)) for key, path, *shape in table_words(table, keys, paths)]
+def _rows(table: str, when: str = "") -> list[Row]:
+    return [Row(key, path, tuple(shape), when=when) for key, path, *shape in table_words(table)]
 
 
 # Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width
@@ -42,17 +49,19 @@ head/kernel    head/kernel    R C
 head/bias      head/bias      C
 """)
 # No official file has a distillation token, so keras_vit defines the keys of its head.
-_DISTILLATION_HEAD = _rows("""
+_HEAD += _rows(
+    """
 head_dist/kernel    head/distillation_kernel    R C
 head_dist/bias      head/distillation_bias      C
-""")
+""",
+    when="distillation_token",
+)
 _STEM = _rows("""
 conv_root/kernel    conv_root/kernel    7 7 I w
 gn_root/scale       gn_root/gamma       1 1 1 w
 gn_root/bias        gn_root/beta        1 1 1 w
 """)
-_UNIT = _rows(
-    """
+_UNIT = _rows("""
 conv1/kernel    conv1/kernel    1 1 i n
 gn1/scale       gn1/gamma       1 1 1 n
 gn1/bias        gn1/beta        1 1 1 n
@@ -62,24 +71,20 @@ gn2/bias        gn2/beta        1 1 1 n
 conv3/kernel    conv3/kernel    1 1 n o
 gn3/scale       gn3/gamma       1 1 1 o
 gn3/bias        gn3/beta        1 1 1 o
-""",
-    "block{i}/unit{j}/",
-    "block{i}_unit{j}/",
-)
-_PROJECTION = _rows(
+""")
+_UNIT += _rows(
     """
 conv_proj/kernel    conv_proj/kernel    1 1 i o
 gn_proj/scale       gn_proj/gamma       1 1 1 o
 gn_proj/bias        gn_proj/beta        1 1 1 o
 """,
-    "block{i}/unit{j}/",
-    "block{i}_unit{j}/",
+    when="projects",
 )
+_UNIT = nested(_UNIT, "block{i}/unit{j}/", "block{i}_unit{j}/")
 _BIT_ROOT = _rows("""
 resnet/root_block/standardized_conv2d/kernel    conv_root/kernel    7 7 I w
 """)
-_BIT_UNIT = _rows(
-    """
+_BIT_UNIT = _rows("""
 a/group_norm/gamma              gn1/gamma       i
 a/group_norm/beta               gn1/beta        i
 a/standardized_conv2d/kernel    conv1/kernel    1 1 i n
@@ -89,15 +94,9 @@ b/standardized_conv2d/kernel    conv2/kernel    3 3 n n
 c/group_norm/gamma              gn3/gamma       n
 c/group_norm/beta               gn3/beta        n
 c/standardized_conv2d/kernel    conv3/kernel    1 1 n o
-""",
-    "resnet/block{i}/unit{j:02}/",
-    "block{i}_unit{j}/",
-)
-_BIT_PROJECTION = _rows(
-    "a/proj/standardized_conv2d/kernel    conv_proj/kernel    1 1 i o",
-    "resnet/block{i}/unit{j:02}/",
-    "block{i}_unit{j}/",
-)
+""")
+_BIT_UNIT += _rows("a/proj/standardized_conv2d/kernel conv_proj/kernel 1 1 i o", when="projects")
+_BIT_UNIT = nested(_BIT_UNIT, "resnet/block{i}/unit{j:02}/", "block{i}_unit{j}/")
 _BIT_TAIL = _rows("""
 resnet/group_norm/gamma    group_norm/gamma    R
 resnet/group_norm/beta     group_norm/beta     R
@@ -112,6 +111,9 @@ _ATTENTION_POSITIONS = (
     "Transformer/encoderblock_{i}/MultiHeadDotProductAttention_1/",
     "encoderblock_{i}/attention/",
 )
+_NUMBER = re.compile(r"\{[^}]*\}|\d+")
+# The digits that a format such as {i} or {i:02} writes. Blocks have at most four digits.
+_DIGITS = {"": "(0|[1-9][0-9]{0,3})", "02": "([0-9]{2}|[1-9][0-9]{2,3})"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,15 +175,13 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
             paths are the same.
     """
     if bit:
-        tables = [_BIT_ROOT, _BIT_UNIT, _BIT_PROJECTION, _BIT_TAIL, _BIT_HEAD]
+        tables = [_BIT_ROOT, _BIT_UNIT, _BIT_TAIL, _BIT_HEAD]
     else:
-        tables = [_STEM, _UNIT, _PROJECTION, NORM_ROWS, REPRESENTATION_ROWS]
+        tables = [_STEM, _UNIT, NORM_ROWS, REPRESENTATION_ROWS]
         tables += [nested(embedding_rows(TOKENS), *_EMBEDDING), nested(all_block_rows(), *_BLOCK)]
-        tables += [_HEAD, _DISTILLATION_HEAD, *map(pooling_rows, POOLINGS)]
-    keys = [(row.key, row.path) for table in tables for row in table]
-    for kind in () if bit else POSITION_EMBEDDINGS.values():
-        keys += [(key, path) for key, path, _ in _position_rows(kind)]
-    return keys
+        tables += [_HEAD, *map(pooling_rows, POOLINGS)]
+        tables += [rows for kind in POSITION_EMBEDDINGS.values() for rows in _position_rows(kind)]
+    return [(key, path) for table in tables for key, path, *_ in table]
 
 
 def input_key(spec: Spec) -> str:
@@ -204,12 +204,36 @@ def pooling_keys(pooling: str) -> set[str]:
 
 def head_keys(bit: bool = False) -> tuple[str, ...]:
     """The official keys of all kinds of heads."""
-    return tuple(row.key for row in (_BIT_HEAD if bit else _HEAD + _DISTILLATION_HEAD))
+    return tuple(row.key for row in (_BIT_HEAD if bit else _HEAD))
 
 
 def position_keys(kind: PositionEmbedding, block: int = 0) -> dict[str, PositionWeight]:
     """The weights of a position embedding by official key; those in attention only for `block`."""
-    return {fill(key, block): weight for key, _, weight in _position_rows(kind)}
+    rows = itertools.chain(*_position_rows(kind))
+    return {fill(key, block): weight for key, _, weight in rows}
+
+
+def fill(template: str, i: int = 0, j: int = 0) -> str:
+    """The key of block i, unit j."""
+    return template.format(i=i, j=j, i0=i - 1, j0=j - 1)
+
+
+def outline(text: str) -> str:
+    """A key or a template with # for each number. A template and its keys have the same outline."""
+    return _NUMBER.sub("#", text)
+
+
+def numbers(template: str, key: str) -> dict[str, int] | None:
+    """The i and j for which `fill` returns this key; None if the key does not match."""
+    regex, fields = _parsed(template)
+    match = regex.fullmatch(key)
+    if match is None:
+        return None
+    # The field i0 is i - 1.
+    return {
+        field[0]: int(digits) + field.endswith("0")
+        for field, digits in zip(fields, match.groups(), strict=True)
+    }
 
 
 def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> list[WeightName]:
@@ -226,72 +250,74 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> 
         "C": num_classes,
     }
     tokens = Tokens(spec.grid(image_size), spec.prefix_tokens)
-    positions = POSITION_EMBEDDINGS[spec.position_embedding]
+    table, bias = _position_rows(POSITION_EMBEDDINGS[spec.position_embedding])
     names = _names(nested(embedding_rows(pooling.tokens), *_EMBEDDING), sizes)
-    names += _position_names(positions.weights, _POSITIONS, tokens, spec.hidden_dim)
+    names += _position_names(table, tokens, spec.hidden_dim)
     block = nested(block_rows(spec), *_BLOCK)
     for i in range(spec.depth):
-        names += _names(block, sizes, i)
-        names += _position_names(
-            positions.attention_weights, _ATTENTION_POSITIONS, tokens, spec.num_heads, i
-        )
-    tail = NORM_ROWS + pooling_rows(spec.pooling) + present(REPRESENTATION_ROWS, spec)
-    head = _HEAD + (_DISTILLATION_HEAD if spec.distillation_token else [])
-    return names + _names(tail + (head if num_classes else []), sizes)
+        names += _names(block, sizes, i) + _position_names(bias, tokens, spec.num_heads, i)
+    head = _HEAD if num_classes else []
+    tail = [*NORM_ROWS, *pooling_rows(spec.pooling), *REPRESENTATION_ROWS, *head]
+    return names + _names(present(tail, spec), sizes)
 
 
 def _stem(spec: ViTSpec) -> list[WeightName]:
     if spec.stem is None:
         return []
-    names = _names(_STEM, {"I": spec.in_channels, "w": spec.stem.root_channels})
-    for unit in spec.stem.units:
-        names += _unit(_UNIT, _PROJECTION, unit)
-    return names
+    sizes = {"I": spec.in_channels, "w": spec.stem.root_channels}
+    return _names(_STEM, sizes) + _unit_names(_UNIT, spec.stem.units)
 
 
 def _bit(spec: ResNetSpec, num_classes: int) -> list[WeightName]:
-    names = _names(_BIT_ROOT, {"I": spec.in_channels, "w": 64 * spec.width})
-    for unit in spec.units:
-        names += _unit(_BIT_UNIT, _BIT_PROJECTION, unit)
+    sizes = {"I": spec.in_channels, "w": 64 * spec.width, "R": spec.channels, "C": num_classes}
     tail = _BIT_TAIL + (_BIT_HEAD if num_classes else [])
-    return names + _names(tail, {"R": spec.channels, "C": num_classes})
+    return _names(_BIT_ROOT, sizes) + _unit_names(_BIT_UNIT, spec.units) + _names(tail, sizes)
 
 
-def _unit(rows: list[Row], projection: list[Row], unit: ResNetUnit) -> list[WeightName]:
-    sizes = {"i": unit.inputs, "n": unit.features, "o": 4 * unit.features}
-    return _names(rows + (projection if unit.projects else []), sizes, unit.block, unit.unit)
+def _unit_names(rows: list[Row], units: Iterable[ResNetUnit]) -> list[WeightName]:
+    names = []
+    for unit in units:
+        sizes = {"i": unit.inputs, "n": unit.features, "o": 4 * unit.features}
+        names += _names(present(rows, unit), sizes, unit.block, unit.unit)
+    return names
 
 
-def _names(rows: list[Row], sizes: dict[str, int], i: int = 0, j: int = 0) -> list[WeightName]:
+def _names(rows: Iterable[Row], sizes: dict[str, int], i: int = 0, j: int = 0) -> list[WeightName]:
     return [
         WeightName(
             fill(row.key, i, j),
             fill(row.path, i, j),
-            tuple(sizes[size] if size in sizes else int(size) for size in row.shape),
+            tuple(int(sizes.get(size, size)) for size in row.shape),
         )
         for row in rows
     ]
 
 
+# The templates of a position weight's key and path, and the weight.
+_PositionRows = list[tuple[str, str, PositionWeight]]
+
+
+def _position_rows(kind: PositionEmbedding) -> tuple[_PositionRows, _PositionRows]:
+    """The weights of a position embedding in the embedding, and those in attention."""
+    weights = ((_POSITIONS, kind.weights), (_ATTENTION_POSITIONS, kind.attention_weights))
+    return tuple([(key + w.key, path + w.name, w) for w in ws] for (key, path), ws in weights)
+
+
 def _position_names(
-    weights: Iterable[PositionWeight],
-    prefixes: tuple[str, str],
-    tokens: Tokens,
-    width: int,
-    i: int = 0,
+    rows: _PositionRows, tokens: Tokens, width: int, i: int = 0
 ) -> list[WeightName]:
-    key, path = (fill(prefix, i) for prefix in prefixes)
     return [
-        WeightName(key + w.key, path + w.name, w.shape(tokens, width), w.resample) for w in weights
+        WeightName(fill(key, i), fill(path, i), weight.shape(tokens, width), weight.resample)
+        for key, path, weight in rows
     ]
 
 
-def _position_rows(kind: PositionEmbedding) -> list[tuple[str, str, PositionWeight]]:
-    return [
-        (keys + weight.key, paths + weight.name, weight)
-        for (keys, paths), weights in (
-            (_POSITIONS, kind.weights),
-            (_ATTENTION_POSITIONS, kind.attention_weights),
-        )
-        for weight in weights
-    ]
+@functools.cache
+def _parsed(template: str) -> tuple[re.Pattern, list[str]]:
+    regex, fields = "", []
+    for text, field, width, _ in string.Formatter().parse(template):
+        regex += re.escape(text)
+        if field:
+            regex += _DIGITS[width]
+            fields.append(field)
+    return re.compile(regex), fields

@@ -15,7 +15,7 @@ from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
 from keras_vit.specs import ResNetSpec
 from keras_vit.weights.dialects import foreign_place
-from keras_vit.weights.hub_files import PIL_CODES, TIMM_POOLINGS, timm_files, transformers_files
+from keras_vit.weights.hub_config import PIL_CODES, TIMM_POOLINGS, timm_files, transformers_files
 from keras_vit.weights.names import WeightName, weight_names
 from keras_vit.weights.tensors import METADATA
 

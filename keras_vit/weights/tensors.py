@@ -2,13 +2,17 @@
 
 Opening a file reads only names, types and shapes. Nothing is unpickled, names are never used as
 paths, and no array may be larger than its file. Files are read and not mapped into memory, because
-a mapped file that another process truncates kills this one.
+a mapped file that another process truncates kills this one (SIGBUS). Therefore the header of a
+`.safetensors` file is read here, by the rules of the safetensors library, which maps files.
+
+Source: https://github.com/huggingface/safetensors (README, "Format").
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import math
 import os
@@ -18,15 +22,15 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import ml_dtypes
+import msgspec
 import numpy as np
 
 from keras_vit import _files, _json, _zips
 from keras_vit._errors import UsageError
 from keras_vit._quiet import ignore_warning
-from keras_vit.weights.safetensors_index import MOST_AXES, read_index
 
 # The errors that zipfile and numpy raise for damaged or malicious files.
 ERRORS = (
@@ -38,6 +42,11 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _SAFETENSORS_FLOATS = {
     "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": _BFLOAT16,
 }  # fmt: skip
+_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "I16": 16, "U16": 16, "I32": 32, "U32": 32, "I64": 64, "U64": 64,
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F16": 16,
+    "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
+}  # fmt: skip
 # Weights hardly compress, so a file that unpacks to many times its size is refused as a zip bomb.
 # The allowance is for small files of zeros.
 _MOST_UNPACKING, _UNPACKING_ALLOWANCE = 8, 16 << 20
@@ -47,9 +56,18 @@ _PICKLE = (
     "{} is a pickle (from PyTorch?), which could run code and is never read; save the weights as "
     "safetensors."
 )
+# What else may be passed as weights, by the first bytes of the file.
+_OTHER_FILES = {
+    b"\x80": _PICKLE,
+    b"\x89HDF": "{} is an HDF5 file of Keras; load it with Keras' model.load_weights.",
+    b"": "{} is not a complete .npz or .safetensors file; copy or download it again.",
+}
 # The directory of an archive has at least 46 bytes for each member. An array's own header has at
 # most 10,000 bytes (numpy's limit).
 _MOST_ARRAY_HEADER = 10_240
+# A header of a .safetensors of this size has more than 50,000 arrays.
+_MOST_INDEX = 8 << 20
+_MOST_AXES = 8
 _MOST_JSON = 4 << 20
 _CHUNK = 1 << 20
 
@@ -75,7 +93,6 @@ class Tensors:
     Attributes:
         path: the file.
         kind: "npz" or "safetensors".
-        shapes: the shape of every array by key, in the file's order.
         metadata: the metadata that `save_weights` stored, or {}.
         config, preprocessor: the content of config.json and preprocessor_config.json in the folder
             of a safetensors file, or {}.
@@ -83,12 +100,16 @@ class Tensors:
 
     path: Path
     kind: str
-    shapes: dict[str, tuple[int, ...]]
     metadata: dict[str, Any]
     config: dict[str, Any]
     preprocessor: dict[str, Any]
     _headers: dict[str, _Header]
-    _open: Callable[[str], contextlib.AbstractContextManager[BinaryIO]]
+    _read: Callable[[str], np.ndarray]
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every array by key, in the file's order."""
+        return {key: header.shape for key, header in self._headers.items()}
 
     def check_floats(self, keys: Iterable[str]) -> None:
         """Checks that arrays contain floats of 16, 32 or 64 bits or bfloat16; reads nothing.
@@ -110,8 +131,8 @@ class Tensors:
             UsageError: the array is damaged or does not contain floats.
         """
         self.check_floats([key])
-        with _damage(self.path, key), self._open(key) as stream:
-            array = _array(stream, self._headers[key])
+        with _damage(self.path, key):
+            array = self._read(key)
         with np.errstate(over="ignore"):  # overflow gives infinity, which is refused later
             return np.asarray(array, np.float32)
 
@@ -135,21 +156,20 @@ def open_tensors(path: str | os.PathLike) -> Iterator[Tensors]:
     with path.open("rb") as stream:
         start = stream.read(9)
     if start.startswith(b"PK"):
-        with _open_npz(path) as tensors:
-            yield tensors
+        opened = _open_npz(path)
     elif start[8:] == b"{":
-        with _open_safetensors(path) as tensors:
-            yield tensors
-    elif start.startswith(b"\x80"):
-        raise UsageError(_PICKLE.format(path))
-    elif start.startswith(b"\x89HDF"):
-        raise UsageError(
-            f"{path} is an HDF5 file of Keras; load it with Keras' model.load_weights."
-        )
+        opened = _open_safetensors(path)
     else:
-        raise UsageError(
-            f"{path} is not a complete .npz or .safetensors file; copy or download it again."
-        )
+        message = next(text for mark, text in _OTHER_FILES.items() if start.startswith(mark))
+        raise UsageError(message.format(path))
+    with opened as tensors:
+        for key, shape in tensors.shapes.items():
+            # An array without bytes could claim any size in its other dimensions.
+            if 0 in shape:
+                raise UsageError(
+                    f"{path}: {display(key)} is empty. Received: {display(str(shape))}."
+                )
+        yield tensors
 
 
 def display(key: str) -> str:
@@ -184,17 +204,15 @@ def _open_npz(path: Path) -> Iterator[Tensors]:
         members = _members(archive, path)
         headers = {key: _npz_header(archive, info, path) for key, info in members.items()}
 
-        @contextlib.contextmanager
-        def opened(key: str) -> Iterator[BinaryIO]:
+        def read(key: str) -> np.ndarray:
             with archive.open(members[key]) as stream:
                 stream.read(headers[key].begin)
-                yield stream
+                array = _array(stream, headers[key])
                 if stream.read(1):  # also makes zipfile compare the checksum
                     raise ValueError("bytes after the end of the array")
+            return array
 
-        shapes = _shapes(headers, path)
-        metadata = _metadata(archive.comment)
-        yield Tensors(path, "npz", shapes, metadata, {}, {}, headers, opened)
+        yield Tensors(path, "npz", _metadata(archive.comment), {}, {}, headers, read)
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
@@ -245,7 +263,7 @@ def _npz_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
             raise ValueError("a pickled object, which could run code")
         if not dtype.itemsize:
             raise ValueError(f"its type {dtype} has no size")
-        if len(shape) > MOST_AXES:
+        if len(shape) > _MOST_AXES:
             raise ValueError(f"it has {len(shape)} dimensions")
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size:
             raise ValueError(f"its header claims {shape} of {dtype}, but it has {size:,} bytes")
@@ -254,16 +272,6 @@ def _npz_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
     is_float = dtype.kind == "f" and dtype.itemsize <= 8
     float_type = _BFLOAT16 if is_bfloat16 else dtype if is_float else None
     return _Header(shape, str(dtype), float_type, stream.tell(), is_fortran)
-
-
-def _shapes(headers: dict[str, _Header], path: Path) -> dict[str, tuple[int, ...]]:
-    # An array without bytes could claim any size in its other dimensions.
-    for key, header in headers.items():
-        if 0 in header.shape:
-            raise UsageError(
-                f"{path}: {display(key)} is empty. Received: {display(str(header.shape))}."
-            )
-    return {key: header.shape for key, header in headers.items()}
 
 
 def _metadata(text: str | bytes) -> dict[str, Any]:
@@ -282,25 +290,54 @@ def _metadata(text: str | bytes) -> dict[str, Any]:
 def _open_safetensors(path: Path) -> Iterator[Tensors]:
     with io.FileIO(path) as file:
         try:
-            entries, texts = read_index(file, os.fstat(file.fileno()).st_size)
+            headers, texts = _safetensors_headers(file, os.fstat(file.fileno()).st_size)
         except ERRORS as error:
             raise UsageError(f"{path} is not a complete .safetensors file: {error}.") from None
-        headers = {
-            key: _Header(
-                entry.shape, entry.dtype, _SAFETENSORS_FLOATS.get(entry.dtype), entry.begin
-            )
-            for key, entry in entries.items()
-        }
 
-        @contextlib.contextmanager
-        def opened(key: str) -> Iterator[BinaryIO]:
+        def read(key: str) -> np.ndarray:
             file.seek(headers[key].begin)
-            yield file
+            return _array(file, headers[key])
 
-        shapes = _shapes(headers, path)
         metadata = _metadata(texts.get(METADATA, ""))
         sidecars = (_sidecar(path, name) for name in ("config.json", "preprocessor_config.json"))
-        yield Tensors(path, "safetensors", shapes, metadata, *sidecars, headers, opened)
+        yield Tensors(path, "safetensors", metadata, *sidecars, headers, read)
+
+
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Stated(msgspec.Struct):
+    """What the header of a `.safetensors` file says of an array."""
+
+    dtype: str
+    shape: Annotated[tuple[_Size, ...], msgspec.Meta(max_length=_MOST_AXES)]
+    data_offsets: tuple[_Size, _Size]
+
+
+def _safetensors_headers(file: BinaryIO, size: int) -> tuple[dict[str, _Header], dict[str, str]]:
+    """The arrays in a file of `size` bytes, in their order in the file, and its metadata."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(_MOST_INDEX, size - 8):
+        raise ValueError(f"its header claims {length:,} bytes")
+    try:
+        stated = msgspec.json.decode(file.read(length), type=dict[str, msgspec.Raw])
+        metadata = msgspec.json.decode(stated.pop("__metadata__", b"{}"), type=dict[str, str])
+        arrays = {name: msgspec.json.decode(raw, type=_Stated) for name, raw in stated.items()}
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        raise ValueError("its header is damaged") from None
+    # The arrays must cover every byte of the file exactly once.
+    headers, position = {}, 8 + length
+    for name, array in sorted(arrays.items(), key=lambda item: item[1].data_offsets):
+        begin, end = (8 + length + offset for offset in array.data_offsets)
+        bits = math.prod(array.shape) * _BITS.get(array.dtype, 0)
+        if array.dtype not in _BITS or begin != position or bits != 8 * (end - begin):
+            raise ValueError("its header contradicts itself")
+        float_type = _SAFETENSORS_FLOATS.get(array.dtype)
+        headers[name] = _Header(array.shape, array.dtype, float_type, begin)
+        position = end
+    if position != size:
+        raise ValueError(f"it has {size:,} bytes, and its header claims {position:,}")
+    return headers, metadata
 
 
 def _sidecar(path: Path, name: str) -> dict[str, Any]:

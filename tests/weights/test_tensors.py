@@ -19,7 +19,7 @@ import pytest
 import keras_vit
 from keras_vit.weights import checkpoint as checkpoints
 from keras_vit.weights import open_checkpoint
-from keras_vit.weights.templates import numbers
+from keras_vit.weights.names import numbers
 from keras_vit.weights.tensors import open_tensors
 
 HEADER = b"\x93NUMPY\x01\x00"

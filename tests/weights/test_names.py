@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_vit.weights.names import official_keys
-from keras_vit.weights.templates import fill, numbers, outline
+from keras_vit.weights.names import fill, numbers, official_keys, outline
 
 
 @pytest.mark.parametrize(
