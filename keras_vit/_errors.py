@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 # Messages show what strangers put into files, so all that is shown has an end.
@@ -68,6 +69,20 @@ class LostProcessError(RuntimeError):
 def _bounded(lines: Iterable[object]) -> str:
     text = "\n".join(shortened(one_line(line), _LONGEST_LINE) for line in lines)
     return shortened(text, _LONGEST_TEXT)
+
+
+@contextlib.contextmanager
+def naming_install(needed: str, extra: str = "train") -> Iterator[None]:
+    """A context that imports an optional package; a missing one is a `MissingPackageError`.
+
+    Args:
+        needed: what needs which package, as in "plots need matplotlib".
+        extra: the extra of keras_vit that installs it.
+    """
+    try:
+        yield
+    except ImportError:
+        raise MissingPackageError(f"{needed}: pip install 'keras_vit[{extra}]'") from None
 
 
 def shown(value: Any) -> str:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from keras_vit._errors import MissingPackageError
+from keras_vit._errors import naming_install
 from keras_vit._quiet import ignore_warning
 
 BLUE, GREY = "#2a6fbb", "#8a8f98"
@@ -46,10 +46,8 @@ def own_settings(on_any_page: bool = False) -> Iterator[None]:
         on_any_page: draws on a transparent ground, with grey text.
     """
     settings = {**_SETTINGS, **(_ON_ANY_PAGE if on_any_page else {})}
-    try:
+    with naming_install("plots need matplotlib"):
         import matplotlib.figure
-    except ImportError:
-        raise MissingPackageError("plots need matplotlib: pip install 'keras_vit[train]'") from None
     with _lock:
         before = {name: matplotlib.rcParams[name] for name in settings}
         matplotlib.rcParams.update(settings)
@@ -59,11 +57,20 @@ def own_settings(on_any_page: bool = False) -> Iterator[None]:
             matplotlib.rcParams.update(before)
 
 
-def new_figure(width: float, height: float) -> Any:
-    """A figure of this size in inches; CSS and SVG have 96 pixels in an inch."""
+def subplots(width: float, height: float, *grid: int, **settings: Any) -> tuple[Any, Any]:
+    """As `pyplot.subplots`: a figure of this size in inches, and its axes.
+
+    CSS and SVG have 96 pixels in an inch.
+    """
     import matplotlib.figure
 
-    return matplotlib.figure.Figure((width, height), layout="constrained")
+    figure = matplotlib.figure.Figure((width, height), layout="constrained")
+    return figure, figure.subplots(*grid, **settings)
+
+
+def short_name(text: str, longest: int = 18) -> str:
+    """A text for which there is little room: at most so many characters."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"
 
 
 def as_svg(figure: Any) -> bytes:

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from keras_vit._errors import MissingPackageError
+from keras_vit._errors import naming_install
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -35,12 +35,8 @@ def code(text: Any) -> str:
 
 @functools.cache
 def _environment() -> Any:
-    try:
+    with naming_install("pages and cards need Jinja2"):
         import jinja2
-    except ImportError:
-        raise MissingPackageError(
-            "pages and cards need Jinja2: pip install 'keras_vit[train]'"
-        ) from None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=lambda name: name.endswith(".html.j2"),

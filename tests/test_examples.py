@@ -15,7 +15,7 @@ from keras_vit import deploy
 from keras_vit._keras import keras
 
 ROOT = Path(__file__).parents[1]
-SLOW_MODULES = ("keras_vit.deploy", "keras_vit.evaluation.report", "keras_vit.training")
+SLOW_MODULES = ("keras_vit.deploy", "keras_vit.evaluation.run_report", "keras_vit.training")
 FILES = [file for file in sorted((ROOT / "keras_vit").rglob("*.py")) if ">>> " in file.read_text()]
 MODULES = [
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

@@ -214,14 +214,14 @@ def _evaluate_run(arguments: Arguments) -> None:
 def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> None:
     """The table of the classes and the main figures."""
     from keras_vit import evaluation
+    from keras_vit.evaluation.classification import METRICS
 
-    names = ("precision", "recall", "f1")
     rows = [
-        [c["label"], *(f"{c[name]:.2%}" for name in names), str(c["support"])]
+        [c["label"], *(f"{c[name]:.2%}" for name in METRICS), str(c["support"])]
         for c in report.classes
     ]
-    rows.append(["macro mean", *(f"{report.macro[name]:.2%}" for name in names), ""])
-    print(table(["class", *names, "images"], rows))
+    rows.append(["macro mean", *(f"{report.macro[name]:.2%}" for name in METRICS), ""])
+    print(table(["class", *METRICS, "images"], rows))
     warning = evaluation.recall_warning(report, run.may_weight_classes)
     if warning:
         fit = f"{spelled('fit')} --class-weights balanced"

@@ -172,7 +172,7 @@ def _possible(arguments: Arguments, source: Any, split: Any) -> tuple[tuple[int,
     """
     import numpy as np
 
-    from keras_vit.evaluation.probe_inputs import check_shots
+    from keras_vit.evaluation.probes import check_shots
 
     targets = source.targets[split.train]
     counts = np.bincount(targets, minlength=len(source.labels))

@@ -337,7 +337,7 @@ def _check_fewshot(arguments: Arguments, source: Any) -> None:
     if arguments.fewshot and not arguments.resume:
         from keras_vit import data
         from keras_vit.evaluation.features import check_can_probe
-        from keras_vit.evaluation.probe_inputs import check_shots
+        from keras_vit.evaluation.probes import check_shots
 
         check_can_probe(source)
         targets = source.targets[data.split_source(source, arguments.settings.held_out).train]

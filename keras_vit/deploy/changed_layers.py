@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_vit._keras import LEGACY, keras
-from keras_vit.models.image_model import ImageModel
+from keras_vit.models.image_model import ImageModel, each_layer
 from keras_vit.models.variants import model_class
 from keras_vit.specs import Spec, ViTSpec
 
@@ -100,15 +100,7 @@ def _without_weights() -> Iterator[None]:
 
 def _described(model: keras.Model) -> Iterator[tuple[str, _Described]]:
     yield "", _Described(type(model), type(model).call, {})
-    for layer in model.layers:
-        yield from _nested(layer.name, layer)
-
-
-def _nested(path: str, layer: keras.layers.Layer) -> Iterator[tuple[str, _Described]]:
-    yield path, _describe(layer)
-    for attribute, value in sorted(vars(layer).items()):
-        if isinstance(value, keras.layers.Layer) and not attribute.startswith("_"):
-            yield from _nested(f"{path}/{attribute}", value)
+    yield from ((path, _describe(layer)) for path, layer in each_layer(model) if path)
 
 
 def _describe(layer: keras.layers.Layer) -> _Described:

@@ -6,7 +6,9 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "accuracy": ["Accuracy", "accuracy_on", "class_places", "write_accuracy"],
-        "attention": ["attention_maps", "rollout"],
+        "attention_scores": [
+            "attention_distance", "attention_maps", "even_distance", "head_maps", "rollout",
+        ],
         "classification": [
             "ClassReport", "Mistake", "classification_report", "multi_label_report",
             "recall_warning",
@@ -14,17 +16,14 @@ __getattr__, __all__ = lazy_names(
         "comparison": ["summary", "write_comparison"],
         "counting": ["counted_flops"],
         "features": ["Features", "features_of", "split_features"],
-        "fewshot": ["choose_shots", "fewshot_accuracy", "fewshot_sweep"],
-        "fewshot_probe": ["FewShotProbe"],
+        "fewshot": ["FewShotProbe", "choose_shots", "fewshot_accuracy", "fewshot_sweep"],
         "hub": ["hub_card", "write_hub_folder"],
-        "inspection": [
-            "Inspection", "attention_distance", "check_for_inspection", "embedding_filters",
-            "even_distance", "head_maps", "inspect_model", "patch_pca", "position_similarity",
-            "root_filters", "write_inspection",
-        ],
+        "inspecting": ["Inspection", "inspect_model"],
+        "inspection_page": ["check_for_inspection", "write_inspection"],
+        "learned": ["embedding_filters", "patch_pca", "position_similarity", "root_filters"],
         "probes": ["knn_accuracy", "linear_probe_accuracy"],
         "published": ["published_transfer"],
-        "report": ["class_report", "evaluate", "held_out_report"],
-        "transfer": ["transfer_table", "write_transfer"],
+        "run_report": ["class_report", "evaluate", "held_out_report"],
+        "transfer_page": ["transfer_table", "write_transfer"],
     },
 )  # fmt: skip

@@ -9,18 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
-from keras_vit._templates import rendered
-from keras_vit.data import evaluation_batches
 from keras_vit.data.folders import listed
-from keras_vit.data.preprocessing import normalise
-from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.source import Source, as_answered
+from keras_vit.evaluation.features import input_batches
+from keras_vit.evaluation.results_page import write_results
 from keras_vit.labels import answer_scores, answers_of, imagenet2012_ids, imagenet2012_labels
 
-FORMAT = 1
 _TOP = 5
 _MOST_CLASSES = 50  # in the table of the page
 
@@ -80,14 +76,12 @@ def accuracy_on(
         raise UsageError(f"{source.locator}: expected images with classes. Received: none.")
     # The place of the first right class among the most probable ones, or _TOP.
     ranks, done, size = np.full(len(labelled), _TOP), 0, min(batch_size, len(labelled))
-    with naming_unreadable(source):
-        for images, _ in evaluation_batches(source, labelled, model.preprocessing, size):
-            now = slice(done, done + len(images))
-            logits = model.predict_on_batch(_filled(normalise(images, model.preprocessing), size))
-            logits = answer_scores(np.asarray(logits))
-            ranks[now] = _ranks(logits[: len(images)], source, labelled[now], places)
-            done += len(images)
-            report(done, len(labelled), int((ranks == 0).sum()))
+    for inputs in input_batches(model, source, labelled, size):
+        now = slice(done, done + len(inputs))
+        logits = answer_scores(np.asarray(model.predict_on_batch(_filled(inputs, size))))
+        ranks[now] = _ranks(logits[: len(inputs)], source, labelled[now], places)
+        done += len(inputs)
+        report(done, len(labelled), int((ranks == 0).sum()))
     return Accuracy(
         len(labelled),
         len(indices) - len(labelled),
@@ -147,28 +141,19 @@ def write_accuracy(folder: Path, title: str, facts: dict[str, str], accuracy: Ac
         facts: the results and what was judged, in words.
         accuracy: the results.
     """
-    content = {"format": FORMAT, "title": title, "facts": facts, **dataclasses.asdict(accuracy)}
-    _files.write_json(folder / "report.json", content)
     seen = [each for each in accuracy.classes if each["images"]]
     seen.sort(key=lambda each: each["recognised"] / each["images"])
-    text = rendered(
-        "evaluation/accuracy.html.j2",
-        title=title,
-        facts=facts,
-        classes=seen[:_MOST_CLASSES],
-        count=len(seen),
-    )
-    _files.write_text(folder / "index.html", text)
-    return folder / "index.html"
+    content = {"title": title, "facts": facts, **dataclasses.asdict(accuracy)}
+    shown = {"classes": seen[:_MOST_CLASSES], "count": len(seen)}
+    return write_results(folder, "report", content, "accuracy", **shown)
 
 
 def _wordnet(names: tuple[str, ...]) -> tuple[str, ...]:
     return imagenet2012_ids() if names == imagenet2012_labels() else names
 
 
-def _filled(images: Any, size: int) -> np.ndarray:
+def _filled(images: np.ndarray, size: int) -> np.ndarray:
     """A last, smaller batch with more images, because another size would be compiled again."""
-    images = np.asarray(images)
     return np.concatenate([images, np.repeat(images[-1:], size - len(images), axis=0)])
 
 

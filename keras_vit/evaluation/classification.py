@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import MissingPackageError
+from keras_vit._errors import naming_install
 
+# The metrics of each class, which the means have too.
+METRICS = ("precision", "recall", "f1")
 _MOST_SHOWN = 8
 
 
@@ -83,6 +85,13 @@ class ClassReport:
         ]
 
 
+def scored_report(scores: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]) -> ClassReport:
+    """The metrics of scores (n, classes) for targets, int (n,) or multi-hot (n, classes)."""
+    if targets.ndim == 2:
+        return multi_label_report(scores, targets, labels)
+    return classification_report(scores.argmax(-1), targets, labels)
+
+
 def classification_report(
     predicted: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
 ) -> ClassReport:
@@ -121,12 +130,8 @@ def multi_label_report(
 
 
 def _metrics() -> Any:
-    try:
+    with naming_install("evaluation needs scikit-learn"):
         from sklearn import metrics
-    except ImportError:
-        raise MissingPackageError(
-            "evaluation needs scikit-learn: pip install 'keras_vit[train]'"
-        ) from None
     return metrics
 
 
@@ -134,26 +139,19 @@ def _by_class(
     predicted: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]
 ) -> dict[str, Any]:
     """The `classes`, `macro` and `weighted` of a report, from classes (n,) or (n, classes)."""
+    found = _metrics().classification_report(
+        targets, predicted, labels=np.arange(len(labels)), output_dict=True, zero_division=0
+    )
 
-    def figures(average: str | None) -> dict[str, Any]:
-        names = ("precision", "recall", "f1", "support")
-        values = _metrics().precision_recall_fscore_support(
-            targets, predicted, labels=np.arange(len(labels)), average=average, zero_division=0
-        )
-        return dict(zip(names, values, strict=True))
+    def figures(name: str) -> dict[str, float]:
+        keys = ("precision", "recall", "f1-score")  # scikit-learn's
+        return {ours: float(found[name][key]) for ours, key in zip(METRICS, keys, strict=True)}
 
-    each = figures(None)
     classes = [
-        {"label": label}
-        | {name: float(each[name][i]) for name in ("precision", "recall", "f1")}
-        | {"support": int(each["support"][i])}
+        {"label": label, **figures(str(i)), "support": int(found[str(i)]["support"])}
         for i, label in enumerate(labels)
     ]
-    means = {
-        average: {k: float(v) for k, v in figures(average).items() if k != "support"}
-        for average in ("macro", "weighted")
-    }
-    return {"classes": classes, **means}
+    return {"classes": classes, "macro": figures("macro avg"), "weighted": figures("weighted avg")}
 
 
 def recall_warning(report: ClassReport, may_weight_classes: bool = True) -> str | None:

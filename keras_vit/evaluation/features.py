@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,9 @@ from keras_vit.data import Source, Split, evaluation_batches
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.readers import InMemory
 from keras_vit.data.reading import naming_unreadable
-from keras_vit.specs import Preprocessing
 from keras_vit.weights.hashing import weights_sha256
 
 Report = Callable[[int, int], None]  # of the number of images done, and of all
-_FIELDS = ("train", "train_targets", "test", "test_targets")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +45,7 @@ def features_of(
     indices: np.ndarray,
     batch_size: int = 64,
     report: Callable[[int], None] = lambda done: None,
+    body: Any = None,
 ) -> np.ndarray:
     """The input of the head for each image, float32 (n, channels).
 
@@ -58,13 +57,19 @@ def features_of(
         indices: the indices of the images, (n,).
         batch_size: images that are computed at a time.
         report: called after each batch with the number of images that are done.
+        body: the result of `body_of`, which is compiled only once if it is used again.
     """
-    arguments = body_of(model), model.preprocessing, source, indices, batch_size, report
-    return body_features(*arguments)
+    body = body_of(model) if body is None else body
+    found: list[np.ndarray] = []
+    for inputs in input_batches(model, source, indices, batch_size):
+        output = np.asarray(body.predict_on_batch(inputs), np.float32)
+        found.append(output.mean(1) if output.ndim == 3 else output)  # (b, channels)
+        report(sum(map(len, found)))
+    return np.concatenate(found)
 
 
 def body_of(model: Any) -> Any:
-    """The Keras model from inputs to features; it is compiled only once if it is used again.
+    """The Keras model from inputs to features.
 
     Raises:
         UsageError: the model's inputs are not made from pictures.
@@ -73,23 +78,13 @@ def body_of(model: Any) -> Any:
     return keras.Model(model.input, model.features)
 
 
-def body_features(
-    body: Any,
-    preprocessing: Preprocessing,
-    source: Source,
-    indices: np.ndarray,
-    batch_size: int = 64,
-    report: Callable[[int], None] = lambda done: None,
-) -> np.ndarray:
-    """`features_of` for the result of `body_of`, and the preprocessing of its model."""
-    found: list[np.ndarray] = []
+def input_batches(
+    model: Any, source: Source, indices: np.ndarray, batch_size: int
+) -> Iterator[np.ndarray]:
+    """The images as a model reads them, float32 (b, height, width, channels), a batch at a time."""
     with naming_unreadable(source):
-        for images, _ in evaluation_batches(source, indices, preprocessing, batch_size):
-            inputs = np.asarray(normalise(images, preprocessing))
-            output = np.asarray(body.predict_on_batch(inputs), np.float32)
-            found.append(output.mean(1) if output.ndim == 3 else output)  # (b, channels)
-            report(sum(map(len, found)))
-    return np.concatenate(found)
+        for images, _ in evaluation_batches(source, indices, model.preprocessing, batch_size):
+            yield normalise(images, model.preprocessing)
 
 
 def split_features(
@@ -158,9 +153,8 @@ def _key(model: Any, source: Source, split: Split) -> str:
 
 
 def _write(path: Path, key: str, features: Features) -> None:
-    arrays = {name: getattr(features, name) for name in _FIELDS}
     with _files.replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, key=np.frombuffer(key.encode(), np.uint8), **arrays)
+        np.savez(stream, key=np.frombuffer(key.encode(), np.uint8), **vars(features))
 
 
 def _read(path: Path, key: str, train: int, test: int) -> Features | None:
@@ -170,7 +164,9 @@ def _read(path: Path, key: str, train: int, test: int) -> Features | None:
         with np.load(path, allow_pickle=False) as file:
             if file["key"].tobytes() != key.encode():
                 return None
-            found = Features(**{name: file[name] for name in _FIELDS})
+            found = Features(
+                **{each.name: file[each.name] for each in dataclasses.fields(Features)}
+            )
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
     fits = len(found.train) == len(found.train_targets) == train

@@ -1,22 +1,24 @@
 """The few-shot probe: a linear classifier on frozen features, solved in closed form.
 
+It judges a model's features once, or as a callback during a training.
+
 Source: Dosovitskiy et al. 2021, section 4.1; big_vision `evaluators/fewshot_lsr`.
 """
 
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from keras_vit._checks import positive_number
-from keras_vit.evaluation.probe_inputs import (
-    check_shots,
-    checked_list,
-    checked_probe,
-    checked_seed,
-)
+from keras_vit._checks import positive_integer, positive_number
+from keras_vit._keras import keras
+from keras_vit.data import Source, Split
+from keras_vit.evaluation.features import body_of, check_can_probe, features_of
+from keras_vit.evaluation.probes import check_shots, checked_list, checked_probe, checked_seed
 
 _BIAS = 100.0  # the constant feature; a large one is hardly regularised
 _EPSILON = 1e-5  # added to the standard deviations
@@ -97,7 +99,7 @@ def fewshot_sweep(
     for (i, count), (j, seed) in itertools.product(enumerate(shots), enumerate(seeds)):
         chosen = choose_shots(train_targets, count, seed)
         x, y = train[chosen].astype(np.float64), train_targets[chosen]
-        found[i, :, j] = accuracies_of_choice(x, y, test, test_targets, l2)
+        found[i, :, j] = _accuracies(x, y, test, test_targets, l2)
     return found
 
 
@@ -114,7 +116,77 @@ def choose_shots(targets: np.ndarray, shots: int, seed: int = 0) -> np.ndarray:
     return np.concatenate([generator.permutation(each)[:shots] for each in members])
 
 
-def accuracies_of_choice(
+class FewShotProbe(keras.callbacks.Callback):
+    """Adds the few-shot accuracy of a model's features to the metrics of each epoch.
+
+    The metrics are called "fewshot_1" for one image of each class, "fewshot_5" and so on, each the
+    mean over the seeds. Only the features of the images that are needed are computed.
+
+    >>> from keras_vit import data, evaluation
+    >>> source = data.open_source("flower_photos")
+    >>> probe = evaluation.FewShotProbe(model, source, data.split_source(source), shots=[1])
+    >>> model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> history = model.fit(inputs, classes, callbacks=[probe], verbose=0)
+    >>> list(history.history)
+    ['loss', 'fewshot_1']
+
+    Args:
+        model: the keras_vit model, which the trained model contains.
+        source: the images, each with one class.
+        split: which of them the classifier learns from, and which it is judged on.
+        shots: numbers of images of each class.
+        seeds: number of random choices of them.
+        most: the largest number of images that it is judged on, chosen at random.
+        l2: the regularisation, see `fewshot_accuracy`.
+
+    Raises:
+        UsageError: a class has fewer images than one of `shots`, or see `check_can_probe`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        source: Source,
+        split: Split,
+        shots: Sequence[int] = (5, 10),
+        seeds: int = 3,
+        most: int = 2000,
+        l2: float = 2.0**10,
+    ):
+        super().__init__()
+        check_can_probe(source)
+        for count in checked_list("shots", shots):
+            check_shots(source.targets[split.train], count, source.labels)
+        most = positive_integer("most", most)
+        self._probed, self._body = model, body_of(model)
+        self._source, self._shots, self._l2 = source, tuple(shots), positive_number("l2", l2)
+        targets = source.targets[split.train]
+        self._choices = {
+            (count, seed): split.train[choose_shots(targets, count, seed)]
+            for count in self._shots
+            for seed in range(positive_integer("seeds", seeds))
+        }
+        self._train = np.unique(np.concatenate(list(self._choices.values())))
+        test = np.random.default_rng(0).permutation(split.held_out)[:most]
+        self._test = np.sort(test)
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Adds the accuracies to `logs`."""
+        indices, count = np.concatenate([self._train, self._test]), len(self._train)
+        found = features_of(self._probed, self._source, indices, body=self._body)
+        found = found.astype(np.float64)
+        accuracies: dict[int, list[float]] = {}
+        for (shots, _), chosen in self._choices.items():
+            x = found[np.searchsorted(self._train, chosen)]
+            targets, test_targets = (self._source.targets[each] for each in (chosen, self._test))
+            accuracies.setdefault(shots, []).extend(
+                _accuracies(x, targets, found[count:], test_targets, [self._l2])
+            )
+        if logs is not None:
+            logs |= {f"fewshot_{shots}": statistics.mean(of) for shots, of in accuracies.items()}
+
+
+def _accuracies(
     x: np.ndarray,
     targets: np.ndarray,
     test: np.ndarray,

@@ -23,12 +23,7 @@ _SHOWN = ("duration", "batch_size", "optimizer", "learning_rate", "augment", "mi
 Loaded = dict[str, str]  # why a library cannot load the model, or "", by its name
 
 
-def write_hub_folder(
-    run: Run,
-    out: Path,
-    name: str,
-    license: str | None = None,
-) -> Path:
+def write_hub_folder(run: Run, out: Path, name: str, license: str | None = None) -> Path:
     """Writes a folder that can be uploaded to a hub, and returns the path of its README.md.
 
     It holds README.md, the card; model.safetensors and config.json, which timm and keras_vit read;
@@ -79,8 +74,7 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         loaded: for timm and transformers, why the library cannot load it; "" if it can.
     """
     folder = "report-average" if (run.path / AVERAGE).is_file() else "report"
-    weights, settings = run.recipe.get("weights"), run.recipe["recipe"]
-    preprocessing = model.preprocessing
+    weights, preprocessing = run.recipe.get("weights"), model.preprocessing
     return rendered(
         "evaluation/hub.md.j2",
         run=run,
@@ -94,9 +88,7 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         scale=np.atleast_1d(preprocessing.scale),
         published=_published(run),
         weights=weights and Path(weights).name,
-        settings=settings,
-        momentum=run.setting("ema") if run.has_average else None,
-        shown=[each for each in _SHOWN if each in settings],
+        shown=[each for each in _SHOWN if each in run.recipe["recipe"]],
         versions=_versions(run.recipe.get("versions", {})),
         report=_read(run.path / folder / "report.json", _Report),
         exports=_read(run.path / "export" / "table.json", _contracts.Table),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from keras_vit._figures import BLUE, GREY, as_svg, new_figure, own_settings
-from keras_vit.evaluation.pictures import as_png, glowing, resized
+from keras_vit._figures import BLUE, GREY, as_svg, own_settings, short_name, subplots
 
 _DARK_TO_LIGHT = ("#14243a", BLUE, "#d9772b", "#7a4fa0", GREY)
 
@@ -23,8 +23,7 @@ def curve(metrics: list[dict[str, Any]], name: str) -> bytes:
     A training that was stopped before an evaluation has no training metrics for that epoch, which
     leaves a gap.
     """
-    figure = new_figure(4.5, 3.2)
-    axis = figure.subplots()
+    figure, axis = subplots(4.5, 3.2)
     steps = [record["step"] for record in metrics]
     marker = "o" if len(steps) == 1 else None
     for key, label, color in ((name, "training", GREY), (f"val_{name}", "held out", BLUE)):
@@ -42,12 +41,11 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
     counts = np.array(matrix)
     fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(max(3.0, 0.42 * len(labels) + 1.5), 14)
-    figure = new_figure(side, side)
-    axis = figure.subplots()
+    figure, axis = subplots(side, side)
     axis.imshow(fractions, cmap="Blues", vmin=0, vmax=1)
     axis.set(xlabel="predicted", ylabel="true")
     if len(labels) <= 40:
-        names = [name if len(name) <= 18 else name[:17] + "\u2026" for name in labels]
+        names = [short_name(label) for label in labels]
         turn = 0 if max(map(len, names)) <= 2 else 90
         axis.set_xticks(range(len(labels)), names, rotation=turn)
         axis.set_yticks(range(len(labels)), names)
@@ -62,7 +60,7 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class Series:
     """A line of a diagram: its name, its points, and the deviation of each point if known."""
 
     name: str
@@ -72,7 +70,7 @@ class Line:
 
 
 @own_settings()
-def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
+def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Series]]]) -> bytes:
     """Diagrams side by side as SVG; the same line has the same style in each.
 
     Lines differ in dashes, markers and lightness, so that they can be told apart in grey.
@@ -81,10 +79,9 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
         panels: for each diagram the settings of its axes (title, xlabel, ylabel, xscale), and its
             lines.
     """
-    figure = new_figure(4.6 * len(panels), 3.6)
-    axes = figure.subplots(1, len(panels), squeeze=False)
+    figure, (axes,) = subplots(4.6 * len(panels), 3.6, 1, len(panels), squeeze=False)
     names = list(dict.fromkeys(line.name for _, of_panel in panels for line in of_panel))
-    for axis, (settings, of_panel) in zip(axes[0], panels, strict=True):
+    for axis, (settings, of_panel) in zip(axes, panels, strict=True):
         for line in of_panel:
             # Few markers on a long line.
             style = _style(names.index(line.name)) | {"markevery": max(len(line.x) // 8, 1)}
@@ -95,7 +92,7 @@ def lines(panels: Sequence[tuple[dict[str, Any], Sequence[Line]]]) -> bytes:
             _plain_numbers(axis)
         elif all(isinstance(x, int) for line in of_panel for x in line.x):
             _whole_numbers(axis)
-    axes[0][0].legend()
+    axes[0].legend()
     return as_svg(figure)
 
 
@@ -107,8 +104,7 @@ def dots(groups: Sequence[tuple[str, Sequence[float]]], xlabel: str) -> bytes:
         groups: names and values, from top to bottom.
         xlabel: what the values are, with their unit.
     """
-    figure = new_figure(7.5, 0.9 + 0.34 * len(groups))
-    axis = figure.subplots()
+    figure, axis = subplots(7.5, 0.9 + 0.34 * len(groups))
     for row, (_, values) in enumerate(groups):
         axis.scatter(values, [row] * len(values), s=26, facecolors="none", edgecolors=GREY)
         axis.scatter([np.mean(values)], [row], s=44, color=BLUE, zorder=3)
@@ -116,6 +112,46 @@ def dots(groups: Sequence[tuple[str, Sequence[float]]], xlabel: str) -> bytes:
     axis.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
     axis.grid(visible=False, axis="y")
     return as_svg(figure)
+
+
+def picture(image: np.ndarray, side: int = 192) -> bytes:
+    """A uint8 RGB image as PNG, its long side `side` pixels; tiny images are enlarged in blocks."""
+    return _png(resized(image, side))
+
+
+def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
+    """An image darkened where `attention` (rows, columns) in [0, 1] is low, as PNG."""
+    return _png(glowing(resized(image, side), attention))
+
+
+def resized(image: np.ndarray, side: int) -> np.ndarray:
+    """The image with a long side of `side` pixels; tiny images are enlarged in blocks."""
+    source = Image.fromarray(image)
+    ratio = side / max(source.size)
+    size = tuple(max(round(length * ratio), 1) for length in source.size)
+    method = Image.Resampling.NEAREST if ratio > 2 else Image.Resampling.BICUBIC
+    return np.asarray(source.resize(size, method))
+
+
+def glowing(image: np.ndarray, attention: np.ndarray) -> np.ndarray:
+    """The image, darkened where `attention` (rows, columns) in [0, 1] is low.
+
+    There it fades to dark blue, so that attention is visible on black pictures too.
+    """
+    mask = Image.fromarray(attention.astype(np.float32))
+    mask = mask.resize(image.shape[1::-1], Image.Resampling.BICUBIC)
+    level = np.clip(np.asarray(mask), 0, 1)[..., None]
+    light = 0.15 + 0.85 * level
+    ground = np.array([12, 20, 60], np.float32)
+    glow = np.array([255, 190, 70], np.float32) * 0.35 * level
+    mixed = np.asarray(image, np.float32) * light + ground * (1 - light) + glow
+    return mixed.clip(0, 255).astype(np.uint8)
+
+
+def _png(image: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "PNG", optimize=True)
+    return stream.getvalue()
 
 
 def _plain_numbers(axis: Any) -> None:
@@ -143,13 +179,3 @@ def _style(i: int) -> dict[str, Any]:
         "marker": "os^DvP"[i % 6],
         "markersize": 5,
     }
-
-
-def picture(image: np.ndarray, side: int = 192) -> bytes:
-    """A uint8 RGB image as PNG, its long side `side` pixels; tiny images are enlarged in blocks."""
-    return as_png(resized(Image.fromarray(image), side))
-
-
-def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
-    """An image darkened where `attention` (rows, columns) in [0, 1] is low, as PNG."""
-    return as_png(glowing(resized(Image.fromarray(image), side), attention))

@@ -7,17 +7,13 @@ the docstring of `configs/transfer.py` of google-research/big_vision for AugReg'
 
 from __future__ import annotations
 
+from keras_vit.data.vtab_tasks import VTAB
+
 _PAPER = (
     "imagenet2012", "imagenet2012_real", "cifar10", "cifar100", "oxford_iiit_pet",
     "oxford_flowers102",
 )  # fmt: skip
-_VTAB = (
-    "vtab-caltech101", "vtab-cifar100", "vtab-dtd", "vtab-flowers102", "vtab-pets", "vtab-sun397",
-    "vtab-svhn", "vtab-patch-camelyon", "vtab-eurosat", "vtab-resisc45", "vtab-retinopathy",
-    "vtab-clevr-count", "vtab-clevr-distance", "vtab-dmlab", "vtab-dsprites-location",
-    "vtab-dsprites-orientation", "vtab-kitti-distance", "vtab-smallnorb-azimuth",
-    "vtab-smallnorb-elevation",
-)  # fmt: skip
+_VTAB = tuple(f"vtab-{task}" for task in VTAB)  # in the order of table 9
 # The mean of VTAB's 19 tasks, which tables give with more digits than the tasks.
 VTAB_MEAN = "vtab"
 

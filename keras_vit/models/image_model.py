@@ -134,8 +134,8 @@ class ImageModel(keras.Model):
             "head_bias": self.head_bias,
             "dtype": serialized_policy(self.dtype_policy),
             "name": self.name,
-            "frozen": [path for path, layer in _layers(self) if not layer.trainable],
-            "quantised": quantised_layers(dict(_layers(self))),
+            "frozen": [path for path, layer in each_layer(self) if not layer.trainable],
+            "quantised": quantised_layers(dict(each_layer(self))),
         }
 
     @classmethod
@@ -148,10 +148,10 @@ class ImageModel(keras.Model):
         if config["preprocessing"] is not None:
             config["preprocessing"] = Preprocessing.from_dict(config["preprocessing"])
         model = cls(**config)
-        quantise_layers(dict(_layers(model)) if quantised else {}, quantised)
+        quantise_layers(dict(each_layer(model)) if quantised else {}, quantised)
         if frozen:
             # Setting `trainable` also sets it for sublayers, so parents must come first.
-            for path, layer in _layers(model):
+            for path, layer in each_layer(model):
                 layer.trainable = path not in frozen
         return model
 
@@ -243,9 +243,11 @@ def refuse_keywords(
     raise UsageError(f"{function} has no argument {shown(name)}.{advice} Arguments: {known}.")
 
 
-def _layers(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
-    # Yields the model, then every layer before its sublayers, each with its path of attributes.
-    # Names of sublayers would not do: Keras numbers them over the whole process.
+def each_layer(model: keras.Model) -> Iterator[tuple[str, keras.layers.Layer]]:
+    """The model, then every layer before its sublayers, each with its path of attributes.
+
+    Names of sublayers would not do: Keras numbers them over the whole process.
+    """
     yield "", model
     for layer in model.layers:
         yield from _nested(layer.name, layer)

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from keras_vit.evaluation import comparison, plots, summary, write_comparison
-from keras_vit.evaluation.plots import Line
+from keras_vit.evaluation.plots import Series
 
 
 def result(model, fraction, seed, accuracy):
@@ -142,11 +142,11 @@ def panels(function, results):
 
 def test_lines_differ_without_colours_and_axes_have_plain_numbers():
     axes = {"title": "a", "xlabel": "x", "xscale": "log"}
-    svg = plots.lines([(axes, [Line(name, [200, 2000], [1, 2]) for name in "abcd"])]).decode()
+    svg = plots.lines([(axes, [Series(name, [200, 2000], [1, 2]) for name in "abcd"])]).decode()
     assert "stroke-dasharray" in svg
     assert ">1,000<" in svg
     assert "mathdefault" not in svg
-    one_point = [({"title": "a"}, [Line("a", [2], [1.5])])]
+    one_point = [({"title": "a"}, [Series("a", [2], [1.5])])]
     for svg in (plots.lines(one_point), plots.curve([{"step": 2, "loss": 1.5}], "loss")):
         below = re.findall(r'id="xtick_\d+">.*?>([^<>]+)</text>', svg.decode(), re.DOTALL)
         assert set(below) == {"2"}

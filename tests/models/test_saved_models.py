@@ -10,7 +10,7 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, ViTSpec, layers
 from keras_vit._keras import LEGACY, keras
-from keras_vit.evaluation.attention import attention_maps
+from keras_vit.evaluation.attention_scores import attention_maps
 from keras_vit.models.image_model import Intermediates
 
 pytestmark = pytest.mark.flavours

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from keras_vit._figures import BLUE, GREY, as_png, new_figure, own_settings
-from keras_vit.tflite.measure import Measured
+from keras_vit._figures import BLUE, GREY, as_png, own_settings, subplots
+from keras_vit.deploy.judge.measure import Measured
 
 _COLOURS = (BLUE, "#c2621a", "#3a8f4d", "#b23a48", "#7b5ea7", "#8c6239", "#c2569b", "#4f6d7a")
 _MARKERS = "os^DvP*"
@@ -48,8 +48,7 @@ def draw(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured])
     }
     panels = {title: costs for title, costs in panels.items() if costs}
     styles = dict(zip(heights, map(_style, itertools.count()), strict=False))
-    figure = new_figure(5.5 * len(panels), 4)
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    figure, (axes,) = subplots(5.5 * len(panels), 4, 1, len(panels), sharey=True, squeeze=False)
     for axis, (title, costs) in zip(axes, panels.items(), strict=True):
         for name, cost in costs.items():
             axis.plot(cost, heights[name], label=_short(name), **styles[name])

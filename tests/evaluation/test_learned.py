@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_vit import evaluation
-from keras_vit.evaluation.inspection.distance import even_distance
-from keras_vit.evaluation.inspection.positions import position_bias
+from keras_vit.evaluation.attention_scores import even_distance
+from keras_vit.evaluation.learned import position_bias
 from keras_vit.layers import StdConv
 
 TIGHT = {"rtol": 0, "atol": 1e-6}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,11 @@ from keras_vit._checks import keras_vit_model, positive_integer, reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data.images import rgb_images
 from keras_vit.data.preprocessing import normalise, resize
-from keras_vit.evaluation.attention import rollout
-from keras_vit.evaluation.blocks import batches, each_block, images_at_once, to_numpy
-from keras_vit.evaluation.inspection.distance import attention_distance
-from keras_vit.evaluation.inspection.features import PatchColours, patch_pca
-from keras_vit.evaluation.inspection.filters import Filters, embedding_filters, root_filters
-from keras_vit.evaluation.inspection.heads import head_maps
-from keras_vit.evaluation.inspection.positions import (
-    position_bias,
-    position_similarity,
-    position_table,
-)
+from keras_vit.evaluation import attention_scores as attention
+from keras_vit.evaluation.learned import Filters, PatchColours, learned_weights, patch_pca
 from keras_vit.specs import ResNetSpec
 
-_CONVOLVED = 16  # pictures in a batch of a model without attention
+_BATCH = 16  # pictures, where no attention is kept
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,15 +79,14 @@ def inspect_model(
     """
     keras_vit_model(model)
     reads_pictures(model)
-    parts = _of_weights(model)
+    parts, is_resnet = learned_weights(model), isinstance(model.spec, ResNetSpec)
     shown = [] if pictures is None else list(rgb_images(pictures))
     seen = _seen(shown, model) if shown else None
-    if isinstance(model.spec, ResNetSpec):
-        return Inspection(**parts, **(_convolved(model, seen) if shown else {}))
-    block = _checked(block, model.spec.depth)
+    block = None if is_resnet else _checked(block, model.spec.depth)
     if shown:
-        parts |= _attention(model, seen, block)
-    if shown or images is not None:
+        parts |= _convolved(model, seen) if is_resnet else _attention(model, seen, block)
+        parts |= _logits(model, seen)
+    if not is_resnet and (shown or images is not None):
         averaged = shown if images is None else rgb_images(images)
         parts |= _distance(model, averaged, report)
     return Inspection(**parts)
@@ -108,41 +98,25 @@ def _checked(block: int | None, depth: int) -> int:
     return block or depth
 
 
-def _of_weights(model: Any) -> dict[str, Any]:
-    """What needs no picture."""
-    spec = model.spec
-    if isinstance(spec, ResNetSpec) or spec.stem is not None:
-        parts = {"root_filters": root_filters(model.get_layer("conv_root").kernel)}
-        if isinstance(spec, ResNetSpec):
-            return parts
-    else:
-        kernel = np.asarray(model.get_layer("patch_encoder").projection.kernel)
-        # (pixels, hidden_dim) to (patch, patch, channels, hidden_dim)
-        kernel = kernel.reshape(spec.patch_size, spec.patch_size, spec.in_channels, -1)
-        parts = {"filters": embedding_filters(kernel)}
-    table = position_table(model)
-    similarity = None if table is None else position_similarity(table, model.grid)
-    return parts | {"similarity": similarity, "bias": position_bias(model)}
-
-
 def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
     """What a ViT does with a few pictures: rollout, heads and features."""
     grid, prefix, parts = model.grid, model.spec.prefix_tokens, []
-    for inputs in batches(model, normalise(pictures, model.preprocessing)):
+    inputs = normalise(pictures, model.preprocessing)
+    for batch in attention.in_parts(inputs, attention.images_at_once(model)):
         means = []
-        for i, walked in enumerate(each_block(model, inputs), 1):
-            means.append(walked.scores.mean(axis=1, keepdims=True))
+        for i, computed in enumerate(attention.each_block(model, batch), 1):
+            scores, output = computed
+            means.append(scores.mean(axis=1, keepdims=True))
             if i == block:
-                heads = head_maps(walked.scores, grid)
-        maps = rollout(means, prefix).reshape(-1, *grid)  # (n, rows, columns)
-        encoded = to_numpy(model.get_layer("encoder_norm")(walked.tokens))[:, prefix:]
+                heads = attention.head_maps(scores, grid)
+        maps = attention.rollout(means, prefix).reshape(-1, *grid)  # (n, rows, columns)
+        encoded = attention.to_numpy(model.get_layer("encoder_norm")(output))[:, prefix:]
         # (n, patches, hidden_dim) to (n, rows, columns, hidden_dim)
         parts.append((maps, heads, encoded.reshape(len(maps), *grid, -1)))
     maps, heads, features = (np.concatenate(each) for each in zip(*parts, strict=True))
     height, width = (side * model.spec.stride for side in grid)
     return {
         "pictures": pictures[:, :height, :width],  # a hybrid cuts off what fills no patch
-        "logits": _logits(model, pictures),
         "rollout": maps,
         "heads": heads,
         "block": block,
@@ -152,23 +126,21 @@ def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
 
 def _convolved(model: Any, pictures: np.ndarray) -> dict[str, Any]:
     """What a BiT does with a few pictures: the last feature map."""
-    encoder, inputs = model.intermediates("encoded"), normalise(pictures, model.preprocessing)
-    features = np.concatenate(
-        [to_numpy(encoder(x, training=False)["encoded"]) for x in _parts(inputs, _CONVOLVED)]
-    )
-    return {
-        "pictures": pictures,
-        "logits": _logits(model, pictures),
-        "features": patch_pca(features),
-    }
+    encoder = model.intermediates("encoded")
+    features = _outputs(lambda x, **mode: encoder(x, **mode)["encoded"], model, pictures)
+    return {"pictures": pictures, "features": patch_pca(features)}
 
 
-def _logits(model: Any, pictures: np.ndarray) -> np.ndarray | None:
-    """(n, classes); None if the model has no classes, or an output for each token."""
-    if not model.num_classes or len(model.output.shape) != 2:
-        return None
-    inputs = normalise(pictures, model.preprocessing)
-    return np.concatenate([to_numpy(model(x, training=False)) for x in _parts(inputs, _CONVOLVED)])
+def _logits(model: Any, pictures: np.ndarray) -> dict[str, np.ndarray]:
+    """(n, classes); nothing if the model has no classes, or an output for each token."""
+    is_one_row = model.num_classes and len(model.output.shape) == 2
+    return {"logits": _outputs(model, model, pictures)} if is_one_row else {}
+
+
+def _outputs(function: Callable[..., Any], model: Any, pictures: np.ndarray) -> np.ndarray:
+    """What a function of the model's inputs returns for pictures, a batch at a time."""
+    parts = attention.in_parts(normalise(pictures, model.preprocessing), _BATCH)
+    return np.concatenate([attention.to_numpy(function(x, training=False)) for x in parts])
 
 
 def _distance(
@@ -176,11 +148,13 @@ def _distance(
 ) -> dict[str, Any]:
     """The mean over all images of each block's attention distance; a batch is read at a time."""
     total, done = np.zeros((model.spec.depth, model.spec.num_heads)), 0
-    images, at_once = iter(images), images_at_once(model)
+    images, at_once = iter(images), attention.images_at_once(model)
     while batch := list(itertools.islice(images, at_once)):
         inputs = normalise(_seen(batch, model), model.preprocessing)
-        for i, (scores, _) in enumerate(each_block(model, inputs)):
-            total[i] += attention_distance(scores, model.grid, model.spec.stride).sum(axis=0)
+        for i, (scores, _) in enumerate(attention.each_block(model, inputs)):
+            total[i] += attention.attention_distance(scores, model.grid, model.spec.stride).sum(
+                axis=0
+            )
         done += len(batch)
         report(done)
     if not done:
@@ -192,8 +166,3 @@ def _seen(pictures: Iterable[np.ndarray], model: Any) -> np.ndarray:
     """Pictures as the model sees them: cropped and resized, uint8 (n, height, width, 3)."""
     preprocessing = model.preprocessing
     return np.stack([resize(Image.fromarray(each), preprocessing) for each in pictures])
-
-
-def _parts(values: Any, size: int) -> Iterator[Any]:
-    for first in range(0, len(values), size):
-        yield values[first : first + size]

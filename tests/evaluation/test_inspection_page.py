@@ -12,7 +12,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, evaluation
-from keras_vit.evaluation.inspection import plots
+from keras_vit.evaluation import inspection_plots as plots
 
 SECTIONS = (
     "Embedding filters", "Positions", "Attention distance", "Attention rollout",

@@ -12,18 +12,12 @@ import numpy as np
 from keras_vit import _contracts, _files, runs
 from keras_vit._checks import reads_pictures
 from keras_vit._templates import rendered
-from keras_vit.data import evaluation_batches, load
-from keras_vit.data.preprocessing import normalise
-from keras_vit.data.reading import naming_unreadable
+from keras_vit.data import load
 from keras_vit.data.sources import Source, path_of
 from keras_vit.evaluation import plots
-from keras_vit.evaluation.attention import attention_maps
-from keras_vit.evaluation.classification import (
-    ClassReport,
-    Mistake,
-    classification_report,
-    multi_label_report,
-)
+from keras_vit.evaluation.attention_scores import attention_maps
+from keras_vit.evaluation.classification import ClassReport, Mistake, scored_report
+from keras_vit.evaluation.features import input_batches
 from keras_vit.labels import answer_scores
 from keras_vit.models.profile import grouped, profile
 from keras_vit.specs import ViTSpec
@@ -65,9 +59,9 @@ def evaluate(
     run.check_classifies()
     model, source = run.model(average=average), run.source(data)
     images = run.images(source, split)
-    scores = _scores(model, source, images, batch_size)
-    report = _report(source, images, scores, run.labels)
-    places, mistakes = _mistakes(source, images, scores, run.labels)
+    scores, targets = _scored(model, source, images, batch_size)
+    report = scored_report(scores, targets, run.labels)
+    places, mistakes = _mistakes(source, images, scores, targets, run.labels)
     listed = mistakes[:_MOST_LISTED]
     report = dataclasses.replace(report, split=split, average=average, wrong=listed)
     metrics = run.metrics()
@@ -109,8 +103,7 @@ def class_report(
 
     Those of a model of one logit are "not LABEL" and its label, see `data.as_answered`.
     """
-    scores = _scores(model, source, indices, batch_size)
-    return _report(source, indices, scores, source.labels)
+    return scored_report(*_scored(model, source, indices, batch_size), source.labels)
 
 
 def _folder(report: ClassReport) -> str:
@@ -120,21 +113,16 @@ def _folder(report: ClassReport) -> str:
     return "-".join(parts)
 
 
-def _report(
-    source: Source, indices: np.ndarray, logits: np.ndarray, labels: tuple[str, ...]
-) -> ClassReport:
-    if source.multi_hot is not None:
-        return multi_label_report(logits, source.multi_hot[indices], labels)
-    return classification_report(logits.argmax(-1), source.targets[indices], labels)
-
-
-def _scores(model: Any, source: Source, indices: np.ndarray, batch_size: int) -> np.ndarray:
+def _scored(
+    model: Any, source: Source, indices: np.ndarray, batch_size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The scores of images, (n, classes), and their targets, (n,) or multi-hot (n, classes)."""
     reads_pictures(model)
-    batches = evaluation_batches(source, indices, model.preprocessing, batch_size)
-    inputs = (normalise(images, model.preprocessing) for images, _ in batches)
-    with naming_unreadable(source):
-        scores = np.concatenate([np.asarray(model(each, training=False)) for each in inputs])
-    return scores if source.multi_hot is not None else answer_scores(scores)
+    batches = input_batches(model, source, indices, batch_size)
+    scores = np.concatenate([np.asarray(model(inputs, training=False)) for inputs in batches])
+    if source.multi_hot is not None:
+        return scores, source.multi_hot[indices]
+    return answer_scores(scores), source.targets[indices]
 
 
 def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:
@@ -154,13 +142,19 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
 
 
 def _mistakes(
-    source: Source, indices: np.ndarray, scores: np.ndarray, labels: tuple[str, ...]
+    source: Source,
+    indices: np.ndarray,
+    scores: np.ndarray,
+    targets: np.ndarray,
+    labels: tuple[str, ...],
 ) -> tuple[np.ndarray, list[Mistake]]:
     """The places in the source of wrongly classified images, and what is wrong about each."""
-    predicted, classes = scores.argmax(-1), _classes(source, indices)
-    if source.multi_hot is not None:
+    predicted = scores.argmax(-1)
+    if targets.ndim == 2:
+        classes = [np.flatnonzero(row) for row in targets]
         confidence = 0.5 * (1 + np.tanh(0.5 * scores.max(-1)))  # the sigmoid
     else:
+        classes = targets[:, None]
         confidence = np.exp(scores - scores.max(-1, keepdims=True))
         confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
     wrong = np.array([i for i, each in enumerate(classes) if predicted[i] not in each], int)
@@ -174,13 +168,6 @@ def _mistakes(
         )
         for i in wrong
     ]
-
-
-def _classes(source: Source, indices: np.ndarray) -> list[np.ndarray]:
-    """The class or the classes of each image."""
-    if source.multi_hot is not None:
-        return [np.flatnonzero(row) for row in source.multi_hot[indices]]
-    return list(source.targets[indices, None])
 
 
 def _attention(

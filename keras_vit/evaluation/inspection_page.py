@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,14 +12,14 @@ from keras_vit import _files
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
 from keras_vit._templates import rendered
+from keras_vit.evaluation import inspection_plots as plots
+from keras_vit.evaluation.attention_scores import even_distance
 from keras_vit.evaluation.classification import ClassReport
-from keras_vit.evaluation.inspection.distance import even_distance
-from keras_vit.evaluation.inspection.features import LEAST_FRACTION
-from keras_vit.evaluation.inspection.figures import figures
-from keras_vit.evaluation.inspection.inspecting import Inspection
+from keras_vit.evaluation.inspecting import Inspection
+from keras_vit.evaluation.learned import LEAST_FRACTION
 from keras_vit.specs import ResNetSpec
 
-_NUMBERS = "inspection.json"
+_MOST_FILTERS = 64
 
 
 def write_inspection(
@@ -50,13 +49,15 @@ def write_inspection(
     captions = tuple(captions) or tuple(f"picture {i}" for i in range(1, pictures + 1))
     if len(captions) != pictures:
         raise UsageError(f"expected {pictures} captions. Received: {len(captions)}.")
-    drawn = figures(model, found, captions, errors)
+    numbers = _numbers(model, found, captions, errors)
+    filters, title = _filters(found)
+    figures = {"filters": filters, **_figures(found, numbers, captions, errors)}
     with _files.replacing_folder(out) as folder:
-        for figure in itertools.chain(*drawn.values()):
-            (folder / f"{figure.name}.svg").write_bytes(figure.svg)
-        _files.write_json(folder / _NUMBERS, _numbers(model, found, captions, errors))
+        for name, svg in figures.items():
+            (folder / f"{name}.svg").write_bytes(svg)
+        _files.write_json(folder / "inspection.json", numbers)
         text = rendered(
-            "evaluation/inspection/report.html.j2",
+            "evaluation/inspection.html.j2",
             title=f"Inside {model.name}",
             facts={**_facts(model), **(facts or {})},
             spec=model.spec,
@@ -64,7 +65,9 @@ def write_inspection(
             image_size=model.image_size,
             found=found,
             errors=errors,
-            figures=drawn,
+            captions=captions,
+            figures=figures,
+            filters_title=title,
             least_fraction=LEAST_FRACTION,
         )
         _files.write_text(folder / "index.html", text)
@@ -78,6 +81,46 @@ def check_for_inspection(out: str | os.PathLike) -> None:
         UsageError: it is a file or a folder that holds something else, or cannot be written.
     """
     _files.check_replaceable(out, "inspection")
+
+
+def _filters(found: Inspection) -> tuple[bytes, str]:
+    """The figure of the filters, and its title."""
+    if found.filters is not None:
+        patches, fractions = found.filters.patches, found.filters.fractions
+        title = f"Principal components 1 to {len(patches)} of the embedding"
+        return plots.filters(patches, title, fractions), title
+    every = len(found.root_filters)
+    of = f"the {every}" if every <= _MOST_FILTERS else f"{_MOST_FILTERS} of {every}"
+    title = f"Filters of the first convolution, {of}"
+    return plots.filters(found.root_filters[:_MOST_FILTERS], title), title
+
+
+def _figures(
+    found: Inspection,
+    numbers: Mapping[str, Any],
+    captions: Sequence[str],
+    errors: ClassReport | None,
+) -> dict[str, bytes]:
+    """The other figures of the page by their names; none of what was not found."""
+    figures = {}
+    if found.similarity is not None:
+        figures["positions"] = plots.similarity(found.similarity)
+    elif found.bias is not None:
+        figures["positions"] = plots.bias(found.bias)
+    if found.distance is not None:
+        even = numbers["attention_distance"]["evenly_spread"]
+        figures["distance"] = plots.distance(found.distance, even)
+    for i, caption in enumerate(captions):
+        picture, seen = found.pictures[i], found.features
+        if found.rollout is not None:
+            figures[f"rollout-{i + 1}"] = plots.rollout(picture, found.rollout[i], caption)
+        if found.heads is not None:
+            figures[f"heads-{i + 1}"] = plots.heads(picture, found.heads[i], caption)
+        if seen is not None:
+            figures[f"features-{i + 1}"] = plots.features(picture, seen.colours[i], seen, caption)
+    if errors is not None:
+        figures["errors"] = plots.errors(errors)
+    return figures
 
 
 def _facts(model: Any) -> dict[str, str]:

@@ -6,18 +6,17 @@ features go from dark to light, so that they can be read in grey.
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from keras_vit._figures import BLUE, as_svg, new_figure, own_settings
+from keras_vit._figures import BLUE, as_svg, own_settings, short_name, subplots
 from keras_vit.evaluation.classification import ClassReport
-from keras_vit.evaluation.inspection.features import PatchColours
-from keras_vit.evaluation.pictures import glowing, resized
+from keras_vit.evaluation.learned import PatchColours
+from keras_vit.evaluation.plots import glowing, resized
 
 _WIDTH = 4.8  # inches
 _SIDE, _SMALL = 448, 224  # pixels of the long side of a picture, and of one among many maps
@@ -28,15 +27,7 @@ _MOST_POSITIONS = 24  # maps along one side of the figure of positions
 _POSITIONS_WIDTH, _POSITIONS_HEIGHT, _NUMBER = 4.2, 6.0, 0.2
 _LONGEST = 4  # how many times longer than its other side the figure of positions may be
 _MOST_CLASSES = 25
-_LABEL, _TITLE = 18, 60  # characters of a class and of a title in a figure
-
-
-@dataclasses.dataclass(frozen=True)
-class Tile:
-    """An image in a sheet: RGB (height, width, 3), or a map (rows, columns); and its caption."""
-
-    image: np.ndarray
-    caption: str = ""
+_TITLE = 60  # characters of a title in a figure
 
 
 @own_settings(on_any_page=True)
@@ -51,9 +42,9 @@ def filters(patches: np.ndarray, title: str, fractions: np.ndarray | None = None
     largest = np.abs(patches).max(axis=(1, 2, 3), keepdims=True)
     colours = 0.5 + 0.5 * patches / np.where(largest > 0, largest, 1)
     colours = np.repeat(colours, 3 // colours.shape[-1], axis=-1)
-    captions = [""] * len(patches) if fractions is None else [f"{f:.1%}" for f in fractions]
-    tiles = [Tile(colour, caption) for colour, caption in zip(colours, captions, strict=True)]
-    return _sheet(tiles, 7 if fractions is not None else 8, title)
+    if fractions is None:
+        return _sheet(colours, [], 8, title)
+    return _sheet(colours, [f"{fraction:.1%}" for fraction in fractions], 7, title)
 
 
 @own_settings(on_any_page=True)
@@ -69,8 +60,7 @@ def similarity(maps: np.ndarray) -> bytes:
     ratio = canvas.shape[0] / canvas.shape[1]
     width = min(_POSITIONS_WIDTH, _POSITIONS_HEIGHT / ratio)
     # Title, labels and the colour bar are above and below.
-    figure = new_figure(_WIDTH, width * ratio + 1.4)
-    axis = figure.subplots()
+    figure, axis = subplots(_WIDTH, width * ratio + 1.4)
     drawn = axis.imshow(
         canvas[:-1, :-1], cmap=_MAP, vmin=-1, vmax=1, interpolation="none", aspect="equal"
     )
@@ -96,12 +86,9 @@ def bias(maps: np.ndarray) -> bytes:
     names = [f"{i + 1}.{j + 1}" for i, j in np.ndindex(maps.shape[:2])]
     # (depth, heads, rows, columns) to (depth * heads, rows, columns)
     flat = maps.reshape(-1, *maps.shape[2:])
-    tiles = [Tile(each, name) for each, name in zip(flat, names, strict=True)]
     largest = float(np.abs(maps).max()) or 1.0
-    return _sheet(
-        tiles, heads, "Bias of the middle patch (block.head)", "added to the logit",
-        (-largest, largest),
-    )  # fmt: skip
+    title = "Bias of the middle patch (block.head)"
+    return _sheet(flat, names, heads, title, "added to the logit", (-largest, largest))
 
 
 @own_settings(on_any_page=True)
@@ -113,8 +100,7 @@ def distance(distances: np.ndarray, even: float) -> bytes:
         even: the distance of attention that is the same for all tokens.
     """
     depth, heads = distances.shape
-    figure = new_figure(_WIDTH, 3.6)
-    axis = figure.subplots()
+    figure, axis = subplots(_WIDTH, 3.6)
     blocks = np.arange(1, depth + 1)
     axis.axhline(even, color="#747b84", linestyle="--", label="attention spread evenly")
     axis.plot(blocks, distances.mean(axis=1), color="#747b84", label="mean of the heads")
@@ -133,61 +119,51 @@ def distance(distances: np.ndarray, even: float) -> bytes:
 @own_settings(on_any_page=True)
 def rollout(picture: np.ndarray, attention: np.ndarray, title: str) -> bytes:
     """A picture (height, width, 3), and the same one bright where attention (rows, columns) is."""
-    base = resized(Image.fromarray(picture), _SIDE)
-    bright = np.asarray(glowing(base, attention))
-    tiles = [Tile(np.asarray(base), "as the model sees it"), Tile(bright, "rollout, brightest: 1")]
-    return _sheet(tiles, 2, title)
+    seen = resized(picture, _SIDE)
+    captions = ["as the model sees it", "rollout, brightest: 1"]
+    return _sheet([seen, glowing(seen, attention)], captions, 2, title)
 
 
 @own_settings(on_any_page=True)
 def heads(picture: np.ndarray, maps: np.ndarray, title: str) -> bytes:
     """A picture, and the attention of each head (heads, rows, columns), scaled to its largest."""
-    tiles = [Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "picture")]
-    tiles += [
-        Tile(each / (each.max() or 1), f"{i}: {each.max():.3f}") for i, each in enumerate(maps, 1)
-    ]
-    return _sheet(tiles, 5, title, "fraction of the head's largest weight", (0, 1))
+    images = [resized(picture, _SMALL), *(each / (each.max() or 1) for each in maps)]
+    captions = ["picture", *(f"{i}: {each.max():.3f}" for i, each in enumerate(maps, 1))]
+    return _sheet(images, captions, 5, title, "fraction of the head's largest weight")
 
 
 @own_settings(on_any_page=True)
 def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, title: str) -> bytes:
     """A picture, its features as colours (rows, columns, 3), and each component in grey."""
     count = len(found.fractions)
-    tiles = [
-        Tile(np.asarray(resized(Image.fromarray(picture), _SMALL)), "as the model sees it"),
-        Tile(colours, f"{count} component{'' if count == 1 else 's'}"),
-    ]
-    tiles += [
-        Tile(np.repeat(colours[..., i : i + 1], 3, axis=-1), f"component {i + 1}: {fraction:.0%}")
-        for i, fraction in enumerate(found.fractions)
-    ]
-    return _sheet(tiles, 3, title)
+    images = [resized(picture, _SMALL), colours]
+    captions = ["as the model sees it", f"{count} component{'' if count == 1 else 's'}"]
+    for i, fraction in enumerate(found.fractions):
+        images.append(np.repeat(colours[..., i : i + 1], 3, axis=-1))
+        captions.append(f"component {i + 1}: {fraction:.0%}")
+    return _sheet(images, captions, 3, title)
 
 
 @own_settings(on_any_page=True)
 def errors(report: ClassReport) -> bytes:
     """The fraction of each class that is classified wrongly, the largest first."""
-    labels = [each["label"] for each in report.classes]
-    order = sorted(
-        (i for i, each in enumerate(report.classes) if each["support"]),
-        key=lambda i: report.classes[i]["recall"],
-    )[:_MOST_CLASSES]
-    figure = new_figure(_WIDTH, 0.24 * len(order) + 1)
-    axis = figure.subplots()
-    wrong = [100 * (1 - report.classes[i]["recall"]) for i in order]
-    bars = axis.barh(range(len(order)), wrong, color=BLUE)
-    mistakes = [_mistakes(report, i, labels) for i in order]
-    axis.bar_label(bars, mistakes, padding=2, fontsize=7.5)
-    axis.set_yticks(range(len(order)), [_short(labels[i]) for i in order], fontsize=8)
-    title = "Errors by class" + ("" if len(order) == len(labels) else f", the {len(order)} largest")
+    places = [i for i, each in enumerate(report.classes) if each["support"]]
+    places = sorted(places, key=lambda i: report.classes[i]["recall"])[:_MOST_CLASSES]
+    classes, rows = [report.classes[i] for i in places], range(len(places))
+    wrong = [100 * (1 - each["recall"]) for each in classes]
+    figure, axis = subplots(_WIDTH, 0.24 * len(places) + 1)
+    bars = axis.barh(rows, wrong, color=BLUE)
+    axis.bar_label(bars, [_mistakes(report, i) for i in places], padding=2, fontsize=7.5)
+    axis.set_yticks(rows, [short_name(each["label"]) for each in classes], fontsize=8)
+    cut = "" if len(places) == len(report.classes) else f", the {len(places)} largest"
     # There is room for the texts on the right.
-    axis.set(xlabel="wrong in %", title=title, xlim=(0, 1.8 * max(*wrong, 5)))
+    axis.set(xlabel="wrong in %", title=f"Errors by class{cut}", xlim=(0, 1.8 * max(*wrong, 5)))
     axis.invert_yaxis()
     axis.grid(visible=False)
     return as_svg(figure)
 
 
-def _mistakes(report: ClassReport, i: int, labels: Sequence[str]) -> str:
+def _mistakes(report: ClassReport, i: int) -> str:
     """How many images of a class are wrong, and which class they are taken for most often."""
     support = report.classes[i]["support"]
     count = round(support * (1 - report.classes[i]["recall"]))
@@ -196,7 +172,7 @@ def _mistakes(report: ClassReport, i: int, labels: Sequence[str]) -> str:
         return text
     others = np.array(report.confusion[i])
     others[i] = 0
-    return f"{text}, most as {_short(labels[int(others.argmax())])}"
+    return f"{text}, most as {short_name(report.classes[int(others.argmax())]['label'])}"
 
 
 def _position_steps(rows: int, columns: int) -> tuple[int, int]:
@@ -214,37 +190,43 @@ def _position_steps(rows: int, columns: int) -> tuple[int, int]:
 
 
 def _sheet(
-    tiles: Sequence[Tile],
+    images: Sequence[np.ndarray],
+    captions: Sequence[str],
     columns: int,
     title: str,
     scale: str = "",
     limits: tuple[float, float] = (0, 1),
 ) -> bytes:
-    """Tiles in rows, each with its caption below; with `scale`, the name of the maps' values."""
-    columns = min(columns, len(tiles))
-    height, width = tiles[0].image.shape[:2]
+    """Images in rows, each with its caption below.
+
+    Args:
+        images: RGB (height, width, 3), or maps (rows, columns).
+        captions: one for each, or none.
+        columns: how many stand in a row.
+        title: the title.
+        scale: the name of the maps' values, if a bar shows their colours.
+        limits: the values with the darkest and the lightest colour.
+    """
+    columns = min(columns, len(images))
+    height, width = images[0].shape[:2]
     ratio = height / width
-    inches = _WIDTH / (1.06 * columns)  # the width of a tile
-    below = _CAPTION / inches if any(tile.caption for tile in tiles) else 0.0
-    step, rows = ratio + below + 0.06, -(-len(tiles) // columns)
-    figure = new_figure(_WIDTH, inches * step * rows + (1.0 if scale else 0.35))
+    inches = _WIDTH / (1.06 * columns)  # the width of an image
+    below = _CAPTION / inches if captions else 0.0
+    step, rows = ratio + below + 0.06, -(-len(images) // columns)
+    figure, axis = subplots(_WIDTH, inches * step * rows + (1.0 if scale else 0.35))
     figure.suppressComposite = True  # otherwise all images become one of the lowest resolution
-    axis, drawn = figure.subplots(), None
-    for i, tile in enumerate(tiles):
+    for i, (image, caption) in enumerate(itertools.zip_longest(images, captions, fillvalue="")):
         left, top = 1.06 * (i % columns), step * (i // columns)
-        image = axis.imshow(
-            tile.image, cmap=_MAP, vmin=limits[0], vmax=limits[1], interpolation="none",
+        drawn = axis.imshow(
+            image, cmap=_MAP, vmin=limits[0], vmax=limits[1], interpolation="none",
             extent=(left, left + 1, top + ratio, top),
         )  # fmt: skip
-        drawn = image if tile.image.ndim == 2 else drawn
         size = 8 if columns < 8 else 5
-        axis.text(
-            left + 0.5, top + ratio + 0.03, tile.caption, ha="center", va="top", fontsize=size
-        )
+        axis.text(left + 0.5, top + ratio + 0.03, caption, ha="center", va="top", fontsize=size)
     axis.set(xlim=(0, 1.06 * columns - 0.06), ylim=(step * rows - 0.06, 0))
     axis.set_axis_off()
-    axis.set_title(_short(title, _TITLE), fontsize=10)
-    if scale and drawn is not None:
+    axis.set_title(short_name(title, _TITLE), fontsize=10)
+    if scale:
         _scale(figure, axis, drawn, scale)
     return as_svg(figure)
 
@@ -252,7 +234,3 @@ def _sheet(
 def _scale(figure: Any, axis: Any, drawn: Any, name: str) -> None:
     bar = figure.colorbar(drawn, ax=axis, label=name, orientation="horizontal", aspect=40, pad=0.02)
     bar.outline.set_visible(False)
-
-
-def _short(text: str, longest: int = _LABEL) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _files
-from keras_vit._templates import rendered
 from keras_vit.data.vtab_tasks import VTAB
 from keras_vit.evaluation.published import PAPER, VTAB_MEAN
+from keras_vit.evaluation.results_page import mean_text, write_results
 
-FORMAT = 1
 COLUMNS = (
     "task", "group", "source", "accuracy", "accuracies", "learning_rate", "images", "test_images",
     "steps", "seconds", "published", "diverged", "missing",
@@ -50,15 +46,17 @@ def write_transfer(
     figures = [
         {**each, "published": _own(published, each)} for each in (*results, *_means(results))
     ]
-    content = {"format": FORMAT, "title": title, "facts": facts, "results": figures}
-    _files.write_json(folder / "transfer.json", content)
-    _files.write_text(folder / "transfer.csv", _as_csv(figures))
-    done = [each for each in results if "missing" not in each]
+    rows = [
+        {**each, "accuracies": " ".join(map(str, each.get("accuracies", ())))} for each in figures
+    ]
+    done = _done(results)
     paper = [name for name, of in PAPER.items() if any(_own(of, each) for each in done)]
-    text = rendered(
-        "evaluation/transfer.html.j2",
-        title=title,
-        facts=facts,
+    return write_results(
+        folder,
+        "transfer",
+        {"title": title, "facts": facts, "results": figures},
+        "transfer",
+        (COLUMNS, rows),
         tasks=transfer_table(results, published, paper, with_sources=True),
         paper=paper,
         several_seeds=any(len(each.get("accuracies", ())) > 1 for each in done),
@@ -67,8 +65,6 @@ def write_transfer(
         rates=_learning_rates(results),
         unfinished=_unfinished(results),
     )
-    _files.write_text(folder / "index.html", text)
-    return folder / "index.html"
 
 
 def transfer_table(
@@ -86,32 +82,33 @@ def transfer_table(
         columns: the models of `PAPER` to compare with.
         with_sources: whether the last column is the images that were used.
     """
-    done = [each for each in results if "missing" not in each]
-    if not any(_own(published, each) for each in done):
-        published = {}
+    done = _done(results)
     header = ["task", "learning rate", "accuracy"]
-    header += ["published", "difference"] if published else []
+    if any(_own(published, each) for each in done):
+        header += ["published", "difference"]
     header += [*columns, *(["images"] if with_sources else [])]
+    rows = [_cells(each, published) for each in (*done, *_means(results))]
+    return header, [[cells.get(name, "") for name in header] for cells in rows]
 
-    def row(each: Result) -> list[str]:
-        task = each["task"]
-        beside = [_percent(_own(PAPER[column], each)) for column in columns]
-        beside += [each["source"]] if with_sources else []
-        if "diverged" in each:
-            return [task, "", "diverged", *(["", ""] if published else []), *beside]
-        known = _own(published, each)
-        difference = "" if known is None else f"{100 * each['accuracy'] - known:+.2f}"
-        cells = [_percent(known), difference] if published else []
-        rate = each.get("learning_rate")
-        return [task, "" if rate is None else f"{rate:g}", _accuracy(each), *cells, *beside]
 
-    rows = [row(each) for each in done]
-    for mean in _means(results):
-        beside = [_percent(mean["paper"].get(column)) for column in columns]
-        beside += [""] if with_sources else []
-        blank = ["", ""] if published else []
-        rows.append([mean["task"], "", _accuracy(mean), *blank, *beside])
-    return header, rows
+def _cells(result: Result, published: Mapping[str, float]) -> dict[str, str]:
+    """What is known of a task or of a mean, by column."""
+    paper = result.get("paper", {name: _own(of, result) for name, of in PAPER.items()})
+    cells = {name: f"{figure:.2f}%" for name, figure in paper.items() if figure is not None}
+    cells |= {"task": result["task"], "images": result.get("source", "")}
+    if "diverged" in result:
+        return {**cells, "accuracy": "diverged"}
+    cells["accuracy"] = mean_text(result.get("accuracies", [result["accuracy"]]))
+    if (rate := result.get("learning_rate")) is not None:
+        cells["learning rate"] = f"{rate:g}"
+    if (known := _own(published, result)) is not None:
+        cells["published"] = f"{known:.2f}%"
+        cells["difference"] = f"{100 * result['accuracy'] - known:+.2f}"
+    return cells
+
+
+def _done(results: Sequence[Result]) -> list[Result]:
+    return [each for each in results if "missing" not in each]
 
 
 def _own(figures: Mapping[str, float], result: Result) -> float | None:
@@ -147,40 +144,18 @@ def _mean(figures: Mapping[str, float], tasks: Sequence[str]) -> float | None:
     return None if None in values else statistics.mean(values)
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}%"
-
-
-def _accuracy(result: Result) -> str:
-    mean, of_seeds = _percent(100 * result["accuracy"]), result.get("accuracies", ())
-    if len(of_seeds) < 2:
-        return mean
-    return f"{mean} \u00b1 {_percent(100 * statistics.stdev(of_seeds))}"
-
-
-def _as_csv(figures: Sequence[Result]) -> str:
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {**each, "accuracies": " ".join(map(str, each.get("accuracies", ())))} for each in figures
-    )
-    return stream.getvalue()
-
-
 def _learning_rates(results: Sequence[Result]) -> tuple[list[str], list[list[str]]] | None:
     """The accuracies of the learning rates that were compared: header and rows."""
-    tried = [each for each in results if each.get("tried")]
-    rates = sorted({float(rate) for each in tried for rate in each["tried"]})
+    tried = {
+        each["task"]: {float(rate): f"{accuracy:.2%}" for rate, accuracy in each["tried"].items()}
+        for each in results
+        if each.get("tried")
+    }
+    rates = sorted(set().union(*tried.values()))
     if not rates:
         return None
-
-    def cell(each: Result, rate: float) -> str:
-        accuracy = {float(key): value for key, value in each["tried"].items()}.get(rate)
-        return "" if accuracy is None else _percent(100 * accuracy)
-
-    rows = [[each["task"], *(cell(each, rate) for rate in rates)] for each in tried]
-    return ["task", *(f"{rate:g}" for rate in rates)], rows
+    header = ["task", *(f"{rate:g}" for rate in rates)]
+    return header, [[task, *(of.get(rate, "") for rate in rates)] for task, of in tried.items()]
 
 
 def _unfinished(results: Sequence[Result]) -> dict[str, list[str]]:

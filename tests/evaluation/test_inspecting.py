@@ -7,9 +7,8 @@ import pytest
 
 import keras_vit
 from keras_vit import ResNetStem, UsageError, evaluation
-from keras_vit.evaluation import blocks
-from keras_vit.evaluation.inspection import inspecting
-from keras_vit.evaluation.inspection.positions import position_table
+from keras_vit.evaluation import attention_scores
+from keras_vit.evaluation.learned import position_table
 
 SMALL = {"patch_size": 8, "hidden_dim": 24, "depth": 2, "num_heads": 3, "mlp_dim": 32}
 # {name: (fields of the spec, image size)}
@@ -70,7 +69,7 @@ def test_blocks_compute_what_the_model_computes(name, randomised, pictures):
     inputs = pictures(2, model.image_size)
     names = [f"{kind}_{i}" for i in range(2) for kind in ("attention", "encoderblock")]
     expected = model.intermediates(*names)(inputs, training=False)
-    for i, (scores, tokens) in enumerate(blocks.each_block(model, inputs)):
+    for i, (scores, tokens) in enumerate(attention_scores.each_block(model, inputs)):
         np.testing.assert_allclose(scores, np.asarray(expected[f"attention_{i}"]), atol=1e-6)
         np.testing.assert_allclose(tokens, np.asarray(expected[f"encoderblock_{i}"]), atol=1e-5)
 
@@ -95,8 +94,7 @@ def test_images_are_read_a_batch_at_a_time(randomised, photos, monkeypatch):
             yield photo
 
     expected = evaluation.inspect_model(model, images=photos).distance
-    monkeypatch.setattr(inspecting, "images_at_once", lambda model: 2)
-    monkeypatch.setattr(blocks, "images_at_once", lambda model: 2)
+    monkeypatch.setattr(attention_scores, "images_at_once", lambda model: 2)
     found = evaluation.inspect_model(
         model, photos[:1], each(), report=lambda done: told.append((done, len(read)))
     )
@@ -113,7 +111,7 @@ def test_the_largest_models_are_walked_one_image_at_a_time():
         spec = keras_vit.ViTSpec(8, 768, 12, 12, 3072)
         grid = (48, 48)
 
-    assert blocks.images_at_once(Model) == 1
+    assert attention_scores.images_at_once(Model) == 1
 
 
 def test_a_resnet_has_filters_and_features(randomised, photos):
