@@ -24,7 +24,7 @@ import numpy as np
 from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._quiet import own_process
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
 

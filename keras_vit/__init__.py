@@ -6,8 +6,8 @@
 
 # First of all, Ctrl-C is one line in commands. Before this point Python itself starts, and shows a
 # traceback; to keep that time short, these two modules import almost nothing.
+from keras_vit._interrupts import exit_on_interrupt as _exit_on_interrupt
 from keras_vit.cli import is_command as _is_command
-from keras_vit.cli._interrupts import exit_on_interrupt as _exit_on_interrupt
 
 if _is_command():
     _exit_on_interrupt()

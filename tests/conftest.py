@@ -246,8 +246,7 @@ def _check_arguments(script, *words):
     script = str(Path(script).resolve().relative_to(ROOT))
     [name] = [name for name, each in COMMANDS.items() if each == script]
     module = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
-    line = _arguments.Line(words, name, "")
-    _arguments.read(module.Arguments, line, getattr(module, "defaults", None))
+    _arguments.read(module.Arguments, words, getattr(module, "defaults", None))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit._errors import UsageError
-from keras_vit.cli._fields import options_of
+from keras_vit.cli._arguments import options_of
 from keras_vit.cli._program import spelled
 from keras_vit.deploy.bundle.folder import check_bundle
 

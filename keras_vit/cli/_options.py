@@ -1,15 +1,18 @@
-"""Options that several commands share, with their help and their checks."""
+"""Options that several commands share, their help and checks, and what they open."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TextIO
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit._files import check_writable
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
+from keras_vit.cli._printing import print_skipped
 from keras_vit.cli._program import spelled
 
 _MOST_THREADS = 256
@@ -26,7 +29,10 @@ def check_run(run: Path | None, newest: bool = False) -> None:
     """
     if run is None:
         if newest and not any(Path("runs").glob("[!.]*/spec.json")):
-            raise _no_runs()
+            raise UsageError(
+                f"no run under {Path('runs').resolve()}; make one with: "
+                f"{spelled('fit')} --data digits --out runs/digits"
+            )
         return
     if not run.exists():
         raise UsageError(f"{run}: expected a run folder; there is no such folder.")
@@ -114,6 +120,12 @@ def check_threads(name: str, threads: int) -> None:
         raise UsageError(f"{name} must be {_MOST_THREADS} at most. Received: {name}={threads}.")
 
 
+def check_positive(name: str, value: float) -> None:
+    """Raises a `UsageError` if a number is not positive, or infinite."""
+    if not 0 < value < float("inf"):
+        raise UsageError(f"{name} must be positive. Received: {value}.")
+
+
 def check_folder(out: Path | None) -> None:
     """Raises a `UsageError` if a folder to write is a file or cannot be written."""
     if out is not None and out.is_file():
@@ -132,36 +144,45 @@ class RunOptions:
     """Where the run's pictures are now, if they were moved."""
 
     def __post_init__(self):
-        check_run(self.run, newest=getattr(self, "weights", None) is None)
+        check_run(self.run, newest=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelOptions(RunOptions):
-    """A model with pictures: a run, or weights."""
+class WeightsOptions(RunOptions):
+    """A run and its pictures, or weights."""
 
-    data: str | None = option(None, check=check_data)
-    """Pictures to compare the results on, and to measure ranges: a folder with one subfolder for
-    each class, or a source such as 'digits'. Default: the pictures of the run; with --weights there
-    are none, and random images are compared."""
     weights: str | None = None
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
     such as augreg."""
     model: str | None = option(None, check=check_model)
     """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
     model that the file holds."""
-    image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
-    """One number, or height and width, in pixels; positions are resampled. Default: the model's."""
-    out: Path | None = None
-    """The folder to write; default: export/ in the run folder."""
 
     def __post_init__(self):
         if self.weights is None and self.model is not None:
             raise UsageError("--model is only used with --weights; a run already has its model.")
         if self.weights is not None and self.run is not None:
             raise UsageError("expected --run or --weights. Received: both.")
-        if self.weights is not None and self.out is None:
-            raise UsageError("--weights need --out, the folder to write.")
         check_weights(self.weights, self.model)
+        check_run(self.run, newest=self.weights is None)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelOptions(WeightsOptions):
+    """A model with pictures: a run, or weights."""
+
+    data: str | None = option(None, check=check_data)
+    """Pictures to compare the results on, and to measure ranges: a folder with one subfolder for
+    each class, or a source such as 'digits'. Default: the pictures of the run; with --weights there
+    are none, and random images are compared."""
+    image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
+    """One number, or height and width, in pixels; positions are resampled. Default: the model's."""
+    out: Path | None = None
+    """The folder to write; default: export/ in the run folder."""
+
+    def __post_init__(self):
+        if self.weights is not None and self.run is None and self.out is None:
+            raise UsageError("--weights need --out, the folder to write.")
         check_folder(self.out)
         super().__post_init__()
 
@@ -172,7 +193,7 @@ class ModelOptions(RunOptions):
         size = self.image_size
         size = (size, size) if isinstance(size, int) else size
         if self.weights is None:
-            return of_run(self.run or newest_run(), self.data, size)
+            return of_run(self.run, self.data, size)
         return of_weights(self.weights, self.model, self.data, size)
 
 
@@ -188,23 +209,77 @@ class MeasuringOptions:
     """Threads of the interpreter when latency is measured; one number or several."""
 
 
-def newest_run() -> Path:
-    """The newest run under runs/.
-
-    Raises:
-        UsageError: there is none.
-    """
+def open_run(folder: Path | None, stream: TextIO | None = None) -> Any:
+    """The run in a folder, or else the newest one under runs/; prints which one it is."""
     from keras_vit import runs
 
-    if not (found := runs.list_runs()):
-        raise _no_runs()
-    return found[-1]
+    run = runs.open_run(folder or runs.newest_run())
+    print(f"{'run' if folder else 'newest run'} {run}", file=stream, flush=True)
+    return run
 
 
-def _no_runs() -> UsageError:
-    return UsageError(
-        f"no run under {Path('runs').resolve()}; make one with: "
-        f"{spelled('fit')} --data digits --out runs/digits"
+def open_images(locator: str, strict: bool = False, before: str = "") -> Any:
+    """The `data.Source` of a locator; prints, after some words, that it is read."""
+    from keras_vit import data
+
+    print(f"{before}reading {locator}", flush=True)
+    source = data.open_source(locator, strict)
+    print_skipped(source)
+    return source
+
+
+def model_of_weights(
+    weights: str, name: str | None, image_size: int | tuple[int, int] | None = None
+) -> Any:
+    """The model of a file, a URL or published weights, for pictures.
+
+    Args:
+        weights: a file in any layout, a URL, or with `name` a published name.
+        name: the model's name; None if the file says what it holds.
+        image_size: the size to resample it to; None for its own.
+
+    Raises:
+        UsageError: see `create_model`; or its inputs are not made from pictures.
+    """
+    import keras_vit
+
+    if name is not None:
+        model = keras_vit.create_model(name, image_size=image_size, weights=weights)
+    else:
+        model = keras_vit.model_from_weights(weights, image_size=image_size)
+    _checks.reads_pictures(model)
+    return model
+
+
+def has_trained_head(model: Any) -> bool:
+    """Whether the model has a head that is not all zeros, so that its answers mean something."""
+    import numpy as np
+
+    return bool(model.num_classes) and np.asarray(model.get_layer("head").kernel).any()
+
+
+def seen_warning(weights: str, source: Any, indices: Any) -> str:
+    """That weights in a run folder were trained on some of the images; "" otherwise.
+
+    Args:
+        weights: the file.
+        source: the images.
+        indices: which of them are judged.
+    """
+    import numpy as np
+
+    from keras_vit import runs
+
+    folder, seen = Path(weights).parent, 0
+    with contextlib.suppress(UsageError):  # no run, or its images have changed
+        run = runs.open_run(folder)
+        if run.recipe["data"] == source.locator:
+            seen = int(np.isin(indices, run.split(source).train).sum())
+    if not seen:
+        return ""
+    return (
+        f"these weights were trained on {seen:,} of the {len(indices):,} images; "
+        f"--run {folder} takes the others."
     )
 
 

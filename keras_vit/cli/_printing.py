@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from keras_vit.cli._fields import options_of
-from keras_vit.cli._flags import with_flags
+from keras_vit.cli._arguments import with_flags
 from keras_vit.cli._program import spelled
 
 _MOST_CLASSES = 20  # more classes are summarised
@@ -16,15 +15,9 @@ _MOST_CLASSES = 20  # more classes are summarised
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned text: the first column to the left, the others to the right."""
-    cells = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    lines = [
-        "  ".join(
-            c.ljust(w) if i == 0 else c.rjust(w)
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    ]
+    cells = [header, *rows]
+    first, *others = (max(map(len, column)) for column in zip(*cells, strict=True))
+    lines = ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) for row in cells]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
@@ -43,8 +36,7 @@ def class_table(labels: Sequence[str], counts: Sequence[int]) -> str:
 def warn(message: str | None, arguments: type | None = None) -> None:
     """Prints a warning to standard error, if there is one, with the flags of `arguments`."""
     if message:
-        message = with_flags(message, options_of(arguments)) if arguments else message
-        print(f"warning: {message}", file=sys.stderr, flush=True)
+        print(f"warning: {with_flags(message, arguments)}", file=sys.stderr, flush=True)
 
 
 def print_next(command: str, *words: object) -> None:

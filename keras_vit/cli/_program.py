@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from keras_vit import _interrupts
 from keras_vit._errors import (
     DiskFullError,
     LostProcessError,
@@ -26,12 +27,10 @@ from keras_vit._errors import (
     did_you_mean,
 )
 from keras_vit._files import full_disk
-from keras_vit._interrupts import TERMINATED, Terminated
 from keras_vit._optional import PACKAGES, check_installed
 from keras_vit._quiet import ignore_warning, own_process, quiet
-from keras_vit.cli import COMMANDS, _arguments, _interrupts, is_command
-from keras_vit.cli._fields import options_of
-from keras_vit.cli._flags import with_flags
+from keras_vit.cli import COMMANDS, _arguments, is_command
+from keras_vit.cli._arguments import command_module, with_flags
 
 # If these errors have a path, they are about a file or folder of the user.
 _FILE_ERRORS = (
@@ -44,6 +43,8 @@ _FILE_ERRORS = (
 
 # The messages of these errors may name arguments of Python.
 _WITH_ARGUMENTS = (LostProcessError, RefusedError, UsageError)
+# Those of other mistakes are 2.
+_EXIT_CODES = {RefusedError: 3, LostProcessError: 1}
 _has_others = False  # whether other processes train with this one
 
 
@@ -52,7 +53,7 @@ def run_command(name: str | None, words: Sequence[str]) -> None:
     if name is None:
         with _one_line_errors(""):
             name, words = _chosen(words)
-    command = import_module(f"keras_vit.cli.{name.replace('-', '_')}")
+    command = command_module(name)
     defaults = getattr(command, "defaults", None)
     run(command.run, command.Arguments, command.__doc__, name, words, defaults)
 
@@ -77,9 +78,8 @@ def run(
     """
     words = sys.argv[1:] if words is None else words
     description = description or sys.modules["__main__"].__doc__ or ""
-    line = _arguments.Line(words, spelled(name), description)
-    with _one_line_errors(name, arguments, _arguments.TRACEBACK in words):
-        command(_arguments.read(arguments, line, defaults))
+    with _one_line_errors(name, arguments, _arguments.TRACEBACK.flag in words):
+        command(_arguments.read(arguments, words, defaults, spelled(name), description))
         sys.stdout.flush()
     if is_command():
         _interrupts.exit_on_interrupt(code=0, message="")  # the work is done
@@ -133,7 +133,7 @@ def exit_interrupted(message: str, arguments: type) -> None:
         message: what was saved, in the words of the library.
         arguments: the options of the command.
     """
-    message = with_flags(message, options_of(arguments))
+    message = with_flags(message, arguments)
     os.write(2, f"\ninterrupted; {message}.\n".encode())
     os._exit(_interrupts.EXIT_CODE)
 
@@ -157,8 +157,8 @@ def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = []
     for name in COMMANDS:
-        module = import_module(f"keras_vit.cli.{name.replace('-', '_')}")
-        lines.append(f"  {name.ljust(width)}  {module.__doc__.splitlines()[0]}")
+        first_line, *_ = command_module(name).__doc__.splitlines()
+        lines.append(f"  {name.ljust(width)}  {first_line}")
     program, commands = spelled(), "\n".join(lines)
     return (
         f"usage: {program} COMMAND [options]\n\nVision Transformers for Keras, from pre-training "
@@ -186,11 +186,9 @@ def _one_line_errors(
 ) -> Iterator[None]:
     try:
         yield
-    except (KeyboardInterrupt, Terminated) as error:
-        message = str(error)
-        if arguments is not None:
-            message = with_flags(message, options_of(arguments))
-        _interrupted(message, isinstance(error, Terminated))
+    except (KeyboardInterrupt, _interrupts.Terminated) as error:
+        is_terminated = isinstance(error, _interrupts.Terminated)
+        _interrupted(with_flags(str(error), arguments), is_terminated)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(141)  # as a program that SIGPIPE ends
@@ -202,29 +200,27 @@ def _one_line_errors(
             raise
         if show_traceback:
             traceback.print_exc()
-        if arguments is not None and isinstance(error, _WITH_ARGUMENTS):
-            message = with_flags(message, options_of(arguments))
+        if isinstance(error, _WITH_ARGUMENTS):
+            message = with_flags(message, arguments)
         program = spelled(command)
         if program.startswith("python ") and not program.startswith("python -m"):
             program = Path(sys.argv[0]).name
         print(f"{program}: {message}", file=sys.stderr)
-        code = 2
-        for kind, number in ((RefusedError, 3), (LostProcessError, 1)):
-            code = number if isinstance(error, kind) else code
-        if _has_others:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-        sys.exit(code)
+        code = next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 2)
+        _exit(code, at_once=_has_others)
 
 
-def _interrupted(message: str = "", terminated: bool = False) -> NoReturn:
+def _interrupted(message: str = "", is_terminated: bool = False) -> NoReturn:
     _interrupts.answered()
-    what = "terminated" if terminated else "interrupted"
-    code = TERMINATED if terminated else _interrupts.EXIT_CODE
+    what = "terminated" if is_terminated else "interrupted"
     print(f"\n{what}{f'; {message}' if message else ''}.", file=sys.stderr)
-    if is_command():
-        # Not sys.exit: while Python ends, TensorFlow may wait for ever for threads that read data.
+    code = _interrupts.TERMINATED if is_terminated else _interrupts.EXIT_CODE
+    # At once: while Python ends, TensorFlow may wait for ever for threads that read data.
+    _exit(code, at_once=is_command())
+
+
+def _exit(code: int, at_once: bool) -> NoReturn:
+    if at_once:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -248,5 +244,5 @@ def _message(error: Exception) -> str | None:
         return f"this command needs {name}: pip install 'keras_vit[{extras[0]}]'"
     if isinstance(error, _FILE_ERRORS) and path is not None:
         # It may also be a bug, of which the traceback tells more.
-        return f"{path}: {error.strerror} ({_arguments.TRACEBACK} shows where)."
+        return f"{path}: {error.strerror} ({_arguments.TRACEBACK.flag} shows where)."
     return None

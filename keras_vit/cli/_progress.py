@@ -67,39 +67,62 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
 
 def profile_table(layers: Sequence[Any]) -> str:
     """The parameters, operations and activations of layers, `models.profile.LayerCost`."""
-    rows = [
-        [
-            layer.name,
-            f"{layer.parameters:,}",
-            f"{layer.flops / 1e6:,.1f}",
-            f"{4 * layer.held / 2**20:,.2f}",
-        ]
-        for layer in layers
-    ]
-    totals = (sum(getattr(layer, name) for layer in layers) for name in _COSTS)
-    parameters, flops, held = totals
-    rows.append(["all", f"{parameters:,}", f"{flops / 1e6:,.1f}", f"{4 * held / 2**20:,.2f}"])
-    return table(
-        ["layer, for one image", "parameters", "MFLOP forward", "MiB of activations"], rows
-    )
+
+    def row(name: str, of: Sequence[Any]) -> list[str]:
+        parameters, flops, held = (sum(getattr(layer, cost) for layer in of) for cost in _COSTS)
+        return [name, f"{parameters:,}", f"{flops / 1e6:,.1f}", f"{4 * held / 2**20:,.2f}"]
+
+    header = ["layer, for one image", "parameters", "MFLOP forward", "MiB of activations"]
+    return table(header, [*(row(layer.name, [layer]) for layer in layers), row("all", layers)])
+
+
+class ChangingLine:
+    """What is shown while something lasts: on a terminal a line that changes, never longer than it.
+
+    Elsewhere it is a new line each minute.
+    """
+
+    def __init__(self):
+        self.is_live = sys.stdout.isatty()
+        self._width = 0
+        self._printed = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether the last line was printed long ago."""
+        return time.monotonic() - self._printed > (_SECONDS if self.is_live else _LOGGED)
+
+    def show(self, text: str) -> None:
+        """Prints a text that the next one replaces."""
+        text = text[: _columns()] if self.is_live else text
+        self._print(text, "\r" if self.is_live else "\n", len(text) if self.is_live else 0)
+
+    def keep(self, text: str) -> None:
+        """Prints a text that stays."""
+        self._print(text, "\n", 0)
+
+    def clear(self) -> None:
+        """Removes the text that was shown last."""
+        if self._width:
+            self._print("", "\r", 0)
+
+    def _print(self, text: str, end: str, width: int) -> None:
+        print(text.ljust(self._width), end=end, flush=True)
+        self._width, self._printed = width, time.monotonic()
 
 
 class ProgressPrinter:
     """Prints a line for each evaluation, and between them where training is.
 
-    On a terminal that is a line that changes, never longer than the terminal is wide; elsewhere a
-    new line each minute. After the first steps a line says how long it will take. It is a context
-    that ends its clock.
+    After the first steps a line says how long it will take. It is a context that ends its clock.
     """
 
     def __init__(self, judged_on: str = "held-out"):
         self._judged_on = judged_on  # images
         self._clock: threading.Thread | None = None
         self._compiled = threading.Event()
-        self._live = sys.stdout.isatty()
-        self._shown = self._printed = time.monotonic()
+        self._line = ChangingLine()
         self._first: tuple[int, float] | None = None  # the first step, and when it ended
-        self._width, self._told = 0, False
+        self._told = False
 
     def __enter__(self) -> ProgressPrinter:
         return self
@@ -115,20 +138,17 @@ class ProgressPrinter:
         if progress.metrics is not None:
             first = f"{_place(progress)}  {_metrics(progress.metrics, self._judged_on)}"
             parts = [first, *_state(progress)]
-            self._print(_fitting(parts) if self._live else "  ".join(parts))
+            self._line.keep(_fitting(parts) if self._line.is_live else "  ".join(parts))
         elif not self._told and self._is_settled(progress, now):
-            self._print(_estimate(progress))
+            self._line.keep(_estimate(progress))
             self._told = True
-        elif self._live and now - self._shown > _SECONDS:
-            text = _fitting([_now(progress), *_state(progress)])[: _columns()]
-            print(text.ljust(self._width), end="\r", flush=True)
-            self._shown, self._width = now, len(text)
-        elif not self._live and now - self._printed > _LOGGED:
-            self._print("  ".join([_now(progress), *_state(progress)]))
+        elif self._line.is_due():
+            parts = [_now(progress), *_state(progress)]
+            self._line.show(_fitting(parts) if self._line.is_live else "  ".join(parts))
 
     def start_clock(self, doing: str = "compiling the first step") -> None:
         """Says what is done before the first step, and on a terminal how long already."""
-        if not self._live:
+        if not self._line.is_live:
             print(doing, flush=True)
             return
         start = time.monotonic()
@@ -155,22 +175,14 @@ class ProgressPrinter:
         step, since = self._first
         return is_enough(progress.step - step, now - since) and progress.seconds_left is not None
 
-    def _print(self, line: str) -> None:
-        print(line.ljust(self._width), flush=True)
-        self._printed, self._width = time.monotonic(), 0
-
 
 class CountPrinter:
-    """Prints how many images are done and, of an evaluation, the accuracy so far.
-
-    On a terminal that is a line that changes, elsewhere a new line each minute.
-    """
+    """Prints how many images are done and, of an evaluation, the accuracy so far."""
 
     def __init__(self):
-        self._live = sys.stdout.isatty()
-        self._start = self._printed = time.monotonic()
+        self._line = ChangingLine()
+        self._start = time.monotonic()
         self._first = 0  # images in the first batch, whose time is mostly compilation
-        self._width = 0
 
     def __call__(self, done: int, count: int, right: int | None = None) -> None:
         """Prints the number of images so far, of all, and of those that were recognised."""
@@ -178,16 +190,14 @@ class CountPrinter:
         if not self._first:
             self._first, self._start = done, now
         if done == count:
-            print(" " * self._width, end="\r" if self._width else "", flush=True)
-        elif now - self._printed > (_SECONDS if self._live else _LOGGED):
+            self._line.clear()
+        elif self._line.is_due():
             text = f"{done:,} of {count:,} images"
             text += "" if right is None else f", {right / done:.2%} so far"
             if done > self._first:
                 left = (now - self._start) / (done - self._first) * (count - done)
                 text += f", {duration(left)} left"
-            text = text[: _columns()] if self._live else text
-            print(text.ljust(self._width), end="\r" if self._live else "\n", flush=True)
-            self._printed, self._width = now, len(text) if self._live else 0
+            self._line.show(text)
 
 
 def print_saving(step: int) -> None:

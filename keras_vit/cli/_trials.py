@@ -11,7 +11,7 @@ from typing import Any
 from keras_vit._errors import UsageError
 from keras_vit._interrupts import Terminated
 from keras_vit._quiet import ignore_log
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_data, check_folder, check_run
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
@@ -43,6 +43,20 @@ _FILES = {
 }
 
 
+def check_settings(recipe: Recipe, checkpoint_every: str) -> None:
+    """Raises a `UsageError` for settings that no trial can have."""
+    # This imports NumPy, which --help does not need.
+    from keras_vit.training.settings import check_checkpoint_every
+
+    if recipe.distillation != "none":
+        raise UsageError(
+            "distillation needs a teacher, which only fit has. "
+            f"Received: --distillation {recipe.distillation}."
+        )
+    check_checkpoint_every(checkpoint_every)
+    check_classifies(recipe)
+
+
 def check_classifies(recipe: Recipe) -> None:
     """Raises a `UsageError` for trainings without classes, whose head cannot be judged."""
     if recipe.loss in SELF_SUPERVISED:
@@ -71,19 +85,10 @@ class TrialArguments:
     settings: Recipe = RECIPES["scratch"]
 
     def __post_init__(self):
-        # This imports NumPy, which --help does not need.
-        from keras_vit.training.settings import check_checkpoint_every
-
         check_run(self.run)
         check_names_data(self.recipe, self.data)
         check_starts_from_weights(self.recipe, self.weights)
-        if self.settings.distillation != "none":
-            raise UsageError(
-                "distillation needs a teacher, which only fit has. "
-                f"Received: --distillation {self.settings.distillation}."
-            )
-        check_checkpoint_every(self.checkpoint_every)
-        check_classifies(self.settings)
+        check_settings(self.settings, self.checkpoint_every)
 
     def folder(self, command: str) -> Path:
         """The folder that the command writes.
@@ -107,62 +112,81 @@ class TrialArguments:
         warn(data.repeats_warning(source))
         return source, data.split_source(source, self.settings.held_out)
 
-    def trained(
-        self, trial: Any, source: Any, folder: Path, judged_on: str = "held-out"
-    ) -> dict[str, Any]:
-        """The result of a trial, see `trained`."""
-        return trained(trial, source, folder, self, self.recipe, judged_on)
 
+@dataclasses.dataclass(frozen=True)
+class Trainings:
+    """Trainings one after another, with the same images.
 
-def trained(
-    trial: Any,
-    source: Any,
-    folder: Path,
-    arguments: Any,
-    preset: str,
-    judged_on: str = "held-out",
-) -> dict[str, Any]:
-    """The result of a trial; prints its progress, and its accuracy or that it diverged.
-
-    Args:
-        trial, source, folder: see `training.run_trial`.
+    Attributes:
+        source: the images.
+        folder: has a folder for each training.
         arguments: the command's options, with `checkpoint_every`.
         preset: the name of the recipe.
-        judged_on: what the images are called on which the trial is judged.
+        results: those of the trainings so far.
     """
-    from keras_vit import evaluation, training
 
-    ignore_log(_RETRACING, "tensorflow")
+    source: Any
+    folder: Path
+    arguments: Any
+    preset: str
+    results: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
-    def judge(run: Any) -> dict[str, Any]:
+    def first_of(
+        self, to_come: Sequence[Any], title: str, judged_on: str = "held-out"
+    ) -> dict[str, Any]:
+        """Trains the first of the trials to come, and says about how long all of them take."""
+        print(f"\n{title}", flush=True)
+        print_time_left(self.results, to_come, self.folder)
+        self.results.append(self.trained(to_come[0], judged_on))
+        return self.results[-1]
+
+    def trained(self, trial: Any, judged_on: str = "held-out") -> dict[str, Any]:
+        """The result of a trial; prints its progress, and its accuracy or that it diverged.
+
+        Args:
+            trial: see `training.run_trial`.
+            judged_on: what the images are called on which the trial is judged.
+        """
+        from keras_vit import training
+
+        ignore_log(_RETRACING, "tensorflow")
+
+        hooks = training.Hooks(
+            started=_print_plan,
+            report=ProgressPrinter(judged_on),
+            saving=print_saving,
+            stuck=lambda message: exit_interrupted(_for_trials(message), type(self.arguments)),
+        )
+        try:
+            result = training.run_trial(
+                trial,
+                self.source,
+                self.folder,
+                self._judged,
+                checkpoint_every=self.arguments.checkpoint_every,
+                preset=self.preset,
+                hooks=hooks,
+            )
+        except (KeyboardInterrupt, Terminated) as error:
+            raise type(error)(_for_trials(str(error))) from None
+        if "diverged" in result:
+            print(result["diverged"], flush=True)
+            return result
+        of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
+        print(f"{judged_on} accuracy {result['accuracy']:.2%}{of}", flush=True)
+        return result
+
+    def _judged(self, run: Any) -> dict[str, Any]:
+        from keras_vit import evaluation
+
         average = run.has_average  # which big_vision and DeiT report, where there is one
-        report = evaluation.held_out_report(run, source, average=average)
+        report = evaluation.held_out_report(run, self.source, average=average)
         means = {f"macro_{name}": value for name, value in report.macro.items()}
         precision = report.mean_average_precision
         several = {} if precision is None else {"mean_average_precision": precision}
         weights = {"judged_weights": "average" if average else "last"}
         figures = {"accuracy": report.accuracy, **several, **means, **weights}
         return {**figures, "classes": report.classes}
-
-    hooks = training.Hooks(
-        started=_print_plan,
-        report=ProgressPrinter(judged_on),
-        saving=print_saving,
-        stuck=lambda message: exit_interrupted(_for_trials(message), type(arguments)),
-    )
-    every = arguments.checkpoint_every
-    try:
-        result = training.run_trial(
-            trial, source, folder, judge, checkpoint_every=every, preset=preset, hooks=hooks
-        )
-    except (KeyboardInterrupt, Terminated) as error:
-        raise type(error)(_for_trials(str(error))) from None
-    if "diverged" in result:
-        print(result["diverged"], flush=True)
-        return result
-    of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
-    print(f"{judged_on} accuracy {result['accuracy']:.2%}{of}", flush=True)
-    return result
 
 
 def quality(result: Mapping[str, Any]) -> tuple[float, float]:

@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 
 from keras_vit._errors import UsageError
-from keras_vit.cli._fields import option
-from keras_vit.cli._options import check_folder, check_run, newest_run
+from keras_vit.cli._arguments import option
+from keras_vit.cli._options import check_folder, check_run, open_run
 from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.evaluation.hub_folder import check_for_hub
@@ -60,10 +60,9 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Writes the folder and prints where it is."""
     load("jinja2")
-    from keras_vit import evaluation, runs
+    from keras_vit import evaluation
 
-    run = runs.open_run(arguments.run or newest_run())
-    print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
+    run = open_run(arguments.run)
     out = arguments.out or run.path / "hub"
     card = evaluation.write_hub_folder(run, out, arguments.name, arguments.license)
     if "No report was written" in card.read_text(encoding="utf-8"):

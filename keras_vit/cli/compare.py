@@ -16,14 +16,14 @@ from typing import Any
 
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli import fit
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_model
 from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import (
+    Trainings,
     TrialArguments,
     check_classifies,
-    print_time_left,
     print_total_time,
     quality,
     time_taken,
@@ -140,11 +140,10 @@ def run(arguments: Arguments) -> None:
     for trial in trials:
         training.check_trial(trial, source, out / "trials")
     print_total_time(trials, source, out / "trials")
-    results = []
+    trainings = Trainings(source, out / "trials", arguments, arguments.recipe)
+    results = trainings.results
     for i, trial in enumerate(trials, 1):
-        print(f"\n[{i} of {len(trials)}] {trial.name}", flush=True)
-        print_time_left(results, trials[i - 1 :], out / "trials")
-        results.append(arguments.trained(trial, source, out / "trials"))
+        trainings.first_of(trials[i - 1 :], f"[{i} of {len(trials)}] {trial.name}")
         facts = _facts(arguments, source, split, trials, results)
         page = evaluation.write_comparison(out, _title(arguments, source), facts, results)
     print(f"\n{table(*evaluation.summary(results))}\n\n{time_taken(results)}\npage: {page}")

@@ -18,13 +18,8 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._files import check_replaceable
-from keras_vit.cli._fields import option
-from keras_vit.cli._options import (
-    MeasuringOptions,
-    RunOptions,
-    check_threads,
-    newest_run,
-)
+from keras_vit.cli._arguments import option
+from keras_vit.cli._options import MeasuringOptions, RunOptions, check_threads
 from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
 from keras_vit.deploy.compression.methods import METHODS, PATTERNS, Compression
@@ -105,7 +100,7 @@ def run(arguments: Arguments) -> None:
     from keras_vit.deploy import of_run
 
     load("tensorflow_model_optimization")
-    run = arguments.run or newest_run()
+    run = arguments.run or runs.newest_run()
     if runs.open_run(run).loss != "softmax":
         raise UsageError(f"{run} was trained with the sigmoid loss, compress trains with softmax.")
     trained = of_run(run, arguments.data)

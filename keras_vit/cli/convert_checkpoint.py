@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError, one_line
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_holds_no_runs
 from keras_vit.cli._program import load
 

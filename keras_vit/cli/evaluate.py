@@ -19,17 +19,17 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.cli._fields import option
-from keras_vit.cli._models import model_of_weights, seen_warning
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import (
-    RunOptions,
+    WeightsOptions,
     check_data,
     check_folder,
-    check_model,
-    check_weights,
-    newest_run,
+    model_of_weights,
+    open_images,
+    open_run,
+    seen_warning,
 )
-from keras_vit.cli._printing import print_next, print_skipped, table, warn
+from keras_vit.cli._printing import print_next, table, warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.cli._progress import CountPrinter
 
@@ -37,17 +37,11 @@ SPLITS = ("held_out", "validation", "test")
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(RunOptions):
+class Arguments(WeightsOptions):
     """Options of the command."""
 
     data: str | None = option(None, check=check_data)
     """With --weights: the images. Of a run: where its pictures are now, if they were moved."""
-    weights: str | None = None
-    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
-    such as augreg."""
-    model: str | None = option(None, check=check_model)
-    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
-    model that the file holds."""
     out: Path | None = None
     """With --weights: the folder for a report. Default: none is written."""
     split: str = option("held_out", choices=SPLITS)
@@ -71,11 +65,8 @@ class Arguments(RunOptions):
         super().__post_init__()
         if self.weights is None:
             return
-        if self.run is not None:
-            raise UsageError("expected --run or --weights. Received: both.")
         if self.wrong:
             raise UsageError("--wrong is for a run. Received: --weights.")
-        check_weights(self.weights, self.model)
         if self.data is None:
             raise UsageError("--weights need --data, the images, such as --data imagenet2012.")
         if self.average:
@@ -101,9 +92,7 @@ def _evaluate_weights(arguments: Arguments) -> None:
     model, published = _opened(arguments.weights, arguments.model)
     print(f"{model.name} from {published.name if published else arguments.weights}")
     print(f"preprocessing: {_described(model.preprocessing)}")
-    print(f"reading {arguments.data}", flush=True)
-    source = data.open_source(arguments.data)
-    print_skipped(source)
+    source = open_images(arguments.data)
     indices = _indices(source, arguments.split)
     if model.labels is None and not {*source.labels} <= {*imagenet2012_ids()}:
         warn("the weights have no names of classes; the data's are taken to be theirs, in order.")
@@ -187,11 +176,11 @@ def _results(source: Any, accuracy: Any, published: Any) -> dict[str, str]:
 def _evaluate_run(arguments: Arguments) -> None:
     """Prints a table of the classes, and writes the report into the run."""
     load("tensorflow", "sklearn.metrics", "matplotlib.figure", "jinja2")
-    from keras_vit import evaluation, runs
+    from keras_vit import evaluation
 
-    run = runs.open_run(arguments.run or newest_run())
     about = sys.stderr if arguments.wrong else sys.stdout
-    print(f"{'run' if arguments.run else 'newest run'} {run}\n", file=about, flush=True)
+    run = open_run(arguments.run, about)
+    print(file=about, flush=True)
     if run.is_being_trained:
         warn(f"{run.path} is still being trained; these are its newest weights.")
     report, page = evaluation.evaluate(

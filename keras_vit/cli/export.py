@@ -15,7 +15,7 @@ from typing import Any, Literal
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._files import check_replaceable
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions
 from keras_vit.cli._printing import print_next, print_skipped, table
 from keras_vit.cli._program import load

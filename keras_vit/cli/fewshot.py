@@ -15,14 +15,13 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.cli._fields import option
-from keras_vit.cli._models import model_of_weights
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import (
-    RunOptions,
+    WeightsOptions,
     check_folder,
-    check_model,
-    check_weights,
-    newest_run,
+    check_positive,
+    model_of_weights,
+    open_run,
 )
 from keras_vit.cli._printing import print_next, print_skipped, table, warn
 from keras_vit.cli._program import load
@@ -31,26 +30,15 @@ from keras_vit.cli._progress import CountPrinter
 _SHOTS = (1, 5, 10, 25)
 
 
-def _check_l2(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise UsageError(f"{name} must be positive. Received: {value}.")
-
-
 @dataclasses.dataclass(frozen=True)
-class Arguments(RunOptions):
+class Arguments(WeightsOptions):
     """Options of the command."""
 
-    weights: str | None = None
-    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
-    such as augreg."""
-    model: str | None = option(None, check=check_model)
-    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
-    model that the file holds."""
     average: bool = False
     """Judge the average of the weights of a run that was trained with --ema."""
     shots: tuple[int, ...] = option(_SHOTS, check=_checks.positive_integer)
     """Numbers of images of each class."""
-    l2: tuple[float, ...] = option((1024.0,), check=_check_l2)
+    l2: tuple[float, ...] = option((1024.0,), check=check_positive)
     """Regularisations to try."""
     seeds: int = option(3, check=_checks.positive_integer)
     """Number of random choices of the images."""
@@ -68,17 +56,12 @@ class Arguments(RunOptions):
     for another --data with that name, or, with --weights, runs/ and the name of the model."""
 
     def __post_init__(self):
-        if self.weights is not None and self.run is not None:
-            raise UsageError("expected --run or --weights. Received: both.")
         if self.weights is not None and self.average:
             raise UsageError("--average is for a run; give its weights_ema.npz as --weights.")
-        if self.weights is None and self.model is not None:
-            raise UsageError("--model is only used with --weights; a run already has its model.")
         if self.weights is not None and self.data is None:
             raise UsageError("--weights need --data, the images to judge the features on.")
         if self.crop is not None and not 0 < self.crop <= 1:
             raise UsageError(f"--crop must lie in (0, 1]. Received: {self.crop}.")
-        check_weights(self.weights, self.model)
         check_folder(self.out)
         super().__post_init__()
 
@@ -140,12 +123,11 @@ def run(arguments: Arguments) -> None:
 
 def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
     """The model, the images, their split and the folder to write."""
-    from keras_vit import data, runs
+    from keras_vit import data
 
     split = None
     if arguments.weights is None:
-        run = runs.open_run(arguments.run or newest_run())
-        print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
+        run = open_run(arguments.run)
         own = arguments.data is None
         source = run.source() if own else data.open_source(arguments.data)
         with contextlib.nullcontext() if own else contextlib.suppress(UsageError):

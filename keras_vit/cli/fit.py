@@ -20,18 +20,11 @@ import msgspec
 from keras_vit import _files
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
-from keras_vit.cli._fields import option, options_of
-from keras_vit.cli._flags import with_flags
-from keras_vit.cli._options import check_data, check_model, check_run, check_weights
-from keras_vit.cli._printing import class_table, print_next, print_skipped, warn
+from keras_vit.cli._arguments import option, with_flags
+from keras_vit.cli._options import check_data, check_model, check_run, check_weights, open_images
+from keras_vit.cli._printing import class_table, print_next, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
-from keras_vit.cli._progress import (
-    ProgressPrinter,
-    duration,
-    planned,
-    previewed,
-    print_saving,
-)
+from keras_vit.cli._progress import ProgressPrinter, duration, planned, previewed, print_saving
 from keras_vit.cli._recipes import (
     check_names_data,
     check_recipe_name,
@@ -112,7 +105,7 @@ class Arguments:
                 "with teacher=FOLDER."
             )
         check_checkpoint_every(self.checkpoint_every)
-        self.chosen_strategy()
+        self.chosen_strategy(self.settings)
 
     def folder(self) -> Path:
         """The run folder."""
@@ -120,10 +113,11 @@ class Arguments:
 
         return self.out or Path("runs") / source_name(self.data)
 
-    def chosen_strategy(self) -> str:
-        """The strategy; "auto" is decided."""
-        devices = {"tpu": self.tpu, "logical_devices": self.logical_devices}
-        return choose(self.strategy, **devices, recipe=self.settings)
+    def chosen_strategy(self, recipe: Recipe | None) -> str:
+        """The strategy for some settings; "auto" is decided."""
+        return choose(
+            self.strategy, tpu=self.tpu, logical_devices=self.logical_devices, recipe=recipe
+        )
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +172,7 @@ def run(arguments: Arguments) -> None:
     if arguments.recipes:
         print(recipe_list())
         return
-    strategy = arguments.chosen_strategy()
+    strategy = arguments.chosen_strategy(arguments.settings)
     _say_why(arguments, strategy)
     _choose_keras(strategy)
     _check_folder(arguments, strategy)
@@ -241,9 +235,7 @@ def _opened_images(arguments: Arguments) -> Any:
     if arguments.recipe == "scratch" and not (arguments.weights or arguments.resume):
         print(_from_random_weights(arguments))
     recipe = f"recipe {arguments.recipe}; " if arguments.recipe else ""
-    print(f"{recipe}reading {arguments.data}", flush=True)
-    source = data.open_source(arguments.data, arguments.strict)
-    print_skipped(source)
+    source = open_images(arguments.data, arguments.strict, recipe)
     print(f"{len(source)} images of {count_of(source.labels)}:")
     counts = list(source.counts.values())
     print(class_table(source.labels, counts), flush=True)
@@ -285,15 +277,21 @@ def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher:
 
 def _trained(arguments: Arguments, source: Any, saving: Any, engine: Any, teacher: Any) -> Any:
     """The finished run; prints the plan and the progress."""
-    from keras_vit import training
+    from keras_vit import evaluation, training
 
     def begin(plan: Any) -> None:
-        print(_announced(plan, arguments, saving.path), flush=True)
+        if arguments.resume and not plan.first_step:
+            print("no checkpoint was saved: training begins again")
+        print(planned(plan, saving.path), flush=True)
         progress.start_clock()
+
+    def probes(model: Any, split: Any) -> list[Any]:
+        shots = arguments.fewshot
+        return [evaluation.FewShotProbe(model, source, split, shots)] if shots else []
 
     with ProgressPrinter() as progress:
         hooks = training.Hooks(
-            callbacks=lambda model, split: _probes(arguments, model, source, split),
+            callbacks=probes,
             started=begin,
             report=progress,
             saving=print_saving,
@@ -347,14 +345,6 @@ def _check_fewshot(arguments: Arguments, source: Any) -> None:
             raise UsageError(str(error).replace("shots", "--fewshot")) from None
 
 
-def _probes(arguments: Arguments, model: Any, source: Any, split: Any) -> list[Any]:
-    from keras_vit import evaluation
-
-    if not arguments.fewshot:
-        return []
-    return [evaluation.FewShotProbe(model, source, split, arguments.fewshot)]
-
-
 def _self_supervised_end(run: Any) -> str:
     """What a training without classes reached, and what to do with its weights."""
     from keras_vit.specs import VARIANTS, find_variant, spec_from_dict
@@ -376,19 +366,11 @@ def _self_supervised_end(run: Any) -> str:
 
 def _say_why(arguments: Arguments, strategy: str) -> None:
     """Prints that a setting made "auto" choose another strategy than usual."""
-    devices = {"tpu": arguments.tpu, "logical_devices": arguments.logical_devices}
-    usual = choose(arguments.strategy, **devices)
+    usual = arguments.chosen_strategy(None)
     if strategy != usual:
-        setting = with_flags(keras_3_setting(arguments.settings), options_of(Arguments))
+        setting = with_flags(keras_3_setting(arguments.settings), Arguments)
         more = "; all GPUs need pip install 'jax[cuda12]'" if strategy == "one" else ""
         print(f"strategy {strategy} instead of {usual}: {setting} needs Keras 3{more}", flush=True)
-
-
-def _announced(plan: Any, arguments: Arguments, out: Path) -> str:
-    """What will be trained."""
-    again = arguments.resume and not plan.first_step
-    lines = ["no checkpoint was saved: training begins again"] if again else []
-    return "\n".join([*lines, planned(plan, out)])
 
 
 def _choose_keras(strategy: str) -> None:

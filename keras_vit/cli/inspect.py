@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,19 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import UsageError
 from keras_vit._files import check_replaceable
-from keras_vit.cli._fields import option
-from keras_vit.cli._models import has_trained_head, model_of_weights, seen_warning
-from keras_vit.cli._options import ModelOptions, check_data, check_pictures, newest_run
+from keras_vit.cli._arguments import option
+from keras_vit.cli._options import (
+    ModelOptions,
+    check_data,
+    check_pictures,
+    has_trained_head,
+    model_of_weights,
+    open_run,
+    seen_warning,
+)
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import load
-
-_LOGGED = 60.0  # seconds between two lines about the progress where there is no terminal
+from keras_vit.cli._progress import ChangingLine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,8 +110,7 @@ def _of_run(arguments: Arguments) -> _Opened:
     import keras_vit
     from keras_vit import runs
 
-    run = runs.open_run(arguments.run or newest_run())
-    print(f"{'run' if arguments.run else 'newest run'} {run}", flush=True)
+    run = open_run(arguments.run)
     if run.is_being_trained:
         warn(f"{run.path} is still being trained; these are its newest weights.")
     if arguments.image_size is None:
@@ -210,16 +214,14 @@ def _with_answers(captions: list[str], logits: Any, model: Any) -> list[str]:
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """A function that prints how many images are done: on a terminal in a line that changes."""
-    last = time.monotonic()
+    """A function that prints how many images are done."""
+    line = ChangingLine()
 
     def show(done: int) -> None:
-        nonlocal last
         text = f"attention of {done:,} of {total:,} images"
-        if sys.stdout.isatty():
-            print(text, end="\n" if done >= total else "\r", flush=True)
-        elif done >= total or time.monotonic() - last > _LOGGED:
-            print(text, flush=True)
-            last = time.monotonic()
+        if done >= total:
+            line.keep(text)
+        elif line.is_due():
+            line.show(text)
 
     return show

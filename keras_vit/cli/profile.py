@@ -14,7 +14,7 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_model, check_run
 from keras_vit.cli._program import load, spelled
 from keras_vit.cli._progress import profile_table

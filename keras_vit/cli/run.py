@@ -13,11 +13,11 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_pictures
-from keras_vit.cli._predictions import of_bundle, print_predictions
 from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load, spelled
+from keras_vit.cli.predict import of_bundle, print_predictions
 from keras_vit.deploy.bundle.folder import check_bundle
 
 

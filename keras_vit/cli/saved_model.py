@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from keras_vit import _checks
 from keras_vit._files import check_replaceable
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option
 from keras_vit.cli._options import ModelOptions, check_data
 from keras_vit.cli._program import load
 
@@ -43,6 +42,7 @@ class Arguments(ModelOptions):
 def run(arguments: Arguments) -> None:
     """Exports, and prints how it compares with Keras."""
     load("tensorflow")
+    from keras_vit.deploy import export_serving
     from keras_vit.labels import answers_of, count_of
 
     trained = arguments.open()
@@ -50,18 +50,12 @@ def run(arguments: Arguments) -> None:
     how, classes = trained.preprocessing, count_of(answers_of(trained.labels))
     print(f"model    {trained.name}, {how.height} x {how.width}, {classes}", flush=True)
     print(f"compare  with Keras on {trained.compared_from}", flush=True)
-    parity = _export(trained, arguments, out)
+    images, model = trained.pictures(arguments.images), trained.load()
+    content = export_serving(model, out, images, arguments.top_k, trained.compared_from)
+    parity = content["parity"]
     print(
         f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "
         f"{parity['images']} images, the same class on {parity['agreement']:.2%}"
     )
     print(f"pixels   of {parity['pictures']} PNG files equal those of keras_vit.preprocess")
     print(f"wrote    {out}")
-
-
-def _export(trained: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
-    from keras_vit.deploy import export_serving
-
-    images, model = trained.pictures(arguments.images), trained.load()
-    content = export_serving(model, out, images, arguments.top_k, trained.compared_from)
-    return content["parity"]

@@ -18,21 +18,20 @@ from typing import Any
 from keras_vit import _checks
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli import fit
-from keras_vit.cli._fields import option
-from keras_vit.cli._options import check_model, check_weights
+from keras_vit.cli._arguments import option
+from keras_vit.cli._options import check_model, check_positive, check_weights
 from keras_vit.cli._printing import print_next, table, warn
 from keras_vit.cli._program import load
 from keras_vit.cli._trials import (
+    Trainings,
     TrialArguments,
     held_out_loss,
-    print_time_left,
     print_total_time,
     quality,
     time_taken,
 )
 from keras_vit.training.recipes import PRESETS, Preset, Recipe
 
-_FINAL = "final-lr"  # how the names of the final trainings begin
 _MANY = 100  # images on which learning rates are compared: one is one point of accuracy
 _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names no others
 
@@ -44,7 +43,7 @@ class Arguments(TrialArguments):
     model: str = option(PRESETS["scratch"].model, check=check_model)
     """The model to train, such as ViT_S16 or BiT_R50x1; the error for an unknown name, such as
     --model all, lists every name."""
-    learning_rates: tuple[float, ...] = ()
+    learning_rates: tuple[float, ...] = option((), check=check_positive)
     """The learning rates to try. Default: those of the recipe's source, or 0.3, 1 and 3 times the
     recipe's."""
     development: float = option(0.1, check=_checks.fraction)
@@ -55,9 +54,6 @@ class Arguments(TrialArguments):
         # This imports NumPy, which --help does not need.
         from keras_vit.training.settings import check_recipe
 
-        for rate in self.learning_rates:
-            if not 0 < rate < float("inf"):
-                raise UsageError(f"--learning-rates must be positive. Received: {rate}.")
         if not self.development:
             raise UsageError("--development must lie in (0, 1). Received: --development=0.")
         check_weights(self.weights, self.model, run_instead="{}/weights.npz")
@@ -93,24 +89,25 @@ def run(arguments: Arguments) -> None:
     rates = sorted(set(arguments.learning_rates))
     tries = {rate: _trial(arguments, recipe, "lr", rate, tried) for rate in rates}
     # Named after its learning rate, because another one may be the best in a later call.
-    finals = {rate: _trial(arguments, recipe, _FINAL, rate, split) for rate in rates}
+    finals = {rate: _trial(arguments, recipe, "final-lr", rate, split) for rate in rates}
     for trial in (*tries.values(), *finals.values()):
         training.check_trial(trial, source, out)
     final = min(finals.values(), key=lambda trial: training.is_finished(trial, out))
     print_total_time([*tries.values(), final], source, out)
-    results: dict[float, Any] = {}
-    for i, rate in enumerate(rates):
+    trainings = Trainings(source, out, arguments, arguments.recipe)
+    results = {}
+    for i, (rate, trial) in enumerate(tries.items()):
         to_come = [*list(tries.values())[i:], finals[rate]]
-        results[rate] = _result(arguments, to_come, results, source, out)
+        results[rate] = trainings.first_of(to_come, trial.name, "development")
     finished = {rate: each for rate, each in results.items() if "diverged" not in each}
     if not finished:
         raise RefusedError(f"no learning rate of {rates} trains; try lower --learning-rates.")
     best = max(finished, key=lambda rate: quality(finished[rate]))
-    final = _result(arguments, [finals[best]], results, source, out)
+    final = trainings.first_of([finals[best]], finals[best].name)
     _write(out, results, best, final)
     if "diverged" in final:
         raise RefusedError(f"the final training with learning rate {best:g} diverged.")
-    print(f"\n{_table(results, best, final)}\n\n{time_taken([*results.values(), final])}")
+    print(f"\n{_table(results, best, final)}\n\n{time_taken(trainings.results)}")
     print(f"run: {out / finals[best].name}")
     print_next("evaluate", "--run", out / finals[best].name)
 
@@ -121,16 +118,6 @@ def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images:
     settings = dataclasses.replace(recipe, learning_rate=rate)
     tags = {"learning_rate": rate}
     return Trial(f"{name}-{rate:g}", arguments.model, settings, images, arguments.weights, tags)
-
-
-def _result(
-    arguments: Arguments, trials: list[Any], results: Mapping[float, Any], source: Any, out: Path
-) -> dict[str, Any]:
-    """The result of the first of the trials that are still to come."""
-    print(f"\n{trials[0].name}", flush=True)
-    print_time_left(list(results.values()), trials, out)
-    judged_on = "held-out" if trials[0].name.startswith(_FINAL) else "development"
-    return arguments.trained(trials[0], source, out, judged_on)
 
 
 def _few_images_warning(images: int) -> str | None:

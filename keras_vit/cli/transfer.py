@@ -22,18 +22,23 @@ from typing import Any
 
 from keras_vit import _checks, _files
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
-from keras_vit.cli._fields import internal, option
-from keras_vit.cli._options import check_model, check_run, check_weights
-from keras_vit.cli._printing import print_skipped, table
+from keras_vit.cli._arguments import option
+from keras_vit.cli._options import (
+    check_model,
+    check_positive,
+    check_run,
+    check_weights,
+    open_images,
+)
+from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import CountPrinter
 from keras_vit.cli._trials import (
-    check_classifies,
+    Trainings,
     check_folder_of,
-    print_time_left,
+    check_settings,
     quality,
     time_taken,
-    trained,
 )
 from keras_vit.training.recipes import PRESETS, Recipe
 from keras_vit.training.transfer import SUITES, TASKS, TransferTask
@@ -77,7 +82,7 @@ class Arguments:
     where SOURCE is a --data of fit."""
     out: Path | None = None
     """The folder to write; default: runs/, transfer- and the model's name."""
-    learning_rates: tuple[float, ...] = ()
+    learning_rates: tuple[float, ...] = option((), check=check_positive)
     """The learning rates to try in every task. Default: those of its recipe."""
     seeds: int = option(1, check=_checks.positive_integer)
     """Number of final trainings with different random seeds; the paper's figures are means of 3."""
@@ -87,11 +92,12 @@ class Arguments:
     checkpoint_every: str = "5 minutes"
     """How often the state of a training is saved: '5 minutes', '1 epoch', '500 steps'."""
     settings: Recipe = _BASE
-    changed: tuple[str, ...] = internal(())  # the names of the settings that were given
+    # The names of the settings that were given.
+    changed: tuple[str, ...] = option((), internal=True)
 
     def __post_init__(self):
         # This imports NumPy, which --help does not need.
-        from keras_vit.training.settings import check_checkpoint_every, check_recipe
+        from keras_vit.training.settings import check_recipe
 
         if self.weights is None and self.run is None:
             raise UsageError(
@@ -102,18 +108,9 @@ class Arguments:
             raise UsageError("expected --run or --weights. Received: both.")
         for pair in self.sources:
             _check_source(pair)
-        for rate in self.learning_rates:
-            if not 0 < rate < float("inf"):
-                raise UsageError(f"--learning-rates must be positive. Received: {rate}.")
-        if self.settings.distillation != "none":
-            raise UsageError(
-                "distillation needs a teacher, which only fit has. "
-                f"Received: --distillation {self.settings.distillation}."
-            )
         check_run(self.run)
         check_weights(self.weights, self.model)
-        check_checkpoint_every(self.checkpoint_every)
-        check_classifies(self.settings)
+        check_settings(self.settings, self.checkpoint_every)
         model, _ = self.start
         # The run's model may differ from the one of its name.
         is_own = self.run is not None and not self.settings.overrides
@@ -212,7 +209,9 @@ def run(arguments: Arguments) -> None:
         if task.trained_as:
             results[name] = _judged(arguments, task, locator, out, results[task.trained_as])
         else:
-            results[name] = _transferred(arguments, task, locator, out, done)
+            trainings = Trainings(open_images(locator), out / name, arguments, task.preset)
+            results[name] = _transferred(task, task.is_own(locator), trainings)
+            done += trainings.results
         facts = _facts(arguments, model, weights, results, missing, done)
         figures = [_figures(task, results, missing) for task in arguments.chosen]
         figures = [each for each in figures if each]
@@ -256,55 +255,37 @@ def _print_missing(missing: Mapping[str, str]) -> None:
         print(f"  {names}: {reason}", flush=True)
 
 
-def _opened(locator: str) -> Any:
-    from keras_vit import data
-
-    print(f"reading {locator}", flush=True)
-    source = data.open_source(locator)
-    print_skipped(source)
-    return source
-
-
 def _planned(arguments: Arguments, task: TransferTask, locator: str | None) -> list[str]:
     """A row of the dry run."""
     recipe, rates = arguments.recipe(task), arguments.rates(task)
     if task.trained_as and locator is not None:
-        judged = f"{len(_opened(locator)):,}"
+        judged = f"{len(open_images(locator)):,}"
         return [task.name, "", judged, f"the models of {task.trained_as}", "", ""]
     numbers = ["missing", ""]
     if locator is not None:
-        _, final = task.splits(_opened(locator))
+        _, final = task.splits(open_images(locator))
         numbers = [f"{len(final.train):,}", f"{len(final.held_out):,}"]
     side = recipe.image_size if isinstance(recipe.image_size, int) else max(recipe.image_size)
     of = f"{recipe.batch_size} of {side} px"
     return [task.name, *numbers, recipe.duration, of, " ".join(f"{rate:g}" for rate in rates)]
 
 
-def _transferred(
-    arguments: Arguments, task: TransferTask, locator: str, out: Path, done: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _transferred(task: TransferTask, is_own: bool, trainings: Trainings) -> dict[str, Any]:
     """The result of a task: of its final trainings, or why there is none.
 
     Args:
-        arguments, task: what is trained.
-        locator: the images.
-        out: the folder with a folder for each task.
-        done: the results of all trainings, to which those of this task are added.
+        task: what is trained.
+        is_own: whether the images are the usual ones of the task.
+        trainings: those of the task, all to come.
     """
-    source, folder = _opened(locator), out / task.name
-    images = {"source": source.locator, "is_own": task.is_own(locator)}
+    arguments, source = trainings.arguments, trainings.source
+    images = {"source": source.locator, "is_own": is_own}
     rates = arguments.rates(task)
-    tries, finals = _trials(arguments, task, source, folder)
+    tries, finals = _trials(arguments, task, source, trainings.folder)
 
     def result(trials: Sequence[Any]) -> dict[str, Any]:
-        """That of the first of the trainings to come."""
-        print(f"\n{task.name}: {trials[0].name}", flush=True)
-        print_time_left(of_task, trials, folder)
-        of_task.append(trained(trials[0], source, folder, arguments, task.preset))
-        done.append(of_task[-1])
-        return of_task[-1]
+        return trainings.first_of(trials, f"{task.name}: {trials[0].name}")
 
-    of_task: list[dict[str, Any]] = []
     to_come = [*tries.values(), *finals[rates[0]]]
     tried = {rate: result(to_come[i:]) for i, rate in enumerate(tries)}
     fit = {rate: each for rate, each in tried.items() if "diverged" not in each}
@@ -324,7 +305,7 @@ def _transferred(
         "images": len(finals[best][0].split.train),
         "test_images": len(finals[best][0].split.held_out),
         "steps": last[0]["steps"],
-        "seconds": sum(each["seconds"] for each in of_task),
+        "seconds": sum(each["seconds"] for each in trainings.results),
     }
 
 
@@ -334,14 +315,16 @@ def _judged(
     """The result of a task that judges the final models of another one.
 
     Args:
-        arguments, task, locator, out: see `_transferred`.
+        arguments, task: what is judged.
+        locator: the images.
+        out: the folder with a folder for each task.
         of_training: the result of the other task.
     """
     import numpy as np
 
     from keras_vit import evaluation, runs
 
-    source = _opened(locator)
+    source = open_images(locator)
     is_own = task.is_own(locator) and of_training["is_own"]
     images = {"source": source.locator, "is_own": is_own}
     if "diverged" in of_training:

@@ -10,8 +10,7 @@ import pytest
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.cli._arguments import Line, read
-from keras_vit.cli._fields import option
+from keras_vit.cli._arguments import option, read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Arguments(Base):
 
 
 def arguments(*words, defaults=None):
-    return read(Arguments, Line(words, "keras-vit do", "Does it."), defaults)
+    return read(Arguments, words, defaults, "keras-vit do", "Does it.")
 
 
 def test_a_line_becomes_the_dataclass():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keras_vit.cli import compare, export, fit
-from keras_vit.cli._fields import options_of
-from keras_vit.cli._flags import with_flags
+from keras_vit.cli._arguments import options_of, with_flags
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ from keras_vit.cli._flags import with_flags
     ],
 )
 def test_arguments_of_python_become_flags(command, message, expected):
-    assert with_flags(message, options_of(command.Arguments)) == expected
+    assert with_flags(message, command.Arguments) == expected
 
 
 def test_the_help_of_export_begins_with_what_is_exported_and_how():

@@ -46,7 +46,7 @@ TRAINED = {"fit": "fresh", "photographs": "slow"}
 # The lines of keras_vit/__init__.py that import what handles Ctrl-C.
 FIRST_IMPORTS = (
     "from keras_vit.cli import is_command as _is_command",
-    "from keras_vit.cli._interrupts import exit_on_interrupt as _exit_on_interrupt",
+    "from keras_vit._interrupts import exit_on_interrupt as _exit_on_interrupt",
 )
 EARLY = (0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4)
 # Seconds in which `photographs` imports, reads, compiles and makes its first steps.

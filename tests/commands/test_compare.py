@@ -101,10 +101,10 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
 
     with monkeypatch.context() as patch, pytest.raises(Terminated) as stopped:
         patch.setattr(_trials, "ProgressPrinter", stop_at_the_fifth_step)
-        arguments.trained(trial, source, tmp_path)
+        _trials.Trainings(source, tmp_path, arguments, "scratch").trained(trial)
     after = r"holds the state after ([56]) of 11 steps; start the same command again to go on$"
     step = re.search(after, str(stopped.value))[1]
-    assert arguments.trained(trial, source, tmp_path)["steps"] == 11
+    assert _trials.Trainings(source, tmp_path, arguments, "scratch").trained(trial)["steps"] == 11
     assert f"from step {step}" in capsys.readouterr().out
 
 
@@ -137,7 +137,7 @@ def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
     arguments = compare.Arguments(data=str(image_folder), models=(tiny_model,), settings=settings)
     source, split = arguments.images()
     (trial,) = compare._trials(arguments, source, split)
-    result = arguments.trained(trial, source, tmp_path)
+    result = _trials.Trainings(source, tmp_path, arguments, "scratch").trained(trial)
     report = keras_vit.evaluation.held_out_report(
         runs.open_run(tmp_path / trial.name), source, average=True
     )
@@ -148,12 +148,10 @@ def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
 
 def test_several_values_may_have_commas():
     words = "--models ViT_Ti16,BiT_R50x1 --fractions 0.1,0.3 --seeds 2,1 --data digits"
-    line = _arguments.Line(words.split(), "compare", "")
-    read = _arguments.read(compare.Arguments, line, compare.defaults)
+    read = _arguments.read(compare.Arguments, words.split(), compare.defaults)
     assert read.models == ("ViT_Ti16", "BiT_R50x1")
     assert (read.fractions, read.seeds) == ((0.1, 0.3), (2, 1))
-    line = _arguments.Line(["--learning-rates", "1e-3,3e-3"], "sweep", "")
-    read = _arguments.read(sweep.Arguments, line, sweep.defaults)
+    read = _arguments.read(sweep.Arguments, ["--learning-rates", "1e-3,3e-3"], sweep.defaults)
     assert read.learning_rates == (1e-3, 3e-3)
 
 
@@ -248,7 +246,8 @@ def test_several_trainings_bring_no_warning_that_functions_are_compiled_again(
 ):
     monkeypatch.setattr(training, "run_trial", lambda *a, **k: {"diverged": "the loss is nan"})
     arguments = SimpleNamespace(checkpoint_every="1 epoch")
-    _trials.trained(Trial("a", "ViT_Ti16", Recipe(), None), None, tmp_path, arguments, "scratch")
+    trainings = _trials.Trainings(None, tmp_path, arguments, "scratch")
+    trainings.trained(Trial("a", "ViT_Ti16", Recipe(), None))
     logger, text = logging.getLogger("tensorflow"), (
         "5 out of the last 13 calls to <function {} at 0x7f11a0> triggered tf.function retracing. "
         "Tracing is expensive and the excessive number of tracings could be due to (1) creating"
@@ -475,8 +474,7 @@ def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text("")
     for name, preset in PRESETS.items():
-        line = _arguments.Line(preset.options(name).split(), "fit", "")
-        read = _arguments.read(fit.Arguments, line, fit.defaults)
+        read = _arguments.read(fit.Arguments, preset.options(name).split(), fit.defaults)
         assert (read.recipe, read.settings, read.weights or "") == (
             name, preset.recipe, preset.weights,
         )  # fmt: skip
@@ -487,8 +485,8 @@ def test_the_commands_of_the_recipes_pass_the_checks(tmp_path, monkeypatch):
     [("ViT_B16", "ViT_B16"), ("BiT_R50x1", "ViT_S16"), ("ViT_Pico4", "ViT_S16")],
 )
 def test_the_command_that_fit_suggests_has_weights_and_another_folder(model, suggested):
-    line = _arguments.Line(["--model", model, "--out", "runs/mine"], "fit", "")
-    text = fit._from_random_weights(_arguments.read(fit.Arguments, line, fit.defaults))
+    words = ["--model", model, "--out", "runs/mine"]
+    text = fit._from_random_weights(_arguments.read(fit.Arguments, words, fit.defaults))
     end = f" --data digits --weights augreg --model {suggested} --out runs/mine-augreg"
     assert text.endswith(end)
 

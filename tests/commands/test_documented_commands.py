@@ -21,7 +21,7 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 from keras_vit.cli import COMMANDS
-from keras_vit.cli._arguments import Line, read
+from keras_vit.cli._arguments import read
 from keras_vit.specs import VARIANTS, ViTSpec
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
@@ -154,8 +154,7 @@ def test_options_are_known(folder):
         (folder / "runs/mae" / file).touch()
     for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
         command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
-        line = Line(words, f"keras-vit {name}", command.__doc__)
-        read(command.Arguments, line, getattr(command, "defaults", None))
+        read(command.Arguments, words, getattr(command, "defaults", None))
 
 
 def test_options_of_benchmarks_are_known(monkeypatch):
@@ -165,7 +164,7 @@ def test_options_of_benchmarks_are_known(monkeypatch):
             name = Path(script.replace("train/benchmark", "benchmarks/training_step")).stem
             module = importlib.import_module(name)
             if hasattr(module, "Arguments"):  # otherwise it has a parser of its own
-                read(module.Arguments, Line(words, script, ""))
+                read(module.Arguments, words)
 
 
 @pytest.mark.slow

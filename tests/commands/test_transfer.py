@@ -12,7 +12,7 @@ import pytest
 
 import keras_vit
 from keras_vit import runs, training
-from keras_vit.cli import _arguments, transfer
+from keras_vit.cli import _arguments, _trials, transfer
 from keras_vit.data import open_source, vtab
 from keras_vit.specs import VARIANTS, Preprocessing
 from keras_vit.training import Recipe, trials
@@ -129,13 +129,13 @@ def test_each_task_has_its_own_splits_settings_and_learning_rates(
 ):
     trained = []
 
-    def pretend(trial, source, folder, arguments, preset):
-        trained.append((f"{folder.name}/{trial.name}", trial))
+    def pretend(trainings, trial, judged_on):
+        trained.append((f"{trainings.folder.name}/{trial.name}", trial))
         better = trial.recipe.learning_rate == 0.003 and "seed" not in trial.name
         figures = {"accuracy": 0.9 if better else 0.5, "curve": [{"val_loss": 1.0}]}
         return {**figures, "model": trial.model, "steps": 4, "seconds": 1.0}
 
-    monkeypatch.setattr(transfer, "trained", pretend)
+    monkeypatch.setattr(_trials.Trainings, "trained", pretend)
     words = (*weights, "--tasks", "vtab-dtd,cifar10", "--seeds", 2, "--out", "out")
     code, out, error = invoke("train/transfer.py", *words, cwd=tmp_path)
     assert code == 0, error
@@ -185,8 +185,8 @@ def test_a_folder_may_declare_no_validation_images(image_folder, tmp_path):
 
 
 def read(*words):
-    line = _arguments.Line([*words, "--weights", "imagenet21k"], "transfer", "")
-    return _arguments.read(transfer.Arguments, line, transfer.defaults)
+    words = [*words, "--weights", "imagenet21k"]
+    return _arguments.read(transfer.Arguments, words, transfer.defaults)
 
 
 def test_given_settings_replace_those_of_every_task():

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from keras_vit._figures import BLUE, GREY, as_png, own_settings, subplots
-from keras_vit.deploy.judge.measure import Measured
+from keras_vit.tflite.measure import Measured
 
 _COLOURS = (BLUE, "#c2621a", "#3a8f4d", "#b23a48", "#7b5ea7", "#8c6239", "#c2569b", "#4f6d7a")
 _MARKERS = "os^DvP*"

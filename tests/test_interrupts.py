@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def imported(*words):
@@ -19,15 +19,16 @@ def imported(*words):
 
 def test_ctrl_c_is_handled_before_anything_else_is_imported():
     names = imported("train/fit.py", "--help")
-    early = names[: names.index("keras_vit.cli._interrupts") + 1]
-    own = {"__future__", "atexit", "keras_vit.cli", "keras_vit.cli._interrupts"}
+    early = names[: names.index("keras_vit._interrupts") + 1]
+    own = {"__future__", "atexit", "keras_vit._interrupts"}
     assert set(early) - set(imported("-c", "")) <= own
 
 
 def test_ctrl_c_that_a_library_swallows_still_ends_the_command():
     program = """
 import os, signal, time
-from keras_vit.cli import _interrupts, _program
+from keras_vit import _interrupts
+from keras_vit.cli import _program
 
 with _program._one_line_errors(""):
     _interrupts.raise_on_interrupt()
@@ -47,7 +48,7 @@ with _program._one_line_errors(""):
 def test_ctrl_c_after_the_work_does_not_end_python_without_a_word():
     program = """
 import os, signal
-from keras_vit.cli import _interrupts
+from keras_vit import _interrupts
 
 class Late:
     def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
@@ -64,7 +65,7 @@ _late = Late()  # Python has given up its handlers when it deletes this
 def test_ctrl_c_ends_what_python_still_does_after_the_work():
     program = """
 import atexit, os, signal, time
-from keras_vit.cli import _interrupts
+from keras_vit import _interrupts
 
 @atexit.register
 def imported_later():
@@ -74,7 +75,7 @@ def imported_later():
 
 _interrupts.exit_on_interrupt(code=0, message="")
 """
-    ended = run("from keras_vit.cli import _interrupts\n_interrupts.exit_on_interrupt()" + program)
+    ended = run("from keras_vit import _interrupts\n_interrupts.exit_on_interrupt()" + program)
     assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
 
 
