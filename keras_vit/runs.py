@@ -21,9 +21,8 @@ from msgspec import Meta, Struct
 from keras_vit import _contracts, _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._json import Text
-from keras_vit.data.out_folder import check_out
 from keras_vit.data.source import check_labels
-from keras_vit.data.sources import Source, open_source, source_folder
+from keras_vit.data.sources import Source, check_out, open_source, source_folder
 from keras_vit.data.split import RULE, Split
 from keras_vit.labels import count_of, read_labels, write_labels
 from keras_vit.models.image_model import ImageModel

@@ -29,7 +29,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import deploy
 from keras_vit.data.decoding import to_rgb
-from keras_vit.data.listing import read_picture
+from keras_vit.data.images import read_picture
 from keras_vit.data.preprocessing import preprocess_image, resize
 from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source

@@ -320,7 +320,7 @@ def _from_random_weights(arguments: Arguments) -> str:
 
 def _check_folder(arguments: Arguments, strategy: str) -> None:
     """Raises a `UsageError` before TensorFlow is imported if the folder cannot be used."""
-    from keras_vit.data.out_folder import check_out
+    from keras_vit.data.sources import check_out
 
     if arguments.resume:
         check_run(arguments.folder())

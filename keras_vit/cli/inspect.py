@@ -162,7 +162,7 @@ def _shown(arguments: Arguments, opened: _Opened) -> tuple[list[Any], list[str]]
 def _own(arguments: Arguments) -> tuple[list[Any], list[str]]:
     """The first pictures in the files and folders of the user that can be read."""
     from keras_vit.data.decoding import printable
-    from keras_vit.data.listing import find_pictures, read_picture
+    from keras_vit.data.images import find_pictures, read_picture
 
     images, names = [], []
     for path in find_pictures(arguments.pictures):

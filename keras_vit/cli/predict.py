@@ -90,7 +90,7 @@ class Predictor:
 
 def run(arguments: Arguments) -> None:
     """Prints the classes of each picture."""
-    from keras_vit.data.listing import find_pictures
+    from keras_vit.data.images import find_pictures
 
     pictures = find_pictures(arguments.pictures)
     load(*(["ai_edge_litert.interpreter"] if arguments.bundle else []))

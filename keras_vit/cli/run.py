@@ -57,7 +57,7 @@ def run(arguments: Arguments) -> None:
         _verify(arguments)
         return
     from keras_vit import deploy
-    from keras_vit.data.listing import find_pictures
+    from keras_vit.data.images import find_pictures
 
     pictures = find_pictures(arguments.pictures)
     predictor = of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle, trusted=False))

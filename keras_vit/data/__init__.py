@@ -10,15 +10,13 @@ __getattr__, __all__ = lazy_names(
         "picture_folders": ["image_folder"],
         "pipeline": ["evaluation_batches", "load", "training_batches"],
         "preprocessing": ["preprocess", "preprocess_image"],
-        "readers": ["Encoded", "InMemory"],
         "repeats": ["repeats_warning"],
-        "source": ["Source", "as_answered"],
+        "source": ["Encoded", "InMemory", "Source", "as_answered"],
         "sources": [
             "SOURCES", "Opener", "check_present", "check_source", "digits", "open_source",
             "skipped_summary", "source_folder", "source_name",
         ],
-        "subsets": ["development_split", "subset"],
-        "split": ["Split", "split_source", "split_summary"],
+        "split": ["Split", "development_split", "split_source", "split_summary", "subset"],
         "vtab_tasks": ["VTAB", "VtabTask"],
     },
 )  # fmt: skip

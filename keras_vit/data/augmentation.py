@@ -2,7 +2,7 @@
 
 An augmentation first takes a picture, or a part of it, at the model's input size; then it may
 change the pixels. The functions themselves are in `geometry.py`, `randaugment.py` and
-`three_augment.py`. All randomness comes from a seed, so that an example depends only on the seed of
+`colour.py`. All randomness comes from a seed, so that an example depends only on the seed of
 the training and on its position, and never on threads.
 """
 
@@ -37,23 +37,6 @@ class RandAugment:
 
 
 @dataclasses.dataclass(frozen=True)
-class ThreeAugment:
-    """3-Augment (Touvron et al. 2022, "DeiT III", arXiv 2204.07118).
-
-    Attributes:
-        jitter: strength of the colour jitter.
-    """
-
-    jitter: float = 0.3
-
-    def __call__(self, image: Any, seed: Any) -> Any:
-        """A uint8 tensor (height, width, 3), and a seed (2,)."""
-        from keras_vit.data.three_augment import three_augment
-
-        return three_augment(image, seed, self.jitter)
-
-
-@dataclasses.dataclass(frozen=True)
 class Augmentation:
     """A kind of augmentation: a row of `AUGMENTATIONS`.
 
@@ -75,6 +58,12 @@ class Augmentation:
     shift: bool = False
     flip: bool = False
     pixels: Callable[[Any, Any], Any] | None = None
+
+
+def _three_augment(image: Any, seed: Any) -> Any:
+    from keras_vit.data.colour import three_augment
+
+    return three_augment(image, seed)
 
 
 # The "inception crop" of big_vision and of the official fine-tuning code keeps 5% or more.
@@ -113,6 +102,6 @@ AUGMENTATIONS: dict[str, Augmentation] = {
         "DeiT III's crop_flip with grey, solarise or blur, and colour jitter",
         area=0.08,
         flip=True,
-        pixels=ThreeAugment(),
+        pixels=_three_augment,
     ),
 }

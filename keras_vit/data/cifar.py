@@ -14,8 +14,7 @@ from PIL import Image
 
 from keras_vit import _files, _json
 from keras_vit._errors import UsageError
-from keras_vit.data.readers import InMemory
-from keras_vit.data.source import Source
+from keras_vit.data.source import InMemory, Source
 from keras_vit.weights.cache import cache_folder
 
 LABELS = (

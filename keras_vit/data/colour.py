@@ -1,17 +1,19 @@
-"""Operations on the levels of an image, uint8 (height, width, 3), with Pillow's definitions.
+"""Operations on the levels of an image, uint8 (height, width, 3), and 3-Augment, made of them.
 
 Names and definitions are those of Pillow's `ImageOps`, `ImageEnhance` and `ImageFilter`.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import tensorflow as tf
 
 from keras_vit.data.luma import luma
 
-_BLUR_TAPS = 6  # on each side: three times the largest radius of 2
+_RADIUS = (0.1, 2.0)  # of the blur of 3-Augment
+_BLUR_TAPS = 6  # on each side: three times the largest radius
 
 
 def grey(image: tf.Tensor) -> tf.Tensor:
@@ -85,11 +87,53 @@ def gaussian_blur(image: tf.Tensor, radius: Any) -> tf.Tensor:
     taps = tf.range(-_BLUR_TAPS, _BLUR_TAPS + 1, dtype=tf.float32)
     weights = tf.exp(-0.5 * (taps / radius) ** 2)
     weights = tf.repeat((weights / tf.reduce_sum(weights))[:, None], 3, 1)  # (taps, 3)
-    padding = ((_BLUR_TAPS, _BLUR_TAPS), (_BLUR_TAPS, _BLUR_TAPS), (0, 0))
-    values = tf.cast(_edge_padded(image, padding), tf.float32)[None]
+    rows, columns = (
+        tf.clip_by_value(tf.range(-_BLUR_TAPS, side + _BLUR_TAPS), 0, side - 1)
+        for side in tf.unstack(tf.shape(image)[:2])
+    )
+    padded = tf.gather(tf.gather(image, rows), columns, axis=1)
+    values = tf.cast(padded, tf.float32)[None]
     for kernel in (weights[:, None, :, None], weights[None, :, :, None]):
         values = tf.nn.depthwise_conv2d(values, kernel, (1, 1, 1, 1), "VALID")
     return tf.saturate_cast(tf.round(values[0]), tf.uint8)
+
+
+def three_augment(image: tf.Tensor, seed: tf.Tensor, jitter: float = 0.3) -> tf.Tensor:
+    """3-Augment of a uint8 image (height, width, 3) by a seed (2,).
+
+    One of three strong changes, then a colour jitter. Source: Touvron et al. 2022, "DeiT III:
+    Revenge of the ViT" (arXiv 2204.07118), section 3 and its code: grey, solarise at 128 or a
+    Gaussian blur of radius 0.1 to 2, each equally likely; brightness, contrast and saturation are
+    then changed by up to 30%, in random order.
+    """
+    choice, blur, colours = tf.unstack(tf.random.split(seed, 3))
+    radius = tf.random.stateless_uniform((), blur, *_RADIUS)
+    changed = tf.switch_case(
+        tf.random.stateless_uniform((), choice, 0, 3, tf.int32),
+        [
+            lambda: grey(image),
+            lambda: solarize(image),
+            lambda: gaussian_blur(image, radius),
+        ],
+    )
+    return color_jitter(tf.ensure_shape(changed, image.shape), colours, jitter)
+
+
+def color_jitter(image: tf.Tensor, seed: tf.Tensor, strength: float) -> tf.Tensor:
+    """Brightness, contrast and saturation times 1 - strength to 1 + strength, in random order."""
+    first, second = tf.unstack(tf.random.split(seed))
+    factors = tf.unstack(tf.random.stateless_uniform((3,), first, 1 - strength, 1 + strength))
+    orders = list(itertools.permutations(range(3)))
+
+    def jittered(order):
+        changed = image
+        for i in order:
+            changed = (brightness, contrast, color)[i](changed, factors[i])
+        return changed
+
+    index = tf.random.stateless_uniform((), second, 0, len(orders), tf.int32)
+    branches = [lambda order=order: jittered(order) for order in orders]
+    return tf.ensure_shape(tf.switch_case(index, branches), image.shape)
 
 
 def blend(degenerate: tf.Tensor, image: tf.Tensor, factor: Any) -> tf.Tensor:
@@ -110,11 +154,3 @@ def _equalized(channel: tf.Tensor) -> tf.Tensor:
     table = (step // 2 + tf.cumsum(counts, exclusive=True)) // tf.maximum(step, 1)
     table = tf.where(step > 0, tf.minimum(table, 255), tf.range(256))
     return tf.cast(tf.gather(table, levels), tf.uint8)
-
-
-def _edge_padded(image: tf.Tensor, padding: Any) -> tf.Tensor:
-    rows, columns, _ = tf.unstack(tf.shape(image))
-    (top, bottom), (left, right), _ = padding
-    image = tf.gather(image, tf.clip_by_value(tf.range(-top, rows + bottom), 0, rows - 1))
-    places = tf.clip_by_value(tf.range(-left, columns + right), 0, columns - 1)
-    return tf.gather(image, places, axis=1)

@@ -12,17 +12,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from keras_vit._errors import UsageError
+from keras_vit.data import limits
 from keras_vit.data.formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
-from keras_vit.data.limits import (
-    MOST_PIXELS,
-    MOST_RUN_PIXELS,
-    MOST_SCANNED,
-    MOST_SIDE,
-    MOST_STRIPS,
-    SCAN,
-    Room,
-)
-from keras_vit.data.structure import check_exif, check_structure
 
 # Pillow's modes with a known colour space, and the usual compressions of TIFF.
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
@@ -44,7 +35,7 @@ _TURNS = {
 }
 _BAND = 2**20  # pixels that are converted at once, so that their memory does not depend on the size
 _EMPTY = "empty file"
-_room = Room()
+_room = limits.Room()
 
 
 def decode_image(path: Path) -> np.ndarray:
@@ -171,31 +162,33 @@ def _open(file: BinaryIO) -> Image.Image:
     if name not in READ:
         raise UsageError("not a picture that can be read")
     scans = _scans(file) if name == "JPEG" else 0
-    check_structure(file, name)
+    limits.check_structure(file, name)
     file.seek(0)
     Image.preinit()
     if name.upper() not in Image.OPEN:
         Image.init()
     # Not Image.open, which writes a warning to standard error from 89 million pixels on.
     image = Image.OPEN[name.upper()][0](file, "")
-    if _area(image) > MOST_PIXELS or max(image.size) > MOST_SIDE:
-        raise UsageError(f"{name} of more than {MOST_PIXELS:,} pixels, or {MOST_SIDE:,} a side")
-    if name == "JPEG" and scans * _area(image) > MOST_SCANNED:
+    most, longest = limits.MOST_PIXELS, limits.MOST_SIDE
+    if _area(image) > most or max(image.size) > longest:
+        raise UsageError(f"{name} of more than {most:,} pixels, or {longest:,} a side")
+    if name == "JPEG" and scans * _area(image) > limits.MOST_SCANNED:
         raise UsageError("JPEG of too many scans, save it as a baseline JPEG")
     compression = image.info.get("compression")
     if image.format == "TIFF" and compression not in _COMPRESSIONS:
         raise UsageError(f"TIFF with {compression} compression, save it without")
-    if len(image.tile) > MOST_STRIPS or _painted(image) > 4 * _area(image):
+    if len(image.tile) > limits.MOST_STRIPS or _painted(image) > 4 * _area(image):
         raise UsageError(f"{name} of too many strips or tiles, save it again")
-    if name == "BMP" and compression in _RUNS and _area(image) > MOST_RUN_PIXELS:
-        raise UsageError(f"compressed BMP of more than {MOST_RUN_PIXELS:,} pixels, save it as PNG")
+    most = limits.MOST_RUN_PIXELS
+    if name == "BMP" and compression in _RUNS and _area(image) > most:
+        raise UsageError(f"compressed BMP of more than {most:,} pixels, save it as PNG")
     return image
 
 
 def _scans(file: BinaryIO) -> int:
     """The number of scans of a JPEG, or a little more: a thumbnail has one too."""
     file.seek(0)
-    return file.read().count(SCAN)
+    return file.read().count(limits.SCAN)
 
 
 def _painted(image: Image.Image) -> int:
@@ -234,7 +227,7 @@ def _orientation(image: Image.Image) -> int | None:
     if block is None and isinstance(profile, str):
         block = bytes.fromhex("".join(profile.split("\n")[3:]))  # as Pillow reads it
     if isinstance(block, bytes):
-        check_exif(block, image.format or "image")
+        limits.check_exif(block, image.format or "image")
     return image.getexif().get(_ORIENTATION)
 
 

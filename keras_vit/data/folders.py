@@ -14,7 +14,7 @@ from pathlib import Path
 
 from keras_vit._checks import is_label
 from keras_vit._errors import UsageError, shown
-from keras_vit.data.decoding import check_format, printable
+from keras_vit.data.decoding import printable
 from keras_vit.data.formats import EXTENSIONS, UNREAD
 
 # The names of the folders of each split. A folder with two of them has no class folders.
@@ -48,6 +48,27 @@ class Skipped:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing:
+    """The files of a folder with class folders: a whole source, or a split of it.
+
+    Attributes:
+        folder, classes: the folder, and its class folders.
+        files: the pictures, each with the index of its class.
+        skipped: all other files.
+    """
+
+    folder: Path
+    classes: list[Path]
+    files: list[tuple[int, Path]]
+    skipped: list[Skipped]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return tuple(folder.name for folder in self.classes)
 
 
 def class_folders(path: Path) -> list[Path]:
@@ -88,11 +109,11 @@ def check_has_classes(path: Path) -> None:
         class_folders(folder)
 
 
-def check_same_classes(path: Path, classes: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises a `UsageError` if the splits have different classes; `classes` has those of each."""
-    expected, differences = set(classes["train"]), []
-    for split, labels in classes.items():
-        lacking, added = expected - set(labels), set(labels) - expected
+def check_same_classes(path: Path, splits: Mapping[str, Listing]) -> None:
+    """Raises a `UsageError` if the splits have different classes."""
+    expected, differences = set(splits["train"].labels), []
+    for split, listing in splits.items():
+        lacking, added = expected - set(listing.labels), set(listing.labels) - expected
         if lacking:
             differences.append(f"{split} lacks {listed(sorted(map(repr, lacking)))}")
         if added:
@@ -104,35 +125,40 @@ def check_same_classes(path: Path, classes: Mapping[str, tuple[str, ...]]) -> No
         )
 
 
-def list_pictures(
-    path: Path, folders: list[Path], check: Callable[[Path], str] = check_format
-) -> tuple[list[tuple[int, Path]], list[Skipped]]:
+def list_pictures(path: Path, check: Callable[[Path], str]) -> Listing:
     """Files whose first bytes are a picture's, each with the index of its class, and all others.
 
     Args:
         path: the folder.
-        folders: its class folders.
         check: the reason to skip a file, or "".
 
     Raises:
-        UsageError: classes have invalid names or no pictures; one message lists all problems.
+        UsageError: there are no class folders, or classes have invalid names or no pictures; one
+            message lists all problems.
     """
-    files = []
-    skipped = [
-        Skipped(printable(file.name), "", "outside the class folders", is_unreadable=False)
-        for file in sorted(path.iterdir())
-        if not is_hidden(file.name) and not file.is_dir()
-    ]
-    for target, folder in enumerate(folders):
-        found, left_out = list_below(path, folder, folder.name, check)
+    classes = class_folders(path)
+    files, subfolders = [], [each for each in path.iterdir() if each.is_dir()]
+    skipped = beside(path, subfolders, "outside the class folders")
+    for target, folder in enumerate(classes):
+        found, others = list_below(path, folder, folder.name, check)
         files += [(target, file) for file in found]
-        skipped += left_out
-    check_classes(path, folders, {target for target, _ in files}, skipped)
-    return files, skipped
+        skipped += others
+    listing = Listing(path, classes, files, skipped)
+    check_classes(listing)
+    return listing
+
+
+def beside(path: Path, used: Iterable[Path], reason: str) -> list[Skipped]:
+    """What is directly in a folder and neither used nor hidden."""
+    return [
+        Skipped(printable(other.name), "", reason, is_unreadable=False)
+        for other in sorted({*path.iterdir()} - {*used})
+        if not is_hidden(other.name)
+    ]
 
 
 def list_below(
-    path: Path, folder: Path, label: str, check: Callable[[Path], str] = check_format
+    path: Path, folder: Path, label: str, check: Callable[[Path], str]
 ) -> tuple[list[Path], list[Skipped]]:
     """The pictures in a folder and below it, and all other files, named from `path` on."""
     files, skipped = [], []
@@ -146,35 +172,30 @@ def list_below(
     return files, skipped
 
 
-def check_classes(
-    path: Path, folders: list[Path], filled: set[int], skipped: Iterable[Skipped]
-) -> None:
+def check_classes(listing: Listing) -> None:
     """Raises one `UsageError` that lists all problems of the class folders.
 
-    Args:
-        path: the folder.
-        folders: its class folders.
-        filled: indices of the classes that have pictures.
-        skipped: the skipped files, which may explain why a class is empty.
+    The skipped files may explain why a class is empty.
     """
     faults = []
-    invalid = [shown(folder.name) for folder in folders if not is_label(folder.name)]
+    invalid = [shown(label) for label in listing.labels if not is_label(label)]
     if invalid:
         faults.append(
             f"control characters or bytes that are not UTF-8 in the name of {listed(invalid)}"
         )
-    empty = [folder for target, folder in enumerate(folders) if target not in filled]
+    filled = {target for target, _ in listing.files}
+    empty = [label for target, label in enumerate(listing.labels) if target not in filled]
     if empty:
         reasons = collections.defaultdict(collections.Counter)
-        for file in skipped:
+        for file in listing.skipped:
             reasons[file.label][file.reason] += 1
-        names = [_with_reasons(folder.name, reasons[folder.name]) for folder in empty]
+        names = [_with_reasons(label, reasons[label]) for label in empty]
         faults.append(f"no readable picture in {listed(names)}, add pictures or remove the folder")
-        others = [str(file) for file in skipped if file.label not in {f.name for f in empty}]
+        others = [str(file) for file in listing.skipped if file.label not in empty]
         if others:
             faults.append(f"skipped too: {listed(others)}")
     if faults:
-        raise UsageError(f"{path}: {'; '.join(faults)}.")
+        raise UsageError(f"{listing.folder}: {'; '.join(faults)}.")
 
 
 def summary(skipped: Iterable[Skipped], kept: int) -> list[str]:

@@ -159,9 +159,7 @@ def resized(
         sized = dataclasses.replace(preprocessing, height=size[0], width=size[1])
         return tf_preprocessing.resize(image[None], sized)[0]
     image = tf.image.resize(image, size, preprocessing.interpolation)
-    if (
-        preprocessing.interpolation == "bicubic"
-    ):  # only this one goes beyond the levels of its input
+    if preprocessing.interpolation == "bicubic":  # the only one that leaves the levels of its input
         image = tf.clip_by_value(image, 0.0, 255.0)
     return levels(image)
 

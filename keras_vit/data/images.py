@@ -1,4 +1,4 @@
-"""Converts files, Pillow images, arrays and tensors to uint8 RGB arrays."""
+"""Converts files, Pillow images, arrays and tensors to uint8 RGB arrays; finds picture files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from PIL import Image
 
 from keras_vit._errors import UsageError
 from keras_vit.data.decoding import decode_image, printable, to_rgb
+from keras_vit.data.formats import EXTENSIONS
 
 _EXPECTED = "expected a path, a Pillow image, an array of pixels, or a list of these"
 _CHANNELS = (1, 3, 4)
@@ -41,6 +42,33 @@ def rgb_images(images: Any) -> Iterable[np.ndarray]:
     return map(_one, images)
 
 
+def find_pictures(paths: Iterable[str | os.PathLike]) -> list[Path]:
+    """The files in `paths`, and all files with a picture's extension in the folders in `paths`.
+
+    Folders are searched recursively; hidden files and folders in them are ignored.
+
+    Raises:
+        UsageError: a folder contains no picture.
+    """
+    return [file for path in paths for file in _files_of(Path(path))]
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """A picture file as uint8 RGB (height, width, 3).
+
+    Raises:
+        UsageError: the file is absent or cannot be decoded; the message is one line with its name.
+    """
+    if not path.is_file():
+        raise UsageError(f"{printable(path)}: there is no such file.")
+    try:
+        return decode_image(path)
+    except OSError as error:
+        raise UsageError(
+            f"{printable(path)} cannot be opened: {error.strerror or error}."
+        ) from None
+
+
 def _one(image: Any) -> np.ndarray:
     if isinstance(image, (str, os.PathLike)):
         return _of_file(Path(image))
@@ -67,6 +95,21 @@ def _of_file(path: Path) -> np.ndarray:
         raise UsageError(f"{printable(path)}: expected a picture; {reader}.") from None
     except OSError as error:
         raise UsageError(f"{printable(path)}: {error.strerror or error}.") from error
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    pictures = sorted(
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in EXTENSIONS
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        and file.is_file()
+    )
+    if not pictures:
+        raise UsageError(f"{printable(path)} contains no pictures ({', '.join(EXTENSIONS)}).")
+    return pictures
 
 
 def _of_array(array: np.ndarray) -> list[np.ndarray]:

@@ -1,7 +1,7 @@
-"""What is known of the pictures of a folder, kept because checking them reads every file.
+"""What is known of pictures, kept in the cache folder because checking them reads every file.
 
-The index of a folder is a JSON file in the cache folder. What it says of a file is used as long as
-the file's size and time of change are the same.
+It is used as long as the size and the time of change of a file are the same. A change of the checks
+is a new format of the file in the cache folder, so that all pictures are checked again.
 """
 
 from __future__ import annotations
@@ -13,32 +13,39 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, Struct, structs
 
 from keras_vit import _files
+from keras_vit._checks import ONE_LINE
 from keras_vit._errors import UsageError
+from keras_vit._json import Text
 from keras_vit._quiet import quiet
 from keras_vit.data.decoding import check_format, examine_image
 from keras_vit.weights.cache import cache_folder
 
-# A change of the checks is a new format, so that all files are checked again.
 FORMAT = 2
 _MOST_BYTES = 2 << 30  # of tens of millions of pictures
+Fault = Annotated[str, Meta(pattern=ONE_LINE)]  # why a picture cannot be decoded, or ""
+Plain = Literal["", "JPEG", "PNG"]  # its format if it is in `formats.PLAIN`, else ""
 
 
-class Entry(NamedTuple):
-    """What is known of a file that may be a picture.
-
-    Attributes:
-        size, changed: its size in bytes, and its time of change in nanoseconds.
-        fault: why it cannot be decoded, or "".
-        plain: its format if it is in `formats.PLAIN`, else "".
+class Known(NamedTuple):
+    """What is known of a file that may be a picture: its size in bytes, its time of change in
+    nanoseconds, and what `decoding.examine_image` says of it.
     """
 
     size: int
     changed: int
-    fault: str
-    plain: str
+    fault: Fault
+    plain: Plain
+
+
+class _Content(Struct):
+    folder: Text
+    files: dict[Text, Known] = {}
+    skipped: list[Text] = []
 
 
 class Index:
@@ -50,17 +57,16 @@ class Index:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
-        self._path = cache_folder() / "pictures" / f"{name}.json"
-        self._skipped: list[str] = []
-        self._known = self._read()
+        self._path = cache_file("pictures", os.fsencode(folder))
+        kept = read_cache(self._path, _Content, FORMAT)
+        self._content = kept or _Content(os.fspath(folder))
 
     def check_format(self, file: Path) -> str:
         """Like `decoding.check_format`; files that are known are not opened."""
-        entry = self._known.get(self._name(file))
-        return "" if entry and _state(file) == entry[:2] else check_format(file)
+        known = self._content.files.get(self._name(file))
+        return "" if known and state_of(file) == known[:2] else check_format(file)
 
-    def examine(self, files: Iterable[Path]) -> dict[Path, Entry]:
+    def examine(self, files: Iterable[Path]) -> dict[Path, Known]:
         """What is known of each of the files; those that are new or changed are read.
 
         Only these files are kept in the index.
@@ -68,52 +74,50 @@ class Index:
         files = list(files)
         # libtiff writes errors to standard error without the name of the file.
         with quiet(), ThreadPoolExecutor() as pool:
-            entries = list(pool.map(self._entry, files))
-        found = dict(zip(files, entries, strict=True))
-        known = {self._name(file): entry for file, entry in found.items()}
-        if known != self._known:
-            self._known = known
-            self._write()
+            found = dict(zip(files, pool.map(self._examined, files), strict=True))
+        self._keep("files", {self._name(file): known for file, known in found.items()})
         return found
 
     def are_skipped_again(self, skipped: Iterable[object]) -> bool:
         """Whether the same files were skipped the last time; those of this time are kept."""
-        before, self._skipped = self._skipped, [*map(str, skipped)]
-        if self._skipped != before:
-            self._write()
-        return self._skipped == before
+        return not self._keep("skipped", [*map(str, skipped)])
 
-    def _entry(self, file: Path) -> Entry:
-        state, entry = _state(file), self._known.get(self._name(file))
-        return entry if entry and state == entry[:2] else Entry(*state, *examine_image(file))
+    def _examined(self, file: Path) -> Known:
+        state, known = state_of(file), self._content.files.get(self._name(file))
+        return known if known and state == known[:2] else Known(*state, *examine_image(file))
 
     def _name(self, file: Path) -> str:
         return file.relative_to(self._folder).as_posix()
 
-    def _read(self) -> dict[str, Entry]:
-        try:
-            content = _files.read_json(self._path, format=FORMAT, most_bytes=_MOST_BYTES)
-            self._skipped = content.get("skipped", [])
-            entries = {name: Entry(*values) for name, values in content["files"].items()}
-            for entry in entries.values():
-                (entry.fault + entry.plain).encode()  # half a surrogate pair cannot be printed
-            return entries
-        except (UsageError, OSError, LookupError, TypeError, AttributeError, ValueError):
-            return {}  # absent, damaged or of another version
-
-    def _write(self) -> None:
-        content = {
-            "format": FORMAT,
-            "folder": os.fspath(self._folder),
-            "files": self._known,
-            "skipped": self._skipped,
-        }
-        # Without the index the next run only takes longer.
-        with contextlib.suppress(OSError, UsageError, UnicodeEncodeError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            _files.write_text(self._path, json.dumps(content))
+    def _keep(self, field: str, value: Any) -> bool:
+        """Writes the index with a field's new value, and returns whether it is another one."""
+        is_another = value != getattr(self._content, field)
+        if is_another:
+            setattr(self._content, field, value)
+            write_cache(self._path, FORMAT, self._content)
+        return is_another
 
 
-def _state(file: Path) -> tuple[int, int]:
+def state_of(file: Path) -> tuple[int, int]:
+    """The size of a file and its time of change in nanoseconds."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
+
+
+def cache_file(kind: str, what: bytes) -> Path:
+    """The file in a subfolder of the cache folder that is about something."""
+    return cache_folder() / kind / f"{hashlib.sha256(what).hexdigest()[:32]}.json"
+
+
+def read_cache(path: Path, kind: type, format: int) -> Any:
+    """A file of the cache folder as a Struct; None if absent, damaged or of another version."""
+    with contextlib.suppress(UsageError, OSError):
+        return _files.read_record(path, kind, format=format, most_bytes=_MOST_BYTES)
+    return None
+
+
+def write_cache(path: Path, format: int, content: Struct) -> None:
+    """Writes a file of the cache folder. Without it the next run only takes longer."""
+    with contextlib.suppress(OSError, UsageError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _files.write_text(path, json.dumps({"format": format, **structs.asdict(content)}))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.specs import Preprocessing
 
-# Ways to scale pixels x: the mean and the scale of (x - mean) / scale.
-_SCALINGS = {
+_Scaling = tuple[Any, Any]  # the mean and the scale of (x - mean) / scale, numbers or 3 of them
+# Ways to scale pixels.
+_SCALINGS: dict[str, _Scaling] = {
     "0 to 1": (0, 255),
     "-1 to 1": (127.5, 127.5),
     "ImageNet's mean 0 and deviation 1": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
@@ -43,20 +46,15 @@ def check_inputs(
     if preprocessing is None or not inputs.size:
         return
     least, most = float(inputs.min()), float(inputs.max())
-    low, high = _range(preprocessing.mean, preprocessing.scale)
+    own = (preprocessing.mean, preprocessing.scale)
+    low, high = _range(own)
     margin = _OVERSHOOT * (high - low)
     outside = least < low - margin or most > high + margin
-    if not outside and (least == most or _are_pixels(inputs, preprocessing)):
+    if not outside and (least == most or _are_whole(inputs, own)):
         return
-    others = [name for name in _SCALINGS if not _is_near(name, low, high)]
+    others = [name for name in _SCALINGS if not _is_near(_SCALINGS[name], low, high)]
     scaling = next((x for x in others if _is_scaled(inputs, least, most, x, outside)), None)
-    twice = scaling is None and not outside and _are_black(inputs, preprocessing)
-    if not outside and scaling is None and not twice:
-        return
-    of_scaling, trained = "", ""
-    if twice:
-        of_scaling = ", as of images that were scaled before they were preprocessed"
-    elif scaling is not None:
+    if scaling is not None:
         mean, scale = _SCALINGS[scaling]
         if preprocessing.channels == 1:
             mean, scale = (round(float(np.mean(each)), 3) for each in (mean, scale))
@@ -66,6 +64,13 @@ def check_inputs(
             "model.preprocessing = dataclasses.replace(model.preprocessing, "
             f"mean={mean}, scale={scale})"
         )
+    elif outside:
+        of_scaling = trained = ""
+    elif np.abs(_levels(inputs, own)).max() < _BLACK:
+        of_scaling = ", as of images that were scaled before they were preprocessed"
+        trained = ""
+    else:
+        return
     raise UsageError(
         f"{name} must be preprocessed for the model, which takes values from {low:.3g} to "
         f"{high:.3g}. Received: {least:.3g} to {most:.3g}{of_scaling}; use "
@@ -73,52 +78,38 @@ def check_inputs(
     )
 
 
-def _range(mean: float | tuple[float, ...], scale: float | tuple[float, ...]) -> tuple:
+def _range(scaling: _Scaling) -> tuple[float, float]:
     """The inputs of the levels 0 and 255."""
+    mean, scale = scaling
     low, high = (level - np.asarray(mean) for level in (0, 255))
     return float((low / scale).min()), float((high / scale).max())
 
 
-def _is_near(scaling: str, low: float, high: float) -> bool:
+def _is_near(scaling: _Scaling, low: float, high: float) -> bool:
     """Whether a scaling has about the same range, as mean 128 and scale 128 have that of 127.5."""
-    own = _range(*_SCALINGS[scaling])
-    return bool(np.allclose(own, (low, high), rtol=0, atol=_INSIDE * (high - low)))
+    return bool(np.allclose(_range(scaling), (low, high), rtol=0, atol=_INSIDE * (high - low)))
 
 
-def _is_scaled(inputs: np.ndarray, least: float, most: float, scaling: str, outside: bool) -> bool:
-    mean, scale = _SCALINGS[scaling]
-    low, high = _range(mean, scale)
+def _is_scaled(inputs: np.ndarray, least: float, most: float, name: str, outside: bool) -> bool:
+    low, high = _range(_SCALINGS[name])
     width = high - low
     if not low - _OUTSIDE * width <= least <= most <= high + _OUTSIDE * width:
         return False
-    inside = (_INSIDE_UNIT if scaling == "0 to 1" else _INSIDE) * width
+    inside = (_INSIDE_UNIT if name == "0 to 1" else _INSIDE) * width
     fills = least < low + inside and most > high - inside
     spans = outside and most - least > _SPANNED * width
-    return spans or fills or _are_whole(inputs, mean, scale)
+    return spans or fills or _are_whole(inputs, _SCALINGS[name])
 
 
-def _are_pixels(inputs: np.ndarray, preprocessing: Preprocessing) -> bool:
-    return _are_whole(inputs, preprocessing.mean, preprocessing.scale)
-
-
-def _are_black(inputs: np.ndarray, preprocessing: Preprocessing) -> bool:
-    """Whether the levels of all pixels are about 0."""
-    levels = _levels(inputs, preprocessing.mean, preprocessing.scale)
-    return bool(np.abs(levels).max() < _BLACK)
-
-
-def _are_whole(
-    inputs: np.ndarray, mean: float | tuple[float, ...], scale: float | tuple[float, ...]
-) -> bool:
-    """Whether images are whole numbers from 0 to 255, scaled by (x - mean) / scale."""
-    levels = _levels(inputs, mean, scale)
+def _are_whole(inputs: np.ndarray, scaling: _Scaling) -> bool:
+    """Whether images are whole numbers from 0 to 255 that were scaled."""
+    levels = _levels(inputs, scaling)
     nearest = np.clip(np.rint(levels), 0, 255)
     return bool(np.abs(levels - nearest).max() < _ROUNDING)
 
 
-def _levels(
-    inputs: np.ndarray, mean: float | tuple[float, ...], scale: float | tuple[float, ...]
-) -> np.ndarray:
-    """The pixels x of some images that are (x - mean) / scale."""
+def _levels(inputs: np.ndarray, scaling: _Scaling) -> np.ndarray:
+    """The pixels of some images that were scaled."""
+    mean, scale = scaling
     some = inputs[:: -(-len(inputs) // _LOOKED_AT)].astype(np.float64)
     return some * np.asarray(scale) + np.asarray(mean)

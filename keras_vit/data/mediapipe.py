@@ -21,7 +21,6 @@ import numpy as np
 
 # Places are rounded to 1/32 pixel, and blended with integers of that unit.
 UNIT = 32
-_BITS = 5
 # OpenCV computes in blocks of 1,024 pixels, at least 16 rows of them, and each from its left edge.
 _BLOCK, _ROWS = 1024, 16
 
@@ -43,20 +42,37 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """uint8 (height, width, 3) to uint8 (*size, 3)."""
     height, width = image.shape[:2]
     column, row = places(warp(float(height), float(width), size), size, np.rint)
-    column, row = column.astype(np.int64), row.astype(np.int64)
-    # Pixels outside are those of the edge.
-    left, top = np.minimum(column >> _BITS, width - 1), np.minimum(row >> _BITS, height - 1)
-    right, bottom = np.minimum(left + 1, width - 1), np.minimum(top + 1, height - 1)
-    # (new height, new width, 1)
-    x, y = (place[..., None] & (UNIT - 1) for place in (column, row))
 
     def pixels(row, column):  # (new height, new width, 3)
         return image[row, column].astype(np.int64)
 
+    column, row = column.astype(np.int64), row.astype(np.int64)
+    return blended(pixels, column, row, height, width, np.minimum).astype(np.uint8)
+
+
+def blended(
+    pixels: Callable[[Any, Any], Any],
+    column: Any,
+    row: Any,
+    height: Any,
+    width: Any,
+    minimum: Callable[[Any, Any], Any],
+) -> Any:
+    """The picture at `places`, each from the four pixels about it: integers (*size, 3).
+
+    Args:
+        pixels: a function of rows and columns that returns the picture there, as integers.
+        column, row: the places, integers.
+        height, width: of the picture.
+        minimum: of two arrays, in their library.
+    """
+    # Pixels outside are those of the edge.
+    left, top = minimum(column // UNIT, width - 1), minimum(row // UNIT, height - 1)
+    right, bottom = minimum(left + 1, width - 1), minimum(top + 1, height - 1)
+    x, y = (place[..., None] % UNIT for place in (column, row))  # (new height, new width, 1)
     above = pixels(top, left) * (UNIT - x) + pixels(top, right) * x
     below = pixels(bottom, left) * (UNIT - x) + pixels(bottom, right) * x
-    blended = above * (UNIT - y) + below * y
-    return ((blended + UNIT * UNIT // 2) >> 2 * _BITS).astype(np.uint8)
+    return (above * (UNIT - y) + below * y + UNIT * UNIT // 2) // (UNIT * UNIT)
 
 
 def warp(
@@ -114,15 +130,11 @@ def places(
     """The column and the row that each output pixel reads, in 1/32 pixel: (*size), rounded."""
     height, width = size
     columns = min(_BLOCK // min(_ROWS, height), width)
-    start, within = (x.astype(np.float64) for x in _blocks(width, columns))
+    # For each column, the first one of its block, and the distance from it.
+    within = np.arange(width, dtype=np.float64) % columns
+    start = np.arange(width, dtype=np.float64) - within
     y = np.arange(height, dtype=np.float64)[:, None]  # (height, 1)
     scale = warp.whole - (times(warp.left, start) + times(warp.up, y))
     scale = over(float(UNIT), scale - times(warp.left, within))
     column = times(warp.across, start) + times(warp.across, within)
     return rounded(times(scale, column)), rounded(times(scale, times(warp.down, y)))
-
-
-def _blocks(width: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each column, the first one of its block, and the distance from it."""
-    column = np.arange(width)
-    return column // columns * columns, column % columns

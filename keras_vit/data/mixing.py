@@ -106,9 +106,9 @@ def erased(image: tf.Tensor, seed: tf.Tensor, probability: float) -> tf.Tensor:
     box = sides[tf.argmax(tf.cast(fits, tf.int32))]
     where = tf.random.stateless_uniform((3,), place)
     start = tf.cast(where[:2] * tf.cast((height, width) - box + 1, tf.float32), tf.int32)
-    rows, columns = tf.range(height), tf.range(width)
-    is_box = ((rows >= start[0]) & (rows < start[0] + box[0]))[:, None, None]
-    is_box &= ((columns >= start[1]) & (columns < start[1] + box[1]))[None, :, None]
+    rows = _between(height, start[0], start[0] + box[0])
+    columns = _between(width, start[1], start[1] + box[1])
+    is_box = rows[:, None, None] & columns[None, :, None]  # (height, width, 1)
     is_box &= tf.reduce_any(fits) & (where[2] < probability)
     levels = tf.random.stateless_uniform(image.shape, noise, 0, 256, tf.int32)
     return tf.where(is_box, tf.cast(levels, tf.uint8), image)
@@ -124,5 +124,9 @@ def _stripe(length: int, centre: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
     """Which of the pixels lie within `side` of the length about the centre: bool (length,)."""
     half = tf.cast(side * length, tf.int32) // 2
     middle = tf.cast(centre * length, tf.int32)
+    return _between(length, middle - half, middle + half)
+
+
+def _between(length: int, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
     places = tf.range(length)
-    return (places >= middle - half) & (places < middle + half)
+    return (places >= start) & (places < end)

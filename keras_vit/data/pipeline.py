@@ -19,8 +19,8 @@ from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS, Augmentation
 from keras_vit.data.formats import PLAIN
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.data.readers import Encoded, InMemory
-from keras_vit.data.source import Source
+from keras_vit.data.reading import in_memory
+from keras_vit.data.source import Encoded, InMemory, Source
 from keras_vit.specs import Preprocessing
 
 # Held-out images up to this size are kept in memory after they were decoded once.
@@ -133,7 +133,7 @@ def _shuffled(indices: np.ndarray, seed: int) -> Callable[[Any], Any]:
     """From a position to an index: each epoch is a permutation of its own."""
     import tensorflow as tf
 
-    indices = _constant(indices, np.int64)
+    indices = in_memory(np.asarray(indices, np.int64))
     count = indices.shape[0]
 
     def index(position):
@@ -148,10 +148,9 @@ def _balanced(source: Source, indices: np.ndarray, seed: int) -> Callable[[Any],
     """From a position to an index: a class, then one of its images, each equally likely."""
     import tensorflow as tf
 
-    indices = indices[np.argsort(source.targets[indices], kind="stable")]
+    indices = indices[np.argsort(source.targets[indices], kind="stable")].astype(np.int64)
     counts = np.unique(source.targets[indices], return_counts=True)[1]
-    members, starts = _constant(indices, np.int64), _constant(np.cumsum(counts) - counts, np.int64)
-    counts = _constant(counts, np.int64)
+    members, starts, counts = map(in_memory, (indices, np.cumsum(counts) - counts, counts))
 
     def index(position):
         key = tf.stack([tf.constant(seed, tf.int64), position])
@@ -203,10 +202,10 @@ def _targets(source: Source) -> Callable[[Any], Any]:
     import tensorflow as tf
 
     if source.multi_hot is None:
-        targets = _constant(source.targets, np.int64)
+        targets = in_memory(source.targets.astype(np.int64))
         return lambda index: tf.gather(targets, index)
-    numbers = _constant(source.multi_hot.numbers, np.int64)
-    starts = _constant(source.multi_hot.starts, np.int64)
+    numbers = in_memory(source.multi_hot.numbers)
+    starts = in_memory(source.multi_hot.starts)
 
     def row(index):
         chosen = numbers[starts[index] : starts[index + 1]]
@@ -241,11 +240,11 @@ def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], 
         """A TensorFlow function from an index to the value for it; `values` is for `indices`."""
         table = np.zeros(len(source), np.int32)
         table[indices] = values
-        table = _constant(table, np.int32)
+        table = in_memory(table)
         return lambda index: tf.gather(table, index)
 
     if isinstance(source.image, InMemory):
-        pixels = _constant(source.image.pixels[indices], np.uint8)
+        pixels = in_memory(source.image.pixels[indices])
         place = places(np.arange(len(indices)))
         return lambda index, use: use(geometry.of_pixels(tf.gather(pixels, place(index))))
 
@@ -269,14 +268,6 @@ def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], 
     return lambda index, use: tf.switch_case(
         branch(index), [lambda b=b: use(b(index)) for b in branches]
     )
-
-
-def _constant(values: Any, dtype: Any) -> Any:
-    """A tensor in main memory."""
-    import tensorflow as tf
-
-    with tf.device("CPU:0"):
-        return tf.constant(np.asarray(values, dtype))
 
 
 def _mapped(elements: Any, function: Callable) -> Any:

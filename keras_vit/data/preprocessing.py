@@ -19,12 +19,6 @@ from keras_vit.data.images import rgb_images
 from keras_vit.data.luma import luma
 from keras_vit.specs import Preprocessing
 
-_RESAMPLING = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-}
-
 
 def preprocess(images: Any, model: Any) -> Any:
     """The inputs of `model` from images of any size and kind.
@@ -100,7 +94,7 @@ def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
     if preprocessing.crop is not None:
         box = _central_box(image.size, preprocessing)
     left, top, right, bottom = (max(side, 0) for side in box)  # rounding may give -1e-14
-    method = _RESAMPLING[preprocessing.interpolation]
+    method = Image.Resampling[preprocessing.interpolation.upper()]
     image = image.resize((width, image.height), method, box=(left, 0, right, image.height))
     return image.resize((width, height), method, box=(0, top, width, bottom))
 

@@ -67,32 +67,6 @@ def rotate(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     return _moved(image, [cos, -sin, x - cos * x + sin * y, sin, cos, y - sin * x - cos * y])
 
 
-def shear_x(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
-    """Shears by 0.3 times `level`."""
-    return _moved(image, [1.0, _either_sign(level * 0.3, seed), 0.0, 0.0, 1.0, 0.0])
-
-
-def shear_y(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
-    """Shears by 0.3 times `level`."""
-    return _moved(image, [1.0, 0.0, 0.0, _either_sign(level * 0.3, seed), 1.0, 0.0])
-
-
-def translate_x(
-    image: tf.Tensor, level: float, seed: tf.Tensor, most: float = _TRANSLATE
-) -> tf.Tensor:
-    """Moves by `most` of 224 pixels times `level`."""
-    pixels = level * most * image.shape[1] / _PIXELS
-    return _moved(image, [1.0, 0.0, _either_sign(pixels, seed), 0.0, 1.0, 0.0])
-
-
-def translate_y(
-    image: tf.Tensor, level: float, seed: tf.Tensor, most: float = _TRANSLATE
-) -> tf.Tensor:
-    """Moves by `most` of 224 pixels times `level`."""
-    pixels = level * most * image.shape[0] / _PIXELS
-    return _moved(image, [1.0, 0.0, 0.0, 0.0, 1.0, _either_sign(pixels, seed)])
-
-
 def cutout(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     """A grey square about a random pixel; half its side is 40 of 224 pixels times `level`."""
     height, width, _ = image.shape
@@ -118,10 +92,15 @@ OPERATIONS: dict[str, Callable[[tf.Tensor, float, tf.Tensor], tf.Tensor]] = {
     "Contrast": lambda image, level, seed: colour.contrast(image, _factor(level)),
     "Brightness": lambda image, level, seed: colour.brightness(image, _factor(level)),
     "Sharpness": lambda image, level, seed: colour.sharpness(image, _factor(level)),
-    "ShearX": shear_x,
-    "ShearY": shear_y,
-    "TranslateX": translate_x,
-    "TranslateY": translate_y,
+    # Shears by 0.3, and moves by `most` of 224 pixels, times the level.
+    "ShearX": lambda image, level, seed: _sheared(image, 1, level * 0.3, seed),
+    "ShearY": lambda image, level, seed: _sheared(image, 3, level * 0.3, seed),
+    "TranslateX": lambda image, level, seed, most=_TRANSLATE: _sheared(
+        image, 2, level * most * image.shape[1] / _PIXELS, seed
+    ),
+    "TranslateY": lambda image, level, seed, most=_TRANSLATE: _sheared(
+        image, 5, level * most * image.shape[0] / _PIXELS, seed
+    ),
     "Cutout": cutout,
     "SolarizeAdd": lambda image, level, seed: colour.solarize_add(image, int(level * 110)),
 }
@@ -129,6 +108,13 @@ OPERATIONS: dict[str, Callable[[tf.Tensor, float, tf.Tensor], tf.Tensor]] = {
 
 def _either_sign(value: float, seed: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.random.stateless_uniform((), seed) < 0.5, value, -value)
+
+
+def _sheared(image: tf.Tensor, place: int, value: float, seed: tf.Tensor) -> tf.Tensor:
+    """Moved by the identity with this number, in either direction, at a place of the matrix."""
+    matrix = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    matrix[place] = _either_sign(value, seed)
+    return _moved(image, matrix)
 
 
 def _moved(image: tf.Tensor, matrix: list) -> tf.Tensor:

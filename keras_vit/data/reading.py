@@ -6,12 +6,13 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.data.readers import Encoded
-from keras_vit.data.source import Source
+from keras_vit.data.index import state_of
+from keras_vit.data.source import Encoded, Source
 
 # What TensorFlow's message contains if an image could not be read, by Python or by itself. These
 # reasons name the file ...
@@ -47,18 +48,24 @@ def naming_unreadable(source: Source, before: str = "") -> Iterator[None]:
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         # TensorFlow's message may quote the bytes of a file, which need not be text.
         is_text = not isinstance(error, UnicodeDecodeError)
-        reason = _reason(
-            source, error.message if is_text else error.object.decode(errors="replace")
-        )
+        message = error.message if is_text else error.object.decode(errors="replace")
+        reason = _reason(source, message)
         if not reason:
             raise
         raise UsageError(f"{before}{reason}") from error
 
 
+def in_memory(values: Any) -> Any:
+    """A tensor in main memory, outside of any graph, which must not hold a copy."""
+    import tensorflow as tf
+
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.constant(values)
+
+
 def states(files: Sequence[Path]) -> np.ndarray:
     """The size and the time of change of each file, int64 (n, 2), for `changed`."""
-    found = [file.stat() for file in files]
-    return np.array([(each.st_size, each.st_mtime_ns) for each in found], np.int64).reshape(-1, 2)
+    return np.array([state_of(file) for file in files], np.int64).reshape(-1, 2)
 
 
 def changed(files: Sequence[Path], before: np.ndarray) -> str:
@@ -69,17 +76,15 @@ def changed(files: Sequence[Path], before: np.ndarray) -> str:
         before: their `states` when they were opened.
     """
     for file, (size, time) in zip(files, before.tolist(), strict=True):
+        received = "a file that was changed later"
         try:
-            status = file.stat()
+            now = state_of(file)
+            if now == (size, time):
+                continue
+            if now[0] != size:
+                received = f"{now[0]:,} bytes"
         except OSError as error:
             received = error.strerror
-        else:
-            if (status.st_size, status.st_mtime_ns) == (size, time):
-                continue
-            has_other_size = status.st_size != size
-            received = (
-                f"{status.st_size:,} bytes" if has_other_size else "a file that was changed later"
-            )
         return (
             f"{file}: expected the file of {size:,} bytes that was there when the data was opened. "
             f"Received: {received}; put it back, or start again."

@@ -27,14 +27,14 @@ def repeats_warning(source: Source) -> str | None:
     }
     train = files.pop("train")
     repeated = {split: repeats(train, others) for split, others in files.items()}
+    repeated = {split: found for split, found in repeated.items() if found}
+    if not repeated:
+        return None
     counts = [
         f"{len(found):,} of {len(files[split]):,} pictures of {split}"
         for split, found in repeated.items()
-        if found
     ]
-    if not counts:
-        return None
-    first = next(found[0] for found in repeated.values() if found).relative_to(folder).as_posix()
+    first = next(iter(repeated.values()))[0].relative_to(folder).as_posix()
     return (
         f"{' and '.join(counts)} are also in train, the first is {first}: what "
         "is measured on them is the accuracy on training images; remove them from one of the parts."
@@ -56,8 +56,7 @@ def repeats(train: Iterable[Path], others: Iterable[Path]) -> list[Path]:
     return others
 
 
-def _keys(key: Callable[[Path], object], files: Iterable[Path]) -> dict[Path, object]:
-    files = list(files)
+def _keys(key: Callable[[Path], object], files: list[Path]) -> dict[Path, object]:
     with ThreadPoolExecutor() as pool:
         return dict(zip(files, pool.map(key, files), strict=True))
 

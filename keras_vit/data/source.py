@@ -5,15 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_vit._checks import LONGEST_LABEL, is_label
 from keras_vit._errors import UsageError, shown
-from keras_vit.data.checks import check_integers
-from keras_vit.data.class_sets import ClassSets
 from keras_vit.data.folders import SPLITS, Skipped, listed
-from keras_vit.data.readers import Encoded, InMemory
+from keras_vit.data.formats import PLAIN
 from keras_vit.labels import answers_of
 
 
@@ -81,6 +80,117 @@ class Source:
         return dict(zip(self.labels, counts.tolist(), strict=True))
 
 
+@dataclasses.dataclass(frozen=True)
+class InMemory:
+    """Images in memory.
+
+    Attributes:
+        pixels: all images, uint8 (n, height, width, 3).
+    """
+
+    pixels: np.ndarray
+
+    def __call__(self, index: int) -> np.ndarray:
+        """The image, uint8 (height, width, 3)."""
+        return self.pixels[index]
+
+    def check(self, count: int) -> None:
+        """Raises a `UsageError` unless these are `count` images."""
+        shape = (count, *self.pixels.shape[1:3], 3)
+        if self.pixels.dtype != np.uint8 or self.pixels.shape != shape:
+            raise UsageError(
+                f"pixels must be uint8 ({count}, height, width, 3), an image for each of the ids. "
+                f"Received: {self.pixels.dtype} {self.pixels.shape}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """Images in encoded files, or in records of files.
+
+    Attributes:
+        decode: a function of an index that returns the image, uint8 (height, width, 3); it is
+            called from many threads.
+        contents: a TensorFlow function of an index, int64 (), that returns the encoded image, a
+            string.
+        formats: the place of each image's format in `formats.PLAIN`, uint8 (n,). TensorFlow decodes
+            plain JPEG and PNG files to the same pixels as `decode`.
+        fault: a function of TensorFlow's message that returns a line about a file that was damaged
+            or replaced since the source was opened, or ""; it is called only after an image could
+            not be read.
+    """
+
+    decode: Callable[[int], np.ndarray]
+    contents: Callable[[Any], Any]
+    formats: np.ndarray
+    fault: Callable[[str], str] = lambda message: ""
+
+    def __call__(self, index: int) -> np.ndarray:
+        """The image, uint8 (height, width, 3)."""
+        return self.decode(index)
+
+    def check(self, count: int) -> None:
+        """Raises a `UsageError` unless these are `count` images."""
+        check_integers("formats", self.formats, (count,), len(PLAIN), "places in PLAIN")
+
+
+class ClassSets:
+    """Rows of 0 and 1, uint8 (n, classes), that are made when they are needed.
+
+    All rows together may be thousands of times larger than the list of the classes.
+
+    `sets[key]` has the rows that NumPy's indexing selects, `np.asarray(sets)` all of them.
+
+    Args:
+        images: the image of each entry, integers (entries,).
+        numbers: the class of each entry; repeated ones count once.
+        shape: the numbers of images and of classes.
+
+    Attributes:
+        numbers: the classes of all images in a row, int64.
+        starts: where those of each image begin, and their number, int64 (n + 1,).
+    """
+
+    def __init__(self, images: np.ndarray, numbers: np.ndarray, shape: tuple[int, int]):
+        count, classes = self.shape = shape
+        entries = np.unique(np.asarray(images, np.int64) * classes + numbers)
+        self._images, self.numbers = np.divmod(entries, max(classes, 1))
+        self.starts = np.searchsorted(self._images, np.arange(count + 1))
+
+    @classmethod
+    def of_rows(cls, rows: np.ndarray) -> ClassSets:
+        """From 0 and 1 for each image and class (n, classes)."""
+        return cls(*np.nonzero(rows), rows.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        chosen = np.arange(len(self))[key]
+        places = np.atleast_1d(chosen)
+        rows = np.zeros((len(places), self.shape[1]), np.uint8)
+        for row, place in zip(rows, places, strict=True):
+            row[self.numbers[self.starts[place] : self.starts[place + 1]]] = 1
+        return rows if np.ndim(chosen) else rows[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:].astype(dtype or np.uint8, copy=False)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The number of images of each class, int64 (classes,)."""
+        return np.bincount(self.numbers, minlength=self.shape[1])
+
+    @property
+    def rarest(self) -> np.ndarray:
+        """The rarest class of each image, the first of several, or 0 without any; int64 (n,)."""
+        order = np.lexsort((self.numbers, self.counts[self.numbers], self._images))
+        images, first = np.unique(self._images, return_index=True)
+        rarest = np.zeros(len(self), np.int64)
+        rarest[images] = self.numbers[order[first]]
+        return rarest
+
+
 def as_answered(source: Source, labels: Sequence[str] | None) -> Source:
     """The source with the classes of a model of one logit: "not daisy", which are all others, and
     "daisy". Every other source is returned as it is.
@@ -89,9 +199,8 @@ def as_answered(source: Source, labels: Sequence[str] | None) -> Source:
         source: images with a class each; with several, it is returned as it is.
         labels: the labels of the model; it is only changed if one of its classes is the only label.
     """
-    if labels is None or len(labels) != 1 or labels[0] not in source.labels:
-        return source
-    if source.multi_hot is not None:
+    is_of_one = labels is not None and len(labels) == 1 and labels[0] in source.labels
+    if not is_of_one or source.multi_hot is not None:
         return source
     targets = (source.targets == source.labels.index(labels[0])).astype(np.int64)
     return dataclasses.replace(source, labels=answers_of(labels), targets=targets)
@@ -104,6 +213,27 @@ def check_labels(labels: Iterable[str], place: str) -> None:
         raise UsageError(
             f"{place}: expected names of classes of at most {LONGEST_LABEL:,} characters, without "
             f"control characters and line breaks. Received: {listed(broken)}; rename them."
+        )
+
+
+def check_integers(field: str, values: Any, shape: tuple[int, ...], end: int, meaning: str) -> None:
+    """Raises a `UsageError` unless `values` is an array of this shape of integers 0 to `end` - 1.
+
+    Args:
+        field, meaning: what the message calls the values, and an integer of them.
+        values, shape, end: what is checked.
+    """
+    if not isinstance(values, np.ndarray):
+        raise UsageError(f"{field} must be a NumPy array. Received: {type(values).__name__}.")
+    if values.dtype.kind not in "iu" or values.shape != shape:
+        raise UsageError(
+            f"{field} must be integers {shape}, {meaning} for each example. "
+            f"Received: {values.dtype} {values.shape}."
+        )
+    if values.size and not 0 <= values.min() <= values.max() < end:
+        raise UsageError(
+            f"{field} must be from 0 to {end - 1}, {meaning}. "
+            f"Received: {values.min()} to {values.max()}."
         )
 
 

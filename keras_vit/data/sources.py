@@ -14,20 +14,21 @@ from typing import Literal
 
 import numpy as np
 
+from keras_vit import _files
 from keras_vit._errors import MissingPackageError, UsageError, nearest
 from keras_vit.data import folders
 from keras_vit.data.cifar import check_cifar10, cifar10
-from keras_vit.data.imagenet import (
+from keras_vit.data.picture_folders import image_folder, pictures_below
+from keras_vit.data.records import tfrecords
+from keras_vit.data.source import InMemory, Source
+from keras_vit.data.tfds import (
     check_imagenet_v2,
+    check_prepared,
     imagenet2012,
     imagenet2012_real,
     imagenet_v2,
+    tfds,
 )
-from keras_vit.data.picture_folders import image_folder, pictures_below
-from keras_vit.data.readers import InMemory
-from keras_vit.data.records import tfrecords
-from keras_vit.data.source import Source
-from keras_vit.data.tfds import check_prepared, tfds
 from keras_vit.data.vtab import check_vtab, vtab
 
 
@@ -105,6 +106,31 @@ def path_of(source: Source, index: int) -> str:
     """The file of an image of a folder of pictures; of other sources its id."""
     folder = source_folder(source.locator)
     return source.ids[index] if folder is None else str(folder / source.ids[index])
+
+
+def check_out(path: str | os.PathLike, data: str | os.PathLike, overwrite: bool = False) -> None:
+    """Checks that a run on `data` may be written to `path`; nothing is written.
+
+    Raises:
+        UsageError: the folder is not empty, lies inside the data or a run, or cannot be written.
+    """
+    path = Path(path)
+    folder = source_folder(data)
+    if folder is not None and folder.resolve() in [path.resolve(), *path.resolve().parents]:
+        raise UsageError(f"out={path} lies inside the data, {data}; choose another folder.")
+    if path.is_file():
+        raise UsageError(f"{path} is a file; choose another folder.")
+    around = next(
+        (each for each in path.absolute().parents if (each / "spec.json").is_file()), None
+    )
+    if around is not None:
+        raise UsageError(f"out={path} lies inside the run {around}; choose another folder.")
+    _files.check_writable(path)
+    if path.is_dir() and any(path.iterdir()):
+        if not (path / "spec.json").is_file():
+            raise UsageError(f"{path} is not empty and is not a run; choose another folder.")
+        if not overwrite:
+            raise UsageError(f"{path} is a run; choose another folder or pass overwrite=True.")
 
 
 def source_name(data: str | os.PathLike) -> str:

@@ -1,4 +1,4 @@
-"""A stratified split by a fixed rule, so that the same images are held out on every machine."""
+"""Which images are trained on and which held out, by a fixed rule, the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import hashlib
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.data.checks import check_integers
 from keras_vit.data.folders import listed
-from keras_vit.data.sources import Source
+from keras_vit.data.source import Source, check_integers
 
 RULE = "in each class, the fraction of examples whose sha256 of the id is smallest is held out"
 
@@ -89,13 +88,57 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
             f"{source.locator}: each class needs at least 2 readable images, one to train and one "
             f"to hold out. Received: fewer in {listed(few)}."
         )
-    held_out = []
+    return _divided(source, np.arange(len(source)), fraction)
+
+
+def subset(source: Source, split: Split, fraction: float, seed: int = 0) -> Split:
+    """A random part of the training images, stratified; the held-out images stay.
+
+    With the same seed, a smaller part lies inside a larger one.
+
+    Args:
+        source: the images.
+        split: the whole training images.
+        fraction: the fraction of each class, in (0, 1]; at least one image of each stays.
+        seed: random seed of the choice.
+
+    Raises:
+        UsageError: the fraction is not in (0, 1].
+    """
+    if not 0 < fraction <= 1:
+        raise UsageError(f"fractions must lie in (0, 1]. Received: {fraction}.")
+    chosen = []
     for target in range(len(source.labels)):
-        members = np.flatnonzero(source.targets == target)
-        count = min(max(round(fraction * len(members)), 1), len(members) - 1)
-        held_out += ranked_by_id(source, members)[:count]
-    held_out = np.sort(np.array(held_out, np.int64))
-    return Split(np.setdiff1d(np.arange(len(source.ids)), held_out), held_out)
+        members = split.train[source.targets[split.train] == target]
+        order = np.random.default_rng([seed, target]).permutation(len(members))
+        chosen.append(members[order[: max(round(fraction * len(members)), 1)]])
+    return dataclasses.replace(split, train=np.sort(np.concatenate(chosen)))
+
+
+def development_split(source: Source, split: Split, fraction: float = 0.1) -> Split:
+    """Holds out a part of the training images instead, to compare settings on it; stratified.
+
+    Source: the paper tunes its learning rates so (appendix B.1.1).
+
+    Args:
+        source: the images.
+        split: the whole training images.
+        fraction: the fraction of each class that is held out; at least one image, never all.
+
+    Raises:
+        UsageError: the fraction is not in (0, 1), or a class has only one training image.
+    """
+    if not 0 < fraction < 1:
+        raise UsageError(f"development must lie in (0, 1). Received: development={fraction}.")
+    counts = np.bincount(source.targets[split.train], minlength=len(source.labels))
+    few = np.flatnonzero(counts < 2)
+    # Images with several classes are in the part of their rarest, so others may have none.
+    if len(few) and source.multi_hot is None:
+        raise UsageError(
+            f"{source.locator}: a development split needs 2 training images of each class. "
+            f"Received: {counts[few[0]]} of {source.labels[few[0]]!r}."
+        )
+    return _divided(source, split.train, fraction)
 
 
 def split_summary(source: Source, judge: str = "evaluate(run, split='test')") -> str:
@@ -111,6 +154,13 @@ def split_summary(source: Source, judge: str = "evaluate(run, split='test')") ->
     return f"splits: {', '.join(sizes)} (declared by the data{rest})" if sizes else ""
 
 
-def ranked_by_id(source: Source, indices: np.ndarray) -> list[int]:
-    """The indices in the order of the sha256 of their ids."""
-    return sorted(indices, key=lambda i: hashlib.sha256(source.ids[i].encode()).digest())
+def _divided(source: Source, indices: np.ndarray, fraction: float) -> Split:
+    """Holds out the fraction of each class with the smallest sha256 of the id."""
+    held_out = []
+    for target in range(len(source.labels)):
+        members = indices[source.targets[indices] == target]
+        count = min(max(round(fraction * len(members)), 1), len(members) - 1)
+        by_id = sorted(members, key=lambda i: hashlib.sha256(source.ids[i].encode()).digest())
+        held_out += by_id[:count]
+    held_out = np.sort(np.array(held_out, np.int64))
+    return Split(np.setdiff1d(indices, held_out), held_out)

@@ -11,15 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit._errors import UsageError
-from keras_vit.data import mediapipe
-from keras_vit.data.limits import (
-    MOST_PIXELS,
-    MOST_SCANNED,
-    MOST_SIDE,
-    MOST_TEXTS,
-    SCAN,
-    TEXTS,
-)
+from keras_vit.data import limits, mediapipe
 from keras_vit.data.luma import luma
 from keras_vit.specs import Preprocessing
 
@@ -92,7 +84,7 @@ def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.nd
             start = content.numpy()[:16]
             raise UsageError(
                 "expected the contents of a JPEG or PNG file of at most "
-                f"{MOST_PIXELS:,} pixels, as tf.io.read_file reads them. "
+                f"{limits.MOST_PIXELS:,} pixels, as tf.io.read_file reads them. "
                 f"Received: a string that begins with {start!r}; a path must be a str of Python."
             ) from None
     return inputs
@@ -143,7 +135,7 @@ def _valid(contents, preprocessing: Preprocessing):
     areas = files.map(lambda x: _area(_size(x))).ignore_errors()
     areas = areas.concatenate(tf.data.Dataset.from_tensors(tf.constant(1, tf.int64)))
     areas = areas.batch(count + 1).with_options(options).get_single_element()
-    at_once = MOST_PIXELS // tf.reduce_max(areas)
+    at_once = limits.MOST_PIXELS // tf.reduce_max(areas)
     return (
         files.enumerate()
         .map(
@@ -228,20 +220,20 @@ def _levels(images):
         return images
     if not (images.dtype.is_floating or images.dtype.is_integer):
         raise UsageError(f"expected pixels from 0 to 255. Received: {images.dtype.name}.")
-    least, most = tf.reduce_min(images), tf.reduce_max(images)
-    checks = [
-        tf.debugging.Assert(
-            (least >= 0) & (most <= 255), ["expected pixels from 0 to 255. Received:", least, most]
-        )
-    ]
-    if images.dtype.is_floating:
-        # Only integers from 0 to 1 could be a nearly black picture.
-        is_fraction = (most > 0) & (most <= 1) & tf.reduce_any(images != tf.round(images))
-        advice = "expected pixels from 0 to 255. Received: no more than 1; multiply by 255."
-        checks.append(tf.debugging.Assert(~is_fraction, [advice]))
-        images = tf.round(images)
-    with tf.control_dependencies(checks):
-        return tf.cast(images, tf.uint8)
+    least, most, rounded = tf.reduce_min(images), tf.reduce_max(images), tf.round(images)
+    # Only integers from 0 to 1 could be a nearly black picture.
+    is_fraction = (most > 0) & (most <= 1) & tf.reduce_any(images != rounded)
+    expected = "expected pixels from 0 to 255. Received:"
+    with (
+        _required((least >= 0) & (most <= 255), expected, least, most),
+        _required(~is_fraction, f"{expected} no more than 1; multiply by 255."),
+    ):
+        return tf.cast(rounded, tf.uint8)
+
+
+def _required(condition, *message):
+    """A context whose operations run only if the condition holds; otherwise the graph raises."""
+    return tf.control_dependencies([tf.debugging.Assert(condition, [*message])])
 
 
 def _size(content):
@@ -257,7 +249,7 @@ def _png_size(content):
     start = tf.strings.substr(content, 0, _BIT_DEPTH)
     is_png = tf.strings.substr(start, 0, _WIDTH) == _PNG
     complete = is_png & (tf.strings.length(start) == _BIT_DEPTH)
-    with tf.control_dependencies([tf.debugging.Assert(complete, ["expected a JPEG or PNG"])]):
+    with _required(complete, "expected a JPEG or PNG"):
         sides = tf.strings.substr(start, _WIDTH, _BIT_DEPTH - _WIDTH)
     return tf.io.decode_raw(sides, tf.int32, little_endian=False)[::-1]
 
@@ -266,10 +258,11 @@ def _area(size):
     return tf.reduce_prod(tf.cast(size, tf.int64))
 
 
-def _check_size(size):
-    fits = tf.reduce_all((size > 0) & (size <= MOST_SIDE)) & (_area(size) <= MOST_PIXELS)
-    expected = f"expected a picture of at most {MOST_PIXELS:,} pixels and {MOST_SIDE:,} a side."
-    return tf.debugging.Assert(fits, [f"{expected} Received (height, width):", size])
+def _within_limits(size):
+    most, longest = limits.MOST_PIXELS, limits.MOST_SIDE
+    fits = tf.reduce_all((size > 0) & (size <= longest)) & (_area(size) <= most)
+    expected = f"expected a picture of at most {most:,} pixels and {longest:,} a side."
+    return _required(fits, f"{expected} Received (height, width):", size)
 
 
 def _number_of(content, pattern: bytes):
@@ -290,12 +283,10 @@ def _number_of(content, pattern: bytes):
 
 
 def _jpeg(content):
-    size, scans = _jpeg_size(content), _number_of(content, SCAN)
-    most = MOST_SCANNED // tf.maximum(_area(size), 1)
+    size, scans = _jpeg_size(content), _number_of(content, limits.SCAN)
+    most = limits.MOST_SCANNED // tf.maximum(_area(size), 1)
     expected = "expected fewer scans of a JPEG of this size, at most"
-    with tf.control_dependencies([_check_size(size)]):
-        few = tf.debugging.Assert(scans <= most, [expected, most, "Received:", scans])
-    with tf.control_dependencies([few]):
+    with _within_limits(size), _required(scans <= most, expected, most, "Received:", scans):
         # The transform that Pillow uses; TensorFlow's default is less exact.
         image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
         orientation = _orientation(content)  # 1: unchanged; 5 to 8: like 1 to 4, but transposed
@@ -306,10 +297,9 @@ def _jpeg(content):
 
 
 def _png(content):
-    size, texts = _png_size(content), sum(_number_of(content, text) for text in TEXTS)
-    expected = f"expected a PNG with at most {MOST_TEXTS} compressed texts. Received:"
-    few = tf.debugging.Assert(texts <= MOST_TEXTS, [expected, texts])
-    with tf.control_dependencies([_check_size(size), few]):
+    size, texts = _png_size(content), sum(_number_of(content, text) for text in limits.TEXTS)
+    expected = f"expected a PNG with at most {limits.MOST_TEXTS} compressed texts. Received:"
+    with _within_limits(size), _required(texts <= limits.MOST_TEXTS, expected, texts):
         image = tf.io.decode_png(content, channels=4)
     with tf.control_dependencies([image]):  # decoding first makes sure that this is a PNG
         depth = tf.io.decode_raw(tf.strings.substr(content, _BIT_DEPTH, 1), tf.uint8)[0]
@@ -378,7 +368,7 @@ def _orientation(content):
         maximum_iterations=_MOST_SEGMENTS,
     )
     expected = f"expected at most {_MOST_SEGMENTS:,} segments and fill bytes before a JPEG's pixels"
-    with tf.control_dependencies([tf.debugging.Assert(~is_before_exif(at), [expected])]):
+    with _required(~is_before_exif(at), expected):
         header = at + 10
     little = number(header, 2) == _LITTLE_ENDIAN
     directory = header + number(header + 4, 4, little)
@@ -442,22 +432,13 @@ def _warped(images, size: tuple[int, int]):
     sides = (tf.cast(side, tf.float64) for side in (height, width))
     warp = mediapipe.warp(*sides, size, *exact)
     column, row = mediapipe.places(warp, size, tf.round, *exact)
-    column, row = tf.cast(column, tf.int32), tf.cast(row, tf.int32)
-    left = tf.minimum(column // mediapipe.UNIT, width - 1)
-    top = tf.minimum(row // mediapipe.UNIT, height - 1)
-    right, bottom = tf.minimum(left + 1, width - 1), tf.minimum(top + 1, height - 1)
-    # (new height, new width, 1)
-    x, y = (place[..., None] % mediapipe.UNIT for place in (column, row))
     lines = tf.reshape(images, (count, height * width, 3))
 
     def pixels(row, column):  # (n, new height, new width, 3)
         return tf.cast(tf.gather(lines, row * width + column, axis=1), tf.int32)
 
-    unit = mediapipe.UNIT
-    above = pixels(top, left) * (unit - x) + pixels(top, right) * x
-    below = pixels(bottom, left) * (unit - x) + pixels(bottom, right) * x
-    blended = above * (unit - y) + below * y
-    return tf.cast((blended + unit * unit // 2) // (unit * unit), tf.uint8)
+    column, row = tf.cast(column, tf.int32), tf.cast(row, tf.int32)
+    return tf.cast(mediapipe.blended(pixels, column, row, height, width, tf.minimum), tf.uint8)
 
 
 def _resample(lines, index, weights):

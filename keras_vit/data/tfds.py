@@ -25,6 +25,8 @@ _BY_HAND = {
     "diabetic_retinopathy_detection": "and unpacking the files of Kaggle's competition "
     "diabetic-retinopathy-detection",
 }
+_V2_VARIANTS = ("matched-frequency", "threshold-0.7", "topimages")
+_V2 = _V2_VARIANTS[0]
 _IMAGE, _LABEL, _SEVERAL = "image", "label", "labels"  # TFDS' usual names; the last of a list
 
 
@@ -61,6 +63,50 @@ def tfds(text: str) -> Source:
     keys, labels, several = _keys(name, builder.info)
     parts = pieces_of(builder, text, _parts(name, splits, list(builder.info.splits)))
     return record_source(name.partition("/")[0], f"tfds:{text}", parts, keys, labels, several)
+
+
+def imagenet2012() -> Source:
+    """ImageNet-1k's 50,000 validation images.
+
+    Raises:
+        UsageError: the data set is not in TFDS' folder, see `tfds`.
+    """
+    return _opened("imagenet2012", "imagenet2012", "validation", "label")
+
+
+def imagenet2012_real() -> Source:
+    """The same images with the classes of ImageNet-ReaL: several, or none, for an image.
+
+    Source: Beyer et al. 2020, "Are we done with ImageNet?" (arXiv 2006.07159).
+
+    Raises:
+        UsageError: the data set is not in TFDS' folder, see `tfds`.
+    """
+    return _opened("imagenet2012_real", "imagenet2012_real", "validation", "real_label")
+
+
+def imagenet_v2(variant: str = _V2) -> Source:
+    """ImageNet-V2: 10,000 new test images for ImageNet-1k's classes.
+
+    Source: Recht et al. 2019 (arXiv 1902.10811).
+
+    Args:
+        variant: "matched-frequency", "threshold-0.7" or "topimages".
+
+    Raises:
+        UsageError: the data set is not in TFDS' folder, see `tfds`.
+    """
+    locator = "imagenet_v2" if variant == _V2 else f"imagenet_v2:{variant}"
+    return _opened(f"imagenet_v2/{variant}", locator, "test", "label")
+
+
+def check_imagenet_v2(variant: str = _V2) -> None:
+    """Raises a `UsageError` if there is no such variant, or if it is not prepared."""
+    if variant not in _V2_VARIANTS:
+        raise UsageError(
+            f"imagenet_v2 has the variants {', '.join(_V2_VARIANTS)}. Received: {variant!r}."
+        )
+    check_prepared(f"imagenet_v2/{variant}")
 
 
 def prepared(name: str) -> Any:
@@ -109,12 +155,28 @@ def pieces_of(builder: Any, text: str, parts: Mapping[str, str]) -> dict[str, li
     Raises:
         UsageError: there is no such split, or splits have images in common.
     """
-    pieces = {
-        split: [Piece(Path(f.filename), f.skip, f.take) for f in _pieces(builder, text, given)]
-        for split, given in parts.items()
-    }
+    pieces, splits = {}, builder.info.splits
+    for split, given in parts.items():
+        try:
+            files = splits[given].file_instructions
+        except (KeyError, ValueError, AssertionError) as error:
+            raise UsageError(
+                f"tfds:{_separated(text)[0]} has the splits {', '.join(splits)}. Received: {given}."
+            ) from error
+        pieces[split] = [Piece(Path(file.filename), file.skip, file.take) for file in files]
     _check_apart(text, pieces)
     return pieces
+
+
+def _opened(name: str, locator: str, split: str, label: str) -> Source:
+    builder = prepared(name)
+    feature = builder.info.features[label]
+    several = hasattr(feature, "feature")
+    names = feature.feature.names if several else feature.names
+    parts = pieces_of(builder, name, {split: split})
+    return record_source(
+        name.partition("/")[0], locator, parts, Keys("image", label), names, several
+    )
 
 
 def _separated(text: str) -> list[str]:
@@ -203,16 +265,6 @@ def _parts(name: str, given: Sequence[str], existing: Sequence[str]) -> dict[str
     if "train" in declared and len(declared) > 1:
         return declared
     return {"": "train" if "train" in existing else existing[0]}
-
-
-def _pieces(builder: Any, text: str, split: str) -> Sequence[Any]:
-    try:
-        return builder.info.splits[split].file_instructions
-    except (KeyError, ValueError, AssertionError) as error:
-        raise UsageError(
-            f"tfds:{_separated(text)[0]} has the splits {', '.join(builder.info.splits)}. "
-            f"Received: {split}."
-        ) from error
 
 
 def _check_apart(text: str, parts: Mapping[str, Sequence[Piece]]) -> None:

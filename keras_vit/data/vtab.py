@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.data.derived import DERIVED
 from keras_vit.data.records import Keys, record_source
 from keras_vit.data.source import Source
 from keras_vit.data.tfds import check_prepared, pieces_of, prepared
-from keras_vit.data.vtab_tasks import VTAB, VtabTask
+from keras_vit.data.vtab_tasks import DERIVED, VTAB, VtabTask
 
 _TRAIN, _VALIDATION = 800, 200  # images
 
@@ -34,7 +32,9 @@ def vtab(name: str) -> Source:
     else:
         keys, labels = Keys("image", "", derived=name), DERIVED[name].names
     source = record_source(name, f"vtab:{name}", parts, keys, labels)
-    return source if task.levels == 1 else _multiplied(source, task.levels)
+    if task.levels == 1:
+        return source
+    return dataclasses.replace(source, image=lambda i: source.image(i) * task.levels)
 
 
 def check_vtab(name: str) -> None:
@@ -61,12 +61,3 @@ def _splits(task: VtabTask, sizes: dict[str, int]) -> dict[str, str]:
         "validation": f"{task.validation[0]}[{first}:{first + _VALIDATION}]",
         "test": f"{task.test[0]}[{start(*task.test)}:]",
     }
-
-
-def _multiplied(source: Source, factor: int) -> Source:
-    """A source whose levels are multiplied; they are read by Python."""
-
-    def image(i: int) -> Any:
-        return source.image(i) * factor
-
-    return dataclasses.replace(source, image=image)

@@ -17,8 +17,8 @@ from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split, evaluation_batches
 from keras_vit.data.preprocessing import normalise
-from keras_vit.data.readers import InMemory
 from keras_vit.data.reading import naming_unreadable
+from keras_vit.data.source import InMemory
 from keras_vit.weights.hashing import weights_sha256
 
 Report = Callable[[int, int], None]  # of the number of images done, and of all

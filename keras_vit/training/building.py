@@ -9,7 +9,7 @@ import os
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit.data import Source
-from keras_vit.data.out_folder import check_out
+from keras_vit.data.sources import check_out
 from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import check_weights

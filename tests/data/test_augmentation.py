@@ -11,7 +11,7 @@ from keras_vit import Preprocessing, UsageError
 tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
 from keras_vit.data import colour, geometry, mixing, randaugment  # noqa: E402
 from keras_vit.data.augmentation import AUGMENTATIONS  # noqa: E402
-from keras_vit.data.three_augment import color_jitter, three_augment  # noqa: E402
+from keras_vit.data.colour import color_jitter, three_augment  # noqa: E402
 
 
 @pytest.fixture(params=["smooth", "noise", "dark", "flat"])

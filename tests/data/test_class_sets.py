@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from keras_vit.data.class_sets import ClassSets
+from keras_vit.data.source import ClassSets
 
 
 def test_rows_equal_those_of_a_whole_array(rng):

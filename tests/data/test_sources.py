@@ -31,6 +31,7 @@ from keras_vit.data import (
     digits,
     image_folder,
     index,
+    limits,
     open_source,
     skipped_summary,
 )
@@ -183,7 +184,7 @@ def test_a_picture_that_claims_too_many_pixels_is_refused(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".png", ".gif", ".bmp", ".webp", ".tif", ".jpg"])
 def test_no_format_claims_more_pixels_than_the_limit(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(decoding, "MOST_PIXELS", 20 * 30)
+    monkeypatch.setattr(limits, "MOST_PIXELS", 20 * 30)
     for size, fits in (((20, 30), True), ((20, 31), False)):
         path = tmp_path / f"{size[1]}{suffix}"
         Image.new("RGB", size).save(path)
@@ -743,3 +744,11 @@ def test_a_damaged_or_unwritable_index_is_no_error(image_folder, monkeypatch, tm
 def test_a_source_is_named_with_what_it_needs(data, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         open_source(data)
+
+
+def test_hidden_files_beside_the_class_folders_are_not_listed(image_folder):
+    before = open_source(image_folder).skipped
+    (image_folder / ".DS_Store").write_bytes(b"")
+    (image_folder / "notes.txt").write_bytes(b"")
+    added = {str(each) for each in open_source(image_folder).skipped} - {*map(str, before)}
+    assert added == {"notes.txt: outside the class folders"}

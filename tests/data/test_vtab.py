@@ -9,9 +9,9 @@ import pytest
 
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import VTAB, evaluation_batches, open_source, vtab
-from keras_vit.data.derived import DERIVED
 from keras_vit.data.records import Keys, Piece, record_source
 from keras_vit.data.sources import check_present
+from keras_vit.data.vtab_tasks import DERIVED
 from keras_vit.labels import imagenet2012_ids
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")

@@ -21,7 +21,7 @@ from PIL.PngImagePlugin import PngInfo
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit.data.listing import read_picture
+from keras_vit.data.images import read_picture
 
 PAGE = Path(__file__).parents[1]
 PRECISIONS = ("float32", "float16", "dynamic", "int8")

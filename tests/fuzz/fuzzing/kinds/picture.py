@@ -14,7 +14,7 @@ from fuzzing.kind import Files
 from fuzzing.kinds._reading import each_of, in_one_file
 from fuzzing.mutations import images
 from keras_vit.data.decoding import check_image
-from keras_vit.data.listing import read_picture
+from keras_vit.data.images import read_picture
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.specs import Preprocessing
 

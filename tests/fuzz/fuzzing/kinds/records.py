@@ -14,14 +14,13 @@ from PIL import Image
 
 from fuzzing.kind import Files
 from fuzzing.kinds._reading import in_one_file
-from fuzzing.kinds.checkpoint import _member
-from fuzzing.mutations import images, records, zips
+from fuzzing.mutations import images, json_text, records
 from keras_vit.data import records as library
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.records import IMAGENET, Piece, record_source
 
 MEMORY = 1 << 30  # a picture as large as the limit, see `picture`: 252 MiB for 36 million pixels
-_FILE, _CACHE = Path("a.tfrecord"), Path("cache.npz")
+_FILE, _CACHE = Path("a.tfrecord"), Path("cache.json")
 
 
 def seeds(home: Path) -> list[Files]:
@@ -35,13 +34,10 @@ def seeds(home: Path) -> list[Files]:
 
 
 def mutate(rng: random.Random, files: Files) -> Files:
-    def archive(rng, content):
-        return zips.mutated(rng, content, _member)
-
     def file(rng, content):
         return records.mutated(rng, content, images.mutated)
 
-    return in_one_file(rng, files, {_CACHE.name: archive} if _CACHE.name in files else
+    return in_one_file(rng, files, {_CACHE.name: json_text.mutated} if _CACHE.name in files else
                        {_FILE.name: file})  # fmt: skip
 
 
@@ -67,7 +63,7 @@ def _found_at(folder: Path):
         if _FILE.exists():
             os.utime(_FILE, ns=(10**18, 10**18))
         if _CACHE.exists():
-            cached = folder / "cache/records" / library_name()
+            cached = library.cache_place(_FILE, IMAGENET)
             cached.parent.mkdir(parents=True)
             cached.write_bytes(_CACHE.read_bytes())
         yield
@@ -76,11 +72,6 @@ def _found_at(folder: Path):
         os.environ.pop("KERAS_VIT_CACHE")
         if before[1] is not None:
             os.environ["KERAS_VIT_CACHE"] = before[1]
-
-
-def library_name() -> str:
-    """The name of the file's cache."""
-    return library.cache_name(_FILE, IMAGENET)
 
 
 def _example(i: int) -> bytes:
