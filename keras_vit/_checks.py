@@ -9,7 +9,7 @@ import math
 import numbers
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Literal
 
 from keras_vit._errors import UsageError, shown
@@ -39,8 +39,9 @@ def integer(value: Any) -> int | None:
     return int(value) if float(value).is_integer() else None
 
 
-def choice(field: str, value: Any, choices: Sequence[str]) -> Any:
+def choice(field: str, value: Any, choices: Iterable[str]) -> Any:
     """Checks that a value is one of a few names."""
+    choices = tuple(choices)
     if value not in choices:
         raise UsageError(
             f"{field} must be one of {', '.join(choices)}. Received: {field}={shown(value)}."
@@ -71,41 +72,33 @@ def number(field: str, value: Any) -> int | float:
 
 def positive_number(field: str, value: Any) -> int | float:
     """A finite number above 0."""
-    result = number(field, value)
-    if not result > 0:
-        raise UsageError(f"{field} must be positive. Received: {field}={shown(value)}.")
-    return result
+    return _number_that(lambda x: x > 0, "be positive", field, value)
 
 
 def probability(field: str, value: Any) -> int | float:
     """A number from 0 to 1."""
-    result = number(field, value)
-    if not 0 <= result <= 1:
-        raise UsageError(f"{field} must lie in [0, 1]. Received: {field}={shown(value)}.")
-    return result
+    return _number_that(lambda x: 0 <= x <= 1, "lie in [0, 1]", field, value)
 
 
 def not_negative(field: str, value: Any) -> int | float:
     """A number of at least 0."""
-    result = number(field, value)
-    if result < 0:
-        raise UsageError(f"{field} must not be negative. Received: {field}={shown(value)}.")
-    return result
+    return _number_that(lambda x: x >= 0, "not be negative", field, value)
 
 
 def fraction(field: str, value: Any) -> int | float:
     """A number in [0, 1)."""
-    result = number(field, value)
-    if not 0 <= result < 1:
-        raise UsageError(f"{field} must lie in [0, 1). Received: {field}={shown(value)}.")
-    return result
+    return _number_that(lambda x: 0 <= x < 1, "lie in [0, 1)", field, value)
 
 
 def inner_fraction(field: str, value: Any) -> int | float:
     """A number in (0, 1)."""
+    return _number_that(lambda x: 0 < x < 1, "lie in (0, 1)", field, value)
+
+
+def _number_that(fits: Callable[[float], bool], what: str, field: str, value: Any) -> int | float:
     result = number(field, value)
-    if not 0 < result < 1:
-        raise UsageError(f"{field} must lie in (0, 1). Received: {field}={shown(value)}.")
+    if not fits(result):
+        raise UsageError(f"{field} must {what}. Received: {field}={shown(value)}.")
     return result
 
 

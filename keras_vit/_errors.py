@@ -1,9 +1,13 @@
-"""Errors that the user can fix. Each says what was expected, what was received, what to do."""
+"""Errors that the user can fix. Each says what was expected, what was received, what to do.
+
+A package that is not installed is one of them: `PACKAGES` are those that are optional.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib.util
 import itertools
 import re
 import reprlib
@@ -13,6 +17,21 @@ from typing import Any
 # Messages show what strangers put into files, so all that is shown has an end.
 _LONGEST_VALUE, _LONGEST_LINE, _LONGEST_TEXT, _MOST_DETAILS = 120, 2_000, 8_000, 1_000
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+# module: (its name in messages, the extras of keras_vit that install it).
+PACKAGES = {
+    "tensorflow": ("TensorFlow", ("tensorflow",)),
+    "tf_keras": ("tf_keras", ("tensorflow",)),
+    "jax": ("JAX", ("jax",)),
+    "sklearn": ("scikit-learn", ("train",)),
+    "matplotlib": ("matplotlib", ("train", "export")),
+    "jinja2": ("Jinja2", ("train", "export")),
+    "tensorboard": ("TensorBoard", ("train",)),
+    "tensorflow_datasets": ("TensorFlow Datasets", ("train",)),
+    "ai_edge_litert": ("LiteRT", ("export",)),
+    "ai_edge_quantizer": ("AI Edge Quantizer", ("export",)),
+    "tensorflow_model_optimization": ("tensorflow-model-optimization", ("compress",)),
+}
 
 
 class _Kept:
@@ -152,3 +171,28 @@ def _similar(name: str, known: Iterable[str]) -> list[str]:
 def squeeze(name: str) -> str:
     """A name in lower case without punctuation: "ViT-B_16" and "vit-b/16" both give "vitb16"."""
     return re.sub(r"[^a-z0-9+]", "", name.lower())
+
+
+def is_installed(module: str) -> bool:
+    """Whether a package is installed; it is not imported."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None  # a plain folder has a spec, but no origin
+
+
+def check_installed(modules: Iterable[str]) -> None:
+    """Checks that the packages a command needs are installed.
+
+    Raises:
+        MissingPackageError: the message has one command that installs all missing packages.
+    """
+    missing = [PACKAGES[module] for module in modules if not is_installed(module)]
+    if not missing:
+        return
+    needed: list[str] = []
+    for _, extras in missing:
+        if not set(extras) & set(needed):
+            needed.append(extras[0])
+    names = ", ".join(name for name, _ in missing)
+    raise MissingPackageError(
+        f"this command needs {names}: pip install 'keras_vit[{','.join(needed)}]'"
+    )

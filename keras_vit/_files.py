@@ -1,4 +1,7 @@
-"""Files that are complete or absent: written to a temporary name, synced, then renamed."""
+"""Files that are complete or absent: written to a temporary name, synced, then renamed.
+
+Files of strangers are read up to a size, and their zip archives up to a length of the directory.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import contextlib
 import ctypes
 import errno
 import glob
+import io
 import json
 import os
 import shutil
 import stat
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,8 @@ from keras_vit._errors import DiskFullError, UsageError, shown
 # The end of the name of a temporary folder, which is there as long as a write lasts.
 UNFINISHED = ".unfinished"
 _MOST_TEXT = 256 << 20
+# The largest model of the field has 1,000 arrays, whose entries take 100 kB.
+_MOST_DIRECTORY = 1 << 20
 # Folders of which a part or all is replaced, with the files by which they are recognised.
 _RECOGNISED_BY = {
     "bundle": ("model.json",),
@@ -161,6 +168,7 @@ def read_json(
     format: int,
     schema: Any = None,
     most_bytes: int = _json.MOST_BYTES,
+    fix: str = "",
 ) -> Any:
     """Reads a JSON object. Its "format" must be `format`.
 
@@ -169,6 +177,7 @@ def read_json(
         format: the version of its meaning.
         schema: what it must be, see `_json`; None for any object.
         most_bytes: the size of the largest file that is read.
+        fix: what the user can do if it does not fit the schema; default: write it again.
 
     Raises:
         UsageError: the file is absent or too large, is not JSON, has another format, or does not
@@ -183,7 +192,7 @@ def read_json(
         advice = "upgrade keras_vit to read it" if newer else "write it again"
         raise UsageError(f"{place}: expected format {format}. Received: {shown(actual)}; {advice}.")
     if schema is not None:
-        _json.check(value, place, schema)
+        _json.check(value, place, schema, fix)
     return value
 
 
@@ -242,6 +251,45 @@ def read_lines(
             f"{path}: expected at most {most:,} lines. Received: {text.count(chr(10)):,}."
         )
     return tuple(text.removesuffix("\n").split("\n")) if text else ()
+
+
+class LongDirectoryError(ValueError):
+    """The directory of an archive is too long."""
+
+
+class ShortReads(io.BufferedReader):
+    """A file that refuses long reads. zipfile takes the whole directory of an archive in one."""
+
+    def __init__(self, path: Path):
+        super().__init__(io.FileIO(path))
+
+    def read(self, size: int = -1) -> bytes:
+        if size > _MOST_DIRECTORY:
+            raise LongDirectoryError(
+                f"the directory of its archive has {size:,} bytes. "
+                f"At most {_MOST_DIRECTORY:,} are read"
+            )
+        return super().read(size)
+
+
+def members_overlap(archive: zipfile.ZipFile) -> bool:
+    """Whether the members of an archive have more bytes than its file."""
+    size = os.fstat(archive.fp.fileno()).st_size
+    return sum(info.compress_size for info in archive.infolist()) > size
+
+
+def check_stored(path: Path) -> None:
+    """Raises a `ValueError` unless the members of an archive take no more memory than its file.
+
+    Also raises zipfile's own errors for a damaged archive.
+    """
+    with ShortReads(path) as file, zipfile.ZipFile(file) as archive:
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise ValueError("compressed, so it would need more memory than its size")
+        if any(info.file_size != info.compress_size for info in archive.infolist()):
+            raise ValueError("a member claims another size than it has")
+        if members_overlap(archive):
+            raise ValueError("its members overlap")
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 A schema is a type hint, such as a dataclass or a Struct of msgspec. Fields with a default may be
 absent, because files of older versions lack them; fields that the schema does not have are left to
 their readers. Texts and numbers have the bounds of `_BOUNDS`, unless a hint states others, such as
-`Text`.
+`Text`. A file that one room reads has its schema there; table.json is read by several.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from keras_vit._checks import LONGEST_LABEL, LONGEST_SIDE, MOST_CLASSES, ONE_LINE
 from keras_vit._errors import UsageError, shown
@@ -45,6 +45,27 @@ _BOUNDS = {
 }
 _WORDS = {"int": "an integer", "float": "a number", "str": "text", "bool": "true or false",
           "array": "a list", "object": "an object", "null": "null"}  # fmt: skip
+
+
+class TableRow(Struct):
+    """A row of table.json, of a file; CONTRIBUTING.md says what it means."""
+
+    precision: str
+    bytes: int
+    accuracy: float | None
+    agreement: float | None
+    max_difference: float | None
+    latency_ms: float | None
+    name: str = ""
+    sha256: str = ""
+
+
+class Table(Struct):
+    """table.json of a folder of bundles."""
+
+    machine: str
+    images: int
+    rows: list[TableRow]
 
 
 def parse(content: str | bytes, place: str, nan: bool = False) -> Any:

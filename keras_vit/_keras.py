@@ -6,11 +6,12 @@ TF_USE_LEGACY_KERAS=1, TensorFlow's own switch, they are tf_keras and the few `o
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
+from types import SimpleNamespace
 
-from keras_vit._errors import MissingPackageError, UsageError
-from keras_vit._optional import is_installed
+from keras_vit._errors import MissingPackageError, UsageError, is_installed
 
 LEGACY: bool = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
 
@@ -29,6 +30,44 @@ def _no_backend(name: str) -> str:
     return f"Keras is set to the backend {name}, which is not installed: {install}; or {other}."
 
 
+def _tensorflow_ops() -> SimpleNamespace:
+    """The functions of `keras.ops` that this library uses, for tf_keras."""
+    import tensorflow as tf
+
+    same = (
+        "abs argsort broadcast_to cast convert_to_tensor cos einsum equal exp floor matmul maximum "
+        "minimum pad reshape shape sqrt square stack transpose where zeros one_hot argmax"
+    )
+
+    def take(x, indices, axis=None):
+        return tf.gather(x, indices, axis=axis)
+
+    def dot_product_attention(query, key, value, bias=None, scale=None, flash_attention=None):
+        """As in `keras.ops`, never fused; tensors are (batch, tokens, heads, head_dim)."""
+        logits = tf.einsum("bqhd,bkhd->bhqk", query * tf.cast(scale, query.dtype), key)
+        if bias is not None:
+            logits += tf.cast(bias, logits.dtype)
+        weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32)), value.dtype)
+        return tf.einsum("bhqk,bkhd->bqhd", weights, value)
+
+    return SimpleNamespace(
+        **{name: getattr(tf, name) for name in same.split()},
+        arange=tf.range,
+        concatenate=tf.concat,
+        dot_product_attention=dot_product_attention,
+        log1p=tf.math.log1p,
+        log_softmax=tf.nn.log_softmax,
+        mean=tf.reduce_mean,
+        relu=tf.nn.relu,
+        rsqrt=tf.math.rsqrt,
+        softmax=tf.nn.softmax,
+        # Depends only on the shape, as `keras.random.normal` with a seed.
+        stateless_normal=functools.partial(tf.random.stateless_normal, seed=(0, 0)),
+        sum=tf.reduce_sum,
+        take=take,
+    )
+
+
 if LEGACY and not is_installed("tf_keras"):
     raise MissingPackageError(
         "TF_USE_LEGACY_KERAS=1 needs tf_keras: pip install 'keras_vit[tensorflow]'"
@@ -38,7 +77,7 @@ try:
     if LEGACY:
         import tf_keras as keras
 
-        from keras_vit import _legacy_ops as ops
+        ops = _tensorflow_ops()
     else:
         import keras
         from keras import ops

@@ -14,8 +14,6 @@ from keras_vit import _files
 from keras_vit._checks import MOST_CLASSES, keras_vit_model, label_names, positive_integer
 from keras_vit._errors import UsageError
 
-_IMAGENET2012 = "imagenet2012.txt"
-
 
 def imagenet2012_labels() -> tuple[str, ...]:
     """The names of ImageNet-1k's 1000 classes, in the order of the logits: "tench, Tinca_tinca" ...
@@ -180,6 +178,6 @@ def _probabilities(predictions: np.ndarray, from_logits: bool) -> np.ndarray:
 
 @functools.cache
 def _imagenet2012() -> tuple[tuple[str, str], ...]:
-    file = importlib.resources.files("keras_vit") / _IMAGENET2012
+    file = importlib.resources.files("keras_vit") / "imagenet2012.txt"
     lines = file.read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.split(" ", 1)) for line in lines)

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct
 
-from keras_vit import _contracts, _files, _json
+from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._json import Text
 from keras_vit.data.source import check_labels
@@ -28,7 +28,7 @@ from keras_vit.labels import count_of, read_labels, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.variants import model_class
 from keras_vit.recipe import RunRecipe
-from keras_vit.specs import Preprocessing, spec_from_dict
+from keras_vit.specs import Preprocessing, RunSpec, check_spec, spec_from_dict
 from keras_vit.weights import load_weights, save_weights
 from keras_vit.weights.checkpoint import open_checkpoint
 from keras_vit.weights.matching import Target, match
@@ -139,7 +139,9 @@ class Run:
         Raises:
             UsageError: images of the split are missing.
         """
-        ids = self._split_ids()
+        return self._indices(self._split_ids(), source)
+
+    def _indices(self, ids: _SplitIds, source: Source) -> Split:
         index = {name: i for i, name in enumerate(source.ids)}
         parts = (ids.train, ids.held_out)
         missing = [i for part in parts for i in part if i not in index]
@@ -164,8 +166,9 @@ class Run:
 
         Runs that were trained before this was recorded are not checked.
         """
-        before = self._split_ids().targets_sha256
-        if before not in (None, _targets_sha256(source, self.split(source))):
+        ids = self._split_ids()
+        now = _targets_sha256(source, self._indices(ids, source))
+        if ids.targets_sha256 not in (None, now):
             raise UsageError(
                 f"{source.locator}: images have other classes than when {self.path} was trained; "
                 "train again."
@@ -409,9 +412,11 @@ def open_run(path: str | os.PathLike) -> Run:
         raise UsageError(f"{path}: expected a run folder. Received: an exported bundle.")
     if missing:
         raise UsageError(f"{path} is not a complete run folder: {', '.join(missing)} missing.")
-    spec = _files.read_json(path / "spec.json", format=FORMAT, schema=_contracts.RunSpec)
-    _contracts.check_spec(spec, str(path / "spec.json"))
-    recipe = _files.read_json(path / "recipe.json", format=FORMAT, schema=RunRecipe)
+    spec = _files.read_json(path / "spec.json", format=FORMAT, schema=RunSpec)
+    check_spec(spec, str(path / "spec.json"))
+    # A later version may have other choices.
+    fix = "use the version of keras_vit that wrote it, or train again"
+    recipe = _files.read_json(path / "recipe.json", format=FORMAT, schema=RunRecipe, fix=fix)
     labels = read_labels(path / "labels.txt")
     if len(labels) != spec["num_classes"]:
         raise UsageError(

@@ -9,11 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Set
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+from msgspec import Meta, Struct
 
 from keras_vit._checks import (
     LONGEST_SIDE,
+    MOST_CLASSES,
     MOST_PIXELS,
     PICTURE_CHANNELS,
     Interpolation,
@@ -25,10 +28,10 @@ from keras_vit._checks import (
     positive_number,
 )
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown, squeeze
-from keras_vit.parts.mlps import MLPS
+from keras_vit._json import Name, Sides, Text, check
+from keras_vit.parts.block import MLPS
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.rotations import ROTATIONS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS, ROTATIONS
 
 # Files may claim any size; larger models are refused before anything is built. The largest
 # published ViT has 48 blocks and 22 billion parameters.
@@ -36,26 +39,52 @@ MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
 MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES = 256, 1 << 18, 8
 
 Gelu = Literal["tanh", "erf"]
-_Class = TypeVar("_Class", bound=type)
 
 
-def _explains_unknown_fields(cls: _Class) -> _Class:
-    """A dataclass decorator: the error for an unknown field suggests one and lists all fields."""
-    init, known = cls.__init__, [f.name for f in dataclasses.fields(cls)]
+class _Fields:
+    """What the frozen dataclasses below share: checked fields, also from and to JSON."""
 
-    @functools.wraps(init)
-    def checked(self, *values, **fields):
-        for name in fields:
-            if name not in known:
-                near = nearest(name, known)
-                raise UsageError(
-                    f"{cls.__name__} has no field {shown(name)}."
-                    f"{f' Did you mean {near}?' if near else ''} Fields: {', '.join(known)}."
-                )
-        init(self, *values, **fields)
+    def __new__(cls, *values: Any, **fields: Any):
+        # The error of `__init__` for an unknown field would neither suggest nor list any.
+        known = [f.name for f in dataclasses.fields(cls)]
+        if name := next((name for name in fields if name not in known), None):
+            near = nearest(name, known)
+            raise UsageError(
+                f"{cls.__name__} has no field {shown(name)}."
+                f"{f' Did you mean {near}?' if near else ''} Fields: {', '.join(known)}."
+            )
+        return super().__new__(cls)
 
-    cls.__init__ = checked
-    return cls
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return dataclasses.asdict(self, dict_factory=_json_fields)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Any:
+        """The record of `to_dict`; unknown and missing fields raise a `UsageError`."""
+        known = dataclasses.fields(cls)
+        unknown = sorted(set(fields) - {f.name for f in known})
+        needed = {f.name for f in known if f.default is dataclasses.MISSING}
+        missing = sorted(needed - set(fields))
+        if unknown or missing:
+            raise UsageError(
+                f"{cls.__name__}: unknown fields {shown(unknown)}, missing fields {shown(missing)}."
+            )
+        return cls(**fields)
+
+    def _check(self, checks: Mapping[str, Callable[[str, Any], Any]]) -> None:
+        """Gives fields the values that their checks return; None by default is not checked."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in checks and (value is not None or field.default is not None):
+                self._set(field.name, checks[field.name](field.name, value))
+
+    def _set(self, field: str, value: Any) -> None:
+        object.__setattr__(self, field, value)  # for `__post_init__`, because records are frozen
+
+
+def _json_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
 
 class ResNetUnit(NamedTuple):
@@ -78,9 +107,8 @@ class ResNetUnit(NamedTuple):
         return self.strides != 1 or self.inputs != 4 * self.features
 
 
-@_explains_unknown_fields
 @dataclasses.dataclass(frozen=True)
-class ResNetStem:
+class ResNetStem(_Fields):
     """The ResNet that a hybrid cuts its patches from: a root of stride 4, then stages of units.
 
     Attributes:
@@ -98,8 +126,8 @@ class ResNetStem:
     width: float = 1
 
     def __post_init__(self):
-        _set(self, "stages", _counts("stages", self.stages))
-        channels = int(64 * number("width", self.width))
+        self._check({"stages": _counts, "width": number})
+        channels = int(64 * self.width)
         if len(self.stages) > _MOST_STAGES or 4 * channels * 2 ** len(self.stages) > MOST_CHANNELS:
             raise UsageError(
                 f"a stem has at most {_MOST_STAGES} stages and {MOST_CHANNELS:,} channels. "
@@ -111,7 +139,7 @@ class ResNetStem:
                 f"Received: width={shown(self.width)}, which makes {channels}."
             )
         width = channels / 64
-        _set(self, "width", int(width) if width.is_integer() else width)
+        self._set("width", int(width) if width.is_integer() else width)
 
     @property
     def stride(self) -> int:
@@ -133,19 +161,9 @@ class ResNetStem:
         """All units, from input to output."""
         return _units(self.stages, self.root_channels)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
-        return {"stages": list(self.stages), "width": self.width}
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> ResNetStem:
-        """The stem of `to_dict`; unknown and missing fields raise a `UsageError`."""
-        return from_fields(cls, fields)
-
-
-@_explains_unknown_fields
 @dataclasses.dataclass(frozen=True)
-class ViTSpec:
+class ViTSpec(_Fields):
     """The hyperparameters of a Vision Transformer: everything but image size and classes.
 
     >>> spec = keras_vit.ViTSpec(
@@ -214,31 +232,7 @@ class ViTSpec:
     rotation: str = "none"
 
     def __post_init__(self):
-        largest = {
-            "patch_size": LONGEST_SIDE,
-            "hidden_dim": MOST_CHANNELS,
-            "depth": MOST_BLOCKS,
-            "num_heads": MOST_CHANNELS,
-            "mlp_dim": MOST_CHANNELS,
-            "in_channels": MOST_CHANNELS,
-        }
-        if self.representation_dim is not None:
-            largest["representation_dim"] = MOST_CHANNELS
-        for field, most in largest.items():
-            _set(self, field, positive_integer(field, getattr(self, field), most))
-        for field, choices in (
-            ("pooling", tuple(POOLINGS)),
-            ("position_embedding", tuple(POSITION_EMBEDDINGS)),
-            ("gelu", get_args(Gelu)),
-            ("mlp_kind", tuple(MLPS)),
-            ("rotation", tuple(ROTATIONS)),
-        ):
-            choice(field, getattr(self, field), choices)
-        for field in ("dropout", "attention_dropout", "drop_path"):
-            _set(self, field, fraction(field, getattr(self, field)))
-        _set(self, "layer_norm_eps", positive_number("layer_norm_eps", self.layer_norm_eps))
-        if self.layer_scale is not None:
-            _set(self, "layer_scale", positive_number("layer_scale", self.layer_scale))
+        self._check(_VIT_CHECKS)
         if self.hidden_dim % self.num_heads:
             width, heads = self.hidden_dim, self.num_heads
             divisors = [n for n in range(1, width + 1) if width % n == 0]
@@ -332,21 +326,38 @@ class ViTSpec:
             )
         return rows, columns
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
-        return {**dataclasses.asdict(self), "stem": self.stem.to_dict() if self.stem else None}
-
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ViTSpec:
         """The spec of `to_dict`; unknown and missing fields raise a `UsageError`."""
         if isinstance(fields.get("stem"), dict):
             fields = {**fields, "stem": ResNetStem.from_dict(fields["stem"])}
-        return from_fields(cls, fields)
+        return super().from_dict(fields)
 
 
-@_explains_unknown_fields
+_channels = functools.partial(positive_integer, most=MOST_CHANNELS)
+_VIT_CHECKS = {
+    "patch_size": functools.partial(positive_integer, most=LONGEST_SIDE),
+    "hidden_dim": _channels,
+    "depth": functools.partial(positive_integer, most=MOST_BLOCKS),
+    "num_heads": _channels,
+    "mlp_dim": _channels,
+    "in_channels": _channels,
+    "representation_dim": _channels,
+    "pooling": functools.partial(choice, choices=POOLINGS),
+    "position_embedding": functools.partial(choice, choices=POSITION_EMBEDDINGS),
+    "gelu": functools.partial(choice, choices=get_args(Gelu)),
+    "mlp_kind": functools.partial(choice, choices=MLPS),
+    "rotation": functools.partial(choice, choices=ROTATIONS),
+    "dropout": fraction,
+    "attention_dropout": fraction,
+    "drop_path": fraction,
+    "layer_norm_eps": positive_number,
+    "layer_scale": positive_number,
+}
+
+
 @dataclasses.dataclass(frozen=True)
-class ResNetSpec:
+class ResNetSpec(_Fields):
     """The hyperparameters of a BiT ResNet-V2: everything but image size and classes.
 
     Attributes:
@@ -361,11 +372,10 @@ class ResNetSpec:
     in_channels: int = 3
 
     def __post_init__(self):
-        _set(self, "layers", _counts("layers", self.layers))
+        width = functools.partial(positive_integer, most=MOST_CHANNELS // 4096)
+        self._check({"layers": _counts, "width": width, "in_channels": _channels})
         if not 1 <= len(self.layers) <= 4:
             raise UsageError(f"layers must be one to four numbers. Received: layers={self.layers}.")
-        _set(self, "width", positive_integer("width", self.width, MOST_CHANNELS // 4096))
-        _set(self, "in_channels", positive_integer("in_channels", self.in_channels, MOST_CHANNELS))
 
     @property
     def channels(self) -> int:
@@ -377,15 +387,6 @@ class ResNetSpec:
         """All units, from input to output."""
         return _units(self.layers, 64 * self.width)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
-        return {**dataclasses.asdict(self), "layers": list(self.layers)}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> ResNetSpec:
-        """The spec of `to_dict`; unknown and missing fields raise a `UsageError`."""
-        return from_fields(cls, fields)
-
 
 Spec = ViTSpec | ResNetSpec
 
@@ -395,9 +396,8 @@ def spec_from_dict(fields: dict[str, Any]) -> Spec:
     return (ResNetSpec if "layers" in fields else ViTSpec).from_dict(fields)
 
 
-@_explains_unknown_fields
 @dataclasses.dataclass(frozen=True)
-class Preprocessing:
+class Preprocessing(_Fields):
     """The steps from a uint8 RGB image to a model's input: crop, resize, (x - mean) / scale.
 
     For one channel, the resized pixels become grey before mean and scale: their luma as Pillow
@@ -428,15 +428,13 @@ class Preprocessing:
     channels: int = 3
 
     def __post_init__(self):
-        for field in ("height", "width"):
-            _set(self, field, positive_integer(field, getattr(self, field), LONGEST_SIDE))
+        side = functools.partial(positive_integer, most=LONGEST_SIDE)
+        self._check({"height": side, "width": side, "crop": number})
         if self.height * self.width > MOST_PIXELS:
             raise UsageError(
                 f"an input has at most {MOST_PIXELS:,} pixels. "
                 f"Received: {self.height} x {self.width}."
             )
-        if self.crop is not None:
-            _set(self, "crop", number("crop", self.crop))
         if self.crop is not None and not 0 < self.crop <= 1:
             raise UsageError(f"crop must be None or lie in (0, 1]. Received: crop={self.crop!r}.")
         if self.interpolation not in get_args(Interpolation):
@@ -454,9 +452,9 @@ class Preprocessing:
                 "channels must be 3 for RGB or 1 for grey; other inputs are your own floats, "
                 f"without a Preprocessing. Received: channels={shown(self.channels)}."
             )
-        _set(self, "channels", integer(self.channels))
+        self._set("channels", integer(self.channels))
         for field in ("mean", "scale"):
-            _set(self, field, _per_channel(field, getattr(self, field), self.channels))
+            self._set(field, _per_channel(field, getattr(self, field), self.channels))
         if min(self.scale if isinstance(self.scale, tuple) else [self.scale]) < 1e-30:
             raise UsageError(
                 f"scale must be positive, at least 1e-30. Received: scale={shown(self.scale)}."
@@ -482,15 +480,26 @@ class Preprocessing:
         )
         return dataclasses.replace(self, mean=mean, scale=scale, channels=channels)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
-        fields = dataclasses.asdict(self)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
 
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Preprocessing:
-        """The preprocessing of `to_dict`; unknown and missing fields raise a `UsageError`."""
-        return from_fields(cls, fields)
+class RunSpec(Struct):
+    """spec.json of a run folder."""
+
+    model: Name
+    spec: dict[str, Any]  # see `check_spec`
+    num_classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
+    image_size: Sides
+    preprocessing: Preprocessing
+    weights: Text = ""
+
+
+def check_spec(content: dict[str, Any], place: str, fix: str = "") -> None:
+    """Checks the "spec" of a run or of a comment in weights, of a ViT or of a ResNet.
+
+    Raises:
+        UsageError: a field is absent or has another type.
+    """
+    schema = ResNetSpec if "layers" in content["spec"] else ViTSpec
+    check(content["spec"], place, schema, fix, root="$.spec")
 
 
 def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
@@ -526,28 +535,6 @@ def find_variant(name: str) -> str:
     if variant is None:
         raise UsageError(f"unknown model {shown(name)}; {did_you_mean(name, VARIANTS)}")
     return variant
-
-
-def from_fields(cls: type, fields: dict[str, Any]) -> Any:
-    """A frozen dataclass from JSON fields; a missing or unknown field is an error."""
-    known = {f.name: f for f in dataclasses.fields(cls)}
-    unknown = sorted(set(fields) - set(known))
-    missing = sorted(
-        name
-        for name, f in known.items()
-        if f.default is dataclasses.MISSING
-        and f.default_factory is dataclasses.MISSING
-        and name not in fields
-    )
-    if unknown or missing:
-        raise UsageError(
-            f"{cls.__name__}: unknown fields {shown(unknown)}, missing fields {shown(missing)}."
-        )
-    return cls(**fields)
-
-
-def _set(instance: Any, field: str, value: Any) -> None:
-    object.__setattr__(instance, field, value)  # for __post_init__ of frozen dataclasses
 
 
 def _short(name: str) -> str:

@@ -19,12 +19,15 @@ from keras_vit.deploy.graph.inference import inference_module
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.layers.pooling import POOLING_LAYERS, PoolingLayer
+from keras_vit.parts.block import MLPS, PLAIN_ROWS, MLPKind
 from keras_vit.parts.embedding import TOKENS
-from keras_vit.parts.mlps import MLPS, PLAIN_ROWS, MLPKind
 from keras_vit.parts.poolings import POOLINGS, Pooling
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
-from keras_vit.parts.rotations import ROTATIONS
+from keras_vit.parts.positions import (
+    POSITION_EMBEDDINGS,
+    ROTATIONS,
+    PositionEmbedding,
+    PositionWeight,
+)
 from keras_vit.parts.rows import Row, rows
 from keras_vit.training import Recipe, build
 from keras_vit.training.settings import check_recipe

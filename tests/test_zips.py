@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from keras_vit import _zips
+from keras_vit import _files
 
 
 @pytest.fixture
@@ -24,17 +24,17 @@ def archive(tmp_path):
 
 
 def test_stored_members_that_do_not_overlap_pass(archive):
-    _zips.check_stored(archive())
+    _files.check_stored(archive())
 
 
 def test_compressed_members_are_refused(archive):
     with pytest.raises(ValueError, match="more memory than its size"):
-        _zips.check_stored(archive(method=zipfile.ZIP_DEFLATED))
+        _files.check_stored(archive(method=zipfile.ZIP_DEFLATED))
 
 
 def test_overlapping_members_are_refused(archive):
     with pytest.raises(ValueError, match="its members overlap"):
-        _zips.check_stored(archive(lambda file: file.filelist.extend(5 * file.filelist)))
+        _files.check_stored(archive(lambda file: file.filelist.extend(5 * file.filelist)))
 
 
 def test_a_member_that_claims_another_size_is_refused(archive):
@@ -42,7 +42,7 @@ def test_a_member_that_claims_another_size_is_refused(archive):
         file.filelist[0].file_size = 1 << 30
 
     with pytest.raises(ValueError, match="claims another size"):
-        _zips.check_stored(archive(change))
+        _files.check_stored(archive(change))
 
 
 def test_a_long_directory_is_not_read(archive):
@@ -51,5 +51,5 @@ def test_a_long_directory_is_not_read(archive):
             file.writestr(f"{i:026}", b"")
 
     path = archive(change)
-    with pytest.raises(_zips.LongDirectoryError, match="has 1,080,051 bytes. At most 1,048,576"):
-        _zips.check_stored(path)
+    with pytest.raises(_files.LongDirectoryError, match="has 1,080,051 bytes. At most 1,048,576"):
+        _files.check_stored(path)

@@ -19,15 +19,16 @@ from typing import Any, NoReturn
 
 from keras_vit import _interrupts
 from keras_vit._errors import (
+    PACKAGES,
     DiskFullError,
     LostProcessError,
     MissingPackageError,
     RefusedError,
     UsageError,
+    check_installed,
     did_you_mean,
 )
 from keras_vit._files import full_disk
-from keras_vit._optional import PACKAGES, check_installed
 from keras_vit._quiet import ignore_warning, own_process, quiet
 from keras_vit.cli import COMMANDS, _arguments, is_command
 from keras_vit.cli._arguments import command_module, with_flags

@@ -94,7 +94,7 @@ def run(arguments: Arguments) -> None:
                 "allow_nonfinite": arguments.allow_nonfinite,
                 **{field: value for field, value in stated.items() if value is not None},
             },
-            build={"name": checkpoint.variant} if checkpoint.variant else {},
+            build={"name": checkpoint.variant},
         )
         model, loaded = from_checkpoint(checkpoint, checkpoint.spec, request)
         print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)

@@ -133,7 +133,7 @@ class Arguments:
         return difference(dataclasses.replace(spec, **kept), usual)
 
     def _run_spec(self) -> Any:
-        from keras_vit._contracts import RunSpec
+        from keras_vit.specs import RunSpec
 
         return _files.read_record(self.run / "spec.json", RunSpec, format=1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files, _zips
+from keras_vit import _files
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
@@ -160,7 +160,7 @@ def _write(path: Path, key: str, features: Features) -> None:
 def _read(path: Path, key: str, train: int, test: int) -> Features | None:
     """The features in a file; None if there are none, or if they are of other images or weights."""
     try:
-        _zips.check_stored(path)
+        _files.check_stored(path)
         with np.load(path, allow_pickle=False) as file:
             if file["key"].tobytes() != key.encode():
                 return None

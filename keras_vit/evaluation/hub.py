@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct
 
-from keras_vit import _contracts, _files
+from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._templates import rendered
 from keras_vit.data.sources import source_name
@@ -91,7 +91,7 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         shown=[each for each in _SHOWN if each in run.recipe["recipe"]],
         versions=_versions(run.recipe.get("versions", {})),
         report=_read(run.path / folder / "report.json", _Report),
-        exports=_read(run.path / "export" / "table.json", _contracts.Table),
+        exports=_read(run.path / "export" / "table.json", _json.Table),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _contracts, _files, runs
+from keras_vit import _files, _json, runs
 from keras_vit._checks import reads_pictures
 from keras_vit._templates import rendered
 from keras_vit.data import load
@@ -185,8 +185,8 @@ def _attention(
     return pictures
 
 
-def _exports(run: Path) -> _contracts.Table | None:
+def _exports(run: Path) -> _json.Table | None:
     table = run / "export" / "table.json"
     if not table.is_file():
         return None
-    return _files.read_record(table, _contracts.Table, format=1)
+    return _files.read_record(table, _json.Table, format=1)

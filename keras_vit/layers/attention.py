@@ -8,14 +8,11 @@ from typing import Any
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
+from keras_vit.layers.base import PartLayer, add_position_weights, build_rows, position_weights
 from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.layers.named_build import build_rows
-from keras_vit.layers.part_layer import PartLayer
-from keras_vit.layers.positions import add_position_weights, position_weights
 from keras_vit.parts.block import ATTENTION_OPTIONS, ATTENTION_ROWS, self_attention
 from keras_vit.parts.grids import Tokens, as_grid
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.rotations import rotation_factors
+from keras_vit.parts.positions import POSITION_EMBEDDINGS, rotation_factors
 
 
 @register
@@ -44,6 +41,7 @@ class MultiHeadAttention(PartLayer):
     """
 
     options = ATTENTION_OPTIONS
+    arguments = ("num_heads", "dropout", "position_embedding", "grid", "class_token")
 
     def __init__(
         self,
@@ -58,7 +56,7 @@ class MultiHeadAttention(PartLayer):
         self.num_heads = positive_integer("num_heads", num_heads)
         self.dropout = dropout
         self.position_embedding = choice(
-            "position_embedding", position_embedding, tuple(POSITION_EMBEDDINGS)
+            "position_embedding", position_embedding, POSITION_EMBEDDINGS
         )
         self.grid = as_grid(grid)
         self.class_token = class_token
@@ -105,20 +103,9 @@ class MultiHeadAttention(PartLayer):
         return ops.cast(self._positions.bias(weights, self._tokens(), ops), dtype)
 
     def rotation_factors(self, count: int) -> tuple[Any, Any]:
-        """The two factors by which so many tokens turn; see `parts/rotations.py`."""
+        """The two factors by which so many tokens turn; see `parts/positions.py`."""
         tokens = Tokens(self.grid, count - math.prod(self.grid))
         return rotation_factors(self.rotation, tokens, self.query.units // self.num_heads)
-
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "position_embedding": self.position_embedding,
-            "grid": self.grid,
-            "class_token": self.class_token,
-        }
 
     def _tokens(self) -> Tokens:
         return Tokens(self.grid, int(self.class_token))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
-from keras_vit._keras import LEGACY, keras, ops, register
-from keras_vit.layers.stays_float import StaysFloat
+from keras_vit._keras import keras, ops, register
+from keras_vit.layers.base import EXACT, StaysFloat
 
 
 @register
@@ -35,11 +35,10 @@ class GroupNorm(StaysFloat, keras.layers.Layer):
             raise UsageError(
                 f"groups={self.groups} does not divide the channels. Received: {channels}."
             )
-        exact = {"experimental_autocast" if LEGACY else "autocast": False}
         self.gamma = self.add_weight(
-            shape=(channels,), initializer=self.gamma_initializer, name="gamma", **exact
+            shape=(channels,), initializer=self.gamma_initializer, name="gamma", **EXACT
         )
-        self.beta = self.add_weight(shape=(channels,), initializer="zeros", name="beta", **exact)
+        self.beta = self.add_weight(shape=(channels,), initializer="zeros", name="beta", **EXACT)
         self.built = True
 
     def call(self, x):

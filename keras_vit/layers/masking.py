@@ -10,10 +10,10 @@ import math
 import numpy as np
 
 from keras_vit._keras import LEGACY, keras, ops, register
-from keras_vit.layers.named_build import named_build
+from keras_vit.layers.base import AroundLayer, named_build
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.parts.grids import as_grid
-from keras_vit.parts.positions.sincos2d import sincos_2d
+from keras_vit.parts.positions import sincos_2d
 
 
 @register
@@ -43,7 +43,7 @@ class PatchNoise(keras.layers.Layer):
         shape = (ops.shape(images)[0], self.patches)
         if training:
             return self.noise(ops.zeros(shape, dtype="float32"), training=True)
-        return _fixed_noise(shape)
+        return ops.stateless_normal(shape) if LEGACY else keras.random.normal(shape, seed=0)
 
     def compute_output_shape(self, input_shape):
         """(batch, patches)."""
@@ -55,7 +55,7 @@ class PatchNoise(keras.layers.Layer):
 
 
 @register
-class CorruptedPatches(keras.layers.Layer):
+class CorruptedPatches(AroundLayer):
     """The tokens of a `PatchEncoder` for patches of which some are corrupted (appendix B.1.2).
 
     Of the corrupted embeddings, 80% become a learned embedding, 10% that of another patch of the
@@ -69,6 +69,8 @@ class CorruptedPatches(keras.layers.Layer):
         encoder: the layer whose weights are used.
         corrupted: number of corrupted patches of an image.
     """
+
+    inner = "encoder"
 
     def __init__(self, encoder: PatchEncoder, corrupted: int, **kwargs):
         super().__init__(autocast=False, **kwargs)  # in half precision, many numbers are equal
@@ -106,16 +108,11 @@ class CorruptedPatches(keras.layers.Layer):
 
     def get_config(self):
         """The arguments that build this layer again, including the encoder's."""
-        return _with_encoder(self, super().get_config(), "corrupted")
-
-    @classmethod
-    def from_config(cls, config):
-        """The layer that `get_config` describes."""
-        return _from_config(cls, config)
+        return {**super().get_config(), "corrupted": self.corrupted}
 
 
 @register
-class VisibleTokens(keras.layers.Layer):
+class VisibleTokens(AroundLayer):
     """The tokens of a `PatchEncoder` without those of the hidden patches (He et al. 2022).
 
     Inputs: patches (batch, n, pixels) and noise (batch, n). Outputs: tokens (batch, prefix +
@@ -127,6 +124,8 @@ class VisibleTokens(keras.layers.Layer):
         encoder: the layer whose weights are used.
         visible: number of patches of an image that are kept: the first of the order.
     """
+
+    inner = "encoder"
 
     def __init__(self, encoder: PatchEncoder, visible: int, **kwargs):
         super().__init__(autocast=False, **kwargs)  # as above
@@ -155,12 +154,7 @@ class VisibleTokens(keras.layers.Layer):
 
     def get_config(self):
         """The arguments that build this layer again, including the encoder's."""
-        return _with_encoder(self, super().get_config(), "visible")
-
-    @classmethod
-    def from_config(cls, config):
-        """The layer that `get_config` describes."""
-        return _from_config(cls, config)
+        return {**super().get_config(), "visible": self.visible}
 
 
 @register
@@ -239,20 +233,5 @@ def _others(noise, count):
     return (ops.arange(count) + further) % count
 
 
-def _fixed_noise(shape):
-    if LEGACY:
-        return ops.stateless_normal(shape)
-    return keras.random.normal(shape, seed=0)
-
-
 def _normal():
     return keras.initializers.RandomNormal(stddev=0.02)
-
-
-def _with_encoder(layer, config, count: str):
-    encoder = keras.saving.serialize_keras_object(layer.encoder)
-    return {**config, "encoder": encoder, count: getattr(layer, count)}
-
-
-def _from_config(cls, config):
-    return cls(**{**config, "encoder": keras.saving.deserialize_keras_object(config["encoder"])})

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
+from keras_vit.layers.base import PartLayer, build_rows
 from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.layers.named_build import build_rows
-from keras_vit.layers.part_layer import PartLayer
-from keras_vit.parts.block import MLP_OPTIONS, mlp
-from keras_vit.parts.mlps import MLPS
+from keras_vit.parts.block import MLP_OPTIONS, MLPS, mlp
 
 
 @register
@@ -26,6 +24,7 @@ class MLP(PartLayer):
     """
 
     options = MLP_OPTIONS
+    arguments = ("mlp_dim", "gelu", "dropout")
 
     def __init__(self, mlp_dim: int, gelu: str = "tanh", dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
@@ -48,12 +47,3 @@ class MLP(PartLayer):
     def compute_output_shape(self, input_shape):
         """The shape of the input."""
         return tuple(input_shape)
-
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {
-            **super().get_config(),
-            "mlp_dim": self.mlp_dim,
-            "gelu": self.gelu,
-            "dropout": self.dropout,
-        }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
+from keras_vit.layers.base import add_position_weights, build_rows, position_weights
 from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.layers.named_build import build_rows
-from keras_vit.layers.positions import add_position_weights, position_weights
 from keras_vit.parts.embedding import TOKENS, arrange, embed, embedding_rows, token_count
 from keras_vit.parts.grids import Tokens, as_grid
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
@@ -50,7 +49,7 @@ class PatchEncoder(keras.layers.Layer):
         self.hidden_dim = positive_integer("hidden_dim", hidden_dim)
         self.learned_tokens = [name for name in TOKENS if tokens[name]]
         self.position_embedding = choice(
-            "position_embedding", position_embedding, tuple(POSITION_EMBEDDINGS)
+            "position_embedding", position_embedding, POSITION_EMBEDDINGS
         )
         self.grid = as_grid(grid)
         self._positions = POSITION_EMBEDDINGS[position_embedding]

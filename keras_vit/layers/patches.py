@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.stays_float import StaysFloat
+from keras_vit.layers.base import StaysFloat
 
 
 @register

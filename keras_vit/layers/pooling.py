@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.base import StaysFloat, build_rows, named_build
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.named_build import build_rows, named_build
-from keras_vit.layers.stays_float import StaysFloat
 from keras_vit.parts.poolings import POOLINGS
 
 

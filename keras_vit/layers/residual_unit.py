@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from keras_vit._checks import positive_integer
 from keras_vit._keras import keras, ops, register
+from keras_vit.layers.base import named_build
 from keras_vit.layers.group_norm import GroupNorm
-from keras_vit.layers.named_build import named_build
 from keras_vit.layers.std_conv import StdConv
 
 

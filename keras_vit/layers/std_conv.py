@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from keras_vit._keras import LEGACY, keras, ops, register
-from keras_vit.layers.stays_float import StaysFloat
+from keras_vit._keras import keras, ops, register
+from keras_vit.layers.base import EXACT, StaysFloat
 
 
 @register
@@ -46,8 +46,7 @@ class StdConv(StaysFloat, keras.layers.Conv2D):
 
     def add_weight(self, *args, **kwargs):
         """Like Keras' method, but a policy never rounds the weight before it is standardised."""
-        autocast = "experimental_autocast" if LEGACY else "autocast"
-        return super().add_weight(*args, **{**kwargs, autocast: False})
+        return super().add_weight(*args, **{**kwargs, **EXACT})
 
     def convolution_op(self, inputs, kernel):
         """Convolves `inputs` with the standardised `kernel` (height, width, channels, filters)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, register
-from keras_vit.layers.stays_float import StaysFloat
+from keras_vit.layers.base import StaysFloat
 
 _ONE_DRAW = (None, 1, 1)  # (batch, tokens, hidden_dim)
 

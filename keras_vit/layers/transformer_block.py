@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.base import AroundLayer, PartLayer, build_rows, named_build
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.mlp import MLP
-from keras_vit.layers.named_build import build_rows, named_build
-from keras_vit.layers.part_layer import PartLayer
-from keras_vit.layers.remat import rematerialised
 from keras_vit.layers.stochastic_depth import StochasticDepth
 from keras_vit.parts.block import (
     ATTENTION_OPTIONS,
@@ -20,6 +20,9 @@ from keras_vit.parts.block import (
     block_rows,
     transformer_block,
 )
+
+# Keras' name for the state of a random generator.
+_STATE = "seed_generator_state"
 
 
 @register
@@ -44,6 +47,7 @@ class TransformerBlock(PartLayer):
     """
 
     options = BLOCK_OPTIONS
+    arguments = ("layer_norm_eps", "dropout", "drop_path")
 
     def __init__(
         self,
@@ -98,7 +102,7 @@ class TransformerBlock(PartLayer):
     def call(self, x, training=None):
         """Encodes `x` (batch, tokens, hidden_dim)."""
         encode = functools.partial(transformer_block, KerasMachine(self, training))
-        return rematerialised(self, encode, x) if self.remat and training else encode(x)
+        return _rematerialised(self, encode, x) if self.remat and training else encode(x)
 
     def compute_output_shape(self, input_shape):
         """The shape of the input."""
@@ -108,21 +112,14 @@ class TransformerBlock(PartLayer):
         """The arguments that build this layer again."""
         return {
             **super().get_config(),
-            "num_heads": self.attention.num_heads,
-            "mlp_dim": self.mlp.mlp_dim,
-            "gelu": self.mlp.gelu,
-            "layer_norm_eps": self.layer_norm_eps,
-            "dropout": self.dropout,
+            **self.attention.chosen(("num_heads", "position_embedding", "grid", "class_token")),
             "attention_dropout": self.attention.dropout,
-            "drop_path": self.drop_path,
-            "position_embedding": self.attention.position_embedding,
-            "grid": self.attention.grid,
-            "class_token": self.attention.class_token,
+            **self.mlp.chosen(("mlp_dim", "gelu")),
         }
 
 
 @register
-class AttentionScores(keras.layers.Layer):
+class AttentionScores(AroundLayer):
     """From the input of a block to its attention scores (batch, heads, tokens, tokens).
 
     It uses the block's weights and adds no others.
@@ -130,6 +127,8 @@ class AttentionScores(keras.layers.Layer):
     Args:
         block: the block.
     """
+
+    inner = "block"
 
     def __init__(self, block: TransformerBlock, **kwargs):
         super().__init__(**kwargs)
@@ -152,15 +151,33 @@ class AttentionScores(keras.layers.Layer):
         batch, tokens, _ = input_shape
         return batch, self.block.attention.num_heads, tokens, tokens
 
-    def get_config(self):
-        """The arguments that build this layer again, including the block's."""
-        return {
-            **super().get_config(),
-            "block": keras.saving.serialize_keras_object(self.block),
-        }
 
-    @classmethod
-    def from_config(cls, config):
-        """The layer that `get_config` describes."""
-        block = keras.saving.deserialize_keras_object(config["block"])
-        return cls(**{**config, "block": block})
+def _rematerialised(layer: keras.layers.Layer, function: Callable[[Any], Any], x: Any) -> Any:
+    """`function(x)`, whose inner activations are not kept for the backward pass (Chen et al. 2016).
+
+    Random draws are the same both times: the states of the layer's random generators are passed
+    in and out, whereas a call inside `keras.remat` alone would advance them twice, and dropout
+    would then drop other values in the backward pass.
+
+    Args:
+        layer: a built layer of Keras 3 that owns all variables that `function` uses.
+        function: computes a tensor from a tensor.
+        x: the tensor.
+    """
+    trained = layer.trainable_variables
+    frozen, states = [], []
+    for variable in layer.non_trainable_variables:
+        (states if variable.path.endswith(_STATE) else frozen).append(variable)
+    # Copies, because in TensorFlow `value` is the variable, which is assigned below.
+    before = [variable.value * 1 for variable in states]
+
+    def pure(x, *values):
+        mapping = zip([*trained, *frozen, *states], [*values, *before], strict=True)
+        with keras.StatelessScope(state_mapping=mapping) as scope:
+            y = function(x)
+        return y, *(scope.get_current_value(variable) for variable in states)
+
+    y, *after = keras.remat(pure)(x, *(variable.value for variable in [*trained, *frozen]))
+    for variable, value in zip(states, after, strict=True):
+        variable.assign(value)
+    return y

@@ -1,73 +1,17 @@
 """Models: classes and functions that build a `keras.Model` from a spec."""
 
+from keras_vit.models import variants
 from keras_vit.models.bit import BiT
-from keras_vit.models.masked_autoencoder import MaskedAutoencoder
-from keras_vit.models.masked_patches import MaskedPatchPredictor
+from keras_vit.models.masked_models import MaskedAutoencoder, MaskedPatchPredictor
 from keras_vit.models.pretrained import model_from_weights
-from keras_vit.models.variants import (
-    BiT_R8x1,
-    BiT_R50x1,
-    BiT_R50x3,
-    BiT_R101x1,
-    BiT_R101x3,
-    BiT_R152x4,
-    R26_ViT_B32,
-    R26_ViT_S32,
-    R50_ViT_B16,
-    R50_ViT_L32,
-    R_ViT_Pico4,
-    R_ViT_Ti16,
-    ViT_B8,
-    ViT_B16,
-    ViT_B16_gap,
-    ViT_B32,
-    ViT_B32_gap,
-    ViT_H14,
-    ViT_L16,
-    ViT_L32,
-    ViT_Pico4,
-    ViT_S16,
-    ViT_S16_gap,
-    ViT_S32,
-    ViT_S32_gap,
-    ViT_Ti16,
-    create_model,
-    list_models,
-)
+from keras_vit.models.variants import *  # noqa: F403
 from keras_vit.models.vit import ViT
 
 __all__ = [
+    *variants.__all__,
     "BiT",
-    "BiT_R8x1",
-    "BiT_R50x1",
-    "BiT_R50x3",
-    "BiT_R101x1",
-    "BiT_R101x3",
-    "BiT_R152x4",
     "MaskedAutoencoder",
     "MaskedPatchPredictor",
-    "R26_ViT_B32",
-    "R26_ViT_S32",
-    "R50_ViT_B16",
-    "R50_ViT_L32",
-    "R_ViT_Pico4",
-    "R_ViT_Ti16",
     "ViT",
-    "ViT_B8",
-    "ViT_B16",
-    "ViT_B16_gap",
-    "ViT_B32",
-    "ViT_B32_gap",
-    "ViT_H14",
-    "ViT_L16",
-    "ViT_L32",
-    "ViT_Pico4",
-    "ViT_S16",
-    "ViT_S16_gap",
-    "ViT_S32",
-    "ViT_S32_gap",
-    "ViT_Ti16",
-    "create_model",
-    "list_models",
     "model_from_weights",
 ]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from keras_vit._keras import keras, register
 from keras_vit.layers import GroupNorm, PreActivationUnit, StdConv
 from keras_vit.models.image_model import ImageModel, head
-from keras_vit.specs import Preprocessing, ResNetSpec
+from keras_vit.specs import ResNetSpec
 
 
 @register
@@ -36,40 +33,14 @@ class BiT(ImageModel):
         head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
         dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer except the
             head, whose logits are always float32; default: Keras' global policy.
-        name: name of the model.
+        name: name of the model; default: "bit".
 
     Raises:
         UsageError: a keyword is unknown (the message suggests one), the preprocessing is for
             another size or other channels, or the number of labels is not the number of classes.
     """
 
-    spec_type = ResNetSpec
-
-    def __init__(
-        self,
-        spec: ResNetSpec,
-        num_classes: int = 1000,
-        image_size: int | tuple[int, int] = 224,
-        *,
-        preprocessing: Preprocessing | None = None,
-        labels: Sequence[str] | None = None,
-        head_bias: float = 0.0,
-        dtype: Any = None,
-        name: str = "bit",
-        **unknown: Any,
-    ):
-        super().__init__(
-            lambda images, classes, bias: _forward(images, spec, classes, bias),
-            spec,
-            num_classes,
-            image_size,
-            preprocessing=preprocessing,
-            labels=labels,
-            head_bias=head_bias,
-            dtype=dtype,
-            name=name,
-            unknown=unknown,
-        )
+    spec_type, default_name = ResNetSpec, "bit"
 
     @property
     def intermediate_names(self) -> list[str]:
@@ -80,23 +51,23 @@ class BiT(ImageModel):
     def _intermediate(self, name: str):
         return super()._intermediate({"encoded": "relu", "pre_logits": "pooling"}.get(name, name))
 
-
-def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):
-    x = StdConv(
-        64 * spec.width,
-        7,
-        strides=2,
-        padding="symmetric",
-        epsilon=1e-10,
-        epsilon_outside=False,
-        name="conv_root",
-    )(images)
-    # Not padding="same", which ignores the padding in the maximum. Here the zeros must count.
-    x = keras.layers.ZeroPadding2D(1, name="pad_root")(x)
-    x = keras.layers.MaxPooling2D(3, 2, "valid", name="pool_root")(x)
-    for unit in spec.units:
-        x = PreActivationUnit(unit.features, unit.strides, name=unit.name)(x)
-    x = GroupNorm(epsilon=1e-5, name="group_norm")(x)
-    x = keras.layers.ReLU(name="relu")(x)
-    x = keras.layers.GlobalAveragePooling2D(name="pooling")(x)
-    return head(x, num_classes, head_bias)
+    @staticmethod
+    def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):
+        x = StdConv(
+            64 * spec.width,
+            7,
+            strides=2,
+            padding="symmetric",
+            epsilon=1e-10,
+            epsilon_outside=False,
+            name="conv_root",
+        )(images)
+        # Not padding="same", which ignores the padding in the maximum. Here the zeros must count.
+        x = keras.layers.ZeroPadding2D(1, name="pad_root")(x)
+        x = keras.layers.MaxPooling2D(3, 2, "valid", name="pool_root")(x)
+        for unit in spec.units:
+            x = PreActivationUnit(unit.features, unit.strides, name=unit.name)(x)
+        x = GroupNorm(epsilon=1e-5, name="group_norm")(x)
+        x = keras.layers.ReLU(name="relu")(x)
+        x = keras.layers.GlobalAveragePooling2D(name="pooling")(x)
+        return head(x, num_classes, head_bias)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from keras_vit._checks import MOST_CLASSES, PICTURE_CHANNELS, integer, label_names, number
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown
 from keras_vit._keras import building, keras, register
-from keras_vit._policies import dtype_policy, serialized_policy
-from keras_vit.models.quantisation import quantise_layers, quantised_layers
+from keras_vit.models.dtypes import (
+    dtype_policy,
+    quantise_layers,
+    quantised_layers,
+    serialized_policy,
+)
 from keras_vit.specs import (
     MOST_PARAMETERS,
     MOST_TOKENS,
@@ -23,10 +28,6 @@ from keras_vit.specs import (
 )
 from keras_vit.weights.names import parameter_count
 
-# The arguments of ViT and BiT, in order.
-ARGUMENTS = (
-    "spec", "num_classes", "image_size", "preprocessing", "labels", "head_bias", "dtype", "name",
-)  # fmt: skip
 # The names of keras.applications for some of them.
 _KERAS_NAMES = {
     "classes": "num_classes",
@@ -39,30 +40,28 @@ class ImageModel(keras.Model):
     """A functional `keras.Model` of images (batch, height, width, channels), with spec and labels.
 
     Args:
-        forward: a function of the symbolic images, the number of classes and the head's bias that
-            returns the symbolic output.
-        spec, num_classes, image_size, preprocessing, labels, head_bias, dtype: see the subclasses.
-        unknown: keywords that are not arguments.
+        spec, num_classes, image_size, preprocessing, labels, head_bias, dtype, name: see the
+            subclasses.
 
     Raises:
         UsageError: an argument is unknown or out of range, or two of them contradict each other.
     """
 
-    spec_type: type  # set by the subclass
+    spec_type: type  # set by the subclass, as `default_name`
+    default_name: str
 
     def __init__(
         self,
-        forward: Callable[[Any, int, float], Any],
         spec: Spec,
-        num_classes: int,
-        image_size: int | tuple[int, int],
+        num_classes: int = 1000,
+        image_size: int | tuple[int, int] = 224,
         *,
-        preprocessing: Preprocessing | None,
-        labels: Sequence[str] | None,
-        head_bias: float,
-        dtype: Any,
-        name: str,
-        unknown: dict[str, Any],
+        preprocessing: Preprocessing | None = None,
+        labels: Sequence[str] | None = None,
+        head_bias: float = 0.0,
+        dtype: Any = None,
+        name: str | None = None,
+        **unknown: Any,
     ):
         if not isinstance(spec, self.spec_type):
             raise UsageError(
@@ -76,12 +75,19 @@ class ImageModel(keras.Model):
             preprocessing = Preprocessing(height, width, channels=spec.in_channels)
         labels = None if labels is None else label_names(labels)
         num_classes, head_bias = _classes(num_classes), number("head_bias", head_bias)
-        _check(num_classes, (height, width), spec.in_channels, preprocessing, labels)
+        if preprocessing is not None:
+            _check_preprocessing(preprocessing, (height, width), spec.in_channels)
+        if labels is not None and len(labels) != num_classes:
+            raise UsageError(
+                f"labels must name each of the {num_classes} classes. Received: {len(labels)} "
+                "labels."
+            )
         _check_size(spec, num_classes, (height, width))
         inputs = keras.Input((height, width, spec.in_channels), name="images")
         with building, dtype_policy(dtype):
-            outputs = forward(inputs, num_classes, head_bias)
-            super().__init__(inputs=inputs, outputs=outputs, name=layer_name(name))
+            outputs = self._forward(inputs, spec, num_classes, head_bias)
+            name = layer_name(name or self.default_name)
+            super().__init__(inputs=inputs, outputs=outputs, name=name)
         self.spec = spec
         self.num_classes = num_classes
         self.image_size = (height, width)
@@ -90,6 +96,11 @@ class ImageModel(keras.Model):
         self.head_bias = head_bias
         # `owner` reads this. It is a function because Keras neither tracks nor saves functions.
         object.__setattr__(self.layers[0], "_image_model", lambda: self)
+
+    @staticmethod
+    def _forward(images: Any, spec: Spec, num_classes: int, head_bias: float) -> Any:
+        """The symbolic output for symbolic images (batch, height, width, channels)."""
+        raise NotImplementedError
 
     @property
     def features(self) -> Any:
@@ -154,6 +165,11 @@ class ImageModel(keras.Model):
             for path, layer in each_layer(model):
                 layer.trainable = path not in frozen
         return model
+
+
+_signature = inspect.getfullargspec(ImageModel.__init__)
+# The arguments of ViT and BiT, in order.
+ARGUMENTS = (*_signature.args[1:], *_signature.kwonlyargs)
 
 
 @register
@@ -283,21 +299,6 @@ def _check_size(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> No
         raise UsageError(
             f"a model has at most {MOST_PARAMETERS:,} parameters. Received: {parameters:,}, of "
             f"{shown(spec)}; choose a smaller model."
-        )
-
-
-def _check(
-    num_classes: int,
-    image_size: tuple[int, int],
-    in_channels: int,
-    preprocessing: Preprocessing | None,
-    labels: tuple[str, ...] | None,
-) -> None:
-    if preprocessing is not None:
-        _check_preprocessing(preprocessing, image_size, in_channels)
-    if labels is not None and len(labels) != num_classes:
-        raise UsageError(
-            f"labels must name each of the {num_classes} classes. Received: {len(labels)} labels."
         )
 
 

@@ -13,7 +13,7 @@ from keras_vit._errors import UsageError
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
-from keras_vit.models.vit import ViT, with_overrides
+from keras_vit.models.vit import ViT
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
@@ -81,9 +81,7 @@ def model_from_weights(
     with open_checkpoint(path, overrides.get("num_heads")) as checkpoint:
         spec, variant = checkpoint.spec, checkpoint.variant
         check_overrides("model_from_weights", overrides, spec, with_weights=True)
-        build = {"head_bias": head_bias, "dtype": dtype}
-        if name or variant:
-            build["name"] = name or variant
+        build = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
         request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
         return from_checkpoint(checkpoint, spec, request)[0]
 
@@ -135,7 +133,7 @@ def check_weights(
     num_heads = overrides.get("num_heads", getattr(spec, "num_heads", None))
     with open_checkpoint(path, num_heads) as checkpoint:
         fields = _fields_of_file(checkpoint, spec, keeps_head=False) | overrides
-        spec = with_overrides(spec, fields)
+        spec = dataclasses.replace(spec, **fields)
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
 
 
@@ -166,44 +164,42 @@ def from_checkpoint(
     # A head for the same number of other classes would give wrong names.
     same_labels = labels is None or checkpoint.labels in (None, labels)
     keeps_head = request.num_classes in (None, checkpoint.num_classes) and same_labels
-    spec = with_overrides(spec, _fields_of_file(checkpoint, spec, keeps_head) | overrides)
+    spec = dataclasses.replace(spec, **_fields_of_file(checkpoint, spec, keeps_head) | overrides)
     num_classes = checkpoint.num_classes if request.num_classes is None else request.num_classes
     image_size = request.image_size
     if image_size is None:
         image_size = checkpoint.image_size or (published.image_size if published else 224)
+    size = as_size(image_size)
     if labels is None and keeps_head:
         labels = checkpoint.labels
         if labels is None and published and published.num_classes == checkpoint.num_classes == 1000:
             labels = imagenet2012_labels()
-    target = Target(spec, num_classes, as_size(image_size), labels)
+    target = Target(spec, num_classes, size, labels)
     matched = match(target, checkpoint, "keep" if keeps_head else "reset", **options)
-    model = (BiT if isinstance(spec, ResNetSpec) else ViT)(
-        spec,
-        num_classes,
-        image_size,
-        preprocessing=_preprocessing(checkpoint, request, published, image_size, spec.in_channels),
-        labels=labels,
-        **request.build,
+    preprocessing = request.preprocessing
+    if preprocessing is None:
+        preprocessing = _known_preprocessing(checkpoint, published, size, spec.in_channels)
+    model = model_class(spec)(
+        spec, num_classes, size, preprocessing=preprocessing, labels=labels, **request.build
     )
     return model, fill(model, checkpoint, matched, allow_nonfinite)
 
 
-def _preprocessing(
+def model_class(spec: Spec) -> type[ViT | BiT]:
+    """The class whose models `spec` describes."""
+    return BiT if isinstance(spec, ResNetSpec) else ViT
+
+
+def _known_preprocessing(
     checkpoint: Checkpoint,
-    request: Request,
     published: PublishedWeights | None,
-    image_size: int | tuple[int, int],
+    size: tuple[int, int],
     channels: int,
 ) -> Preprocessing | None:
-    if request.preprocessing is not None:
-        return request.preprocessing
-    if channels not in PICTURE_CHANNELS:
-        return None
     known = checkpoint.preprocessing or (published.preprocessing if published else None)
-    if known is None:
+    if known is None or channels not in PICTURE_CHANNELS:
         return None
-    height, width = as_size(image_size)
-    return dataclasses.replace(known.of_channels(channels), height=height, width=width)
+    return dataclasses.replace(known.of_channels(channels), height=size[0], width=size[1])
 
 
 def _fields_of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from keras_vit.models.bit import BiT
-from keras_vit.models.pretrained import Request, check_overrides, pretrained
-from keras_vit.models.vit import ViT, with_overrides
+from keras_vit.models.pretrained import Request, check_overrides, model_class, pretrained
+from keras_vit.models.vit import ViT
 from keras_vit.specs import (
     USUAL_SIZES,
     VARIANTS,
     Preprocessing,
-    ResNetSpec,
     Spec,
     ViTSpec,
     find_variant,
 )
+
+__all__ = [
+    "BiT_R8x1",
+    "BiT_R50x1",
+    "BiT_R50x3",
+    "BiT_R101x1",
+    "BiT_R101x3",
+    "BiT_R152x4",
+    "R26_ViT_B32",
+    "R26_ViT_S32",
+    "R50_ViT_B16",
+    "R50_ViT_L32",
+    "R_ViT_Pico4",
+    "R_ViT_Ti16",
+    "ViT_B8",
+    "ViT_B16",
+    "ViT_B16_gap",
+    "ViT_B32",
+    "ViT_B32_gap",
+    "ViT_H14",
+    "ViT_L16",
+    "ViT_L32",
+    "ViT_Pico4",
+    "ViT_S16",
+    "ViT_S16_gap",
+    "ViT_S32",
+    "ViT_S32_gap",
+    "ViT_Ti16",
+    "create_model",
+    "list_models",
+]
 
 
 def create_model(
@@ -72,18 +103,13 @@ def create_model(
         request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
         return pretrained(variant, spec, weights, request)
     return model_class(spec)(
-        with_overrides(spec, overrides),
+        dataclasses.replace(spec, **overrides),
         1000 if num_classes is None else num_classes,
         USUAL_SIZES.get(variant, 224) if image_size is None else image_size,
         preprocessing=preprocessing,
         labels=labels,
         **build,
     )
-
-
-def model_class(spec: Spec) -> type[ViT | BiT]:
-    """The class whose models `spec` describes."""
-    return BiT if isinstance(spec, ResNetSpec) else ViT
 
 
 def list_models() -> list[str]:

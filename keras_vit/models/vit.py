@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any
-
-from keras_vit._errors import UsageError, did_you_mean
 from keras_vit._keras import keras, register
 from keras_vit.layers import (
     AttentionScores,
@@ -23,7 +18,7 @@ from keras_vit.models.image_model import ImageModel, head
 from keras_vit.parts.block import BLOCK_OPTIONS
 from keras_vit.parts.embedding import TOKENS
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.specs import Preprocessing, ResNetStem, Spec, ViTSpec
+from keras_vit.specs import ResNetStem, ViTSpec
 
 
 @register
@@ -54,7 +49,7 @@ class ViT(ImageModel):
         head_bias: initial bias of the head (-10 for sigmoid pre-training on ImageNet-21k).
         dtype: a dtype policy or its name, such as "mixed_bfloat16", for every layer except the
             head, whose logits are always float32; default: Keras' global policy.
-        name: name of the model.
+        name: name of the model; default: "vit".
 
     With `spec.pooling == "none"` the head reads every token: (batch, tokens, num_classes). With
     "distilled" the representation is (batch, 2 * hidden_dim), and the head is a `DistilledHead`.
@@ -65,33 +60,7 @@ class ViT(ImageModel):
             is not the number of classes.
     """
 
-    spec_type = ViTSpec
-
-    def __init__(
-        self,
-        spec: ViTSpec,
-        num_classes: int = 1000,
-        image_size: int | tuple[int, int] = 224,
-        *,
-        preprocessing: Preprocessing | None = None,
-        labels: Sequence[str] | None = None,
-        head_bias: float = 0.0,
-        dtype: Any = None,
-        name: str = "vit",
-        **unknown: Any,
-    ):
-        super().__init__(
-            lambda images, classes, bias: _forward(images, spec, classes, bias),
-            spec,
-            num_classes,
-            image_size,
-            preprocessing=preprocessing,
-            labels=labels,
-            head_bias=head_bias,
-            dtype=dtype,
-            name=name,
-            unknown=unknown,
-        )
+    spec_type, default_name = ViTSpec, "vit"
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -128,48 +97,48 @@ class ViT(ImageModel):
             layer = "encoder_norm"
         return super()._intermediate(layer)
 
-
-def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
-    grid = spec.grid(tuple(images.shape)[1:3])
-    x = images if spec.stem is None else _stem(images, spec.stem)
-    x = Patches(spec.patch_size, name="patches")(x)
-    x = PatchEncoder(
-        spec.hidden_dim,
-        position_embedding=spec.position_embedding,
-        grid=grid,
-        name="patch_encoder",
-        **{name: name in POOLINGS[spec.pooling].tokens for name in TOKENS},
-    )(x)
-    x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
-    for i in range(spec.depth):
-        x = TransformerBlock(
-            spec.num_heads,
-            spec.mlp_dim,
-            spec.gelu,
-            spec.layer_norm_eps,
-            spec.dropout,
-            spec.attention_dropout,
-            drop_path=spec.drop_path * i / max(spec.depth - 1, 1),
+    @staticmethod
+    def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
+        grid = spec.grid(tuple(images.shape)[1:3])
+        x = images if spec.stem is None else _stem(images, spec.stem)
+        x = Patches(spec.patch_size, name="patches")(x)
+        x = PatchEncoder(
+            spec.hidden_dim,
             position_embedding=spec.position_embedding,
             grid=grid,
-            class_token=spec.class_token,
-            **{name: getattr(spec, name) for name in BLOCK_OPTIONS},
-            name=f"encoderblock_{i}",
+            name="patch_encoder",
+            **{name: name in POOLINGS[spec.pooling].tokens for name in TOKENS},
         )(x)
-    x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
-    if POOLINGS[spec.pooling].call:
-        x = POOLING_LAYERS[spec.pooling](spec, "pooling")(x)
-    if spec.representation_dim:
-        x = keras.layers.Dense(
-            spec.representation_dim,
-            activation="tanh",
-            kernel_initializer="lecun_normal",
-            name="pre_logits",
-        )(x)
-    if spec.distillation_token and num_classes:
-        bias = keras.initializers.Constant(head_bias)
-        return DistilledHead(num_classes, bias, dtype="float32", name="head")(x)
-    return head(x, num_classes, head_bias)
+        x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
+        for i in range(spec.depth):
+            x = TransformerBlock(
+                spec.num_heads,
+                spec.mlp_dim,
+                spec.gelu,
+                spec.layer_norm_eps,
+                spec.dropout,
+                spec.attention_dropout,
+                drop_path=spec.drop_path * i / max(spec.depth - 1, 1),
+                position_embedding=spec.position_embedding,
+                grid=grid,
+                class_token=spec.class_token,
+                **{name: getattr(spec, name) for name in BLOCK_OPTIONS},
+                name=f"encoderblock_{i}",
+            )(x)
+        x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
+        if POOLINGS[spec.pooling].call:
+            x = POOLING_LAYERS[spec.pooling](spec, "pooling")(x)
+        if spec.representation_dim:
+            x = keras.layers.Dense(
+                spec.representation_dim,
+                activation="tanh",
+                kernel_initializer="lecun_normal",
+                name="pre_logits",
+            )(x)
+        if spec.distillation_token and num_classes:
+            bias = keras.initializers.Constant(head_bias)
+            return DistilledHead(num_classes, bias, dtype="float32", name="head")(x)
+        return head(x, num_classes, head_bias)
 
 
 def _stem(images, stem: ResNetStem):
@@ -184,13 +153,3 @@ def _stem(images, stem: ResNetStem):
 
 def _stem_names(spec: ViTSpec) -> list[str]:
     return ["gn_root", *(unit.name for unit in spec.stem.units)] if spec.stem else []
-
-
-def with_overrides(spec: Spec, overrides: dict[str, Any]) -> Spec:
-    """`spec` with some fields replaced; the error for an unknown field suggests similar names."""
-    fields = [f.name for f in dataclasses.fields(spec)]
-    for name in overrides:
-        if name not in fields:
-            advice = did_you_mean(name, fields)
-            raise UsageError(f"{type(spec).__name__} has no field {name!r}; {advice}")
-    return dataclasses.replace(spec, **overrides)

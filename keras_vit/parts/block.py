@@ -1,11 +1,11 @@
-"""The pre-norm transformer block, described once (paper, equations 2 and 3)."""
+"""The pre-norm transformer block (paper, equations 2 and 3), and the kinds of MLP it can have."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from keras_vit.parts.machine import Machine
-from keras_vit.parts.mlps import MLPS
 from keras_vit.parts.rows import Row, nested, present, rows
 
 
@@ -52,6 +52,33 @@ def attention(m: Machine, queries, keys, turn=None):
 def mlp(m: Machine, x):
     """The MLP of a block, for each token by itself."""
     return MLPS[m.spec.mlp_kind].call(m, x)
+
+
+class MLPKind(NamedTuple):
+    """A kind of MLP.
+
+    Attributes:
+        call: a function of a `Machine` and of x (..., hidden_dim), each token by itself.
+        rows: the weights.
+    """
+
+    call: Callable[[Machine, Any], Any]
+    rows: Sequence[Row]
+
+
+def plain_mlp(m: Machine, x):
+    """Dense, GELU, Dense, the official `MlpBlock`."""
+    x = m.activation(m.spec.gelu, m.dense("dense_0", x))
+    return m.dropout("drop_output", m.dense("dense_1", m.dropout("drop_hidden", x)))
+
+
+PLAIN_ROWS = rows("""
+Dense_0/kernel    dense_0/kernel    glorot    D M
+Dense_0/bias      dense_0/bias      tiny      M
+Dense_1/kernel    dense_1/kernel    glorot    M D
+Dense_1/bias      dense_1/bias      tiny      D
+""")
+MLPS: dict[str, MLPKind] = {"plain": MLPKind(plain_mlp, PLAIN_ROWS)}
 
 
 def block_rows(spec: Any) -> list[Row]:

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_vit.parts.block import ATTENTION_ROWS, attention
+from keras_vit.parts.block import ATTENTION_ROWS, PLAIN_ROWS, attention, plain_mlp
 from keras_vit.parts.embedding import token_count
 from keras_vit.parts.machine import Machine
-from keras_vit.parts.mlps import PLAIN_ROWS, plain_mlp
 from keras_vit.parts.rows import Row, nested, rows
 
 

@@ -14,7 +14,7 @@ class Row(NamedTuple):
         path: layers and weight in a keras_vit model, separated by slashes.
         shape: the official shape: sizes by their letters (see `weights/names.py`), or numbers.
             keras_vit's kernels are the official ones reshaped to two dimensions.
-        initial: how it is initialised, a name in `INITIALIZERS` of `layers/named_build.py`.
+        initial: how it is initialised, a name in `INITIALIZERS` of `layers/base.py`.
         when: the field of the spec without which a model does not have this weight; "" if every
             model has it.
     """

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct
 
-from keras_vit import _files, _json, _zips
+from keras_vit import _files, _json
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY
@@ -200,7 +200,7 @@ class _About(Struct):
 
 
 def _read(path: Path) -> tuple[_About, dict[str, np.ndarray]]:
-    _zips.check_stored(path)
+    _files.check_stored(path)
     with np.load(path, allow_pickle=False) as file:
         about = _json.parse(file["about"].tobytes(), str(path))
         actual = about.get("format") if isinstance(about, dict) else None

@@ -11,12 +11,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from keras_vit._masked import masked_count
 from keras_vit.models.activations import decoder_block_values, held_values
 from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
-from keras_vit.models.masked_autoencoder import MaskedAutoencoder
-from keras_vit.models.masked_patches import MaskedPatchPredictor, values_of
+from keras_vit.models.masked_models import MaskedAutoencoder, MaskedPatchPredictor, values_of
 from keras_vit.models.profile import LayerCost, grouped, profile
+from keras_vit.parts.masked_patches import masked_count
 from keras_vit.recipe import SELF_SUPERVISED
 from keras_vit.specs import Spec
 from keras_vit.training.recipes import Recipe

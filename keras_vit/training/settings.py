@@ -9,14 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_vit._errors import UsageError
-from keras_vit._masked import (
-    check_added_positions,
-    check_cells,
-    check_colours,
-    check_decoder,
-    check_plain,
-    masked_count,
-)
+from keras_vit.parts.masked_patches import check_decoder, check_maskable, masked_count
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.recipe import SELF_SUPERVISED, only
 from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
@@ -80,14 +73,8 @@ def check_masked(recipe: Recipe, spec: Spec, name: str) -> None:
         spec: the model's spec.
         name: the model's name, for the error.
     """
-    check_plain(spec, name)
+    check_maskable(spec, name, SELF_SUPERVISED[recipe.loss][0])
     masked_count(spec.grid(recipe.image_size), recipe.masked_fraction)
-    if recipe.loss in ("masked_colour", "masked_colours"):
-        check_colours(spec)
-    if recipe.loss == "masked_colours":
-        check_cells(spec)
-    if recipe.loss == "mae":
-        check_added_positions(spec)
 
 
 def check_pooled(spec: Spec) -> None:

@@ -1,6 +1,6 @@
 """Reads weights into built models, and writes them. Nothing here builds a model."""
 
-from keras_vit.parts.positions.learned import resample_positions
+from keras_vit.parts.positions import resample_positions
 from keras_vit.weights.catalogue import PublishedWeights, find_weights, list_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from keras_vit import _contracts, _json
+from keras_vit import _json
 from keras_vit._checks import LONGEST_SIDE, label_names
 from keras_vit._errors import UsageError, shown
 from keras_vit._json import Lines, Side, Sides
-from keras_vit.parts.block import SHOWN_BY_ROWS, all_block_rows
+from keras_vit.parts.block import MLPS, SHOWN_BY_ROWS, all_block_rows
 from keras_vit.parts.grids import Tokens
-from keras_vit.parts.mlps import MLPS
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.positions.position_embedding import PositionEmbedding
+from keras_vit.parts.positions import POSITION_EMBEDDINGS, PositionEmbedding
 from keras_vit.specs import (
     MOST_TOKENS,
     VARIANTS,
@@ -33,6 +31,7 @@ from keras_vit.specs import (
     Spec,
     ViTSpec,
     as_size,
+    check_spec,
     spec_from_dict,
 )
 from keras_vit.weights import hub_config
@@ -134,7 +133,7 @@ class Checkpoint:
         if metadata:
             place, fix = f"the metadata of {self.path}", "save the weights again"
             _json.check(metadata, place, _Comment, fix)
-            _contracts.check_spec(metadata, place, fix)
+            check_spec(metadata, place, fix)
         return metadata
 
     @functools.cached_property

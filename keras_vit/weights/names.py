@@ -27,8 +27,7 @@ from keras_vit.parts.embedding import PROJECTION_ROWS, TOKENS, embedding_rows
 from keras_vit.parts.encoder import NORM_ROWS, REPRESENTATION_ROWS
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.positions.position_embedding import PositionEmbedding, PositionWeight
+from keras_vit.parts.positions import POSITION_EMBEDDINGS, PositionEmbedding, PositionWeight
 from keras_vit.parts.rows import Row, nested, present, table_words
 from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
 

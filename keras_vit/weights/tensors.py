@@ -28,7 +28,7 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-from keras_vit import _files, _json, _zips
+from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._quiet import ignore_warning
 
@@ -192,10 +192,10 @@ def _array(stream: BinaryIO, header: _Header) -> np.ndarray:
 
 @contextlib.contextmanager
 def _open_npz(path: Path) -> Iterator[Tensors]:
-    with _zips.ShortReads(path) as file:
+    with _files.ShortReads(path) as file:
         try:
             archive = zipfile.ZipFile(file)
-        except _zips.LongDirectoryError as error:
+        except _files.LongDirectoryError as error:
             raise UsageError(f"{path} is not a file of weights: {error}.") from None
         except ERRORS:
             raise UsageError(
@@ -235,7 +235,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]
                 f"{info.file_size:,}; refused."
             )
         members[key] = info
-    if _zips.members_overlap(archive):
+    if _files.members_overlap(archive):
         raise UsageError(f"{path} is not a complete .npz file: its arrays overlap; refused.")
     size = os.fstat(archive.fp.fileno()).st_size
     unpacked = sum(info.file_size for info in infos)

@@ -15,7 +15,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, evaluation, preprocess, runs
-from keras_vit._contracts import Row, Table
+from keras_vit._json import Table, TableRow
 from keras_vit._templates import rendered
 from keras_vit.data import open_source, split_source
 from keras_vit.evaluation import plots
@@ -299,7 +299,7 @@ def test_a_page_without_mistakes_says_so():
 
 
 def test_exports_are_shown_where_there_are_any(evaluated):
-    row = Row("int8", 2048, accuracy=0.98, agreement=0.99, max_difference=0.1, latency_ms=1.5)
+    row = TableRow("int8", 2048, accuracy=0.98, agreement=0.99, max_difference=0.1, latency_ms=1.5)
     text = page_of(ONE_CLASS, exports=Table("x86_64", 5, [row]))
     assert {"int8", "98.00%", "99.00%", "2", "1.50"} <= set(_Page(text).text.split())
     assert "Exports" not in page_of(ONE_CLASS)

@@ -11,8 +11,7 @@ import pytest
 from keras_vit import UsageError, layers
 from keras_vit._keras import LEGACY, keras, ops
 from keras_vit.parts.grids import Tokens
-from keras_vit.parts.positions.relative import relative_index
-from keras_vit.parts.positions.sincos2d import sincos_2d
+from keras_vit.parts.positions import relative_index, sincos_2d
 
 pytestmark = pytest.mark.flavours
 
@@ -105,6 +104,13 @@ def test_weights_do_not_depend_on_how_a_layer_is_built(case):
         assert _weights(layer) == _weights(by_shape)
         names = [w.name if LEGACY else w.path for w in layer.weights]
         assert len(set(names)) == len(names)
+
+
+def test_config_of_a_layer_around_another_one_has_both():
+    block = layers.TransformerBlock(3, 112, layer_scale=0.1)
+    config = json.loads(json.dumps(layers.AttentionScores(block).get_config()))
+    again = layers.AttentionScores.from_config(config)
+    assert again.block.get_config() == block.get_config()
 
 
 def test_config_builds_the_same_layer(case):

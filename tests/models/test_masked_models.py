@@ -9,10 +9,9 @@ from safetensors.numpy import load_file
 import keras_vit
 from keras_vit import UsageError
 from keras_vit._keras import keras
-from keras_vit._policies import dtype_policy
 from keras_vit.layers.masking import CorruptedPatches, PatchNoise
-from keras_vit.models.masked_autoencoder import MaskedAutoencoder
-from keras_vit.models.masked_patches import MaskedPatchPredictor
+from keras_vit.models.dtypes import dtype_policy
+from keras_vit.models.masked_models import MaskedAutoencoder, MaskedPatchPredictor
 from keras_vit.training.masking import MaskedLoss, normalised_patches
 
 pytestmark = pytest.mark.flavours

@@ -10,9 +10,12 @@ import pytest
 
 from keras_vit import parts
 from keras_vit.parts.grids import Tokens
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.positions.relative import relative_entries, relative_index
-from keras_vit.parts.positions.sincos2d import sincos_2d
+from keras_vit.parts.positions import (
+    POSITION_EMBEDDINGS,
+    relative_entries,
+    relative_index,
+    sincos_2d,
+)
 
 
 def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token():

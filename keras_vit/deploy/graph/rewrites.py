@@ -17,8 +17,7 @@ from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.graph.wiring import PROBED, Attention, Wiring, wiring
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.rotations import rotation_factors
+from keras_vit.parts.positions import POSITION_EMBEDDINGS, rotation_factors
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = MutableMapping[str, np.ndarray]

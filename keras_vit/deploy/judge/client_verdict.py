@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import RefusedError, UsageError
-from keras_vit._optional import is_installed
+from keras_vit._errors import RefusedError, UsageError, is_installed
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.clients import Client
 from keras_vit.deploy.sampling import Samples, to_pixels

@@ -14,8 +14,8 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import _json
-from keras_vit._contracts import Table
 from keras_vit._figures import own_settings
+from keras_vit._json import Table
 from keras_vit._templates import code, rendered
 from keras_vit.deploy import compare, notes
 from keras_vit.deploy.bundle.accuracy_plot import draw, plot

@@ -1,51 +1,48 @@
-"""What training on masked patches needs of a model, known from its spec without Keras."""
+"""What training on masked patches needs of a ViT, known from its spec without Keras."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from keras_vit._checks import inner_fraction, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Spec, ViTSpec
 
+PatchTarget = Literal["colour", "colours", "pixels"]
 CELLS = 4  # along each side of a patch, for the target "colours"
 
 
-def check_plain(spec: Spec, name: str) -> None:
-    """Raises a `UsageError` unless the model is a ViT that cuts its patches from the image.
+def check_maskable(spec: Spec | None, name: str, target: PatchTarget | None) -> None:
+    """Raises a `UsageError` unless a model can learn from masked patches.
 
     Args:
-        spec: the model's spec.
+        spec: the model's spec; None if it has none.
         name: the model's name, for the error.
+        target: what is predicted of a patch; None for the pixels that MAE's decoder predicts.
     """
     if not isinstance(spec, ViTSpec) or spec.stem is not None:
         raise UsageError(
             "masked patches need a ViT without a stem, because a stem sees the pixels of hidden "
             f"patches. Received: {name}."
         )
-
-
-def check_colours(spec: ViTSpec) -> None:
-    """Raises a `UsageError` unless the model's input has colours to predict."""
-    if spec.in_channels != 3:
+    if target in ("colour", "colours") and spec.in_channels != 3:
         raise UsageError(
             "the colours of masked patches are those of RGB. "
             f"Received: in_channels={spec.in_channels}; choose masked_pixels or mae."
         )
-
-
-def check_cells(spec: ViTSpec) -> None:
-    """Raises a `UsageError` unless patches can be divided into the cells of "colours"."""
-    if spec.patch_size % CELLS:
+    if target == "colours" and spec.patch_size % CELLS:
         raise UsageError(
             f"the target colours divides patches into {CELLS} x {CELLS} cells. "
             f"Received: patch_size={spec.patch_size}."
         )
+    if target is None:
+        _check_added_positions(spec)
 
 
-def check_added_positions(spec: ViTSpec) -> None:
-    """Raises a `UsageError` if positions act in attention, which hidden patches would shift."""
+def _check_added_positions(spec: ViTSpec) -> None:
+    """Refuses positions that act in attention, which hidden patches would shift."""
     for field, acts in (
         ("position_embedding", POSITION_EMBEDDINGS[spec.position_embedding].bias is not None),
         ("rotation", spec.rotation != "none"),

@@ -1,4 +1,4 @@
-"""Dtype policies in both flavours of Keras."""
+"""The dtypes of a model's layers as plain values: their policies, and which are quantised."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY, keras
+
+# The other modes calibrate on data, so they cannot be repeated on fresh weights.
+_MODES = ("int8", "int4", "float8")
 
 
 @contextmanager
@@ -44,6 +47,39 @@ def serialized_policy(policy: Any) -> Any:
     if LEGACY or type(policy) is keras.DTypePolicy:
         return policy.name
     return keras.dtype_policies.serialize(policy)
+
+
+def quantised_layers(layers: dict[str, keras.layers.Layer]) -> dict[str, dict[str, Any]]:
+    """The mode and configuration of each quantised layer, by path.
+
+    Args:
+        layers: all layers, by path.
+
+    Raises:
+        UsageError: a layer is quantised in a mode that cannot be repeated.
+    """
+    records = {}
+    for path, layer in layers.items():
+        mode = getattr(layer, "quantization_mode", None)
+        if mode is None or not hasattr(layer, "quantization_config"):
+            continue
+        if mode not in _MODES:
+            raise UsageError(
+                f"expected a model that is not quantised, or quantised with {', '.join(_MODES)}. "
+                f"Received: {path} ({mode}); save the model before quantize()."
+            )
+        config = keras.saving.serialize_keras_object(layer.quantization_config)
+        records[path] = {"mode": mode, "config": config}
+    return records
+
+
+def quantise_layers(
+    layers: dict[str, keras.layers.Layer], quantised: dict[str, dict[str, Any]]
+) -> None:
+    """Quantises new layers as `quantised_layers` has recorded, so that saved weights fit them."""
+    for path, record in quantised.items():
+        config = keras.saving.deserialize_keras_object(record["config"])
+        layers[path].quantize(record["mode"], **({} if config is None else {"config": config}))
 
 
 def _policy(dtype: Any) -> Any:

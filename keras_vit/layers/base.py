@@ -1,0 +1,157 @@
+"""What the layers share: their configuration, and the weights that they get from rows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from keras_vit._keras import LEGACY, keras, ops
+from keras_vit.parts.grids import Tokens
+from keras_vit.parts.positions import PositionWeight
+from keras_vit.parts.rows import Row
+
+# How rows are initialised, as in the official code.
+INITIALIZERS = {
+    "zeros": lambda layer: "zeros",
+    "ones": lambda layer: "ones",
+    "glorot": lambda layer: "glorot_uniform",
+    "lecun": lambda layer: "lecun_normal",
+    "tiny": lambda layer: keras.initializers.RandomNormal(stddev=1e-6),
+    "layer_scale": lambda layer: keras.initializers.Constant(layer.layer_scale),
+}
+
+# For weights that no policy rounds to half precision before they are used.
+EXACT = {"experimental_autocast" if LEGACY else "autocast": False}
+
+
+class StaysFloat:
+    """Mixin for layers that `model.quantize` leaves unchanged, because they have no matrix.
+
+    Without it, Keras warns about every layer without sublayers that has no `quantize` method.
+    """
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Changes nothing."""
+
+
+class PartLayer(keras.layers.Layer):
+    """A layer whose options are keywords, attributes and part of its configuration.
+
+    Attributes:
+        options: the names of the options, with their defaults.
+        arguments: the other arguments of the constructor that are attributes.
+    """
+
+    options: ClassVar[Mapping[str, Any]] = {}
+    arguments: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, **kwargs):
+        chosen = {name: kwargs.pop(name, default) for name, default in self.options.items()}
+        super().__init__(**kwargs)
+        for name, value in chosen.items():
+            setattr(self, name, value)
+
+    def chosen(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of some options and arguments."""
+        return {name: getattr(self, name) for name in names}
+
+    def get_config(self):
+        """The arguments that build this layer again."""
+        return {**super().get_config(), **self.chosen([*self.options, *self.arguments])}
+
+
+class AroundLayer(keras.layers.Layer):
+    """A layer that uses another one, which is one of its arguments.
+
+    Attributes:
+        inner: the name of this argument, and of the attribute.
+    """
+
+    inner: ClassVar[str]
+
+    def get_config(self):
+        """The arguments that build this layer again, including those of the other one."""
+        config = keras.saving.serialize_keras_object(getattr(self, self.inner))
+        return {**super().get_config(), self.inner: config}
+
+    @classmethod
+    def from_config(cls, config):
+        """The layer that `get_config` describes."""
+        layer = keras.saving.deserialize_keras_object(config[cls.inner])
+        return cls(**{**config, cls.inner: layer})
+
+
+def named_build(
+    layer: keras.layers.Layer, input_shape: tuple[int | None, ...], trainable: bool = True
+) -> None:
+    """Builds a sublayer so that the names of its variables start with its own name.
+
+    Keras 3 always does this. In tf_keras, all kernels of a block would be called "kernel", and its
+    HDF5 files cannot have two variables of the same name.
+
+    Args:
+        layer: the sublayer.
+        input_shape: the shape of its input.
+        trainable: whether its parent is trainable. Keras freezes only the sublayers that a layer
+            has at that moment, and a layer that is loaded frozen creates its sublayers later.
+    """
+    if LEGACY:
+        with keras.backend.name_scope(layer.name):
+            layer.build(input_shape)
+    else:
+        layer.build(input_shape)
+    if not trainable:
+        layer.trainable = False
+
+
+def build_rows(layer: Any, rows: Sequence[Row], **sizes: int) -> None:
+    """Gives a layer the Dense layers and variables that rows list, as attributes, and builds them.
+
+    Args:
+        layer: the layer that is being built.
+        rows: weights of the layer itself, or kernels and biases of its Dense layers.
+        sizes: the sizes in the rows' shapes.
+    """
+    for name, group in itertools.groupby(rows, lambda row: row.path.split("/")[0]):
+        weights = {row.path.removeprefix(name): row for row in group}
+        initial = {part: INITIALIZERS[row.initial](layer) for part, row in weights.items()}
+        shapes = {
+            part: [sizes[size] if size in sizes else int(size) for size in row.shape]
+            for part, row in weights.items()
+        }
+        if "" in weights:
+            made = layer.add_weight(shape=tuple(shapes[""]), initializer=initial[""], name=name)
+        else:
+            units = math.prod(shapes["/bias"])
+            made = keras.layers.Dense(
+                units,
+                kernel_initializer=initial["/kernel"],
+                bias_initializer=initial["/bias"],
+                dtype=layer.dtype_policy,
+                name=name,
+            )
+            inputs = math.prod(shapes["/kernel"]) // units
+            named_build(made, (None, inputs), layer.trainable)
+        setattr(layer, name, made)
+
+
+def add_position_weights(
+    layer: keras.layers.Layer, weights: Sequence[PositionWeight], tokens: Tokens, width: int
+) -> None:
+    """Adds weights to a layer that is being built, as attributes under their names."""
+    for weight in weights:
+        initial = (
+            keras.initializers.RandomNormal(stddev=weight.stddev) if weight.stddev else "zeros"
+        )
+        shape = weight.shape(tokens, width)
+        variable = layer.add_weight(shape=shape, initializer=initial, name=weight.name)
+        setattr(layer, weight.name, variable)
+
+
+def position_weights(
+    layer: keras.layers.Layer, weights: Sequence[PositionWeight], dtype: str
+) -> dict[str, Any]:
+    """The weights that `add_position_weights` has added, by name, as tensors of `dtype`."""
+    return {weight.name: ops.cast(getattr(layer, weight.name), dtype) for weight in weights}
