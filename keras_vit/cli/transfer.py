@@ -41,7 +41,7 @@ from keras_vit.cli._trials import (
     time_taken,
 )
 from keras_vit.training.recipes import PRESETS, Recipe
-from keras_vit.training.transfer import SUITES, TASKS, TransferTask
+from keras_vit.training.transfer_tasks import SUITES, TASKS, TransferTask
 
 _BASE = PRESETS["finetune-pets"].recipe
 _OF_TRAINING = ("representation_dim", "dropout", "attention_dropout", "drop_path")

@@ -12,7 +12,7 @@ from keras_vit._keras import backend
 def counted_flops(model: Any) -> dict[str, int]:
     """The operations of each layer's matrix products and convolutions for one image, by its name.
 
-    They are read off the graph, so they check the formulas of `keras_vit.models.flops`. Layers
+    They are read off the graph, so they check the formulas of `keras_vit.models.profile`. Layers
     without any are left out.
 
     Args:

@@ -5,16 +5,17 @@ from keras_vit._lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "building": ["build", "check_settings"],
+        "prepared": ["build"],
         "classes": ["balanced_weights", "few_images_warning", "imbalance_warning"],
         "checkpoints": ["Checkpoints"],
+        "callbacks": ["Progress"],
         "costs": ["Costs"],
         "engines": ["Engine", "open_engine"],
-        "plan": ["Plan", "plan_of"],
-        "progress": ["Progress"],
-        "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
-        "run": ["dry_run", "train"],
         "run_options": ["Hooks", "Saving"],
+        "plan": ["Plan", "plan_of"],
+        "recipes": ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"],
+        "dry_runs": ["dry_run"],
+        "run": ["check_settings", "train"],
         "trials": [
             "Trial",
             "check_trial",
@@ -23,7 +24,7 @@ __getattr__, __all__ = lazy_names(
             "run_trial",
             "with_seed",
         ],
-        "transfer": ["SUITES", "TASKS", "TransferTask"],
+        "transfer_tasks": ["SUITES", "TASKS", "TransferTask"],
         "tasks": ["MultiLabel", "SingleLabel", "Task", "task_of"],
     },
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.training.recipes import Recipe
+from keras_vit.recipe import Recipe
 
 if TYPE_CHECKING:
     from keras_vit.specs import ViTSpec

@@ -11,8 +11,8 @@ from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
 from keras_vit.models.image_model import ImageModel
 from keras_vit.parts.block import block_rows
+from keras_vit.recipe import Recipe
 from keras_vit.specs import Spec, ViTSpec
-from keras_vit.training.recipes import Recipe
 
 _HEAD = "head"
 

@@ -1,9 +1,13 @@
-"""Callbacks of the training loop: they count steps, evaluate, and write metrics and weights."""
+"""Callbacks of the training loop: they count steps, evaluate, report, write metrics and weights."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import resource
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +19,7 @@ from keras_vit._errors import RefusedError
 from keras_vit._files import naming_a_full_disk
 from keras_vit._keras import backend, keras, ops
 from keras_vit.runs import AVERAGE
+from keras_vit.training.plan import Plan
 from keras_vit.weights import save_weights
 
 _MINUTE = 60.0  # between two lines in metrics.jsonl within an epoch
@@ -49,22 +54,6 @@ class Steps(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-class AfterEachStep(keras.callbacks.Callback):
-    """Calls a function after each training step, and another one after each evaluation step."""
-
-    def __init__(self, training: Callable[[], None], evaluation: Callable[[], None]):
-        super().__init__()
-        self._training, self._evaluation = training, evaluation
-
-    def on_train_batch_end(self, batch, logs=None):
-        """Calls the first function."""
-        self._training()
-
-    def on_test_batch_end(self, batch, logs=None):
-        """Calls the second function."""
-        self._evaluation()
-
-
 class Evaluation(keras.callbacks.Callback):
     """Evaluates after each epoch, also with the average of the weights if there is one.
 
@@ -94,6 +83,80 @@ class Evaluation(keras.callbacks.Callback):
 
     def _add(self, logs: dict[str, float], prefix: str) -> None:
         logs |= {f"{prefix}{name}": value for name, value in self._evaluate().items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """The state of a training after a step.
+
+    Attributes:
+        step: number of steps that were made.
+        plan: the plan of the training.
+        images_per_second: speed since the first step, which is slower because it is compiled; None
+            until it is known.
+        seconds_left: an estimate, with evaluations after the second one; None until it is known.
+        memory: the largest resident memory of this process so far, in bytes.
+        metrics: after an evaluation, the metrics of the epoch; None otherwise.
+        evaluated: during an evaluation, the fraction of it that is done; None otherwise.
+    """
+
+    step: int
+    plan: Plan
+    images_per_second: float | None
+    seconds_left: float | None
+    memory: int
+    metrics: dict[str, float] | None = None
+    evaluated: float | None = None
+
+
+class Reporter(keras.callbacks.Callback):
+    """Calls `report` with a `Progress` after each step, also of evaluations, and each epoch."""
+
+    def __init__(self, plan: Plan, steps: Steps, report: Callable[[Progress], None]):
+        super().__init__()
+        self._plan, self._steps, self._report = plan, steps, report
+        self._first: int | None = None
+        self._stepping = 0.0  # seconds in all steps after the first one
+        self._evaluations: list[float] = []  # seconds of each; the first one is compiled
+        self._last = 0.0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        """Notes the time."""
+        self._last = time.monotonic()
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Reports a step."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = self._steps.done
+        else:
+            self._stepping += now - self._last
+        self._last = now
+        self._report(self._progress())
+
+    def on_test_batch_end(self, batch, logs=None):
+        """Reports a step of an evaluation."""
+        self._report(self._progress(evaluated=(batch + 1) / self.params["steps"]))
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Reports the metrics of an epoch."""
+        self._evaluations.append(time.monotonic() - self._last)
+        metrics = {name: float(value) for name, value in (logs or {}).items()}
+        self._report(self._progress(metrics))
+
+    def _progress(
+        self, metrics: dict[str, float] | None = None, evaluated: float | None = None
+    ) -> Progress:
+        plan, done = self._plan, self._steps.done
+        made = done - (self._first or 0)
+        speed = left = None
+        if self._first is not None and made:
+            seconds = max(self._stepping, 1e-9) / made
+            speed, left = plan.batch_size / seconds, seconds * (plan.steps - done)
+            if done < plan.steps and len(self._evaluations) > 1:
+                to_come = -(-plan.steps // plan.period) - done // plan.period
+                left += min(self._evaluations[1:]) * to_come
+        return Progress(done, plan, speed, left, _peak_memory(), metrics, evaluated)
 
 
 class RunWriter(keras.callbacks.Callback):
@@ -234,3 +297,8 @@ def _learning_rate(optimizer) -> float:
     if callable(rate):  # tf_keras returns the schedule
         rate = rate(optimizer.iterations)
     return float(ops.convert_to_tensor(rate))
+
+
+def _peak_memory() -> int:
+    peak: Any = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux kilobytes

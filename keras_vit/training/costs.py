@@ -1,26 +1,37 @@
-"""What a training step costs: floating-point operations, and the memory of a device.
+"""What a training step costs, and the settings with which it fits into the memory that is free.
+
+A step costs floating-point operations, and the memory of a device.
 
 Parameters, gradients and the optimiser's state are counted exactly. Activations are an estimate of
-the largest memory of the backward pass: see `models/activations.py`.
+the largest memory of the backward pass: see `models/profile.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from keras_vit.models.activations import decoder_block_values, held_values
-from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
-from keras_vit.models.masked_models import MaskedAutoencoder, MaskedPatchPredictor, values_of
-from keras_vit.models.profile import LayerCost, grouped, profile
+from keras_vit._keras import LEGACY, backend
+from keras_vit.models.masked_models import values_of
+from keras_vit.models.profile import (
+    LayerCost,
+    autoencoder_profile,
+    forward_flops,
+    grouped,
+    masked_patch_profile,
+    profile,
+)
 from keras_vit.parts.masked_patches import masked_count
-from keras_vit.recipe import SELF_SUPERVISED
-from keras_vit.specs import Spec
-from keras_vit.training.recipes import Recipe
+from keras_vit.recipe import SELF_SUPERVISED, Recipe
+from keras_vit.specs import Spec, ViTSpec
+from keras_vit.training.engines import Engine
 
-_EMBEDDING = {"visible": "patch_encoder", "corrupted": "patch_encoder"}
+# The part of the free memory that is filled: pictures, the compiler and other programs need some.
+_FILLED = 0.75
 _BYTES = {"float32": 4, "mixed_bfloat16": 2, "mixed_float16": 2}  # of an activation
 
 
@@ -62,117 +73,152 @@ def costs_of(
         devices: the number of devices that a batch is divided among.
         teacher: the model that teaches it, which sees each image once; None for none.
     """
-    flops = _forward(recipe, model)
+    layers = _layers(recipe, model)
     parts = recipe.accumulate or 1
     images = recipe.batch_size // devices // parts  # at a time
-    each = _activations(model.spec, model.image_size, recipe) * _BYTES[recipe.precision]
     trainable = _bytes(learner.trainable_variables)
     state = learner.optimizer.variables
-    layers = tuple(grouped(_layers(recipe, model, learner, flops)))
     # Without classes the learner has a decoder or another head, and not the model's.
     taught, models = 0, [learner if recipe.loss in SELF_SUPERVISED else model]
     if teacher is not None:
         taught = sum(forward_flops(teacher.spec, teacher.num_classes, teacher.image_size).values())
         models.append(teacher)
     return Costs(
-        sum(flops.values()),
-        recipe.batch_size * (training_flops(flops, recipe) + taught),
+        sum(layer.flops for layer in layers),
+        recipe.batch_size * (training_flops(layers, recipe) + taught),
         sum(_bytes(each.weights) for each in models),
         # Parts of a batch are added to the gradients of the parts before.
         trainable * (2 if parts > 1 else 1),
         _bytes(state() if callable(state) else state),
-        images * each,
-        layers,
+        images * _activations(layers, model, recipe) * _BYTES[recipe.precision],
+        tuple(grouped(layers)),
     )
 
 
 def step_flops(recipe: Recipe, model: Any) -> int:
     """The operations of a step over all devices, without those of a teacher."""
-    return recipe.batch_size * training_flops(_forward(recipe, model), recipe)
+    return recipe.batch_size * training_flops(_layers(recipe, model), recipe)
 
 
-def _layers(recipe: Recipe, model: Any, learner: Any, flops: dict[str, int]) -> list[LayerCost]:
-    """The costs of the layers of what is trained, from input to output."""
-    spec, size = model.spec, model.image_size
-    if recipe.loss not in SELF_SUPERVISED:
-        return profile(spec, model.num_classes, size)
-    kinds = (MaskedAutoencoder, MaskedPatchPredictor)
-    predictor = next((layer for layer in learner.layers if isinstance(layer, kinds)), None)
-    if predictor is None:  # a task of one's own
-        return []
-    # The layer that chooses patches contains the embedding.
-    parameters = {
-        _EMBEDDING.get(layer.name, layer.name): layer.count_params() for layer in predictor.layers
-    }
-    held = held_values(spec, size, _visible(recipe, spec, size))
-    if recipe.loss == "mae":
-        block = _decoder_block(recipe, spec, size)
-        held |= {f"decoderblock_{i}": block for i in range(recipe.decoder_depth)}
-    costs = [
-        LayerCost(name, parameters.get(name, 0), flops.get(name, 0), held.get(name, 0))
-        for name in dict.fromkeys(["images", *parameters, *flops, *held])
-    ]
-    return [each for each in costs if each.parameters or each.flops or each.held]
-
-
-def _forward(recipe: Recipe, model: Any) -> dict[str, int]:
-    """The operations of what is trained, by layer."""
-    spec, size = model.spec, model.image_size
-    if recipe.loss not in SELF_SUPERVISED:
-        return forward_flops(spec, model.num_classes, size)
-    target, _ = SELF_SUPERVISED[recipe.loss]
-    if target is not None:
-        return masked_patch_flops(spec, size, values_of(target, spec))
-    visible, width = _visible(recipe, spec, size), recipe.decoder_dim
-    return autoencoder_flops(spec, size, visible, width, recipe.decoder_depth, 4 * width)
-
-
-def _visible(recipe: Recipe, spec: Spec, image_size: tuple[int, int]) -> int | None:
-    """The number of patches that the blocks see; None for all."""
-    if recipe.loss != "mae":
-        return None
-    grid = spec.grid(image_size)
-    return math.prod(grid) - masked_count(grid, recipe.masked_fraction)
-
-
-def training_flops(flops: dict[str, int], recipe: Recipe) -> int:
-    """Operations of one image in a step, from those of the layers' forward passes.
+def training_flops(layers: Sequence[LayerCost], recipe: Recipe) -> int:
+    """Operations of one image in a step, from the layers of what is trained.
 
     The backward pass computes two products for each of the forward pass, the gradients of its
     weights and of its input; the first layer's input needs none.
     """
-    first, *_ = flops.values()
-    forward, head = sum(flops.values()), flops.get("head", 0)
+    forward = sum(layer.flops for layer in layers)
+    first = next(layer.flops for layer in layers if layer.flops)
+    head = sum(layer.flops for layer in layers if layer.name == "head")
     if recipe.freeze == "body":
         return forward + head
     if recipe.lora:
         return 2 * forward - first + head  # no gradients of frozen kernels
-    blocks = sum(count for name, count in flops.items() if name.startswith("encoderblock_"))
+    blocks = sum(layer.flops for layer in _blocks(layers))
     return 3 * forward - first + (blocks if recipe.remat else 0)
 
 
-def _activations(spec: Spec, image_size: tuple[int, int], recipe: Recipe) -> int:
+def free_memory(engine: Engine, held: int) -> int | None:
+    """The bytes that are free for a training on each device; None if that is not known.
+
+    That is the memory of a GPU for this process, and otherwise what this machine, or the container,
+    can give without swapping.
+
+    Args:
+        engine: the devices.
+        held: the bytes that the training has taken already on each device.
+    """
+    if engine.processes > 1 or engine.name == "tpu":
+        return None
+    on_gpu = _free_on_gpu()
+    if on_gpu is not None:
+        return on_gpu
+    sizes = [size for size in (_free_here(), _free_in_container()) if size is not None]
+    return min(sizes) // engine.replicas + held if sizes else None
+
+
+def accumulate_that_fits(
+    recipe: Recipe, costs: Callable[[Recipe], Costs], images: int, free: int | None
+) -> int:
+    """The smallest number of equal parts of a batch of which one fits into the free memory.
+
+    Args:
+        recipe: the settings; its own `accumulate` is returned if it has one.
+        costs: the costs of a step with the settings.
+        images: the number of images in the batch of a device.
+        free: bytes, see `free_memory`.
+
+    Returns:
+        The number of parts; `images` if not even one image fits.
+    """
+    if recipe.accumulate is not None:
+        return recipe.accumulate
+    if free is None:
+        return 1
+    parts = (count for count in range(1, images) if images % count == 0)
+    return next((n for n in parts if _memory(costs, recipe, n) <= _FILLED * free), images)
+
+
+def why_too_large(
+    recipe: Recipe, spec: Spec, costs: Callable[[Recipe], Costs], images: int, free: int | None
+) -> str:
+    """Why a training does not fit into the free memory, and what would; "" if it fits.
+
+    Args:
+        recipe: the settings, with the parts of a batch.
+        spec: the model's spec.
+        costs, images, free: see `accumulate_that_fits`.
+    """
+    needed = costs(recipe).memory
+    if free is None or needed <= free:
+        return ""
+    fitting = []
+    for changes in _less_memory(recipe, spec):
+        changed = dataclasses.replace(recipe, **changes)
+        parts = accumulate_that_fits(changed, costs, images, free)
+        memory = _memory(costs, changed, parts)
+        if memory <= free:
+            settings = {**changes, "accumulate": parts}
+            words = (f"{k}={v!r}" for k, v in settings.items() if v != getattr(recipe, k))
+            fitting.append(f"{' and '.join(words)} ({_gib(memory)})")
+    advice = (
+        f"choose {', or '.join(fitting)}" if fitting else "choose a smaller model or image_size"
+    )
+    return (
+        f"a step needs about {_gib(needed)} of memory with accumulate={recipe.accumulate}, and "
+        f"{_gib(free)} are free; {advice}."
+    )
+
+
+def _layers(recipe: Recipe, model: Any) -> list[LayerCost]:
+    """The layers of what is trained, from input to output."""
+    spec, size = model.spec, model.image_size
+    if recipe.loss not in SELF_SUPERVISED:
+        return profile(spec, model.num_classes, size)
+    target, _ = SELF_SUPERVISED[recipe.loss]
+    if target is not None:
+        return masked_patch_profile(spec, size, values_of(target, spec))
+    grid = spec.grid(size)
+    visible = math.prod(grid) - masked_count(grid, recipe.masked_fraction)
+    decoder = recipe.decoder_dim, recipe.decoder_depth, recipe.decoder_heads
+    return autoencoder_profile(spec, size, visible, *decoder)
+
+
+def _blocks(layers: Iterable[LayerCost]) -> list[LayerCost]:
+    return [layer for layer in layers if layer.name.startswith("encoderblock_")]
+
+
+def _activations(layers: Sequence[LayerCost], model: Any, recipe: Recipe) -> int:
     """Values that the backward pass of one image holds at a time."""
-    held = held_values(spec, image_size, _visible(recipe, spec, image_size))
-    blocks = [values for name, values in held.items() if name.startswith("encoderblock_")]
-    if not blocks:
-        return sum(held.values())
-    others, block = sum(held.values()) - sum(blocks), max(blocks)
-    if recipe.loss == "mae":
-        others += recipe.decoder_depth * _decoder_block(recipe, spec, image_size)
+    held = sum(layer.held for layer in layers)
+    blocks = [layer.held for layer in _blocks(layers)]
+    if not blocks or not (recipe.remat or recipe.freeze == "body"):
+        return held
+    one_at_a_time = held - sum(blocks) + max(blocks)
     if recipe.freeze == "body":
-        return others + block  # one block at a time, and nothing is kept
-    if recipe.remat:
-        rows, columns = spec.grid(image_size)
-        tokens = rows * columns + spec.prefix_tokens
-        return others + spec.depth * tokens * spec.hidden_dim + block
-    return others + sum(blocks)
-
-
-def _decoder_block(recipe: Recipe, spec: Spec, image_size: tuple[int, int]) -> int:
-    """Values that the backward pass of one image holds of a block of MAE's decoder."""
-    tokens, width = math.prod(spec.grid(image_size)) + spec.prefix_tokens, recipe.decoder_dim
-    return decoder_block_values(tokens, width, 4 * width, recipe.decoder_heads)
+        return one_at_a_time  # and nothing is kept
+    spec = model.spec
+    tokens = math.prod(spec.grid(model.image_size)) + spec.prefix_tokens
+    return one_at_a_time + spec.depth * tokens * spec.hidden_dim
 
 
 def _bytes(variables: Iterable[Any]) -> int:
@@ -182,3 +228,71 @@ def _bytes(variables: Iterable[Any]) -> int:
 def _item(dtype: Any) -> int:
     name = getattr(dtype, "name", str(dtype))
     return int("".join(c for c in name if c.isdigit()) or 8) // 8
+
+
+def _less_memory(recipe: Recipe, spec: Spec) -> list[dict[str, Any]]:
+    """Changes of a recipe that save memory, the one that changes the training least first."""
+    changes: list[dict[str, Any]] = [{"accumulate": None}]
+    if isinstance(spec, ViTSpec) and not (recipe.remat or LEGACY):
+        changes.append({"accumulate": None, "remat": True})
+    if recipe.freeze == "none" and recipe.loss not in SELF_SUPERVISED:
+        changes.append({"accumulate": None, "lora": 0, "layer_decay": 1.0, "freeze": "body"})
+    return changes
+
+
+def _memory(costs: Callable[[Recipe], Costs], recipe: Recipe, parts: int) -> int:
+    each = costs(dataclasses.replace(recipe, accumulate=parts))
+    # The head's gradients are few, and the others are not computed.
+    return each.parameters + each.activations if recipe.freeze == "body" else each.memory
+
+
+def _free_on_gpu() -> int | None:
+    """The memory of the first GPU that this process may fill; None without a GPU."""
+    if backend() == "jax":
+        import jax
+
+        return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    import tensorflow as tf
+
+    if not tf.config.list_logical_devices("GPU"):
+        return None
+    from tensorflow.python.client import device_lib  # tf.config does not tell the limit
+
+    return min(
+        each.memory_limit for each in device_lib.list_local_devices() if each.device_type == "GPU"
+    )
+
+
+def _free_here() -> int | None:
+    """What Linux can give without swapping; elsewhere all memory of this machine."""
+    file = Path("/proc/meminfo")
+    if file.is_file():
+        lines = (line.split() for line in file.read_text().splitlines())
+        return next((1024 * int(size) for name, size, *_ in lines if name == "MemAvailable:"), None)
+    names = ("SC_PAGE_SIZE", "SC_PHYS_PAGES")
+    if not {*names} <= {*getattr(os, "sysconf_names", ())}:
+        return None
+    return os.sysconf(names[0]) * os.sysconf(names[1])
+
+
+def _free_in_container() -> int | None:
+    """What the limit of this container leaves; None without a limit."""
+    folder = Path("/sys/fs/cgroup")
+    for limit, usage, cache in (
+        (folder / "memory.max", "memory.current", "inactive_file"),
+        (folder / "memory/memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        if (text := _text(limit).strip()).isdecimal():
+            stat = dict(line.split() for line in _text(limit.with_name("memory.stat")).splitlines())
+            # The system takes the cache of files that are not in use where memory is needed.
+            used = int(_text(limit.with_name(usage)) or 0) - int(stat.get(cache, 0))
+            return max(0, int(text) - used)
+    return None
+
+
+def _text(file: Path) -> str:
+    return file.read_text() if file.is_file() else ""
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"

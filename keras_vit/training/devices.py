@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from keras_vit._errors import UsageError, did_you_mean
-from keras_vit.training.recipes import Recipe
+from keras_vit.recipe import Recipe
 
 # What each strategy runs on: "tf_keras", "jax", or any Keras (""). Keras 3 under MirroredStrategy
 # clips the gradient of each replica before they are summed, so the step is not that of the batch;

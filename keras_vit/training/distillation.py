@@ -13,8 +13,8 @@ from typing import Any, Literal
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops
 from keras_vit.models.image_model import ImageModel
-from keras_vit.training.normalise import Normalise, predicted
-from keras_vit.training.tasks import SingleLabel
+from keras_vit.recipe import Recipe
+from keras_vit.training.tasks import Normalise, SingleLabel, predicted
 
 Kind = Literal["soft", "hard"]
 # DeiT's weights of the teacher's part.
@@ -77,6 +77,16 @@ class Distillation:
         return [StudentAccuracy(), Agreement()]
 
 
+def check_teacher(recipe: Recipe, teacher: ImageModel | None) -> None:
+    """Raises a `UsageError` unless there is a teacher if, and only if, a recipe needs one."""
+    if teacher is None and recipe.distillation != "none":
+        raise UsageError(f"distillation={recipe.distillation!r} needs a teacher. Received: none.")
+    if teacher is not None and recipe.distillation == "none":
+        raise UsageError(
+            "a teacher needs distillation='soft' or distillation='hard'. Received: neither."
+        )
+
+
 def _student(model: ImageModel, pixels: Any) -> list[Any]:
     """The symbolic logits of each classifier of the student (b, num_classes)."""
     if not getattr(model.spec, "distillation_token", False):
@@ -137,21 +147,13 @@ class DistillationLoss(keras.losses.Loss):
         student, distilled, teacher = y_pred[:, 0], y_pred[:, -2], y_pred[:, -1]
         labels = self.labels.call(y_true, student)
         if self.kind == "soft":
-            taught = _soft(distilled, teacher, self.temperature)
+            target = ops.log_softmax(teacher / self.temperature)
+            difference = target - ops.log_softmax(distilled / self.temperature)
+            taught = self.temperature**2 * ops.sum(ops.exp(target) * difference, axis=-1)
         else:
-            taught = _hard(distilled, teacher)
+            target = ops.one_hot(ops.argmax(teacher, axis=-1), teacher.shape[-1], dtype="float32")
+            taught = -ops.sum(target * ops.log_softmax(distilled), axis=-1)
         return (1.0 - self.weight) * labels + self.weight * taught
-
-
-def _hard(student, teacher):
-    target = ops.one_hot(ops.argmax(teacher, axis=-1), teacher.shape[-1], dtype="float32")
-    return -ops.sum(target * ops.log_softmax(student), axis=-1)
-
-
-def _soft(student, teacher, temperature: float):
-    target = ops.log_softmax(teacher / temperature)
-    difference = target - ops.log_softmax(student / temperature)
-    return temperature**2 * ops.sum(ops.exp(target) * difference, axis=-1)
 
 
 class StudentAccuracy(keras.metrics.CategoricalAccuracy):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import string
-from collections.abc import Callable
 
 from keras_vit._errors import UsageError
 
@@ -82,13 +81,14 @@ class Every:
         )
 
 
-def interval(text: str, steps_of: Callable[[str], int], field: str = "checkpoint_every") -> Every:
+def interval(
+    text: str, *, batch_size: int, num_examples: int, total_steps: int | None = None
+) -> Every:
     """Reads "5 minutes", "30 seconds", "2 hours", or a duration in steps, examples or epochs.
 
     Args:
         text: the interval.
-        steps_of: converts a duration to steps; see `to_steps`.
-        field: the name of the setting, for the error.
+        batch_size, num_examples, total_steps: see `to_steps`.
 
     Raises:
         UsageError: the interval cannot be read, or is not positive.
@@ -100,10 +100,11 @@ def interval(text: str, steps_of: Callable[[str], int], field: str = "checkpoint
         if 0 < amount < float("inf") and unit is not None:
             return Every(seconds=amount * _SECONDS[unit])
         if amount > 0:
-            return Every(steps=max(steps_of(text), 1))
+            counts = {"batch_size": batch_size, "num_examples": num_examples}
+            return Every(steps=max(to_steps(text, total_steps=total_steps, **counts), 1))
     except ValueError:  # a UsageError is one
         pass
     raise UsageError(
-        f"{field} must be a number and a unit, such as '5 minutes', '1 epoch' or '500 steps'. "
-        f"Received: {field}={text!r}."
+        "checkpoint_every must be a number and a unit, such as '5 minutes', '1 epoch' or "
+        f"'500 steps'. Received: checkpoint_every={text!r}."
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 from keras_vit._errors import LostProcessError, UsageError
 from keras_vit._keras import LEGACY, backend, keras
+from keras_vit.recipe import Recipe
 from keras_vit.specs import Spec, ViTSpec
 from keras_vit.training.devices import (
     STRATEGIES,
@@ -23,7 +24,6 @@ from keras_vit.training.devices import (
     jax_processes,
     tf_workers,
 )
-from keras_vit.training.recipes import Recipe
 
 # Seconds without a sign of life after which a process of JAX counts as lost.
 _HEARTBEAT = 20

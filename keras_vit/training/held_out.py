@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
-from keras_vit.training.engines import Engine
-from keras_vit.training.tasks import Task
+from keras_vit.training.prepared import Prepared
 
 
 class HeldOut:
@@ -20,45 +18,34 @@ class HeldOut:
     filled with copies whose weight in every metric is 0. A process reads only its own rows.
 
     Args:
-        learner: the model from pixels to predictions.
-        task: its loss and metrics.
-        engine: where it is computed; this class is used in its scope.
-        batches: a function of indices and a batch size that returns a `tf.data.Dataset` of images
-            and targets in the order of the indices.
-        indices: the indices of the images, (n,).
-        batch_size: the largest size of a batch.
+        ready: the training; this class is used in the scope of its engine.
         callbacks: Keras' callbacks of the evaluation.
-        jit: whether to compile it by XLA.
 
     Raises:
         UsageError: there are no images.
     """
 
-    def __init__(
-        self,
-        learner: Any,
-        task: Task,
-        engine: Engine,
-        batches: Callable[[np.ndarray, int], Any],
-        indices: np.ndarray,
-        batch_size: int,
-        callbacks: list[Any],
-        jit: bool = False,
-    ):
+    def __init__(self, ready: Prepared, callbacks: list[Any]):
+        learner, engine, indices = ready.learner, ready.engine, ready.split.held_out
         if not len(indices):
             raise UsageError("no image is held out; evaluation needs at least one.")
         self._callbacks = callbacks
-        places = _places(len(indices), batch_size, engine.replicas)
+        places = _places(len(indices), ready.recipe.batch_size, engine.replicas)
         self._steps, size = places.shape
         own = places[:, engine.rows(size)]
-        images = batches(indices[np.minimum(own, len(indices) - 1).ravel()], own.shape[1])
+        own_indices = indices[np.minimum(own, len(indices) - 1).ravel()]
+        images = ready.held_out_batches(own_indices, own.shape[1])
         self._batches = engine.distribute(_weighted(images, own < len(indices)))
         self._model = keras.Model(learner.input, learner.output)
         # Keras divides a loss by the number of images, which counts the copies; a weighted metric
         # is divided by the sum of the weights.
-        loss = task.loss(training=False)
+        loss = ready.task.loss(training=False)
         mean = keras.metrics.MeanMetricWrapper(loss.call, name="mean")
-        self._model.compile(loss=loss, weighted_metrics=[mean, *task.metrics()], jit_compile=jit)
+        self._model.compile(
+            loss=loss,
+            weighted_metrics=[mean, *ready.task.metrics()],
+            jit_compile=ready.recipe.jit and engine.can_jit,
+        )
 
     def evaluate(self) -> dict[str, float]:
         """The metrics of the current weights: the loss, and those of the task."""

@@ -15,11 +15,11 @@ from keras_vit._errors import RefusedError
 from keras_vit._interrupts import Terminated, deferred_interrupts
 from keras_vit._keras import backend, keras
 from keras_vit.data.reading import naming_unreadable
-from keras_vit.training.callbacks import AfterEachStep, Evaluation, RunWriter, Steps
+from keras_vit.training.callbacks import Evaluation, Reporter, RunWriter, Steps
 from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.held_out import HeldOut
 from keras_vit.training.plan import Plan
 from keras_vit.training.prepared import Prepared
-from keras_vit.training.progress import Reporter
 from keras_vit.training.run_options import Hooks
 
 
@@ -60,7 +60,7 @@ class Loop:
             if evaluation.is_steady and backend() == "tensorflow":
                 self.hooks.saving(steps.done)
                 self.checkpoints.save(steps.done)
-            stuck(self._saved())
+            stuck(_saved(self.out, self.checkpoints, ready.plan))
 
         with deferred_interrupts(stuck and tell, terminate=True) as check:
 
@@ -69,9 +69,12 @@ class Loop:
                 if not self._ends_period(steps.done):
                     self.checkpoints.maybe_save(steps.done)
 
-            each = AfterEachStep(after_step, check)
+            each = keras.callbacks.LambdaCallback(
+                on_train_batch_end=lambda batch, logs: after_step(),
+                on_test_batch_end=lambda batch, logs: check(),
+            )
             reporter = Reporter(ready.plan, steps, self.hooks.report)
-            held_out = ready.held_out([each, reporter])
+            held_out = HeldOut(ready, [each, reporter])
             # What is resumed at the end of an epoch has its metrics and weights already.
             last = keras.callbacks.LambdaCallback(
                 on_epoch_end=lambda epoch, logs: self.checkpoints.maybe_save(steps.done)
@@ -90,7 +93,7 @@ class Loop:
         """
         with deferred_interrupts(terminate=True) as check:
             try:
-                self._fit([self._steps(), Evaluation(self.ready.held_out([]).evaluate)])
+                self._fit([self._steps(), Evaluation(HeldOut(self.ready, []).evaluate)])
             except Exception:
                 check()
                 raise
@@ -102,7 +105,7 @@ class Loop:
             self.hooks.saving(steps.done)
             self.checkpoints.save(steps.done)  # a second Ctrl-C ends it
             writer.save()
-            raise type(stop)(self._saved()) from None
+            raise type(stop) from None  # `saying_what_is_saved` says it
         except BaseException:
             self.checkpoints.wait()
             raise
@@ -142,7 +145,7 @@ class Loop:
         epoch = -(-self.ready.plan.first_step // self.ready.plan.period) - 1
         logs: dict[str, float] = {}
         kinds = keras.callbacks
-        others = (Steps, AfterEachStep, Reporter, kinds.LambdaCallback, kinds.TensorBoard)
+        others = (Steps, Reporter, kinds.LambdaCallback, kinds.TensorBoard)
         for callback in callbacks:
             if not isinstance(callback, others):
                 callback.set_model(self.ready.learner)
@@ -152,9 +155,6 @@ class Loop:
         """What is on the disk after a training diverged."""
         found = [self.out / "weights.npz", *self.checkpoints.saved()[-1:]]
         return f"{' and '.join(map(str, found))} {'are' if len(found) > 1 else 'is'} from before."
-
-    def _saved(self) -> str:
-        return _saved(self.out, self.checkpoints, self.ready.plan)
 
 
 @contextlib.contextmanager

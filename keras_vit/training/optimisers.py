@@ -10,7 +10,7 @@ from typing import Any
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY, keras, ops
 from keras_vit.models.image_model import ImageModel
-from keras_vit.training.recipes import Recipe
+from keras_vit.recipe import Recipe
 
 # name: Keras' class, and the fields of a recipe that only some optimisers have, as its arguments.
 # Muon is for matrices between hidden layers; Keras' class updates everything else with Adam.

@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 from keras_vit._errors import UsageError
+from keras_vit.recipe import Recipe
 from keras_vit.training.durations import to_steps
-from keras_vit.training.recipes import Recipe
-from keras_vit.training.settings import total_steps
+from keras_vit.training.settings import total_steps, warmup_steps
 
 # Steps between two evaluations, which also save the weights, and in a long training. An epoch may
 # have only one or two.
@@ -57,19 +57,16 @@ class Plan:
     too_large: str = ""
 
 
-def plan_of(
-    recipe: Recipe, model: Any, examples: int, held_out: int, devices: int = 1, first_step: int = 0
-) -> Plan:
+def plan_of(recipe: Recipe, model: Any, examples: int, held_out: int, devices: int = 1) -> Plan:
     """The plan for a recipe, a model and numbers of images.
 
     Raises:
         UsageError: a duration cannot be read, or is less than one step; or the warmup of so many
             images is not shorter than their training.
     """
-    counts = {"batch_size": recipe.batch_size, "num_examples": examples}
     executed = recipe.steps_per_execution
     steps = steps_of(recipe, examples)
-    warmup = to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts)
+    warmup = warmup_steps(recipe, steps, examples)
     if warmup >= steps:
         raise UsageError(
             f"warmup must be shorter than training. Received: warmup={recipe.warmup!r} and "
@@ -83,7 +80,8 @@ def plan_of(
         min(_FEWEST_OF_MANY, steps // _MOST_LINES),
         math.ceil(held_out / recipe.batch_size),
     )
-    period = min(_rounded_up(max(to_steps("1 epoch", **counts), fewest), executed), steps)
+    epoch = to_steps("1 epoch", batch_size=recipe.batch_size, num_examples=examples)
+    period = min(_rounded_up(max(epoch, fewest), executed), steps)
     return Plan(
         model=model.name,
         examples=examples,
@@ -93,7 +91,6 @@ def plan_of(
         warmup=warmup,
         period=period,
         devices=devices,
-        first_step=first_step,
         **parameter_counts(model),
     )
 
@@ -106,8 +103,7 @@ def parameter_counts(model: Any) -> dict[str, int]:
 
 def steps_of(recipe: Recipe, examples: int) -> int:
     """The number of steps of a training on so many images."""
-    steps = total_steps(recipe, recipe.batch_size, examples)
-    return _rounded_up(steps, recipe.steps_per_execution)
+    return _rounded_up(total_steps(recipe, examples), recipe.steps_per_execution)
 
 
 def _rounded_up(steps: int, multiple: int) -> int:

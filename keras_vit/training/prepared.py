@@ -1,30 +1,121 @@
-"""A training that is ready for its first step."""
+"""What a training needs before its first step: the model, the learner, the plan."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from typing import Any
 
 import numpy as np
 
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data import Source, Split, evaluation_batches, training_batches
+from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
+from keras_vit.specs import VARIANTS, as_size, find_variant
 from keras_vit.training.adapting import adapt
 from keras_vit.training.classes import balanced_weights
-from keras_vit.training.costs import costs_of, step_flops
+from keras_vit.training.costs import (
+    accumulate_that_fits,
+    costs_of,
+    free_memory,
+    step_flops,
+    why_too_large,
+)
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
-from keras_vit.training.free_memory import accumulate_that_fits, free_memory, why_too_large
-from keras_vit.training.held_out import HeldOut
 from keras_vit.training.learner import Learner
-from keras_vit.training.masking import MaskedAutoencoding, MaskedPatches
+from keras_vit.training.masked_tasks import MaskedAutoencoding, MaskedPatches
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.plan import Plan, parameter_counts, plan_of
-from keras_vit.training.settings import check_masked, check_pooled
+from keras_vit.training.settings import check_masked, check_pooled, spec_fields
 from keras_vit.training.tasks import Task, task_of
+
+
+def build(
+    name: str,
+    labels: tuple[str, ...],
+    recipe: Recipe,
+    weights: str | os.PathLike | None = None,
+) -> ImageModel:
+    """The model that `train` builds for a name: with the recipe's image size, resize, rates and
+    precision.
+
+    Args:
+        name: see `list_models`.
+        labels: the classes' names.
+        recipe: the settings.
+        weights: the initial weights, see `create_model`.
+    """
+    variant = find_variant(name)
+    model = create_model(
+        variant,
+        len(labels),
+        recipe.image_size,
+        weights=weights,
+        labels=labels,
+        dtype=recipe.precision,
+        head_bias=recipe.head_bias,
+        **spec_fields(recipe, VARIANTS[variant], variant),
+    )
+    reads_pictures(model)
+    if recipe.interpolation is not None:
+        whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}
+        model.preprocessing = dataclasses.replace(
+            model.preprocessing, interpolation=recipe.interpolation, **whole
+        )
+    return model
+
+
+def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
+    """Raises a `UsageError` if a model does not fit the images or the recipe."""
+    reads_pictures(model)
+    if len(source.labels) < 2 and recipe.loss not in SELF_SUPERVISED:
+        raise UsageError(
+            f"{source.locator} has one class only, which needs training without classes. "
+            f"Received: loss={recipe.loss!r}; choose the recipe mae, for example."
+        )
+    if model.num_classes != len(source.labels):
+        raise UsageError(
+            f"{source.locator} has {len(source.labels)} classes. "
+            f"Received: a model with num_classes={model.num_classes}."
+        )
+    if model.image_size != as_size(recipe.image_size):
+        raise UsageError(
+            f"the recipe is for image_size={recipe.image_size}. "
+            f"Received: a model for {model.image_size}; change one of them."
+        )
+    _check_built(model, recipe)
+    if source.multi_hot is not None and recipe.sampling == "balanced":
+        raise UsageError(
+            f"sampling='balanced' needs one class for each image. Received: {source.locator}, "
+            "whose images have several."
+        )
+
+
+def _check_built(model: ImageModel, recipe: Recipe) -> None:
+    """Raises a `UsageError` if a model was built without what the recipe sets when it builds one.
+
+    The run would state settings that it does not have.
+    """
+    expected = spec_fields(recipe, model.spec, model.name)
+    actual = {field: getattr(model.spec, field) for field in expected}
+    if recipe.interpolation is not None:
+        expected["interpolation"] = recipe.interpolation
+        actual["interpolation"] = model.preprocessing.interpolation
+    if recipe.head_bias:
+        expected["head_bias"], actual["head_bias"] = recipe.head_bias, model.head_bias
+    expected["compute dtype"] = recipe.precision.removeprefix("mixed_")
+    actual["compute dtype"] = model.layers[1].compute_dtype  # the head is always float32
+    for field, value in expected.items():
+        if actual[field] != value:
+            raise UsageError(
+                f"the recipe is for {field}={value!r}. Received: a model with "
+                f"{field}={actual[field]!r}; change one of them, or pass the name of a model."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,17 +151,10 @@ class Prepared:
         )  # fmt: skip
         return engine.distribute(batches)
 
-    def held_out(self, callbacks: list[Any]) -> HeldOut:
-        """The evaluation on the held-out images, with Keras' callbacks."""
-
-        def batches(indices: np.ndarray, size: int) -> Any:
-            found = evaluation_batches(self.source, indices, self.model.preprocessing, size)
-            return found.map(lambda images, classes: (images, self.task.targets(images, classes)))
-
-        return HeldOut(
-            self.learner, self.task, self.engine, batches, self.split.held_out,
-            self.recipe.batch_size, callbacks, self.recipe.jit and self.engine.can_jit,
-        )  # fmt: skip
+    def held_out_batches(self, indices: np.ndarray, size: int) -> Any:
+        """Batches of held-out images in the order of their indices, with their targets."""
+        found = evaluation_batches(self.source, indices, self.model.preprocessing, size)
+        return found.map(lambda images, classes: (images, self.task.targets(images, classes)))
 
 
 def prepare(
@@ -135,9 +219,8 @@ def _task(
         )
     weights = None
     if recipe.class_weights == "balanced":
-        classes = len(source.labels)
-        balanced = balanced_weights(source.targets[split.train], classes)
-        weights = tuple(balanced[i] for i in range(classes))
+        balanced = balanced_weights(source.targets[split.train], len(source.labels))
+        weights = tuple(balanced.values())
     task = task_of(recipe.loss, len(source.labels), recipe.label_smoothing, weights)
     if teacher is None:
         return task

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
-from collections.abc import Callable
 from typing import Any
 
 from keras_vit import _files, runs
-from keras_vit._errors import UsageError
+from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._keras import LEGACY, keras
-from keras_vit.data import Source, Split, split_source
+from keras_vit.data import Source, Split
+from keras_vit.data.sources import check_out
 from keras_vit.models.image_model import ImageModel
+from keras_vit.models.pretrained import check_weights
 from keras_vit.recipe import Recipe
-from keras_vit.training.adapting import restoring_trainable
-from keras_vit.training.beginning import Beginning, begin, write_beginning
-from keras_vit.training.building import build, check_model, check_settings
+from keras_vit.specs import VARIANTS, find_variant
+from keras_vit.training.adapting import check_adaptable, restoring_trainable
+from keras_vit.training.beginning import (
+    Beginning,
+    begin,
+    check_resumable,
+    restored_step,
+    was_finished,
+    write_beginning,
+)
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.costs import Costs, costs_of
-from keras_vit.training.durations import CHECKPOINT_EVERY, interval, to_steps
+from keras_vit.training.distillation import check_teacher
+from keras_vit.training.durations import CHECKPOINT_EVERY, interval
 from keras_vit.training.engines import Engine, naming_lost_processes, open_engine
+from keras_vit.training.learner import check_accumulate
 from keras_vit.training.loop import Loop, saying_what_is_saved
-from keras_vit.training.plan import Plan
-from keras_vit.training.prepared import Prepared, prepare
-from keras_vit.training.resuming import restored_step, was_finished
+from keras_vit.training.optimisers import check_optimizer
+from keras_vit.training.prepared import Prepared, check_model, prepare
 from keras_vit.training.run_options import NO_HOOKS, Hooks, Saving, saving_of
+from keras_vit.training.settings import check_recipe, spec_fields
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
-from keras_vit.training.timing import MOST_TIMED, parts_to_time, time_of
 
 
 def train(
@@ -87,7 +96,7 @@ def train(
         Terminated: SIGTERM was received; the state has been saved.
     """
     name, saving = _name_of(model), saving_of(out)
-    _check_teacher(recipe, teacher)
+    check_teacher(recipe, teacher)
     _check_task(recipe, task)
     engine = strategy if isinstance(strategy, Engine) else open_engine(strategy, recipe=recipe)
     check_settings(source.locator, recipe, name, saving, weights=weights, engine=engine)
@@ -119,57 +128,64 @@ def train(
     return runs.open_run(saving.path)
 
 
-def dry_run(
-    model: str,
-    source: Source,
+def check_settings(
+    data: str | os.PathLike,
     recipe: Recipe,
+    model_name: str | None,
+    out: str | os.PathLike | Saving,
     *,
     weights: str | os.PathLike | None = None,
-    teacher: ImageModel | None = None,
-    split: Split | None = None,
     engine: Engine | None = None,
-    started: Callable[[Plan, Costs], None] = lambda plan, costs: None,
-) -> tuple[Plan, Costs]:
-    """Builds everything that `train` builds, and times some steps; nothing is written.
+) -> None:
+    """Checks the settings before the images are read, because reading may take minutes.
 
-    Where a step has many parts, the time is that of some of them.
+    Published weights are downloaded.
 
     Args:
-        model: a name in `list_models()`.
-        source, recipe, weights, teacher, split: see `train`.
+        data: see `open_source`.
+        recipe, out, weights: see `train`.
+        model_name: a name in `list_models()`; None for a model that is built already.
         engine: the devices; None for one.
-        started: called with what is returned, but for the time, before the first step.
 
-    Returns:
-        The plan of the training, and what a step costs.
+    Raises:
+        UsageError: the replicas do not divide the batch, the model is unknown, its patches do not
+            divide the image, a duration cannot be parsed, the weights are absent or do not fit, or
+            the run folder cannot be written, or not be resumed with these settings.
+        MissingPackageError: TensorFlow is not installed, whose data pipeline feeds the images; or
+            TensorBoard is asked for and not installed.
     """
-    engine = engine or Engine()
-    _check_teacher(recipe, teacher)
-    with engine.scope():
-        built = build(model, source.labels, recipe, weights)
-        check_model(built, source, recipe)
-        split = split or split_source(source, recipe.held_out)
-        prepared = prepare(built, source, split, recipe, engine, teacher)
-        learner, plan, recipe = prepared.learner, prepared.plan, prepared.recipe
-        costs = costs_of(recipe, built, learner, plan.devices, teacher)
-        started(plan, costs)
-        if not plan.too_large:
-            learner.accumulate = parts_to_time(plan.accumulate, costs.step_flops)
-            images = plan.batch_size // plan.accumulate * learner.accumulate
-            timed = dataclasses.replace(recipe, batch_size=images, accumulate=learner.accumulate)
-            batches = dataclasses.replace(prepared, recipe=timed).batches(MOST_TIMED)
-            seconds = time_of(plan, learner, batches) * plan.batch_size / images
-            plan = dataclasses.replace(plan, seconds=seconds)
-        return plan, costs
-
-
-def _check_teacher(recipe: Recipe, teacher: ImageModel | None) -> None:
-    if teacher is None and recipe.distillation != "none":
-        raise UsageError(f"distillation={recipe.distillation!r} needs a teacher. Received: none.")
-    if teacher is not None and recipe.distillation == "none":
-        raise UsageError(
-            "a teacher needs distillation='soft' or distillation='hard'. Received: neither."
+    if importlib.util.find_spec("tensorflow") is None:
+        raise MissingPackageError(
+            "training needs TensorFlow's data pipeline, with every backend of Keras: "
+            "pip install 'keras_vit[tensorflow]'"
         )
+    if model_name is None and weights is not None:
+        raise UsageError(
+            "weights are for the name of a model. Received: a model; use keras_vit.load_weights."
+        )
+    engine, saving = engine or Engine(), saving_of(out)
+    check_recipe(recipe, model_name)
+    check_optimizer(recipe)
+    if model_name is not None:
+        check_adaptable(VARIANTS[find_variant(model_name)], recipe)
+    engine.check_batch(recipe.batch_size)
+    check_accumulate(recipe.accumulate, recipe.batch_size, engine.replicas)
+    # The chief may have made the folder already.
+    check_out(saving.path, data, saving.overwrite or saving.resume or not engine.is_chief)
+    if saving.resume and saving.overwrite:
+        raise UsageError(
+            "resume=True goes on with a run, overwrite=True replaces it; leave one of them out."
+        )
+    if saving.resume:
+        check_resumable(saving.path, recipe, model_name, weights)
+    if saving.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise MissingPackageError(
+            "tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'"
+        )
+    if model_name is not None and weights is not None:
+        name = find_variant(model_name)
+        spec = VARIANTS[name]
+        check_weights(spec, name, recipe.image_size, weights, spec_fields(recipe, spec, name))
 
 
 def _check_task(recipe: Recipe, task: Task | None) -> None:
@@ -207,10 +223,11 @@ def _seed(seed: int) -> None:
 
 def _checkpoints(begun: Beginning, ready: Prepared) -> Checkpoints:
     saving, recipe, plan = begun.saving, begun.recipe, ready.plan
-    counts = {"batch_size": recipe.batch_size, "num_examples": plan.examples}
     every = interval(
         saving.checkpoint_every or CHECKPOINT_EVERY,
-        lambda duration: to_steps(duration, total_steps=plan.steps, **counts),
+        batch_size=recipe.batch_size,
+        num_examples=plan.examples,
+        total_steps=plan.steps,
     )
     asked = saving.checkpoint_every is not None or saving.keep is not None
     stay = asked or (begun.run is not None and was_finished(begun.run, recipe))

@@ -10,8 +10,8 @@ from typing import Any
 
 from keras_vit.data import Split
 from keras_vit.models.image_model import ImageModel
+from keras_vit.training.callbacks import Progress
 from keras_vit.training.plan import Plan
-from keras_vit.training.progress import Progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Saving:
         return Path(self.folder)
 
 
+def saving_of(out: str | os.PathLike | Saving) -> Saving:
+    """`out`, or how a training is saved in the folder `out` by default."""
+    return out if isinstance(out, Saving) else Saving(out)
+
+
 @dataclasses.dataclass(frozen=True)
 class Hooks:
     """Functions that a training calls, to show its progress or to add something to its epochs.
@@ -72,8 +77,3 @@ class Hooks:
 
 
 NO_HOOKS = Hooks()
-
-
-def saving_of(out: str | os.PathLike | Saving) -> Saving:
-    """`out`, or how a training is saved in the folder `out` by default."""
-    return out if isinstance(out, Saving) else Saving(out)

@@ -11,11 +11,10 @@ from typing import Any
 from keras_vit._errors import UsageError
 from keras_vit.parts.masked_patches import check_decoder, check_maskable, masked_count
 from keras_vit.parts.poolings import POOLINGS
-from keras_vit.recipe import SELF_SUPERVISED, only
+from keras_vit.recipe import SELF_SUPERVISED, Recipe, only
 from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
 from keras_vit.training.ablations import overridden
 from keras_vit.training.durations import interval, to_steps
-from keras_vit.training.recipes import Recipe
 
 # Rows and columns of patches in the image size that is chosen for a model. 224 pixels have 7 of the
 # largest patches.
@@ -53,12 +52,9 @@ def check_recipe(recipe: Recipe, model: str | None = None) -> None:
             check_masked(recipe, spec, name)
         else:
             check_pooled(spec)
-    counts = [
-        {"batch_size": recipe.batch_size, "num_examples": recipe.batch_size * steps}
-        for steps in _STEPS_IN_AN_EPOCH
-    ]
-    total_steps(recipe, **counts[-1])
-    if not any(_warmup_fits(recipe, **each) for each in counts):
+    counts = [recipe.batch_size * steps for steps in _STEPS_IN_AN_EPOCH]
+    total_steps(recipe, counts[-1])
+    if not any(_warmup_fits(recipe, examples) for examples in counts):
         raise UsageError(
             f"warmup must be shorter than training, duration={recipe.duration!r}. "
             f"Received: warmup={recipe.warmup!r}."
@@ -90,10 +86,7 @@ def check_pooled(spec: Spec) -> None:
 def check_checkpoint_every(checkpoint_every: str | None) -> None:
     """Raises a `UsageError` if the time between two checkpoints cannot be read."""
     if checkpoint_every is not None:
-        interval(
-            checkpoint_every,
-            lambda text: to_steps(text, batch_size=1, num_examples=100, total_steps=100),
-        )
+        interval(checkpoint_every, batch_size=1, num_examples=100, total_steps=100)
 
 
 def plain(value: Any) -> Any:
@@ -111,17 +104,23 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     )
 
 
-def total_steps(recipe: Recipe, batch_size: int, num_examples: int) -> int:
-    """The length of a training in steps, at least one."""
-    steps = to_steps(recipe.duration, batch_size=batch_size, num_examples=num_examples)
+def total_steps(recipe: Recipe, examples: int) -> int:
+    """The length of a training on so many images in steps, at least one."""
+    steps = to_steps(recipe.duration, batch_size=recipe.batch_size, num_examples=examples)
     if steps < 1:
         raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
     return steps
 
 
-def _warmup_fits(recipe: Recipe, **counts: int) -> bool:
-    steps = to_steps(recipe.duration, **counts)
-    return to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts) < max(steps, 1)
+def warmup_steps(recipe: Recipe, steps: int, examples: int) -> int:
+    """The length of the warmup of a training of so many steps and images."""
+    counts = {"batch_size": recipe.batch_size, "num_examples": examples}
+    return to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts)
+
+
+def _warmup_fits(recipe: Recipe, examples: int) -> bool:
+    steps = to_steps(recipe.duration, batch_size=recipe.batch_size, num_examples=examples)
+    return warmup_steps(recipe, steps, examples) < max(steps, 1)
 
 
 def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str, Any]:

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops
-from keras_vit.training.normalise import predicted
+from keras_vit.data.luma import luma
+from keras_vit.models.image_model import ImageModel
+from keras_vit.specs import Preprocessing
 
 
 class Task(Protocol):
@@ -179,3 +181,24 @@ def task_of(
     if label_smoothing or class_weights is not None:
         raise UsageError("label_smoothing and class_weights are for loss='softmax'.")
     return MultiLabel(num_classes)
+
+
+class Normalise(keras.layers.Layer):
+    """RGB pixels 0 to 255 of any type to the model's input, float32: see `data.normalise`."""
+
+    def __init__(self, preprocessing: Preprocessing):
+        super().__init__(name="normalise", dtype="float32", trainable=False)
+        self.mean, self.scale = preprocessing.mean, preprocessing.scale
+        self.channels = preprocessing.channels
+
+    def call(self, images):
+        """Pixels (b, height, width, 3) to float32 (b, height, width, channels)."""
+        images = ops.cast(images, "float32")
+        images = luma(images, ops.floor) if self.channels == 1 else images
+        mean = ops.convert_to_tensor(self.mean, "float32")
+        return (images - mean) / ops.convert_to_tensor(self.scale, "float32")
+
+
+def predicted(model: ImageModel, pixels: Any) -> Any:
+    """The symbolic output of a model for symbolic pixels (b, height, width, 3) of its size."""
+    return model(Normalise(model.preprocessing)(pixels))

@@ -18,17 +18,14 @@ from msgspec import Struct
 from keras_vit import _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data import Source, Split
-from keras_vit.models.flops import forward_flops
 from keras_vit.models.image_model import layer_name
-from keras_vit.recipe import CHOSEN_HERE
-from keras_vit.specs import as_size, find_variant
-from keras_vit.training.durations import to_steps
-from keras_vit.training.recipes import Recipe
-from keras_vit.training.resuming import settings_of
+from keras_vit.models.profile import profile
+from keras_vit.recipe import CHOSEN_HERE, Recipe
+from keras_vit.specs import find_variant, spec_from_dict
+from keras_vit.training.beginning import has_checkpoint, settings_of
 from keras_vit.training.run import train
 from keras_vit.training.run_options import NO_HOOKS, Hooks, Saving
-from keras_vit.training.settings import adapted, differences, plain, total_steps
-from keras_vit.weights import parameter_count
+from keras_vit.training.settings import adapted, differences, plain, total_steps, warmup_steps
 
 FORMAT = 1
 _RESULT = "result.json"
@@ -91,8 +88,9 @@ def run_trial(
     check_trial(trial, source, folder)
     if is_finished(trial, folder):
         return _stored(out).result
-    has_state = _has_state(out)
-    result = {**_about(trial), **trial.tags}
+    has_state = has_checkpoint(out)
+    about = {"name": trial.name, "model": trial.model, "images": len(trial.split.train)}
+    result = {**about, **trial.tags}
     try:
         saving = Saving(out, has_state, not has_state, checkpoint_every, preset=preset)
         weights = None if has_state else trial.weights
@@ -105,8 +103,8 @@ def run_trial(
         result |= {"diverged": str(error), "seconds": log[-1]["seconds"] if log else 0.0}
     else:
         result |= {**judge(run), **_course(run)}
-    settings = _settings(trial, source)
-    _files.write_json(out / _RESULT, {"format": FORMAT, "settings": settings, "result": result})
+    content = {"format": FORMAT, "settings": _settings(trial, source), "result": result}
+    _files.write_json(out / _RESULT, content)
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
     return result
 
@@ -117,12 +115,13 @@ def check_trial(trial: Trial, source: Source, folder: Path) -> None:
     Raises:
         UsageError: see `run_trial`.
     """
-    out = folder / trial.name
+    out, now = folder / trial.name, _settings(trial, source)
     if is_finished(trial, folder):
-        _check_settings(out, "a finished", _stored(out).settings, _settings(trial, source))
-    elif _has_state(out):
-        _check_settings(out, "an unfinished", _begun(out, trial), _settings(trial, source))
-        _check_images(out, trial, source)
+        _check_settings(out, "a finished", _stored(out).settings, now)
+    elif has_checkpoint(out):
+        run = runs.open_run(out)
+        _check_settings(out, "an unfinished", {**now, **_begun(run, trial)}, now)
+        _check_images(out, run.split(source), trial.split)
 
 
 def is_finished(trial: Trial, folder: Path) -> bool:
@@ -132,9 +131,8 @@ def is_finished(trial: Trial, folder: Path) -> bool:
 
 def fixed_budget(recipe: Recipe, examples: int) -> Recipe:
     """`recipe` with its lengths in steps, so that they stay the same on fewer images."""
-    counts = {"batch_size": recipe.batch_size, "num_examples": examples}
-    steps = total_steps(recipe, **counts)
-    warmup = to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts)
+    steps = total_steps(recipe, examples)
+    warmup = warmup_steps(recipe, steps, examples)
     return dataclasses.replace(recipe, duration=f"{steps} steps", warmup=f"{warmup} steps")
 
 
@@ -154,10 +152,6 @@ def _stored(out: Path) -> _Stored:
     return _files.read_record(out / _RESULT, _Stored, format=FORMAT)
 
 
-def _has_state(out: Path) -> bool:
-    return any((out / "checkpoints").glob("*.npz"))
-
-
 def _check_settings(
     out: Path, state: str, before: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
@@ -170,11 +164,10 @@ def _check_settings(
         )
 
 
-def _check_images(out: Path, trial: Trial, source: Source) -> None:
+def _check_images(out: Path, before: Split, now: Split) -> None:
     """Raises a `UsageError` if an unfinished trial has other images."""
-    before = runs.open_run(out).split(source)
     for name in ("train", "held_out"):
-        if not np.array_equal(getattr(before, name), getattr(trial.split, name)):
+        if not np.array_equal(getattr(before, name), getattr(now, name)):
             raise UsageError(
                 f"{out} holds an unfinished trial with other {name} images; choose another folder, "
                 "or delete this one."
@@ -182,43 +175,38 @@ def _check_images(out: Path, trial: Trial, source: Source) -> None:
 
 
 def _settings(trial: Trial, source: Source) -> dict[str, Any]:
-    first = {"data": source.locator, "model": trial.model, "weights": trial.weights}
     recipe = plain(dataclasses.asdict(trial.recipe))
-    # With other choices for another machine the steps stay the same.
-    recipe = {field: value for field, value in recipe.items() if field not in CHOSEN_HERE}
-    return {**first, **_sizes(trial), **recipe}
-
-
-def _begun(out: Path, trial: Trial) -> dict[str, Any]:
-    """The settings of an unfinished trial; its images are compared by `_check_images`."""
-    run = runs.open_run(out)
-    model = run.spec["model"]
-    is_same = model == layer_name(trial.model)
-    first = {
-        "data": run.recipe["data"],
-        "model": trial.model if is_same else model,
-        "weights": run.recipe.get("weights"),
+    return {
+        "data": source.locator,
+        "model": trial.model,
+        "weights": trial.weights,
+        "train_images": len(trial.split.train),
+        "held_out_images": len(trial.split.held_out),
+        # With other choices for another machine the steps stay the same.
+        **{field: value for field, value in recipe.items() if field not in CHOSEN_HERE},
     }
-    return {**first, **_sizes(trial), **settings_of(run)}
 
 
-def _sizes(trial: Trial) -> dict[str, int]:
-    return {"train_images": len(trial.split.train), "held_out_images": len(trial.split.held_out)}
-
-
-def _about(trial: Trial) -> dict[str, Any]:
-    return {"name": trial.name, "model": trial.model, "images": len(trial.split.train)}
+def _begun(run: runs.Run, trial: Trial) -> dict[str, Any]:
+    """The settings of an unfinished trial; its images are compared by `_check_images`."""
+    model = run.spec["model"]
+    return {
+        "data": run.recipe["data"],
+        "model": trial.model if model == layer_name(trial.model) else model,
+        "weights": run.recipe.get("weights"),
+        **settings_of(run),
+    }
 
 
 def _course(run: runs.Run) -> dict[str, Any]:
     """Steps, seconds and metrics of a run, and what its model costs."""
-    records, model = run.metrics(), run.model()
-    size = as_size(tuple(run.spec["image_size"]))
-    flops = sum(forward_flops(model.spec, model.num_classes, size).values())
+    records, spec = run.metrics(), spec_from_dict(run.spec["spec"])
+    layers = profile(spec, len(run.labels), tuple(run.spec["image_size"]))
+    flops = sum(layer.flops for layer in layers)
     return {
         "steps": records[-1]["step"],
         "seconds": records[-1]["seconds"],
-        "parameters": parameter_count(model.spec, model.num_classes, size),
+        "parameters": sum(layer.parameters for layer in layers),
         "forward_flops": flops,
         "training_flops": 3 * flops * run.setting("batch_size") * records[-1]["step"],
         "curve": records,

@@ -14,7 +14,7 @@ import pytest
 import step_profile
 import training_step
 
-from keras_vit.models.flops import forward_flops
+from keras_vit.models.profile import forward_flops
 from keras_vit.specs import VARIANTS
 
 pytestmark = pytest.mark.soak(of="benchmarks")

@@ -16,7 +16,7 @@ from keras_vit.cli import _arguments, _trials, transfer
 from keras_vit.data import open_source, vtab
 from keras_vit.specs import VARIANTS, Preprocessing
 from keras_vit.training import Recipe, trials
-from keras_vit.training.transfer import TASKS
+from keras_vit.training.transfer_tasks import TASKS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
 

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from keras_vit.models.flops import forward_flops
+from keras_vit.models.profile import forward_flops
 from keras_vit.specs import VARIANTS
 
 _PROGRAM = """
 import dataclasses, json
 import jax, numpy as np
 import keras_vit
-from keras_vit.models.flops import forward_flops
+from keras_vit.models.profile import profile
 from keras_vit.models.variants import model_class
 from keras_vit.training.costs import training_flops
 from keras_vit.training.recipes import Recipe
@@ -46,8 +46,8 @@ for name, (spec, size) in cases.items():
         return jax.grad(lambda weights: forward(weights).sum())(weights)
 
     xla = [jax.jit(f).lower(weights).cost_analysis()["flops"] for f in (forward, gradients)]
-    flops = forward_flops(spec, 5, size)
-    counted = [4 * sum(flops.values()), 4 * training_flops(flops, Recipe())]
+    layers = profile(spec, 5, size)
+    counted = [4 * sum(layer.flops for layer in layers), 4 * training_flops(layers, Recipe())]
     found[name] = [a / b for a, b in zip(counted, xla)]
 print(json.dumps(found))
 """

@@ -12,7 +12,7 @@ from keras_vit._keras import keras
 from keras_vit.layers.masking import CorruptedPatches, PatchNoise
 from keras_vit.models.dtypes import dtype_policy
 from keras_vit.models.masked_models import MaskedAutoencoder, MaskedPatchPredictor
-from keras_vit.training.masking import MaskedLoss, normalised_patches
+from keras_vit.training.masked_tasks import MaskedLoss, normalised_patches
 
 pytestmark = pytest.mark.flavours
 

@@ -10,8 +10,13 @@ import pytest
 import keras_vit
 from keras_vit import UsageError
 from keras_vit.evaluation.counting import counted_flops, layer_flops
-from keras_vit.models.flops import autoencoder_flops, forward_flops, masked_patch_flops
-from keras_vit.models.profile import grouped, profile
+from keras_vit.models.profile import (
+    autoencoder_profile,
+    forward_flops,
+    grouped,
+    masked_patch_profile,
+    profile,
+)
 from keras_vit.models.variants import model_class
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import parameter_count
@@ -41,17 +46,36 @@ def test_operations_by_layer_are_those_of_the_graph(name):
 def test_operations_of_an_autoencoder_are_those_of_its_layers():
     vit = keras_vit.ViT(SMALL, 0, (32, 48))  # 24 patches
     model = keras_vit.MaskedAutoencoder(vit, 0.75, 32, 2, 4)
-    expected = autoencoder_flops(SMALL, (32, 48), 6, 32, 2, 128)
+    layers = autoencoder_profile(SMALL, (32, 48), 6, 32, 2, 4)
+    expected = {each.name: each.flops for each in layers if each.flops}
     tokens = {"encoderblock": (7, 96), "decoder_embedding": (7, 96), "decoderblock": (25, 32)}
     tokens |= {"patch_encoder": (24, 192), "predictions": (24, 32)}
     for name, flops in expected.items():
         shape = next(shape for begin, shape in tokens.items() if name.startswith(begin))
         layer = (vit if name == "patch_encoder" else model).get_layer(name)
         assert layer_flops(layer, shape) == flops, name
-    masked = masked_patch_flops(SMALL, (32, 48), 512)
+    assert sum(each.parameters for each in layers) == model.count_params()
+    layers = masked_patch_profile(SMALL, (32, 48), 512)
+    masked = {each.name: each.flops for each in layers}
     predictor = keras_vit.MaskedPatchPredictor(vit)
+    assert sum(each.parameters for each in layers) == predictor.count_params()
     assert layer_flops(predictor.get_layer("predictions"), (24, 96)) == masked["predictions"]
     assert layer_flops(vit.get_layer("encoderblock_1"), (25, 96)) == masked["encoderblock_1"]
+
+
+def test_a_block_holds_what_was_fitted_to_xla():
+    tokens, dropping = 1 + 6 * 10, dataclasses.replace(SMALL, dropout=0.1, attention_dropout=0.1)
+    for spec, width, hidden, scores in ((SMALL, 10, 3, 3.5), (dropping, 12, 5, 5.5)):
+        held = {layer.name: layer.held for layer in profile(spec, 5, (48, 80))}
+        block = tokens * (width * 96 + hidden * 384) + round(scores * 3 * tokens**2)
+        assert {name: n for name, n in held.items() if n} == {
+            "images": 3 * 48 * 80,
+            "encoderblock_0": block,
+            "encoderblock_1": block,
+        }
+    held = {layer.name: layer.held for layer in profile(*CASES["bit"][:1], 5, (70, 96))}
+    assert held["conv_root"] == 4 * 35 * 48 * 64
+    assert held["block2_unit1"] == 4 * (18 * 24 * 128 + 9 * 12 * (128 + 512 + 512))
 
 
 @pytest.mark.parametrize("name", ["ViT-B_16", "R50+ViT-B_16", "BiT-R50x1"])

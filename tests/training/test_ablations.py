@@ -9,11 +9,11 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, runs
 from keras_vit.cli import compare
-from keras_vit.models.flops import forward_flops
+from keras_vit.models.profile import forward_flops
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe
 from keras_vit.training.ablations import ABLATIONS, overridden, varied
-from keras_vit.training.building import build
+from keras_vit.training.prepared import build
 
 PICO = VARIANTS["ViT-Pico_4"]
 

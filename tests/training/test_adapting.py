@@ -13,10 +13,10 @@ from keras_vit._keras import LEGACY, keras
 from keras_vit.data import open_source
 from keras_vit.training import Recipe, Saving, check_settings, train
 from keras_vit.training.adapting import adapt, restoring_trainable
-from keras_vit.training.building import check_model
 from keras_vit.training.callbacks import averages, sync
 from keras_vit.training.learner import Learner
 from keras_vit.training.optimisers import optimizer
+from keras_vit.training.prepared import check_model
 from keras_vit.training.tasks import SingleLabel
 
 CLASSES, STEPS = 3, 12

@@ -28,7 +28,7 @@ from keras_vit.specs import VARIANTS
 from keras_vit.training import Hooks, Recipe, Saving, check_settings, loop, train
 from keras_vit.training import run as training_run
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.durations import CHECKPOINT_EVERY, Every, interval, to_steps
+from keras_vit.training.durations import CHECKPOINT_EVERY, Every, interval
 
 RECIPE = Recipe(
     image_size=16, duration="24 steps", warmup="2 steps", batch_size=4, dropout=0.1, drop_path=0.1,
@@ -506,7 +506,7 @@ def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch):
 )
 def test_intervals(text, expected):
     counts = {"batch_size": 10, "num_examples": 100}
-    assert interval(text, lambda duration: to_steps(duration, **counts)) == expected
+    assert interval(text, **counts) == expected
 
 
 @pytest.mark.parametrize(
@@ -515,4 +515,4 @@ def test_intervals(text, expected):
 )
 def test_intervals_that_cannot_be_read(text):
     with pytest.raises(UsageError, match="checkpoint_every must be a number and a unit"):
-        interval(text, lambda duration: to_steps(duration, batch_size=1, num_examples=1))
+        interval(text, batch_size=1, num_examples=1)

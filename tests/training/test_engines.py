@@ -18,6 +18,7 @@ import time
 import typing
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,8 +28,7 @@ from keras_vit import UsageError, runs
 from keras_vit._interrupts import TERMINATED
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.cli import fit
-from keras_vit.training import devices
-from keras_vit.training.building import check_settings
+from keras_vit.training import check_settings, devices
 from keras_vit.training.engines import Engine, open_engine
 from keras_vit.training.held_out import HeldOut
 from keras_vit.training.learner import Learner, check_accumulate
@@ -339,7 +339,15 @@ def test_every_held_out_image_is_read_by_one_process_and_counts_once(rng, size, 
     sums = {"loss": 0.0, "accuracy": 0.0}
     for process in range(processes):
         engine = Engine(replicas=processes, processes=processes, process=process)
-        found = HeldOut(learner, task, engine, batches, held_out, size, []).evaluate()
+        ready = SimpleNamespace(
+            learner=learner,
+            task=task,
+            engine=engine,
+            split=SimpleNamespace(held_out=held_out),
+            recipe=Recipe(batch_size=size, jit=False),
+            held_out_batches=batches,
+        )
+        found = HeldOut(ready, []).evaluate()
         assert found.keys() == sums.keys()
         for name in sums:
             sums[name] += found[name] * len(np.unique(read[-1]))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
 import keras_vit
 from keras_vit import UsageError
 from keras_vit.data import open_source
+from keras_vit.models.profile import profile
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Hooks, Recipe, Saving, dry_run, free_memory, prepared, train
+from keras_vit.training import Hooks, Recipe, Saving, dry_run, prepared, train
+from keras_vit.training import costs as costs_module
 from keras_vit.training.costs import Costs
 from keras_vit.training.engines import Engine
 
@@ -34,13 +37,13 @@ def costs(recipe: Recipe) -> Costs:
 def test_a_batch_has_as_few_parts_as_fit(free, parts):
     free = free and int(free * GIB)
     recipe = Recipe(batch_size=32)
-    assert free_memory.accumulate_that_fits(recipe, costs, 32, free) == parts
+    assert costs_module.accumulate_that_fits(recipe, costs, 32, free) == parts
     given = dataclasses.replace(recipe, accumulate=2)
-    assert free_memory.accumulate_that_fits(given, costs, 32, free) == 2
+    assert costs_module.accumulate_that_fits(given, costs, 32, free) == 2
 
 
 def test_parts_divide_the_batch():
-    assert free_memory.accumulate_that_fits(Recipe(batch_size=30), costs, 30, 19 * GIB) == 3
+    assert costs_module.accumulate_that_fits(Recipe(batch_size=30), costs, 30, 19 * GIB) == 3
 
 
 @pytest.mark.parametrize(
@@ -58,7 +61,7 @@ def test_parts_divide_the_batch():
 )
 def test_what_does_not_fit_is_refused_with_what_does(free, spec, advice):
     recipe, free = Recipe(batch_size=32, accumulate=1), int(free * GIB)
-    message = free_memory.why_too_large(recipe, spec, costs, 32, free)
+    message = costs_module.why_too_large(recipe, spec, costs, 32, free)
     needs, choose, advised = message.partition("; choose ")
     assert needs.startswith("a step needs about 36.0 GiB of memory with accumulate=1, and ")
     assert choose
@@ -68,7 +71,7 @@ def test_what_does_not_fit_is_refused_with_what_does(free, spec, advice):
 def test_what_fits_is_not_refused():
     recipe = Recipe(batch_size=32, accumulate=1)
     for free in (36 * GIB, None):
-        assert free_memory.why_too_large(recipe, VIT, costs, 32, free) == ""
+        assert costs_module.why_too_large(recipe, VIT, costs, 32, free) == ""
 
 
 @pytest.mark.parametrize(
@@ -85,24 +88,24 @@ def test_free_is_what_linux_can_give_within_the_limit_of_the_container(
     for each in (meminfo.parent, cgroup):
         each.mkdir(parents=True)
     meminfo.write_text("MemTotal: 8000 kB\nMemAvailable:    3000 kB\n")
-    monkeypatch.setattr(free_memory, "Path", lambda name: tmp_path / name.lstrip("/"))
-    monkeypatch.setattr(free_memory, "_free_on_gpu", lambda: None)
-    assert free_memory.free_memory(Engine(), 0) == 3000 * 1024
+    monkeypatch.setattr(costs_module, "Path", lambda name: tmp_path / name.lstrip("/"))
+    monkeypatch.setattr(costs_module, "_free_on_gpu", lambda: None)
+    assert costs_module.free_memory(Engine(), 0) == 3000 * 1024
     (cgroup / usage).write_text("5000\n")
     (cgroup / "memory.stat").write_text(f"file 4000\nactive_file 3000\n{cache} 1000\n")
     for text, free in (("max\n", 3000 * 1024), ("6048\n", 2048)):
         (cgroup / limit).write_text(text)
-        assert free_memory.free_memory(Engine(), 0) == free
+        assert costs_module.free_memory(Engine(), 0) == free
     # What the training holds already is not missing.
-    assert free_memory.free_memory(Engine("mirrored", replicas=2), 500) == 1024 + 500
-    assert free_memory.free_memory(Engine("multiworker", replicas=2, processes=2), 0) is None
-    monkeypatch.setattr(free_memory, "_free_on_gpu", lambda: 7)
-    assert free_memory.free_memory(Engine(), 500) == 7  # the limit of the process
+    assert costs_module.free_memory(Engine("mirrored", replicas=2), 500) == 1024 + 500
+    assert costs_module.free_memory(Engine("multiworker", replicas=2, processes=2), 0) is None
+    monkeypatch.setattr(costs_module, "_free_on_gpu", lambda: 7)
+    assert costs_module.free_memory(Engine(), 500) == 7  # the limit of the process
 
 
 def test_parameters_and_state_that_are_there_count_as_free(image_folder, tiny_model, monkeypatch):
     for name, free in (("_free_on_gpu", None), ("_free_here", 1000), ("_free_in_container", None)):
-        monkeypatch.setattr(free_memory, name, lambda free=free: free)
+        monkeypatch.setattr(costs_module, name, lambda free=free: free)
     plan, costs = dry_run(tiny_model, open_source(image_folder), RECIPE)
     assert plan.free == 1000 + costs.parameters + costs.optimizer
 
@@ -187,3 +190,17 @@ def test_the_estimate_counts_a_part_of_the_batch():
         found[0].activations
     ] * 3
     assert found[2].gradients == 2 * found[1].gradients
+
+
+@pytest.mark.parametrize(
+    ("settings", "blocks", "kept"),
+    [({}, 12, 0), ({"remat": True}, 1, 12), ({"freeze": "body"}, 1, 0)],
+)
+def test_remat_and_a_frozen_body_hold_one_block_at_a_time(settings, blocks, kept):
+    model = SimpleNamespace(spec=VIT, num_classes=3, image_size=(224, 224), weights=[])
+    optimizer = SimpleNamespace(variables=[])
+    learner = SimpleNamespace(trainable_variables=[], optimizer=optimizer)
+    found = prepared.costs_of(Recipe(batch_size=1, **settings), model, learner)
+    block = next(layer.held for layer in profile(VIT, 3) if layer.name == "encoderblock_0")
+    # Remat keeps the input of each block.
+    assert found.activations == 4 * (3 * 224 * 224 + blocks * block + kept * 197 * 192)

@@ -13,15 +13,17 @@ from keras_vit import UsageError, data
 from keras_vit.data.preprocessing import normalise
 from keras_vit.specs import Preprocessing
 from keras_vit.training import RECIPES, Hooks, Recipe, Saving, dry_run, train
-from keras_vit.training.masking import (
+from keras_vit.training.learner import Learner
+from keras_vit.training.masked_tasks import (
     ColourAccuracy,
+    MaskedAutoencoding,
     MaskedLoss,
     MaskedPatches,
     colours_of,
     normalised_patches,
     patches_of,
 )
-from keras_vit.training.normalise import Normalise
+from keras_vit.training.tasks import Normalise
 
 LOSSES = ("masked_colour", "masked_colours", "masked_pixels", "mae")
 
@@ -91,6 +93,18 @@ def test_pixels_of_a_model_of_one_channel_are_grey(rng):
     for kind in (np.uint8, np.float32):  # mixed images are floats
         inputs = np.asarray(Normalise(preprocessing)(pixels.astype(kind)))
         np.testing.assert_allclose(inputs, expected, rtol=1e-6)
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize(("task", "masked"), [(MaskedPatches, 4), (MaskedAutoencoding, 6)])
+def test_the_last_value_of_a_patch_says_whether_it_counts(rng, task, masked):
+    model = keras_vit.ViT(keras_vit.ViTSpec(4, 8, 1, 2, 16), 2, (8, 16))  # 8 patches
+    learner = Learner(model, task(4, model.preprocessing))
+    images = rng.integers(0, 256, (3, 8, 16, 3), np.uint8)
+    mask = np.asarray(learner(images, training=True))[..., -1]
+    assert mask.shape == (3, 8)
+    assert {*np.unique(mask)} == {0, 1}
+    np.testing.assert_array_equal(mask.sum(-1), masked)
 
 
 @pytest.mark.flavours

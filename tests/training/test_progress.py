@@ -6,13 +6,13 @@ import types
 
 import pytest
 
-from keras_vit.training import progress
-from keras_vit.training.progress import Reporter
+from keras_vit.training import callbacks
+from keras_vit.training.callbacks import Reporter
 
 
 def test_the_time_left_counts_steps_and_evaluations_and_no_compilation(monkeypatch):
     clock, seen = types.SimpleNamespace(now=0.0), []
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: clock.now)
     plan = types.SimpleNamespace(steps=20, period=5, batch_size=8)
     steps = types.SimpleNamespace(done=0)
     reporter = Reporter(plan, steps, seen.append)

@@ -14,7 +14,7 @@ from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.training.durations import to_steps
 from keras_vit.training.plan import plan_of
 from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
-from keras_vit.training.recipes.augreg import AUGREG
+from keras_vit.training.recipes.regularisation import AUGREG
 from keras_vit.training.settings import adapted, check_recipe, differences, in_usual_size
 
 
@@ -219,7 +219,7 @@ def test_the_settings_of_a_model_are_those_of_the_recipe():
 
 
 def test_a_recipe_chooses_the_resize():
-    from keras_vit.training.building import build
+    from keras_vit.training.prepared import build
 
     how = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32)).preprocessing
     assert how.interpolation == "bilinear"
@@ -232,7 +232,7 @@ def test_a_recipe_chooses_the_resize():
 
 @pytest.mark.parametrize("model", ["ViT_Pico4", "BiT_R8x1"])
 def test_a_recipe_chooses_the_channels(model):
-    from keras_vit.training.building import build
+    from keras_vit.training.prepared import build
 
     built = build(model, ("a", "b"), Recipe(image_size=32, in_channels=1))
     assert (built.spec.in_channels, built.preprocessing.channels) == (1, 1)

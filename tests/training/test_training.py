@@ -35,7 +35,7 @@ from keras_vit.training import (
     prepared,
     train,
 )
-from keras_vit.training.normalise import predicted
+from keras_vit.training.tasks import predicted
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
 

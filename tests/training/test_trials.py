@@ -10,6 +10,8 @@ import pytest
 
 from keras_vit import UsageError, _files
 from keras_vit.data import development_split, open_source, split_source
+from keras_vit.models.profile import profile
+from keras_vit.specs import VARIANTS
 from keras_vit.training import Hooks, Recipe, Trial, fixed_budget, run_trial, trials, with_seed
 
 RECIPE = Recipe(
@@ -35,6 +37,10 @@ def test_a_trial_is_trained_once_and_goes_on_where_it_stopped(
     whole = run_trial(trial, source, tmp_path / "whole", judge)
     assert (whole["steps"], whole["seed"], whole["images"]) == (12, 7, len(split.train))
     assert [record["step"] for record in whole["curve"]] == [10, 12]
+    layers = profile(VARIANTS[trial.model], len(source.labels), 16)
+    assert whole["parameters"] == sum(layer.parameters for layer in layers)
+    flops = sum(layer.flops for layer in layers)
+    assert (whole["forward_flops"], whole["training_flops"]) == (flops, 3 * flops * 4 * 12)
 
     clock = SimpleNamespace(seconds=0.0, monotonic=lambda: clock.seconds)
     monkeypatch.setattr("keras_vit.training.checkpoints.time", clock)

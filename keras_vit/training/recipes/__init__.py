@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 
-from keras_vit.recipe import Recipe
-from keras_vit.training.recipes.augreg import AUGREG
+from keras_vit.recipe import Preset, Recipe
 from keras_vit.training.recipes.everyday import EVERYDAY
 from keras_vit.training.recipes.finetuning import FINETUNING
-from keras_vit.training.recipes.preset import Preset
 from keras_vit.training.recipes.pretraining import PRETRAINING
-from keras_vit.training.recipes.selfsupervised import SELF_SUPERVISED_PRETRAINING
+from keras_vit.training.recipes.regularisation import AUGREG
 
 __all__ = ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"]
 
 # To add a recipe, add a row to one of these. `default_recipe` returns the first row that fits.
-PRESETS: dict[str, Preset] = {
-    **EVERYDAY,
-    **FINETUNING,
-    **PRETRAINING,
-    **SELF_SUPERVISED_PRETRAINING,
-    **AUGREG,
-}
+PRESETS: dict[str, Preset] = {**EVERYDAY, **FINETUNING, **PRETRAINING, **AUGREG}
 RECIPES: dict[str, Recipe] = {name: preset.recipe for name, preset in PRESETS.items()}
 
 

@@ -1,13 +1,17 @@
-"""Recipes that train from random weights on large data sets: the paper's, big_vision's, DeiT's."""
+"""Recipes that train from random weights on large data sets, with classes and without.
+
+With classes: the paper's, big_vision's and DeiT's. Without: the paper's masked patch prediction,
+and MAE.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 
-from keras_vit.recipe import Recipe
-from keras_vit.training.recipes.preset import Preset
+from keras_vit.recipe import Preset, Recipe, preset
 
-_FAMILY = "pre-training, random weights"
+_preset = functools.partial(preset, evidence="published", family="pre-training, random weights")
+_masked = functools.partial(_preset, family="self-supervised pre-training, random weights")
 _TABLE_3 = "Dosovitskiy et al. 2021, table 3 (arXiv 2010.11929)"
 
 # Table 3: Adam with decoupled weight decay times the learning rate, batch 4096, 10,000 steps of
@@ -30,39 +34,34 @@ _MULTI_LABEL = {
 
 
 def _jft(models: str, model: str, learning_rate: float, epochs: int, expected: str, cost: str = ""):
-    return Preset(
-        dataclasses.replace(
-            _PAPER, duration=f"{epochs} epochs", learning_rate=learning_rate, **_MULTI_LABEL
-        ),
+    return _preset(
+        _PAPER,
+        duration=f"{epochs} epochs",
+        learning_rate=learning_rate,
+        **_MULTI_LABEL,
         model=model,
         data="tfds:jft_300m",
         title=f"{models} on JFT-300M, which is not public: prepare a set of your own by this name",
         source=_TABLE_3,
         expected=f"{expected}, fine-tuned on ImageNet",
-        evidence="published",
         cost=cost or f"{0.303 * epochs:.1f} G images of 224 px",
-        family=_FAMILY,
     )
 
 
 def _imagenet21k(models: str, model: str, epochs: int, expected: str) -> Preset:
-    return Preset(
-        dataclasses.replace(
-            _PAPER,
-            duration=f"{epochs} epochs",
-            learning_rate=1e-3,
-            weight_decay=0.03,
-            dropout=0.1,
-            **_MULTI_LABEL,
-        ),
+    return _preset(
+        _PAPER,
+        duration=f"{epochs} epochs",
+        learning_rate=1e-3,
+        weight_decay=0.03,
+        dropout=0.1,
+        **_MULTI_LABEL,
         model=model,
         data="tfds:imagenet21k",
         title=f"{models} on ImageNet-21k",
         source=_TABLE_3,
         expected=f"{expected}, fine-tuned on ImageNet",
-        evidence="published",
         cost=f"{0.0142 * epochs:.1f} G images of 224 px",
-        family=_FAMILY,
     )
 
 
@@ -81,16 +80,15 @@ _S16 = Recipe(
 
 
 def _s16(epochs: int, expected: str, hours: int) -> Preset:
-    return Preset(
-        dataclasses.replace(_S16, duration=f"{epochs} epochs"),
+    return _preset(
+        _S16,
+        duration=f"{epochs} epochs",
         model="ViT_S16_gap",
         data="tfds:imagenet2012",
         title=f"a plain S/16 on ImageNet-1k, {epochs} epochs",
         source="Beyer et al. 2022 (arXiv 2205.01580); big_vision, vit_s16_i1k",
         expected=expected,
-        evidence="published",
         cost=f"{1.28 * epochs:,.0f} M images: {hours} hours of a TPUv3 core at 592 images/s",
-        family=_FAMILY,
     )
 
 
@@ -110,46 +108,77 @@ _DEIT = Recipe(
     representation=True,
 )
 
+_MASKED_PATCH = Recipe(
+    image_size=224,
+    duration="100000 steps",
+    batch_size=4096,
+    learning_rate=2e-4,
+    warmup="10000 steps",
+    weight_decay=0.0,
+    dropout=0.0,
+    loss="masked_colour",
+)
+# The decoder of He et al. 2022 (table 1, default settings), their table 8, and the longer of their
+# two trainings.
+_MAE = Recipe(
+    image_size=224,
+    duration="1600 epochs",
+    batch_size=4096,
+    learning_rate=2.4e-3,
+    warmup="40 epochs",
+    weight_decay=0.05,
+    beta_2=0.95,
+    clip_norm=0.0,
+    dropout=0.0,
+    position_embedding="sincos2d",
+    augment="mild_crop_flip",
+    loss="mae",
+)
+_MASKED_CIFAR = {
+    "image_size": 32,
+    "duration": "20 epochs",
+    "batch_size": 256,
+    "warmup": "5%",
+    "augment": "mild_crop_flip",
+    "position_embedding": None,  # the model's, which fine-tuning has too
+}
 
 PRETRAINING: dict[str, Preset] = {
     "s16-i1k-90ep": _s16(90, "S/16 76.5%", 54),
     "s16-i1k-300ep": _s16(300, "S/16 80%", 180),
-    "deit": Preset(
+    "deit": _preset(
         _DEIT,
         model="ViT_S16",
         data="tfds:imagenet2012",
         title="DeiT's recipe on ImageNet-1k, 300 epochs, without distillation",
         source="TensorFlow Model Garden; Touvron et al. 2021 (arXiv 2012.12877)",
         expected="Ti/16 73.4%, S/16 79.4%, B/16 81.8%",
-        evidence="published",
         cost="384 M images of 224 px",
-        family=_FAMILY,
     ),
-    "deit-distilled": Preset(
-        dataclasses.replace(
-            _DEIT, distillation="hard", distillation_token=True, representation=False
-        ),
+    "deit-distilled": _preset(
+        _DEIT,
+        distillation="hard",
+        distillation_token=True,
+        representation=False,
         model="ViT_S16",
         data="tfds:imagenet2012",
         title="DeiT's recipe with a distillation token; it needs --teacher",
         source="Touvron et al. 2021 (arXiv 2012.12877), section 4; settings of the recipe deit",
         expected="Ti/16 74.5%, S/16 81.2%, B/16 83.4%, taught by a RegNetY-16GF",
-        evidence="published",
         cost="384 M images of 224 px, and those through the teacher",
-        family=_FAMILY,
     ),
-    "pretrain-i1k": Preset(
-        dataclasses.replace(
-            _PAPER, duration="300 epochs", learning_rate=3e-3, weight_decay=0.3, dropout=0.1
-        ),
+    "pretrain-i1k": _preset(
+        _PAPER,
+        duration="300 epochs",
+        learning_rate=3e-3,
+        weight_decay=0.3,
+        dropout=0.1,
         model="ViT_B16",
         data="tfds:imagenet2012",
         title="all models on ImageNet-1k",
         source=_TABLE_3,
         expected="B/16 77.91%, L/16 76.53%, B/32 73.38%, L/32 71.16%, fine-tuned at 384 px",
-        evidence="published",
         cost="384 M images of 224 px",
-        family=_FAMILY,
     ),
     "pretrain-i21k-B": _imagenet21k("B/16, B/32", "ViT_B16", 90, "B/16 83.97%, B/32 81.28%"),
     "pretrain-i21k-L": _imagenet21k("L/16, L/32", "ViT_L16", 90, "L/16 85.15%, L/32 80.99%"),
@@ -167,5 +196,51 @@ PRETRAINING: dict[str, Preset] = {
     ),
     "pretrain-jft-R50_L_32": _jft(
         "R50+L/32", "R50_ViT_L32", 2e-4, 7, "in the paper's figure 5: near L/16"
+    ),
+    "masked-patch": _masked(
+        _MASKED_PATCH,
+        model="ViT_B16",
+        data="tfds:jft_300m",
+        title="masked patch prediction on JFT-300M, which is not public: prepare a set of your own "
+        "by this name, or name another",
+        source="Dosovitskiy et al. 2021, appendix B.1.2 (arXiv 2010.11929)",
+        expected="B/16 79.9% on ImageNet after 1M steps, fine-tuned; about as good after 100,000",
+        cost="410 M images of 224 px",
+    ),
+    "mae": _masked(
+        _MAE,
+        model="ViT_B16",
+        data="tfds:imagenet2012",
+        title="a masked autoencoder on ImageNet-1k",
+        source="He et al. 2022, table 8 (arXiv 2111.06377)",
+        expected="B/16 83.6% on ImageNet after 1,600 epochs, fine-tuned",
+        cost="2.1 G images of 224 px, of which the encoder sees a quarter",
+    ),
+    "masked-patch-cifar10": _masked(
+        _MASKED_PATCH,
+        learning_rate=2e-3,
+        **_MASKED_CIFAR,
+        model="ViT_Pico4",
+        data="cifar10",
+        title="masked patch prediction on CIFAR-10",
+        source="chosen here",
+        expected="fine-tuned on 1% of the labels 36.8%, from random weights 32.8%",
+        evidence="measured here",
+        cost="1.0 M images of 32 px",
+    ),
+    "mae-cifar10": _masked(
+        _MAE,
+        learning_rate=2e-3,
+        decoder_dim=64,
+        decoder_depth=2,
+        decoder_heads=4,
+        **_MASKED_CIFAR,
+        model="ViT_Pico4",
+        data="cifar10",
+        title="a masked autoencoder on CIFAR-10",
+        source="chosen here",
+        expected="fine-tuned on 1% of the labels 40.0%, from random weights 32.8%",
+        evidence="measured here",
+        cost="1.0 M images of 32 px",
     ),
 }

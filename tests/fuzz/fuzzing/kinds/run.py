@@ -21,7 +21,7 @@ from keras_vit.data.source import Source
 from keras_vit.data.split import Split
 from keras_vit.evaluation.run_report import _exports
 from keras_vit.training import RECIPES, trials
-from keras_vit.training.resuming import check_resumable, stopped_run
+from keras_vit.training.beginning import check_resumable, stopped_run
 from keras_vit.training.settings import plain
 
 MEMORY = 512 << 20  # as of a .npz: its weights are one

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 
-from keras_vit.recipe import Recipe
-from keras_vit.training.recipes.preset import Preset
+from keras_vit.recipe import Preset, Recipe, preset
 
 # name: RandAugment's layers and magnitude, mixup's alpha.
 AUGMENTATION = {
@@ -37,21 +36,20 @@ def _row(
     data, millions = DATA[name, epochs]
     layers, magnitude, mixup = AUGMENTATION[augmentation]
     many = name == "i21k"
-    return Preset(
-        Recipe(
-            image_size=224,
-            duration=f"{epochs} epochs",
-            batch_size=4096,
-            learning_rate=1e-3,
-            warmup="10000 steps",
-            weight_decay=decay,
-            dropout=rates[0],
-            drop_path=rates[1],
-            augment=f"randaugment_{layers}_{magnitude}" if layers else "crop_flip",
-            mixup=mixup,
-            loss="sigmoid" if many else "softmax",
-            head_bias=-10.0 if many else 0.0,
-        ),
+    return preset(
+        Recipe(),
+        image_size=224,
+        duration=f"{epochs} epochs",
+        batch_size=4096,
+        learning_rate=1e-3,
+        warmup="10000 steps",
+        weight_decay=decay,
+        dropout=rates[0],
+        drop_path=rates[1],
+        augment=f"randaugment_{layers}_{magnitude}" if layers else "crop_flip",
+        mixup=mixup,
+        loss="sigmoid" if many else "softmax",
+        head_bias=-10.0 if many else 0.0,
         model="ViT_S16",
         data=data,
         title=f"AugReg on {'ImageNet-21k' if many else 'ImageNet-1k'}, {epochs} epochs",

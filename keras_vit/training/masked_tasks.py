@@ -16,7 +16,7 @@ from keras_vit.models.masked_models import COLOURS, MaskedAutoencoder, MaskedPat
 from keras_vit.models.vit import ViT
 from keras_vit.parts.masked_patches import CELLS, PatchTarget
 from keras_vit.specs import Preprocessing
-from keras_vit.training.normalise import Normalise
+from keras_vit.training.tasks import Normalise
 
 _LEVELS = 8  # of a channel of a colour, three bits
 _EPSILON = 1e-6  # added to the variance of a patch (transformers `ViTMAEForPreTraining`)
@@ -50,8 +50,10 @@ class MaskedPatches:
         """
         import tensorflow as tf
 
+        from keras_vit.data.tf_preprocessing import normalise
+
         if self.target == "pixels":
-            return patches_of(_inputs(images, self.preprocessing), self.patch_size)
+            return patches_of(normalise(images, self.preprocessing), self.patch_size)
         images = tf.cast(images, tf.float32)
         return colours_of(images, self.patch_size, 1 if self.target == "colour" else CELLS)
 
@@ -92,7 +94,9 @@ class MaskedAutoencoding:
 
     def targets(self, images: Any, classes: Any) -> Any:
         """Images (b, height, width, 3) to normalised patches, float32 (b, patches, pixels)."""
-        return normalised_patches(_inputs(images, self.preprocessing), self.patch_size)
+        from keras_vit.data.tf_preprocessing import normalise
+
+        return normalised_patches(normalise(images, self.preprocessing), self.patch_size)
 
     def predictions(self, model: ViT, pixels: Any) -> Any:
         """The pixels of each patch, and 1 or 0 for whether it counts: (b, patches, pixels + 1)."""
@@ -189,29 +193,12 @@ def normalised_patches(images: Any, size: int) -> Any:
     return centred / tf.sqrt(variance + _EPSILON)
 
 
-def _inputs(images: Any, preprocessing: Preprocessing) -> Any:
-    """TensorFlow pixels 0 to 255, (b, height, width, 3), to the model's inputs."""
-    from keras_vit.data.tf_preprocessing import normalise
-
-    return normalise(images, preprocessing)
-
-
 def _with_mask(predictor: Any, model: ViT, pixels: Any) -> Any:
     noise = PatchNoise(math.prod(model.grid), name="noise")(pixels)
     outputs = predictor({"images": Normalise(model.preprocessing)(pixels), "noise": noise})
-    return WithMask(name="with_mask")([outputs["predictions"], outputs["mask"]])
-
-
-class WithMask(keras.layers.Layer):
-    """Predictions (b, patches, values) and a mask (b, patches) as one tensor, the mask last."""
-
-    def __init__(self, **kwargs):
-        super().__init__(dtype="float32", **kwargs)
-
-    def call(self, inputs):
-        """float32 (b, patches, values + 1)."""
-        predictions, mask = inputs
-        return ops.concatenate([predictions, mask[..., None]], axis=-1)
+    mask = keras.layers.Reshape((-1, 1), dtype="float32")(outputs["mask"])  # (b, patches, 1)
+    joined = keras.layers.Concatenate(dtype="float32", name="with_mask")
+    return joined([outputs["predictions"], mask])
 
 
 def _logits(values: Any, cells: int) -> Any:
