@@ -182,7 +182,7 @@ def _predicted(
     import numpy as np
 
     import keras_vit
-    from keras_vit.data.listing import read_picture
+    from keras_vit.data.images import read_picture
 
     inputs = {}
     for picture in pictures:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from keras_vit.deploy.bundle.report import table_record, table_row
 
 from fuzzing.kind import Files
 from fuzzing.kinds._reading import LABELS, each_of, in_one_file, small_model
@@ -19,6 +18,7 @@ from keras_vit import runs
 from keras_vit.cli.fit import _begun_with
 from keras_vit.data.source import Source
 from keras_vit.data.split import Split
+from keras_vit.deploy.bundle.export_report import table_record, table_row
 from keras_vit.evaluation.run_report import _exports
 from keras_vit.training import RECIPES, trials
 from keras_vit.training.beginning import check_resumable, stopped_run
