@@ -27,13 +27,13 @@ from typing import Any
 
 import numpy as np
 from environments import FOLDER, Environment, check_python, installed
-from keras_vit.deploy.bundle.bundle import read_golden
 
 import keras_vit
 from keras_vit import _files, deploy, runs
 from keras_vit._errors import RefusedError
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
+from keras_vit.deploy.bundle.description import read_golden
 from keras_vit.deploy.clients import CLIENTS as KNOWN
 from keras_vit.runs import newest_run
 from keras_vit.tflite.client_process import run_runner

@@ -196,8 +196,10 @@ def _known_preprocessing(
     size: tuple[int, int],
     channels: int,
 ) -> Preprocessing | None:
+    if channels not in PICTURE_CHANNELS:
+        return None  # what a config states for other channels is no preprocessing of pictures
     known = checkpoint.preprocessing or (published.preprocessing if published else None)
-    if known is None or channels not in PICTURE_CHANNELS:
+    if known is None:
         return None
     return dataclasses.replace(known.of_channels(channels), height=size[0], width=size[1])
 

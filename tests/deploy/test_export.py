@@ -367,6 +367,11 @@ def test_one_image_is_a_batch_of_one(model, inputs, tmp_path):
     assert keras_vit.export_tflite(model, tmp_path / "m", representative_data=data).images == 1
 
 
+def test_a_model_without_a_head_gives_only_features(tmp_path):
+    with pytest.raises(UsageError, match="only has output='features'. Received: 'logits'"):
+        keras_vit.export_tflite(keras_vit.ViT(SPEC, 0, (16, 24)), tmp_path / "m.tflite")
+
+
 def test_unknown_settings_are_refused(model, tmp_path):
     for arguments, message in (
         ({"quantize": "int-8"}, "unknown quantize='int-8'; did you mean int8"),

@@ -507,7 +507,7 @@ def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(devices, "_jax_has_gpus", lambda: False)
     arguments = fit.Arguments(model="ViT_Ti16", settings=Recipe(lora=4))
-    fit._say_why(arguments, arguments.chosen_strategy())
+    fit._say_why(arguments, arguments.chosen_strategy(arguments.settings))
     expected = "strategy one instead of mirrored: --lora=4 needs Keras 3; all GPUs need pip install"
     assert capsys.readouterr().out.startswith(expected)
 
