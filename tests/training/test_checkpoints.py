@@ -502,10 +502,11 @@ def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch):
         ("7 steps", Every(steps=7)),
         ("2 epochs", Every(steps=20)),
         ("1 example", Every(steps=1)),  # less than a step, but not nothing
+        ("5%", Every(steps=50)),
     ],
 )
 def test_intervals(text, expected):
-    counts = {"batch_size": 10, "num_examples": 100}
+    counts = {"batch_size": 10, "num_examples": 100, "total_steps": 1000}
     assert interval(text, **counts) == expected
 
 

@@ -376,6 +376,7 @@ LIES = {
     "backwards": lambda h: h["cls_token"].update(data_offsets=[400, 0]),
     "negative": lambda h: h["cls_token"].update(shape=[-1, 48]),
     "overlapping": lambda h: h["cls_token"].update(data_offsets=h["head.bias"]["data_offsets"]),
+    "twice": lambda h: h["norm.weight"].update(data_offsets=h["norm.bias"]["data_offsets"]),
     "type": lambda h: h["cls_token"].update(dtype="F65"),
     "no dictionary": lambda h: h.update(cls_token=3),
 }
