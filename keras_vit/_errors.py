@@ -65,10 +65,7 @@ class DiskFullError(OSError):
 
 
 class MissingPackageError(ImportError):
-    """An optional package is not installed; the message is one line with the command to install it.
-
-    A package that is installed but fails to import raises its own `ImportError` instead.
-    """
+    """An optional package cannot be imported; the message is one line and how to install it."""
 
 
 class RefusedError(_Kept, RuntimeError):

@@ -66,16 +66,13 @@ def decode_content(content: bytes, place: str) -> np.ndarray:
         raise UsageError(f"{printable(place)}: {_reason(error, file)}.") from error
 
 
-def check_image(path: Path) -> str:
-    """Reads the whole file and returns the reason why it cannot be decoded, or "".
-
-    There are only a few different reasons, so that files can be counted by reason.
-    """
-    return examine_image(path)[0]
-
-
 def examine_image(path: Path) -> tuple[str, str]:
-    """The result of `check_image`, and the format if it is in `formats.PLAIN`, else ""."""
+    """Reads the whole file.
+
+    Returns:
+        The reason why it cannot be decoded, or "", and the format if it is in `formats.PLAIN`, else
+        "". There are only a few different reasons, so that files can be counted by reason.
+    """
     fault = check_format(path)
     if fault:
         return fault, ""
@@ -108,7 +105,7 @@ def plain_format(image: Image.Image) -> str:
 
 
 def check_format(path: Path) -> str:
-    """Like `check_image`, but reads only the first bytes: is it empty, or of another format?"""
+    """Why a file is no picture that is read, from its first bytes; "" for a picture."""
     try:
         name = _format(path)
     except OSError as error:

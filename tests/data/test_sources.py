@@ -35,7 +35,7 @@ from keras_vit.data import (
     open_source,
     skipped_summary,
 )
-from keras_vit.data.decoding import check_image, decode_image
+from keras_vit.data.decoding import decode_image, examine_image
 from keras_vit.data.formats import true_format
 from keras_vit.data.index import FORMAT
 from keras_vit.data.limits import Room
@@ -165,9 +165,9 @@ def test_strict_stops_at_unreadable_pictures(image_folder, broken):
 def test_truncated_png_is_found(tmp_path, rng):
     path = tmp_path / "noise.png"
     Image.fromarray(rng.integers(0, 255, (64, 64, 3)).astype(np.uint8)).save(path)
-    assert check_image(path) == ""
+    assert examine_image(path)[0] == ""
     path.write_bytes(path.read_bytes()[:5000])
-    assert check_image(path) != ""
+    assert examine_image(path)[0] != ""
 
 
 def test_a_picture_that_claims_too_many_pixels_is_refused(tmp_path):
@@ -175,11 +175,11 @@ def test_a_picture_that_claims_too_many_pixels_is_refused(tmp_path):
     Image.new("1", (20_000, 10_000)).save(path)
     assert path.stat().st_size < 50_000
     reason = "PNG of more than 110,000,000 pixels, or 65,535 a side"
-    assert check_image(path) == reason
+    assert examine_image(path)[0] == reason
     with pytest.raises(UsageError, match=reason):
         decode_image(path)
     Image.new("1", (1, 70_000)).save(path)  # its width would be resized to a model's
-    assert check_image(path) == reason
+    assert examine_image(path)[0] == reason
 
 
 @pytest.mark.parametrize("suffix", [".png", ".gif", ".bmp", ".webp", ".tif", ".jpg"])
@@ -188,7 +188,7 @@ def test_no_format_claims_more_pixels_than_the_limit(tmp_path, monkeypatch, suff
     for size, fits in (((20, 30), True), ((20, 31), False)):
         path = tmp_path / f"{size[1]}{suffix}"
         Image.new("RGB", size).save(path)
-        assert (check_image(path) == "") is fits
+        assert (examine_image(path)[0] == "") is fits
 
 
 def test_a_photograph_of_95_megapixels_is_read_without_a_warning(tmp_path):
@@ -196,16 +196,16 @@ def test_a_photograph_of_95_megapixels_is_read_without_a_warning(tmp_path):
     Image.new("1", (10_000, 9_500)).save(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert check_image(path) == ""
+        assert examine_image(path)[0] == ""
 
 
 def test_a_jpeg_of_few_bytes_cannot_ask_for_many_passes_over_its_pixels(tmp_path):
     path = tmp_path / "scans.jpg"
     Image.new("L", (2000, 2000)).save(path, progressive=True)
     whole = path.read_bytes()
-    assert check_image(path) == ""
+    assert examine_image(path)[0] == ""
     path.write_bytes(whole[:-2] + b"\xff\xda\0\x08\x01\x01\0\x01\x3f\0" * 1000 + whole[-2:])
-    assert check_image(path) == "JPEG of too many scans, save it as a baseline JPEG"
+    assert examine_image(path)[0] == "JPEG of too many scans, save it as a baseline JPEG"
 
 
 def test_a_png_of_many_compressed_texts_is_refused(tmp_path):
@@ -213,13 +213,13 @@ def test_a_png_of_many_compressed_texts_is_refused(tmp_path):
     for i in range(17):
         texts.add_text(f"text {i}", "a" * 1000, zip=True)
     Image.new("L", (9, 9)).save(path, pnginfo=texts)
-    assert check_image(path) == "PNG of more than 16 compressed texts, save it without"
+    assert examine_image(path)[0] == "PNG of more than 16 compressed texts, save it without"
 
 
 def test_a_pipe_is_no_picture(tmp_path):
     path = tmp_path / "a.png"
     os.mkfifo(path)  # opening it would wait for a writer
-    assert check_image(path) == "cannot be opened (not a regular file)"
+    assert examine_image(path)[0] == "cannot be opened (not a regular file)"
     with pytest.raises(OSError, match="not a regular file"):
         decode_image(path)
 
@@ -238,10 +238,10 @@ def test_a_header_of_many_parts_is_refused(tmp_path):
         whole = path.read_bytes()
         for part in parts:
             path.write_bytes(whole[:at] + part * 30_000 + whole[at:])
-            assert check_image(path) == ""
+            assert examine_image(path)[0] == ""
             path.write_bytes(whole[:at] + part * 100_000 + whole[at:])
             fault = f"{kind} of more than 100,000 segments or chunks, save it again"
-            assert check_image(path) == fault
+            assert examine_image(path)[0] == fault
 
 
 @pytest.mark.parametrize(("compression", "bits"), [(1, 8), (2, 4)])
@@ -255,7 +255,7 @@ def test_a_bmp_of_few_bytes_cannot_ask_for_many_pixels_in_runs(tmp_path, compres
         at = 14 + len(header) + 4 * 2**bits
         start = b"BM" + struct.pack("<IHHI", at + len(runs), 0, 0, at)
         path.write_bytes(start + header + bytes(4 * 2**bits) + runs)
-        assert check_image(path) == fault
+        assert examine_image(path)[0] == fault
 
 
 def test_the_strips_of_a_tiff_cannot_paint_the_same_pixels_many_times(tmp_path):
@@ -268,7 +268,7 @@ def test_the_strips_of_a_tiff_cannot_paint_the_same_pixels_many_times(tmp_path):
         directory = struct.pack("<H", len(entries)) + b"".join(entries) + bytes(4)
         start = b"II*\0" + struct.pack("<I", end) + bytes(32)  # the pixels of all strips
         path.write_bytes(start + struct.pack("<I", 8) * strips + directory)
-        assert check_image(path) == fault
+        assert examine_image(path)[0] == fault
 
 
 def test_threads_decode_at_once_only_what_fits_together():
@@ -584,7 +584,7 @@ def test_every_format_is_read_under_any_extension(tmp_path, rng, kind, suffix):
     grey = rng.integers(0, 256, (9, 13)).astype(np.uint8)
     image = Image.fromarray(grey)
     image.save(tmp_path / f"a{suffix}", kind, **({"lossless": True} if kind == "WEBP" else {}))
-    assert check_image(tmp_path / f"a{suffix}") == ""
+    assert examine_image(tmp_path / f"a{suffix}")[0] == ""
     actual = decode_image(tmp_path / f"a{suffix}")
     if kind == "JPEG":
         np.testing.assert_array_equal(actual, Image.open(tmp_path / f"a{suffix}").convert("RGB"))
@@ -671,7 +671,7 @@ def test_print_colours_are_converted(tmp_path):
 )
 def test_unsupported_pixel_modes_are_refused_by_name(tmp_path, image, options, fault):
     image.save(tmp_path / "a.tif", **options)
-    assert check_image(tmp_path / "a.tif") == fault
+    assert examine_image(tmp_path / "a.tif")[0] == fault
     with pytest.raises(UsageError, match=f"a.tif: {fault}."):
         decode_image(tmp_path / "a.tif")
 

@@ -13,7 +13,7 @@ from PIL import Image
 from fuzzing.kind import Files
 from fuzzing.kinds._reading import each_of, in_one_file
 from fuzzing.mutations import images
-from keras_vit.data.decoding import check_image
+from keras_vit.data.decoding import examine_image
 from keras_vit.data.images import read_picture
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.specs import Preprocessing
@@ -59,6 +59,6 @@ def mutate(rng: random.Random, files: Files) -> Files:
 def read(folder: Path, home: Path) -> None:
     file = folder / "picture"
     each_of(
-        lambda: check_image(file).encode(),
+        lambda: examine_image(file)[0].encode(),
         lambda: preprocess_image(read_picture(file), _PREPROCESSING),
     )
