@@ -11,7 +11,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from keras_vit._errors import UsageError
-from keras_vit.data.decoding import check_image, decode_image, to_rgb
+from keras_vit.data.decoding import decode_image, examine_image, to_rgb
 
 SIZE = 60_000  # bytes of an EXIF block; a segment of a JPEG has no room for more
 EXIF = b"Exif\0\0"
@@ -63,7 +63,7 @@ OVERLAPPING = [(1000 + i, 7, SIZE - 1, 0) for i in range(500)]
 def test_an_exif_block_whose_tags_overlap_is_refused(tmp_path, kind, order):
     path = tmp_path / "a"
     path.write_bytes(with_exif(kind, directory(OVERLAPPING, order)))
-    fault = check_image(path)
+    fault = examine_image(path)[0]
     assert fault.endswith(" with an EXIF block whose tags overlap, save it again")
     with pytest.raises(UsageError, match="whose tags overlap"):
         decode_image(path)
@@ -76,7 +76,7 @@ def test_an_exif_block_with_damaged_tags_is_read(tmp_path, kind, count):
     beyond = [(1000 + i, 7, 2**31, SIZE - 100) for i in range(count)]
     path = tmp_path / "a"
     path.write_bytes(with_exif(kind, directory([(0x0112, 3, 1, 6), *beyond])))
-    assert check_image(path) == ""
+    assert examine_image(path)[0] == ""
 
 
 def test_the_list_of_several_pictures_in_a_jpeg_is_checked(tmp_path):
@@ -84,14 +84,14 @@ def test_the_list_of_several_pictures_in_a_jpeg_is_checked(tmp_path):
     segment = b"MPF\0" + directory(OVERLAPPING)
     segment = b"\xff\xe2" + struct.pack(">H", len(segment) + 2) + segment
     path.write_bytes(whole[:2] + segment + whole[2:])
-    assert check_image(path) == "JPEG of several pictures whose tags overlap, save it again"
+    assert examine_image(path)[0] == "JPEG of several pictures whose tags overlap, save it again"
 
 
 def test_a_jpeg_of_several_pictures_is_read(tmp_path):
     path = tmp_path / "a.jpg"
     both = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     both[0].save(path, "MPO", save_all=True, append_images=both[1:])
-    assert check_image(path) == ""
+    assert examine_image(path)[0] == ""
 
 
 def test_an_opened_image_is_checked_too():
@@ -105,21 +105,21 @@ def test_an_opened_image_is_checked_too():
 def test_a_tiff_whose_tags_overlap_is_refused(tmp_path, order, big):
     path = tmp_path / "a.tif"
     path.write_bytes(directory([(256, 4, 1, 8), (257, 4, 1, 8), *OVERLAPPING], order, big))
-    assert check_image(path) == "TIFF whose tags overlap, save it again"
+    assert examine_image(path)[0] == "TIFF whose tags overlap, save it again"
 
 
 def test_a_tag_of_very_many_numbers_is_refused(tmp_path):
     path = tmp_path / "a.tif"
     resolution = 282, 5, 300_000, 100  # Pillow makes a fraction of each
     path.write_bytes(directory([resolution]) + bytes(8 * 300_000))
-    assert check_image(path) == "TIFF with a tag of 300,000 numbers, save it again"
+    assert examine_image(path)[0] == "TIFF with a tag of 300,000 numbers, save it again"
 
 
 def test_a_directory_of_very_many_tags_is_refused(tmp_path):
     path = tmp_path / "a.tif"
     content = directory([], big=True)
     path.write_bytes(content[:16] + struct.pack("<Q", 2**60) + content[24:])
-    assert check_image(path) == "TIFF of more than 100,000 segments or chunks, save it again"
+    assert examine_image(path)[0] == "TIFF of more than 100,000 segments or chunks, save it again"
 
 
 def test_a_gif_of_many_blocks_is_refused(tmp_path):
@@ -133,9 +133,9 @@ def test_a_gif_of_many_blocks_is_refused(tmp_path):
         b"\x21\xff" + b"\x01a" * 9 + b"\0",
     ):
         path.write_bytes(whole[:at] + block * 9_000 + whole[at:])
-        assert check_image(path) == ""
+        assert examine_image(path)[0] == ""
         path.write_bytes(whole[:at] + block * 110_000 + whole[at:])
-        assert check_image(path) == fault
+        assert examine_image(path)[0] == fault
 
 
 def test_long_comments_of_a_gif_are_refused(tmp_path):
@@ -144,8 +144,8 @@ def test_long_comments_of_a_gif_are_refused(tmp_path):
     for blocks, fault in ((4_000, ""), (5_000, "GIF with comments of 1,275,000 bytes, save it")):
         comment = b"\x21\xfe" + (b"\xff" + b"a" * 255) * blocks + b"\0"
         path.write_bytes(whole[:at] + comment + whole[at:])
-        assert check_image(path).startswith(fault)
-        assert bool(check_image(path)) == bool(fault)
+        assert examine_image(path)[0].startswith(fault)
+        assert bool(examine_image(path)[0]) == bool(fault)
 
 
 def test_what_pillow_writes_passes(tmp_path):
@@ -153,7 +153,7 @@ def test_what_pillow_writes_passes(tmp_path):
     for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
         for options in ({}, {"compression": "tiff_lzw"}, {"big_tiff": True}):
             Image.new(mode, (700, 900)).save(path, **options)
-            assert check_image(path) == ""
+            assert examine_image(path)[0] == ""
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
@@ -161,9 +161,9 @@ def test_a_header_that_leads_out_of_the_file_is_a_broken_picture(tmp_path):
     path = tmp_path / "a.tif"
     for place in (10**6, 2**32 - 1):
         path.write_bytes(b"II*\0" + struct.pack("<L", place) + bytes(100))
-        assert check_image(path) == "broken TIFF"
+        assert examine_image(path)[0] == "broken TIFF"
     whole = picture("PNG")
     chunk = b"eXIf" + b"II+\0\x08\0\0\0" + b"\xff" * 8 + bytes(100)
     chunk = struct.pack(">L", len(chunk) - 4) + chunk + struct.pack(">L", zlib.crc32(chunk))
     path.write_bytes(whole[:33] + chunk + whole[33:])
-    assert check_image(path) in ("", "broken PNG")
+    assert examine_image(path)[0] in ("", "broken PNG")
