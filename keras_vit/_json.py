@@ -116,7 +116,7 @@ def check(value: Any, place: str, schema: Any, fix: str = "", root: str = "$") -
         UsageError: it does not; the message names the field, as in `$.preprocessing.mean[2]`.
     """
     try:
-        return msgspec.convert(value, _bounded(schema))
+        return msgspec.convert(value, bounded_type(schema))
     except msgspec.ValidationError as error:
         message = _message(str(error), value, root)
         raise UsageError(f"{place}{message}; {fix or 'write it again'}.") from None
@@ -129,7 +129,7 @@ def check(value: Any, place: str, schema: Any, fix: str = "", root: str = "$") -
 
 
 @functools.cache
-def _bounded(kind: Any) -> Any:
+def bounded_type(kind: Any) -> Any:
     """The type for msgspec of a type hint, with bounds."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if not parts:
@@ -139,8 +139,8 @@ def _bounded(kind: Any) -> Any:
     if origin is Literal:
         return Annotated[str, Meta(pattern=rf"\A({'|'.join(parts)})\Z")]
     if origin is Annotated:
-        return kind if parts[0] in _BOUNDS else Annotated[(_bounded(parts[0]), *parts[1:])]
-    bounded = tuple(_bounded(part) for part in parts if part is not ...)
+        return kind if parts[0] in _BOUNDS else Annotated[(bounded_type(parts[0]), *parts[1:])]
+    bounded = tuple(bounded_type(part) for part in parts if part is not ...)
     if origin is types.UnionType:
         origin = typing.Union
     bases = set(map(_base, bounded))
@@ -170,7 +170,7 @@ def _record(kind: type, is_struct: bool) -> type:
         if field.default_factory not in absent:
             default = msgspec.field(default_factory=field.default_factory)
         optional = () if default in absent else (default,)
-        fields.append((field.name, _bounded(hints[field.name]), *optional))
+        fields.append((field.name, bounded_type(hints[field.name]), *optional))
     bases = (kind,) if is_struct else ()
     return msgspec.defstruct(kind.__name__, fields, bases=bases, kw_only=True)
 

@@ -8,6 +8,7 @@ interrupted by Ctrl-C, 141 if nobody reads the output any more.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -100,10 +101,13 @@ def load(*modules: str) -> None:
         own_process()
         # Pillow warns of each damaged tag of EXIF, of which there may be thousands.
         ignore_warning("", r"PIL\.TiffImagePlugin")
+        gc.disable()  # a full collection among TensorFlow's objects takes 0.2 s
     with _progress("starting ..."), quiet() as terminal, _interrupts.writing_to(terminal):
         for module in ("keras_vit._public", *modules):
             import_module(module)
     if is_command():
+        gc.freeze()
+        gc.enable()
         _interrupts.raise_on_interrupt()
 
 

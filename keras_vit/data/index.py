@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Meta, Struct, structs
+import msgspec
+from msgspec import Meta, Struct
 
-from keras_vit import _files
+from keras_vit import _files, _json
 from keras_vit._checks import ONE_LINE
 from keras_vit._errors import UsageError
 from keras_vit._json import Text
@@ -42,7 +42,7 @@ class Known(NamedTuple):
     plain: Plain
 
 
-class _Content(Struct):
+class _Content(Struct, tag_field="format", tag=FORMAT):
     folder: Text
     files: dict[Text, Known] = {}
     skipped: list[Text] = []
@@ -58,7 +58,7 @@ class Index:
     def __init__(self, folder: Path):
         self._folder = folder
         self._path = cache_file("pictures", os.fsencode(folder))
-        kept = read_cache(self._path, _Content, FORMAT)
+        kept = read_cache(self._path, _Content)
         self._content = kept or _Content(os.fspath(folder))
 
     def check_format(self, file: Path) -> str:
@@ -94,7 +94,7 @@ class Index:
         is_another = value != getattr(self._content, field)
         if is_another:
             setattr(self._content, field, value)
-            write_cache(self._path, FORMAT, self._content)
+            write_cache(self._path, self._content)
         return is_another
 
 
@@ -109,15 +109,20 @@ def cache_file(kind: str, what: bytes) -> Path:
     return cache_folder() / kind / f"{hashlib.sha256(what).hexdigest()[:32]}.json"
 
 
-def read_cache(path: Path, kind: type, format: int) -> Any:
-    """A file of the cache folder as a Struct; None if absent, damaged or of another version."""
-    with contextlib.suppress(UsageError, OSError):
-        return _files.read_record(path, kind, format=format, most_bytes=_MOST_BYTES)
+def read_cache(path: Path, kind: type[Struct]) -> Any:
+    """A file of the cache folder as a Struct; None if absent, damaged or of another version.
+
+    The bytes are decoded into the Struct at once, because an index may have millions of examples.
+    """
+    damaged = (msgspec.MsgspecError, RecursionError)
+    with contextlib.suppress(UsageError, OSError, *damaged):
+        content = _files.read_bounded(path, _MOST_BYTES)
+        return msgspec.json.decode(content, type=_json.bounded_type(kind))
     return None
 
 
-def write_cache(path: Path, format: int, content: Struct) -> None:
+def write_cache(path: Path, content: Struct) -> None:
     """Writes a file of the cache folder. Without it the next run only takes longer."""
-    with contextlib.suppress(OSError, UsageError):
+    with contextlib.suppress(OSError, UsageError, UnicodeEncodeError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _files.write_text(path, json.dumps({"format": format, **structs.asdict(content)}))
+        _files.write_text(path, msgspec.json.encode(content).decode())
