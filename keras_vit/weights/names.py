@@ -32,8 +32,12 @@ from keras_vit.parts.rows import Row, nested, present, table_words
 from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
 
 
-def _rows(table: str, when: str = "") -> list[Row]:
-    return [Row(key, path, tuple(shape), when=when) for key, path, *shape in table_words(table)]
+def _rows(table: str) -> list[Row]:
+    rows = []
+    for key, path, *rest in table_words(table):
+        shape, _, when = " ".join(rest).partition(" if ")
+        rows.append(Row(key, path, tuple(shape.split()), when=when))
+    return rows
 
 
 # Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width
@@ -42,60 +46,49 @@ def _rows(table: str, when: str = "") -> list[Row]:
 # Columns: prefixes of official keys and of paths.
 _EMBEDDING = ("", "patch_encoder/")
 _BLOCK = ("Transformer/encoderblock_{i}/", "encoderblock_{i}/")
-# Columns: official key, path in a keras_vit model (layer and weight), official shape.
+# Columns: official key, path in a keras_vit model (layer and weight), official shape; after "if", a
+# field without which there is no such weight. No official file has a distillation token, so
+# keras_vit defines the keys of its head.
 _HEAD = _rows("""
-head/kernel    head/kernel    R C
-head/bias      head/bias      C
+head/kernel         head/kernel                 R C
+head/bias           head/bias                   C
+head_dist/kernel    head/distillation_kernel    R C    if distillation_token
+head_dist/bias      head/distillation_bias      C      if distillation_token
 """)
-# No official file has a distillation token, so keras_vit defines the keys of its head.
-_HEAD += _rows(
-    """
-head_dist/kernel    head/distillation_kernel    R C
-head_dist/bias      head/distillation_bias      C
-""",
-    when="distillation_token",
-)
 _STEM = _rows("""
 conv_root/kernel    conv_root/kernel    7 7 I w
 gn_root/scale       gn_root/gamma       1 1 1 w
 gn_root/bias        gn_root/beta        1 1 1 w
 """)
-_UNIT = _rows("""
-conv1/kernel    conv1/kernel    1 1 i n
-gn1/scale       gn1/gamma       1 1 1 n
-gn1/bias        gn1/beta        1 1 1 n
-conv2/kernel    conv2/kernel    3 3 n n
-gn2/scale       gn2/gamma       1 1 1 n
-gn2/bias        gn2/beta        1 1 1 n
-conv3/kernel    conv3/kernel    1 1 n o
-gn3/scale       gn3/gamma       1 1 1 o
-gn3/bias        gn3/beta        1 1 1 o
-""")
-_UNIT += _rows(
-    """
-conv_proj/kernel    conv_proj/kernel    1 1 i o
-gn_proj/scale       gn_proj/gamma       1 1 1 o
-gn_proj/bias        gn_proj/beta        1 1 1 o
-""",
-    when="projects",
-)
-_UNIT = nested(_UNIT, "block{i}/unit{j}/", "block{i}_unit{j}/")
-_BIT_ROOT = _rows("""
-resnet/root_block/standardized_conv2d/kernel    conv_root/kernel    7 7 I w
-""")
-_BIT_UNIT = _rows("""
-a/group_norm/gamma              gn1/gamma       i
-a/group_norm/beta               gn1/beta        i
-a/standardized_conv2d/kernel    conv1/kernel    1 1 i n
-b/group_norm/gamma              gn2/gamma       n
-b/group_norm/beta               gn2/beta        n
-b/standardized_conv2d/kernel    conv2/kernel    3 3 n n
-c/group_norm/gamma              gn3/gamma       n
-c/group_norm/beta               gn3/beta        n
-c/standardized_conv2d/kernel    conv3/kernel    1 1 n o
-""")
-_BIT_UNIT += _rows("a/proj/standardized_conv2d/kernel conv_proj/kernel 1 1 i o", when="projects")
-_BIT_UNIT = nested(_BIT_UNIT, "resnet/block{i}/unit{j:02}/", "block{i}_unit{j}/")
+_UNIT = """
+conv1/kernel        conv1/kernel        1 1 i n
+gn1/scale           gn1/gamma           1 1 1 n
+gn1/bias            gn1/beta            1 1 1 n
+conv2/kernel        conv2/kernel        3 3 n n
+gn2/scale           gn2/gamma           1 1 1 n
+gn2/bias            gn2/beta            1 1 1 n
+conv3/kernel        conv3/kernel        1 1 n o
+gn3/scale           gn3/gamma           1 1 1 o
+gn3/bias            gn3/beta            1 1 1 o
+conv_proj/kernel    conv_proj/kernel    1 1 i o    if projects
+gn_proj/scale       gn_proj/gamma       1 1 1 o    if projects
+gn_proj/bias        gn_proj/beta        1 1 1 o    if projects
+"""
+_UNIT = nested(_rows(_UNIT), "block{i}/unit{j}/", "block{i}_unit{j}/")
+_BIT_ROOT = _rows("resnet/root_block/standardized_conv2d/kernel conv_root/kernel 7 7 I w")
+_BIT_UNIT = """
+a/group_norm/gamma                   gn1/gamma           i
+a/group_norm/beta                    gn1/beta            i
+a/standardized_conv2d/kernel         conv1/kernel        1 1 i n
+b/group_norm/gamma                   gn2/gamma           n
+b/group_norm/beta                    gn2/beta            n
+b/standardized_conv2d/kernel         conv2/kernel        3 3 n n
+c/group_norm/gamma                   gn3/gamma           n
+c/group_norm/beta                    gn3/beta            n
+c/standardized_conv2d/kernel         conv3/kernel        1 1 n o
+a/proj/standardized_conv2d/kernel    conv_proj/kernel    1 1 i o    if projects
+"""
+_BIT_UNIT = nested(_rows(_BIT_UNIT), "resnet/block{i}/unit{j:02}/", "block{i}_unit{j}/")
 _BIT_TAIL = _rows("""
 resnet/group_norm/gamma    group_norm/gamma    R
 resnet/group_norm/beta     group_norm/beta     R
