@@ -141,10 +141,15 @@ def find_layout(shapes: Mapping[str, Shape], path: Path) -> WeightsLayout:
     Raises:
         UsageError: the layout is unknown, or two keys are the same weight.
     """
-    names = {key: key for key in shapes}
-    layout = _read(names, shapes, path) or _read_without_prefix(shapes, path)
+    layout = _read({key: key for key in shapes}, shapes, path)
     if layout is not None:
         return layout
+    for pattern in _MARKS.values():
+        prefixes = _prefixes(_ANY_PREFIX + pattern, shapes)
+        layout = _read(_without(prefixes[0], shapes, path), shapes, path) if prefixes else None
+        if layout and any(key.startswith(_FIRST_BLOCK) for key in layout.places):
+            _check_one_model(prefixes, path)
+            return dataclasses.replace(layout, prefix=prefixes[0] + layout.prefix)
     first = ", ".join(display(key) for key in sorted(shapes)[:3]) or "none"
     raise UsageError(
         f"{path} has an unknown layout; expected official, big_vision, BiT, timm or transformers. "
@@ -203,7 +208,7 @@ _LINEN = {
     "MlpBlock_0": "MlpBlock_3",
 }
 # Columns: a layer's path in a keras_vit model, its key in the layout, the form of its kernel, and
-# part/parts; see `_WEIGHTS`. A row may also be of a single weight.
+# part/parts; see `_ENDS`. A row may also be of a single weight.
 _TIMM = """
 patch_encoder/class_token          cls_token          same
 patch_encoder/distillation_token   dist_token         same
@@ -283,14 +288,8 @@ norm_mlp           layernorm_after     flat
 mlp/dense_0        mlp.fc1             in
 mlp/dense_1        mlp.fc2             in
 """
-# The weights of a layer: the ends of Keras' names and of PyTorch's.
-_WEIGHTS = (
-    ("", ""),  # a row of a single weight
-    ("/kernel", ".weight"),
-    ("/bias", ".bias"),
-    ("/gamma", ".weight"),
-    ("/beta", ".bias"),
-)
+# The weights of a layer: the ends of Keras' names and of PyTorch's; "" in a row of a single weight.
+_ENDS = {"": "", "/kernel": ".weight", "/bias": ".bias", "/gamma": ".weight", "/beta": ".bias"}
 
 
 def _table(*tables: tuple[str, str, str], bit: bool = False) -> dict[str, Place]:
@@ -301,7 +300,7 @@ def _table(*tables: tuple[str, str, str], bit: bool = False) -> dict[str, Place]
     for table, *prefixes in tables:
         for layer, key, kernel_form, *stack in table_words(table, *prefixes):
             part, parts = map(int, stack[0].split("/")) if stack else (0, 1)
-            for end, foreign_end in _WEIGHTS:
+            for end, foreign_end in _ENDS.items():
                 if layer + end in official:
                     form = kernel_form if end in ("", "/kernel") else "flat"
                     places[official[layer + end]] = Place(key + foreign_end, form, part, parts)
@@ -364,19 +363,6 @@ def _read(names: _Names, shapes: Mapping[str, Shape], path: Path) -> WeightsLayo
         _check_one_model(prefixes, path)
         if prefixes:
             return _read_family(family, prefixes[0], names, shapes, path)
-    return None
-
-
-def _read_without_prefix(shapes: Mapping[str, Shape], path: Path) -> WeightsLayout | None:
-    for pattern in _MARKS.values():
-        prefixes = _prefixes(_ANY_PREFIX + pattern, shapes)
-        if not prefixes:
-            continue
-        layout = _read(_without(prefixes[0], shapes, path), shapes, path)
-        if layout is None or not any(key.startswith(_FIRST_BLOCK) for key in layout.places):
-            continue
-        _check_one_model(prefixes, path)
-        return dataclasses.replace(layout, prefix=prefixes[0] + layout.prefix)
     return None
 
 
@@ -448,16 +434,15 @@ def _official(
     if not name.startswith(prefix):
         return
     name = name.removeprefix(prefix)
-    weights = _bit(name) if family == "bit" else _vit(name, shape, f"{prefix}cls" in names)
+    if family == "bit":
+        plain = re.sub(r"_\d+(?=/|$)", "", name)
+        weights = [(plain, Place(), "" if plain == name else "numbered names")]
+    else:
+        weights = _vit(name, shape, f"{prefix}cls" in names)
     for official, place, trait in weights:
         if not any(_matches(known, official)):
             return  # nor are the other layers of a stack of thousands
         yield official, place, trait
-
-
-def _bit(name: str) -> _Weights:
-    plain = re.sub(r"_\d+(?=/|$)", "", name)
-    yield plain, Place(), "" if plain == name else "numbered names"
 
 
 def _vit(name: str, shape: Shape, class_token: bool) -> _Weights:

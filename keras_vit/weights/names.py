@@ -31,6 +31,8 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS, PositionEmbedding, Po
 from keras_vit.parts.rows import Row, nested, present, table_words
 from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
 
+Size = int | tuple[int, int]  # of an image: one side, or height and width
+
 
 def _rows(table: str) -> list[Row]:
     rows = []
@@ -105,7 +107,7 @@ _ATTENTION_POSITIONS = (
 )
 _NUMBER = re.compile(r"\{[^}]*\}|\d+")
 # The digits that a format such as {i} or {i:02} writes. Blocks have at most four digits.
-_DIGITS = {"": "(0|[1-9][0-9]{0,3})", "02": "([0-9]{2}|[1-9][0-9]{2,3})"}
+_DIGITS = {"": "0|[1-9][0-9]{0,3}", "02": "[0-9]{2}|[1-9][0-9]{2,3}"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,18 +145,14 @@ class WeightName:
         return variable
 
 
-def weight_names(
-    spec: Spec, num_classes: int, image_size: int | tuple[int, int]
-) -> list[WeightName]:
+def weight_names(spec: Spec, num_classes: int, image_size: Size) -> list[WeightName]:
     """Every weight of a ViT, a hybrid or a BiT, in the order of the forward pass."""
     if isinstance(spec, ResNetSpec):
         return _bit(spec, num_classes)
     return [*_stem(spec), *_vit(spec, num_classes, image_size)]
 
 
-def parameter_count(
-    spec: Spec, num_classes: int = 1000, image_size: int | tuple[int, int] = 224
-) -> int:
+def parameter_count(spec: Spec, num_classes: int = 1000, image_size: Size = 224) -> int:
     """The exact number of parameters of a model, without building it."""
     return sum(math.prod(name.shape) for name in weight_names(spec, num_classes, image_size))
 
@@ -199,10 +197,9 @@ def head_keys(bit: bool = False) -> tuple[str, ...]:
     return tuple(row.key for row in (_BIT_HEAD if bit else _HEAD))
 
 
-def position_keys(kind: PositionEmbedding, block: int = 0) -> dict[str, PositionWeight]:
-    """The weights of a position embedding by official key; those in attention only for `block`."""
-    rows = itertools.chain(*_position_rows(kind))
-    return {fill(key, block): weight for key, _, weight in rows}
+def position_keys(kind: PositionEmbedding) -> dict[str, PositionWeight]:
+    """The weights of a position embedding by official key; those in attention of block 0."""
+    return {fill(key): weight for key, _, weight in itertools.chain(*_position_rows(kind))}
 
 
 def fill(template: str, i: int = 0, j: int = 0) -> str:
@@ -217,18 +214,14 @@ def outline(text: str) -> str:
 
 def numbers(template: str, key: str) -> dict[str, int] | None:
     """The i and j for which `fill` returns this key; None if the key does not match."""
-    regex, fields = _parsed(template)
-    match = regex.fullmatch(key)
+    match = _regex(template).fullmatch(key)
     if match is None:
         return None
     # The field i0 is i - 1.
-    return {
-        field[0]: int(digits) + field.endswith("0")
-        for field, digits in zip(fields, match.groups(), strict=True)
-    }
+    return {name[0]: int(digits) + name.endswith("0") for name, digits in match.groupdict().items()}
 
 
-def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> list[WeightName]:
+def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
     pooling = POOLINGS[spec.pooling]
     classifiers = 2 if spec.distillation_token else 1  # which divide the pooling's output
     sizes = {
@@ -305,11 +298,8 @@ def _position_names(
 
 
 @functools.cache
-def _parsed(template: str) -> tuple[re.Pattern, list[str]]:
-    regex, fields = "", []
+def _regex(template: str) -> re.Pattern:
+    regex = ""
     for text, field, width, _ in string.Formatter().parse(template):
-        regex += re.escape(text)
-        if field:
-            regex += _DIGITS[width]
-            fields.append(field)
-    return re.compile(regex), fields
+        regex += re.escape(text) + (f"(?P<{field}>{_DIGITS[width]})" if field else "")
+    return re.compile(regex)

@@ -34,9 +34,8 @@ from keras_vit._quiet import ignore_warning
 
 # The errors that zipfile and numpy raise for damaged or malicious files.
 ERRORS = (
-    ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError,
-    SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile,
-    zlib.error,
+    ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError,
+    TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _SAFETENSORS_FLOATS = {
@@ -233,10 +232,8 @@ def _npz_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
         with archive.open(info) as member:
             stream = io.BytesIO(member.read(_MOST_ARRAY_HEADER))
         version = np.lib.format.read_magic(stream)
-        read_header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
+        name = "read_array_header_{}_{}".format(*version)
+        read_header = getattr(np.lib.format, name, None)
         if read_header is None:
             raise ValueError(f"version {version} of numpy's format is not known")
         shape, _, dtype = read_header(stream)
