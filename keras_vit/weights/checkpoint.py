@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from keras_vit import _json, specs
 from keras_vit._checks import LONGEST_SIDE, label_names
-from keras_vit._errors import UsageError, shown
+from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
 from keras_vit.parts.block import MLPS, SHOWN_BY_ROWS, all_block_rows
 from keras_vit.parts.grids import Tokens
@@ -154,12 +154,9 @@ class Checkpoint:
         if "gelu" in stated:  # a BiT's spec has none
             return {field: stated[field] for field in _NUMERICS if field in stated}
         try:
-            self._check_pool()
-            hub_config.check_sizes(config, self._sizes)
-            stated = hub_config.stated_numerics(config)
+            stated = hub_config.stated_numerics(config, self._sizes, "cls" in self.layout.places)
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
-        stated = {field: value for field, value in stated.items() if value is not None}
         return _NUMERICS_OF_FAMILY.get(self.layout.family, {}) | stated
 
     @property
@@ -212,12 +209,8 @@ class Checkpoint:
     @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of the positions, as stated or from their shapes; None if unknown."""
-        if self.stated_grid is not None:
-            return self.stated_grid
-        grid_of = self._positions.grid_from_shapes
-        if not self.has_positions or grid_of is None:
-            return None
-        return grid_of(self._position_shapes, self._prefix)
+        shapes, grid_of = self._position_shapes, self._positions.grid_from_shapes
+        return self.stated_grid or (grid_of(shapes, self._prefix) if shapes and grid_of else None)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -353,16 +346,6 @@ class Checkpoint:
         # contain those of another.
         present = [name for name in keys if keys[name] and keys[name] <= self.layout.places.keys()]
         return max(present, key=lambda name: len(keys[name]), default=None)
-
-    def _check_pool(self) -> None:
-        # A model that pools in another way can have the same keys, but its logits are different.
-        config = self.tensors.config
-        pool = config.get("global_pool", hub_config.model_args(config).get("global_pool", "token"))
-        if "cls" in self.layout.places and pool not in ("token", ""):
-            raise UsageError(
-                f"it has a class token and the pooling {shown(pool)}, which keras_vit does not "
-                "have."
-            )
 
     def _position_embedding(self) -> str:
         keys = {name: position_keys(kind).keys() for name, kind in POSITION_EMBEDDINGS.items()}

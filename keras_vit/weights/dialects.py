@@ -8,13 +8,12 @@ Sources: google-research/vision_transformer `checkpoint.py`; big_vision `models/
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,20 @@ from keras_vit.weights.tensors import display
 Shape = tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+# The forms of an array in a file: functions to that form, and back to the order of official axes.
+_FORMS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
+    "same": (np.asarray, np.asarray),
+    "flat": (lambda array: array.reshape(-1), np.asarray),
+    "norm": (lambda array: array.reshape(-1), np.asarray),
+    "in": (lambda array: array.reshape(array.shape[0], -1).T, np.transpose),  # (outputs, inputs)
+    "out": (lambda array: array.reshape(-1, array.shape[-1]).T, np.transpose),  # (outputs, inputs)
+    "conv": (lambda array: array.transpose(3, 2, 0, 1), lambda array: array.transpose(2, 3, 1, 0)),
+    # (1, 1 + n, D) to (1, n, D), and back with zeros for the class token
+    "grid": (lambda array: array[:, 1:], lambda array: np.pad(array, ((0, 0), (1, 0), (0, 0)))),
+}
+
+
+class Place(NamedTuple):
     """The place of an official array in a file, and its form there.
 
     Attributes:
@@ -74,29 +85,15 @@ class Place:
             # (parts * n, ...) or (parts, ...) to (parts, n, ...)
             stored = stored.reshape(self.parts, -1, *stored.shape[1:])[self.part]
             stored = stored[0] if self.scanned else stored
-        if self.form in ("in", "out"):
-            stored = stored.T
-        elif self.form == "conv":
-            stored = stored.transpose(2, 3, 1, 0)
-        elif self.form == "grid":  # (1, n, D) to (1, 1 + n, D): zeros for the class token
-            stored = np.pad(stored, ((0, 0), (1, 0), (0, 0)))
-        return stored.reshape(shape)  # (outputs, inputs) and (C,) to the official axes
+        # (outputs, inputs) and (C,) to the official axes
+        return _FORMS[self.form][1](stored).reshape(shape)
 
     def stored(self, official: np.ndarray) -> np.ndarray:
         """Converts an official array to the file's form; for a stack, to one part of it."""
-        if self.form == "in":
-            return official.reshape(official.shape[0], -1).T  # (outputs, inputs)
-        if self.form == "out":
-            return official.reshape(-1, official.shape[-1]).T  # (outputs, inputs)
-        if self.form == "conv":
-            return official.transpose(3, 2, 0, 1)
-        if self.form == "grid":  # (1, 1 + n, D) to (1, n, D)
-            return official[:, 1:]
-        return official.reshape(-1) if self.form in ("flat", "norm") else official
+        return _FORMS[self.form][0](official)
 
 
-@dataclasses.dataclass(frozen=True)
-class WeightsLayout:
+class WeightsLayout(NamedTuple):
     """The layout of one file.
 
     Attributes:
@@ -149,7 +146,7 @@ def find_layout(shapes: Mapping[str, Shape], path: Path) -> WeightsLayout:
         layout = _read(_without(prefixes[0], shapes, path), shapes, path) if prefixes else None
         if layout and any(key.startswith(_FIRST_BLOCK) for key in layout.places):
             _check_one_model(prefixes, path)
-            return dataclasses.replace(layout, prefix=prefixes[0] + layout.prefix)
+            return layout._replace(prefix=prefixes[0] + layout.prefix)
     first = ", ".join(display(key) for key in sorted(shapes)[:3]) or "none"
     raise UsageError(
         f"{path} has an unknown layout; expected official, big_vision, BiT, timm or transformers. "
@@ -162,7 +159,7 @@ def foreign_place(family: str, key: str) -> Place | None:
     for official, place in TABLES[family].items():
         indices = numbers(official, key)
         if indices is not None:
-            return dataclasses.replace(place, key=fill(place.key, **indices))
+            return place._replace(key=fill(place.key, **indices))
     return None
 
 
@@ -405,7 +402,7 @@ def _read_family(
         for official, place, trait in weights:
             if official in places:
                 raise _twice(places[official].key, key, path)
-            places[official] = dataclasses.replace(place, key=key)
+            places[official] = place._replace(key=key)
             traits.add(trait)
         if not weights:
             (ignored if re.fullmatch(not_weights, name) else unknown).append(key)

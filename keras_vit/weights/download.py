@@ -245,11 +245,11 @@ class _Download:
         """Whether a range of the file of this version continues the part."""
         end = int(version.get("length", start))
         is_next = sent == f"bytes {start}-{end - 1}/{end}"
-        known = self.version.keys() & version.keys()
-        is_other = any(self.version[name] != version[name] for name in known)
-        is_checked = self.sha256 or _hashes(self.version | version)
+        known = self.version | version
+        is_same = known == version | self.version  # as far as both state it
+        is_checked = self.sha256 or _hashes(known)
         is_proved = self._etag is not None and self._etag == version.get("ETag")
-        return is_next and not is_other and bool(is_checked or is_proved)
+        return is_next and is_same and bool(is_checked or is_proved)
 
     @property
     def _etag(self) -> str | None:

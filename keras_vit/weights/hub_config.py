@@ -104,20 +104,35 @@ def model_args(config: Mapping[str, Any]) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def stated_numerics(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of gelu, layer_norm_eps and num_heads in a config.json; None where it has none.
+def stated_numerics(
+    config: Mapping[str, Any], sizes: Mapping[str, int], class_token: bool
+) -> dict[str, Any]:
+    """The values of gelu, layer_norm_eps and num_heads that a config.json has.
+
+    Args:
+        config, sizes: as in `check_sizes`.
+        class_token: whether the weights have one.
 
     Raises:
-        UsageError: the activation is not a GELU.
+        UsageError: the config contradicts the weights, or states what keras_vit does not have.
     """
-    name = config.get("hidden_act") or model_args(config).get("act_layer")
+    arguments = model_args(config)
+    pool = config.get("global_pool", arguments.get("global_pool", "token"))
+    # A model that pools in another way can have the same keys, but its logits are different.
+    if class_token and pool not in ("token", ""):
+        raise UsageError(
+            f"it has a class token and the pooling {shown(pool)}, which keras_vit does not have."
+        )
+    check_sizes(config, sizes)
+    name = config.get("hidden_act") or arguments.get("act_layer")
     if name is not None and (not isinstance(name, str) or name not in _GELU):
         raise UsageError(f"its activation is {shown(name)}; only GELU is supported.")
-    return {
+    numerics = {
         "gelu": _GELU.get(name),
         "layer_norm_eps": config.get("layer_norm_eps"),
-        "num_heads": config.get("num_attention_heads", model_args(config).get("num_heads")),
+        "num_heads": config.get("num_attention_heads", arguments.get("num_heads")),
     }
+    return {field: value for field, value in numerics.items() if value is not None}
 
 
 def check_sizes(config: Mapping[str, Any], sizes: Mapping[str, int]) -> None:

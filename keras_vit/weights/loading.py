@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -114,8 +114,7 @@ def load_weights(
         return fill(model, checkpoint, matched, allow_nonfinite)
 
 
-@dataclasses.dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A model that is not built yet; built models have the same attributes."""
 
     spec: Spec
@@ -124,8 +123,7 @@ class Target:
     labels: Sequence[str] | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """The weights to load from a file into a model.
 
     Attributes:
@@ -143,8 +141,7 @@ class Match:
     head: Head
 
 
-@dataclasses.dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A function that resamples an array to the model's shape, and its description for messages."""
 
     apply: Callable[[np.ndarray], np.ndarray]
@@ -211,24 +208,19 @@ def fill(
     for key, place in matched.places.items():
         groups[place.key].append(key)
     for stored, keys in groups.items():
-        _assign(model, checkpoint, matched, checkpoint.tensors.read(stored), keys)
+        tensor = checkpoint.tensors.read(stored)
+        for key in keys:
+            name, change = matched.names[key], matched.changes.get(key)
+            shape = checkpoint.shape(key) if change else name.shape
+            array = matched.places[key].official(tensor, shape)
+            variable = name.variable(model)
+            array = change.apply(array) if change else array
+            variable.assign(array.reshape(tuple(variable.shape)))  # heads and their width as one
     if matched.head == "reset" and model.num_classes:
         _reset_head(model)
     resampled = tuple(sorted({change.description for change in matched.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
     return Loaded(dialect, len(matched.names), matched.dropped, ignored, resampled, matched.head)
-
-
-def _assign(
-    model: Any, checkpoint: Checkpoint, matched: Match, tensor: np.ndarray, keys: list[str]
-) -> None:
-    for key in keys:
-        name, change = matched.names[key], matched.changes.get(key)
-        shape = checkpoint.shape(key) if change else name.shape
-        array = matched.places[key].official(tensor, shape)
-        variable = name.variable(model)
-        array = change.apply(array) if change else array
-        variable.assign(array.reshape(tuple(variable.shape)))
 
 
 def _reset_head(model: Any) -> None:

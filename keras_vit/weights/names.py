@@ -133,16 +133,14 @@ class WeightName:
         Raises:
             UsageError: `model.quantize` has replaced it with integers.
         """
-        layer, *attributes = self.path.split("/")
-        variable = model.get_layer(layer)
-        for attribute in attributes:
-            holder, variable = variable, getattr(variable, attribute)
+        layer, *inner, variable = self.path.split("/")
+        holder = functools.reduce(getattr, inner, model.get_layer(layer))
         if getattr(holder, "quantization_mode", None) is not None:
             raise UsageError(
                 f"{model.name}: Keras has quantised {self.path} ({holder.quantization_mode}); "
                 "use the model as it was before quantize()."
             )
-        return variable
+        return getattr(holder, variable)
 
 
 def weight_names(spec: Spec, num_classes: int, image_size: Size) -> list[WeightName]:
