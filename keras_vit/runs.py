@@ -31,7 +31,7 @@ from keras_vit.recipe import RunRecipe
 from keras_vit.specs import Preprocessing, RunSpec, check_spec, spec_from_dict
 from keras_vit.weights import load_weights, save_weights
 from keras_vit.weights.checkpoint import open_checkpoint
-from keras_vit.weights.matching import Target, match
+from keras_vit.weights.loading import Target, match
 
 FORMAT = 1
 # The average of the weights, in the folder of a run that was trained with `ema`.

@@ -18,8 +18,7 @@ from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
-from keras_vit.weights.loading import Loaded, fill
-from keras_vit.weights.matching import Target, match
+from keras_vit.weights.loading import Loaded, Target, fill, match
 
 # Options of `load_weights` that the constructors take too, besides the fields of the spec.
 LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")

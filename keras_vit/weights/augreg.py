@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -138,23 +137,6 @@ def best(
     return dataclasses.replace(entry, top1=100 * row.adapt_final_test if measured else None)
 
 
-def _number(cell: str) -> float | None:
-    if not cell or cell.lower() == "nan":
-        return None
-    value = float(cell)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
-
-
-def _integer(cell: str) -> int | None:
-    value = _number(cell)  # pandas writes integers as 300.0 if the column has empty cells
-    if value is not None and value != int(value):
-        raise ValueError
-    return None if value is None else int(value)
-
-
-_PARSERS = {"str": str, "int | None": _integer, "float | None": _number}  # by type of the field
 # "R50_L_32" in file names is "R50+L/32" in the index and "R50+ViT-L_32" in the table of variants.
 _NAMES = {model.replace("ViT-", "").replace("_", "/"): model for model in AUGREG_MODELS.values()}
 
@@ -166,9 +148,23 @@ def _row(path: Path, line: int, cells: dict[str, str | None]) -> IndexRow:
         if cell is None:
             raise UsageError(f"{path}, line {line}: the row ends before {name}.")
         try:
-            values[name] = _PARSERS[field.type](cell.strip())
+            values[name] = _value(cell.strip(), field.type)
         except (ValueError, OverflowError):
             raise UsageError(
                 f"{path}, line {line}: {name} must be a number. Received: {cell!r}."
             ) from None
     return IndexRow(**values)
+
+
+def _value(cell: str, kind: str) -> str | float | None:
+    if kind == "str":
+        return cell
+    if cell.lower() in ("", "nan"):
+        return None
+    value = float(cell)  # pandas writes integers as 300.0 if the column has empty cells
+    whole = int(value)  # raises errors for infinity and other spellings of NaN
+    if kind == "float | None":
+        return value
+    if whole != value:
+        raise ValueError
+    return whole

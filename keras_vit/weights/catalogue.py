@@ -168,7 +168,7 @@ def augreg_weights(name: str) -> PublishedWeights | None:
         model=AUGREG_MODELS[match["model"]],
         url=f"{_VIT}augreg/{name}.npz",
         image_size=int(match["resolution"] or 224),
-        num_classes=_AUGREG_CLASSES[tuned or match["data"]],
+        num_classes=_TUNED[tuned] if tuned else _CLASSES[match["data"]],
         top1=_AUGREG_TOP1.get(name),
         default=name in _AUGREG_TOP1,
         # Pre-trained files were evaluated on the centre 224 of 256 pixels (big_vision's
@@ -185,22 +185,14 @@ AUGREG_MODELS = {
     "R26_S_32": "R26+ViT-S_32",
     "R50_L_32": "R50+ViT-L_32",
 }
-# Numbers of classes; kitti has four classes for the distance of the closest vehicle (VTAB).
-_AUGREG_CLASSES = {
-    "i1k": 1000,
-    "i21k": 21843,
-    "i21k_30": 21843,
-    "imagenet2012": 1000,
-    "cifar100": 100,
-    "oxford_iiit_pet": 37,
-    "resisc45": 45,
-    "kitti": 4,
-}
+# Numbers of classes: of the data for pre-training, and of those for fine-tuning. kitti has four
+# classes for the distance of the closest vehicle (VTAB).
+_CLASSES = {"i1k": 1000, "i21k": 21843, "i21k_30": 21843}
+_TUNED = {"imagenet2012": 1000, "cifar100": 100, "oxford_iiit_pet": 37, "resisc45": 45, "kitti": 4}
 _AUGREG_NAME = re.compile(
-    rf"(?P<model>{'|'.join(AUGREG_MODELS)})-(?P<data>i1k|i21k_30|i21k)-\d{{2,3}}ep-lr_\d\.\d+"
+    rf"(?P<model>{'|'.join(AUGREG_MODELS)})-(?P<data>{'|'.join(_CLASSES)})-\d{{2,3}}ep-lr_\d\.\d+"
     r"-aug_(?:none|light[012]|medium[12]|strong[12])-wd_\d\.\d+-do_\d\.\d+-sd_\d\.\d+"
-    r"(?:--(?P<tuned>imagenet2012|cifar100|oxford_iiit_pet|resisc45|kitti)"
-    r"-steps_\d{1,2}k-lr_\d\.\d+-res_(?P<resolution>224|384))?"
+    rf"(?:--(?P<tuned>{'|'.join(_TUNED)})-steps_\d{{1,2}}k-lr_\d\.\d+-res_(?P<resolution>224|384))?"
 )
 
 # The recommended files: pre-trained on ImageNet-21k for 300 epochs, then fine-tuned. Accuracies

@@ -14,26 +14,15 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from keras_vit import _json
+from keras_vit import _json, specs
 from keras_vit._checks import LONGEST_SIDE, label_names
-from keras_vit._errors import UsageError, shown
+from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
 from keras_vit.parts.block import MLPS, SHOWN_BY_ROWS, all_block_rows
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
 from keras_vit.parts.positions import POSITION_EMBEDDINGS, PositionEmbedding
-from keras_vit.specs import (
-    MOST_TOKENS,
-    VARIANTS,
-    Preprocessing,
-    ResNetSpec,
-    ResNetStem,
-    Spec,
-    ViTSpec,
-    as_size,
-    check_spec,
-    spec_from_dict,
-)
+from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, ResNetStem, Spec, ViTSpec
 from keras_vit.weights import hub_config
 from keras_vit.weights.dialects import WeightsLayout, find_layout
 from keras_vit.weights.names import numbers, pooling_keys, position_keys
@@ -45,16 +34,10 @@ _NUMERICS_OF_FAMILY = {
     "timm": {"gelu": "erf", "layer_norm_eps": 1e-6},
     "transformers": {"gelu": "erf", "layer_norm_eps": 1e-12},
 }
-# The fields that names and shapes determine. The others can only be stated in metadata.
-_SHAPED = (
-    "patch_size",
-    "hidden_dim",
-    "depth",
-    "mlp_dim",
-    "representation_dim",
-    "stem",
-    "in_channels",
-)
+# The fields that names and shapes determine; the others can only be stated in metadata. And the
+# fields that make a variant: head, dropout rates, numerics and channels may differ.
+_SHAPED = "patch_size hidden_dim depth mlp_dim representation_dim stem in_channels layers width"
+_OF_VARIANT = "patch_size hidden_dim depth num_heads mlp_dim pooling stem layers width"
 # What the axes of a weight show. A convolution before the patches reads the image in their place.
 _AXES = {
     "embedding/kernel": ("patch_size", "", "in_channels", "hidden_dim"),
@@ -133,7 +116,7 @@ class Checkpoint:
         if metadata:
             place, fix = f"the metadata of {self.path}", "save the weights again"
             _json.check(metadata, place, _Comment, fix)
-            check_spec(metadata, place, fix)
+            specs.check_spec(metadata, place, fix)
         return metadata
 
     @functools.cached_property
@@ -145,8 +128,11 @@ class Checkpoint:
         """
         stated, numerics = self.metadata.get("spec"), self.stated
         try:
-            spec = self._bit() if "bit" in self.layout.family else self._vit(**numerics)
-            return spec if stated is None else self._confirmed(spec_from_dict(stated), spec)
+            inferred = self._bit() if "bit" in self.layout.family else self._vit(**numerics)
+            spec = inferred if stated is None else specs.spec_from_dict(stated)
+            if _agree(spec, inferred, _SHAPED):
+                return spec
+            reason = "the spec in its metadata contradicts its weights."
         except UsageError as error:
             reason = str(error)
         except (TypeError, ValueError, LookupError):  # a weight is absent, or has other axes
@@ -168,18 +154,17 @@ class Checkpoint:
         if "gelu" in stated:  # a BiT's spec has none
             return {field: stated[field] for field in _NUMERICS if field in stated}
         try:
-            self._check_pool()
-            hub_config.check_sizes(config, self._sizes)
-            stated = hub_config.stated_numerics(config)
+            stated = hub_config.stated_numerics(config, self._sizes, "cls" in self.layout.places)
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
-        stated = {field: value for field, value in stated.items() if value is not None}
         return _NUMERICS_OF_FAMILY.get(self.layout.family, {}) | stated
 
     @property
     def variant(self) -> str | None:
         """The name of its variant; None if it is not in the table of variants."""
-        return next((name for name, spec in VARIANTS.items() if _same(spec, self.spec)), None)
+        return next(
+            (name for name, spec in VARIANTS.items() if _agree(spec, self.spec, _OF_VARIANT)), None
+        )
 
     @property
     def image_size(self) -> tuple[int, int] | None:
@@ -198,7 +183,7 @@ class Checkpoint:
             return None
         height, width = stated
         tokens = 0 if isinstance(self.spec, ResNetSpec) else math.prod(self.spec.grid(stated))
-        if max(height, width) > LONGEST_SIDE or tokens > MOST_TOKENS:
+        if max(height, width) > LONGEST_SIDE or tokens > specs.MOST_TOKENS:
             raise UsageError(f"{self.path} claims images of {height} x {width} pixels; refused.")
         if tokens:
             self._check_computed(self.spec.grid(stated))
@@ -212,21 +197,20 @@ class Checkpoint:
     @property
     def stated_grid(self) -> tuple[int, int] | None:
         """Rows and columns of the positions that the file or its config states, or None."""
-        stated = self._stated_size()
-        if stated is None or isinstance(self.spec, ResNetSpec):
+        stated, shapes = self._stated_size(), self._position_shapes
+        if stated is None or not shapes:
             return None
         grid = self.spec.grid(stated)
-        return grid if self._positions_fit(grid) else None
+        expected = self._expected_shapes(grid)
+        # The last axis depends only on the width, so it is not compared.
+        fits = all(shapes[name][:-1] == shape[:-1] for name, shape in expected.items())
+        return grid if fits else None
 
     @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of the positions, as stated or from their shapes; None if unknown."""
-        if self.stated_grid is not None:
-            return self.stated_grid
-        grid_of = self._positions.grid_from_shapes
-        if not self.has_positions or grid_of is None:
-            return None
-        return grid_of(self._position_shapes, self._prefix)
+        shapes, grid_of = self._position_shapes, self._positions.grid_from_shapes
+        return self.stated_grid or (grid_of(shapes, self._prefix) if shapes and grid_of else None)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -287,25 +271,20 @@ class Checkpoint:
     @property
     def _position_shapes(self) -> dict[str, tuple[int, ...]]:
         # The shapes of the position weights by name; {} if one has a wrong number of dimensions.
-        weights = position_keys(self._positions)
-        tokens = Tokens((1, 1), self._prefix)
-        if any(len(self.shape(key)) != len(w.shape(tokens, 1)) for key, w in weights.items()):
-            return {}
-        return {weight.name: self.shape(key) for key, weight in weights.items()}
+        keys = position_keys(self._positions)
+        shapes = {weight.name: self.shape(key) for key, weight in keys.items()}
+        expected = self._expected_shapes((1, 1))
+        return shapes if all(len(shapes[n]) == len(expected[n]) for n in shapes) else {}
 
-    def _positions_fit(self, grid: tuple[int, int]) -> bool:
-        # The last axis depends only on the width, so it is not compared.
-        tokens = Tokens(grid, self._prefix)
-        weights = position_keys(self._positions)
-        return self.has_positions and all(
-            self.shape(key)[:-1] == w.shape(tokens, 1)[:-1] for key, w in weights.items()
-        )
+    def _expected_shapes(self, grid: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+        weights, tokens = position_keys(self._positions).values(), Tokens(grid, self._prefix)
+        return {weight.name: weight.shape(tokens, 1) for weight in weights}
 
     def _stated_size(self) -> tuple[int, int] | None:
         config = self.tensors.config
         stated = self.metadata.get("image_size") or config.get("image_size")
         stated = stated or hub_config.model_args(config).get("img_size")
-        return as_size(stated) if isinstance(stated, (int, list)) else None
+        return specs.as_size(stated) if isinstance(stated, (int, list)) else None
 
     def _check_computed(self, grid: tuple[int, int]) -> None:
         # A few bytes can claim a grid for which building a model computes gigabytes: the table of
@@ -319,16 +298,6 @@ class Checkpoint:
                 f"{grid[1]} patches, too many for a model whose architecture is taken from a file; "
                 "build the model from its spec and use load_weights."
             )
-
-    def _confirmed(self, stated: Spec, inferred: Spec) -> Spec:
-        # The stated spec, unless it contradicts the spec inferred from names and shapes.
-        if isinstance(inferred, ResNetSpec) or isinstance(stated, ResNetSpec):
-            contradicts = stated != inferred
-        else:
-            contradicts = any(getattr(stated, f) != getattr(inferred, f) for f in _SHAPED)
-        if contradicts:
-            raise UsageError("the spec in its metadata contradicts its weights.")
-        return stated
 
     @property
     def _sizes(self) -> dict[str, int]:
@@ -347,18 +316,14 @@ class Checkpoint:
         bias = self.shape("Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/bias")
         representation = self.shape("pre_logits/bias")
         return ViTSpec(
-            sizes["patch_size"],
-            sizes["hidden_dim"],
-            sizes["depth"],
-            bias[0] if len(bias) == 2 else num_heads or self._heads(sizes),
-            sizes["mlp_dim"],
+            num_heads=bias[0] if len(bias) == 2 else num_heads or self._heads(sizes),
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
             gelu=gelu,
             layer_norm_eps=layer_norm_eps,
             stem=self._stem(),
-            in_channels=sizes["in_channels"],
+            **sizes,
             **self._block_options(),
         )
 
@@ -381,16 +346,6 @@ class Checkpoint:
         # contain those of another.
         present = [name for name in keys if keys[name] and keys[name] <= self.layout.places.keys()]
         return max(present, key=lambda name: len(keys[name]), default=None)
-
-    def _check_pool(self) -> None:
-        # A model that pools in another way can have the same keys, but its logits are different.
-        config = self.tensors.config
-        pool = config.get("global_pool", hub_config.model_args(config).get("global_pool", "token"))
-        if "cls" in self.layout.places and pool not in ("token", ""):
-            raise UsageError(
-                f"it has a class token and the pooling {shown(pool)}, which keras_vit does not "
-                "have."
-            )
 
     def _position_embedding(self) -> str:
         keys = {name: position_keys(kind).keys() for name, kind in POSITION_EMBEDDINGS.items()}
@@ -458,9 +413,8 @@ def open_checkpoint(path: str | os.PathLike, num_heads: int | None = None) -> It
         yield Checkpoint(tensors, layout, num_heads)
 
 
-def _same(variant: Spec, spec: Spec) -> bool:
-    # Whether both are the same variant; head, dropout rates, numerics and channels may differ.
-    if isinstance(variant, ResNetSpec) or isinstance(spec, ResNetSpec):
-        return variant == dataclasses.replace(spec, in_channels=variant.in_channels)
-    fields = ("patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "pooling", "stem")
-    return all(getattr(variant, field) == getattr(spec, field) for field in fields)
+def _agree(one: Spec, other: Spec, fields: str) -> bool:
+    """Whether two specs are of one kind and agree in those of the fields that it has."""
+    return type(one) is type(other) and all(
+        getattr(one, field, None) == getattr(other, field, None) for field in fields.split()
+    )

@@ -23,7 +23,7 @@ class Limits(NamedTuple):
         timeout: seconds for the whole head of a response, without those for connecting; for a pause
             in its body; and the length of the periods in which the speed of the body is measured.
         min_speed: bytes per second that must arrive in each period.
-        max_bytes: the longest body, with what its encoding adds.
+        max_bytes: the longest body, without what its encoding adds.
     """
 
     timeout: float
@@ -45,16 +45,13 @@ class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         super().__init__()
         self._limits = limits
 
-    def http_open(self, request):
-        return self.do_open(functools.partial(self._connect, http.client.HTTPConnection), request)
+    def do_open(self, http_class, request, **options):
+        def connect(host, **options):
+            connection = http_class(host, **options)
+            connection.response_class = functools.partial(_Response, limits=self._limits)
+            return connection
 
-    def https_open(self, request):
-        return self.do_open(functools.partial(self._connect, http.client.HTTPSConnection), request)
-
-    def _connect(self, kind, host, **options):
-        connection = kind(host, **options)
-        connection.response_class = functools.partial(_Response, limits=self._limits)
-        return connection
+        return super().do_open(connect, request, **options)
 
 
 class _Response(http.client.HTTPResponse):
@@ -65,28 +62,26 @@ class _Response(http.client.HTTPResponse):
 
     def begin(self):
         super().begin()
-        self._bytes.begin_body()
+        # An encoding in chunks at most doubles the bytes of the content.
+        self._bytes.restart(2 * self._bytes.limits.max_bytes, is_head=False)
 
 
 class _Bytes(io.RawIOBase):
     """The bytes from a socket; only the time of waiting for them is counted."""
 
     def __init__(self, sock, raw, limits: Limits):
-        self._sock, self._raw, self._limits = sock, raw, limits
-        self._begin(is_head=True, most_bytes=_MOST_HEAD)
+        self._sock, self._raw, self.limits = sock, raw, limits
+        self.restart(_MOST_HEAD, is_head=True)
 
-    def _begin(self, is_head: bool, most_bytes: int) -> None:
+    def restart(self, most_bytes: int, is_head: bool) -> None:
         self._is_head, self._left = is_head, most_bytes
         self._seconds, self._received = 0.0, 0  # in this period
-
-    def begin_body(self) -> None:
-        self._begin(is_head=False, most_bytes=self._limits.max_bytes)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:
-        timeout = self._limits.timeout
+        timeout = self.limits.timeout
         self._sock.settimeout(max(timeout - self._seconds, 0.001) if self._is_head else timeout)
         start = time.monotonic()
         try:
@@ -100,8 +95,8 @@ class _Bytes(io.RawIOBase):
         if self._left < 0:
             raise BreakError("the server sends endless data")
         if not self._is_head and self._seconds >= timeout:
-            if self._received < self._limits.min_speed * self._seconds:
-                speed = f"{self._limits.min_speed:g} bytes per second"
+            if self._received < self.limits.min_speed * self._seconds:
+                speed = f"{self.limits.min_speed:g} bytes per second"
                 raise BreakError(f"less than {speed} for {timeout:g} seconds")
             self._seconds, self._received = 0.0, 0
         return count

@@ -8,13 +8,12 @@ Sources: google-research/vision_transformer `checkpoint.py`; big_vision `models/
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,20 @@ from keras_vit.weights.tensors import display
 Shape = tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+# The forms of an array in a file: functions to that form, and back to the order of official axes.
+_FORMS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
+    "same": (np.asarray, np.asarray),
+    "flat": (lambda array: array.reshape(-1), np.asarray),
+    "norm": (lambda array: array.reshape(-1), np.asarray),
+    "in": (lambda array: array.reshape(array.shape[0], -1).T, np.transpose),  # (outputs, inputs)
+    "out": (lambda array: array.reshape(-1, array.shape[-1]).T, np.transpose),  # (outputs, inputs)
+    "conv": (lambda array: array.transpose(3, 2, 0, 1), lambda array: array.transpose(2, 3, 1, 0)),
+    # (1, 1 + n, D) to (1, n, D), and back with zeros for the class token
+    "grid": (lambda array: array[:, 1:], lambda array: np.pad(array, ((0, 0), (1, 0), (0, 0)))),
+}
+
+
+class Place(NamedTuple):
     """The place of an official array in a file, and its form there.
 
     Attributes:
@@ -74,29 +85,15 @@ class Place:
             # (parts * n, ...) or (parts, ...) to (parts, n, ...)
             stored = stored.reshape(self.parts, -1, *stored.shape[1:])[self.part]
             stored = stored[0] if self.scanned else stored
-        if self.form in ("in", "out"):
-            stored = stored.T
-        elif self.form == "conv":
-            stored = stored.transpose(2, 3, 1, 0)
-        elif self.form == "grid":  # (1, n, D) to (1, 1 + n, D): zeros for the class token
-            stored = np.pad(stored, ((0, 0), (1, 0), (0, 0)))
-        return stored.reshape(shape)  # (outputs, inputs) and (C,) to the official axes
+        # (outputs, inputs) and (C,) to the official axes
+        return _FORMS[self.form][1](stored).reshape(shape)
 
     def stored(self, official: np.ndarray) -> np.ndarray:
         """Converts an official array to the file's form; for a stack, to one part of it."""
-        if self.form == "in":
-            return official.reshape(official.shape[0], -1).T  # (outputs, inputs)
-        if self.form == "out":
-            return official.reshape(-1, official.shape[-1]).T  # (outputs, inputs)
-        if self.form == "conv":
-            return official.transpose(3, 2, 0, 1)
-        if self.form == "grid":  # (1, 1 + n, D) to (1, n, D)
-            return official[:, 1:]
-        return official.reshape(-1) if self.form in ("flat", "norm") else official
+        return _FORMS[self.form][0](official)
 
 
-@dataclasses.dataclass(frozen=True)
-class WeightsLayout:
+class WeightsLayout(NamedTuple):
     """The layout of one file.
 
     Attributes:
@@ -141,10 +138,15 @@ def find_layout(shapes: Mapping[str, Shape], path: Path) -> WeightsLayout:
     Raises:
         UsageError: the layout is unknown, or two keys are the same weight.
     """
-    names = {key: key for key in shapes}
-    layout = _read(names, shapes, path) or _read_without_prefix(shapes, path)
+    layout = _read({key: key for key in shapes}, shapes, path)
     if layout is not None:
         return layout
+    for pattern in _MARKS.values():
+        prefixes = _prefixes(_ANY_PREFIX + pattern, shapes)
+        layout = _read(_without(prefixes[0], shapes, path), shapes, path) if prefixes else None
+        if layout and any(key.startswith(_FIRST_BLOCK) for key in layout.places):
+            _check_one_model(prefixes, path)
+            return layout._replace(prefix=prefixes[0] + layout.prefix)
     first = ", ".join(display(key) for key in sorted(shapes)[:3]) or "none"
     raise UsageError(
         f"{path} has an unknown layout; expected official, big_vision, BiT, timm or transformers. "
@@ -157,7 +159,7 @@ def foreign_place(family: str, key: str) -> Place | None:
     for official, place in TABLES[family].items():
         indices = numbers(official, key)
         if indices is not None:
-            return dataclasses.replace(place, key=fill(place.key, **indices))
+            return place._replace(key=fill(place.key, **indices))
     return None
 
 
@@ -203,7 +205,7 @@ _LINEN = {
     "MlpBlock_0": "MlpBlock_3",
 }
 # Columns: a layer's path in a keras_vit model, its key in the layout, the form of its kernel, and
-# part/parts; see `_WEIGHTS`. A row may also be of a single weight.
+# part/parts; see `_ENDS`. A row may also be of a single weight.
 _TIMM = """
 patch_encoder/class_token          cls_token          same
 patch_encoder/distillation_token   dist_token         same
@@ -283,14 +285,8 @@ norm_mlp           layernorm_after     flat
 mlp/dense_0        mlp.fc1             in
 mlp/dense_1        mlp.fc2             in
 """
-# The weights of a layer: the ends of Keras' names and of PyTorch's.
-_WEIGHTS = (
-    ("", ""),  # a row of a single weight
-    ("/kernel", ".weight"),
-    ("/bias", ".bias"),
-    ("/gamma", ".weight"),
-    ("/beta", ".bias"),
-)
+# The weights of a layer: the ends of Keras' names and of PyTorch's; "" in a row of a single weight.
+_ENDS = {"": "", "/kernel": ".weight", "/bias": ".bias", "/gamma": ".weight", "/beta": ".bias"}
 
 
 def _table(*tables: tuple[str, str, str], bit: bool = False) -> dict[str, Place]:
@@ -301,7 +297,7 @@ def _table(*tables: tuple[str, str, str], bit: bool = False) -> dict[str, Place]
     for table, *prefixes in tables:
         for layer, key, kernel_form, *stack in table_words(table, *prefixes):
             part, parts = map(int, stack[0].split("/")) if stack else (0, 1)
-            for end, foreign_end in _WEIGHTS:
+            for end, foreign_end in _ENDS.items():
                 if layer + end in official:
                     form = kernel_form if end in ("", "/kernel") else "flat"
                     places[official[layer + end]] = Place(key + foreign_end, form, part, parts)
@@ -367,19 +363,6 @@ def _read(names: _Names, shapes: Mapping[str, Shape], path: Path) -> WeightsLayo
     return None
 
 
-def _read_without_prefix(shapes: Mapping[str, Shape], path: Path) -> WeightsLayout | None:
-    for pattern in _MARKS.values():
-        prefixes = _prefixes(_ANY_PREFIX + pattern, shapes)
-        if not prefixes:
-            continue
-        layout = _read(_without(prefixes[0], shapes, path), shapes, path)
-        if layout is None or not any(key.startswith(_FIRST_BLOCK) for key in layout.places):
-            continue
-        _check_one_model(prefixes, path)
-        return dataclasses.replace(layout, prefix=prefixes[0] + layout.prefix)
-    return None
-
-
 def _prefixes(pattern: str, keys: Iterable[str]) -> list[str]:
     return sorted({match[1] for match in map(re.compile(pattern).fullmatch, keys) if match})
 
@@ -419,7 +402,7 @@ def _read_family(
         for official, place, trait in weights:
             if official in places:
                 raise _twice(places[official].key, key, path)
-            places[official] = dataclasses.replace(place, key=key)
+            places[official] = place._replace(key=key)
             traits.add(trait)
         if not weights:
             (ignored if re.fullmatch(not_weights, name) else unknown).append(key)
@@ -448,16 +431,15 @@ def _official(
     if not name.startswith(prefix):
         return
     name = name.removeprefix(prefix)
-    weights = _bit(name) if family == "bit" else _vit(name, shape, f"{prefix}cls" in names)
+    if family == "bit":
+        plain = re.sub(r"_\d+(?=/|$)", "", name)
+        weights = [(plain, Place(), "" if plain == name else "numbered names")]
+    else:
+        weights = _vit(name, shape, f"{prefix}cls" in names)
     for official, place, trait in weights:
         if not any(_matches(known, official)):
             return  # nor are the other layers of a stack of thousands
         yield official, place, trait
-
-
-def _bit(name: str) -> _Weights:
-    plain = re.sub(r"_\d+(?=/|$)", "", name)
-    yield plain, Place(), "" if plain == name else "numbered names"
 
 
 def _vit(name: str, shape: Shape, class_token: bool) -> _Weights:

@@ -61,6 +61,8 @@ _HASHES = {
     "md5": functools.partial(hashlib.md5, usedforsecurity=False),
     "sha256": hashlib.sha256,
 }
+# The headers that state the version of a file.
+_VERSION = ("ETag", "Last-Modified", "x-goog-hash")
 
 
 def fetch(
@@ -109,15 +111,13 @@ def fetch(
         raise UsageError(f"KERAS_VIT_OFFLINE is set and {url} is not in the cache; {advice}.")
     if progress is None:
         progress = "ipykernel" in sys.modules or bool(sys.stderr and sys.stderr.isatty())
-    # An encoding in chunks at most doubles the bytes of the content.
-    limits = Limits(timeout, min_speed, 2 * max_bytes)
+    limits = Limits(timeout, min_speed, max_bytes)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         target = _files.followed(path)
         with _locked_part(target, patience) as part:
             if part is not None:
-                tries = (retries, backoff)
-                _Download(url, target, part, sha256, limits, *tries, max_bytes, progress).run()
+                _Download(url, target, part, sha256, limits, retries, backoff, progress).run()
     except BreakError as error:
         raise UsageError(
             f"{url}: {error}. Without a network, {advice}. KERAS_VIT_OFFLINE=1 uses only the cache."
@@ -145,9 +145,7 @@ class _Download:
     limits: Limits
     retries: int
     backoff: float
-    max_bytes: int
     progress: bool
-    hashes: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # as the server states
     # What the server has stated of the version of the file that the part is from.
     version: dict[str, str] = dataclasses.field(default_factory=dict)
     is_continued: bool = False  # whether the part has bytes from more than one response
@@ -222,11 +220,8 @@ class _Download:
         encoding = headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             raise UsageError(f"{self.url}: the server sends encoded content ({encoding!r}).")
-        sent = ",".join(headers.get_all("x-goog-hash", [])).split(",")
-        pairs = [tuple(text.strip().partition("=")[::2]) for text in sent]
-        hashes = [(name, text) for name, text in pairs if name in _HASHES]
-        version = {name: headers[name] for name in ("ETag", "Last-Modified") if headers[name]}
-        version |= dict(hashes)
+        stated = {name: sorted(headers.get_all(name, ())) for name in _VERSION}
+        version = {name: ",".join(values) for name, values in stated.items() if any(values)}
         start = start if response.status == 206 else 0
         if response.length is not None:
             version["length"] = str(start + response.length)
@@ -234,28 +229,27 @@ class _Download:
             if not self._continues(headers.get("Content-Range"), start, version):
                 self.part.truncate(0)
                 raise BreakError("the server cannot continue the file")
-            self.is_continued, self.hashes = True, hashes or self.hashes
-            self.version |= version
+            self.is_continued, self.version = True, self.version | version
             return start
         if response.status != 200:
             raise UsageError(f"{self.url}: the server answers {response.status}, not 200.")
-        if response.length is None and not (response.chunked or hashes or self.sha256):
+        if response.length is None and not (response.chunked or _hashes(version) or self.sha256):
             raise UsageError(
                 f"{self.url}: the server announces neither length nor hash, so an incomplete file "
                 "would not be noticed; download the file yourself and pass its path."
             )
-        self.is_continued, self.hashes, self.version = False, hashes, version
+        self.is_continued, self.version = False, version
         return 0
 
     def _continues(self, sent: str | None, start: int, version: dict[str, str]) -> bool:
         """Whether a range of the file of this version continues the part."""
         end = int(version.get("length", start))
         is_next = sent == f"bytes {start}-{end - 1}/{end}"
-        known = self.version.keys() & version.keys()
-        is_other = any(self.version[name] != version[name] for name in known)
-        is_checked = self.sha256 or self.hashes or _HASHES.keys() & version.keys()
+        known = self.version | version
+        is_same = known == version | self.version  # as far as both state it
+        is_checked = self.sha256 or _hashes(known)
         is_proved = self._etag is not None and self._etag == version.get("ETag")
-        return is_next and not is_other and bool(is_checked or is_proved)
+        return is_next and is_same and bool(is_checked or is_proved)
 
     @property
     def _etag(self) -> str | None:
@@ -285,15 +279,15 @@ class _Download:
             raise BreakError(f"the connection broke after {size} of {length} bytes")
 
     def _check_length(self, length: int) -> None:
-        if length > self.max_bytes:
+        if length > self.limits.max_bytes:
             self.part.truncate(0)
-            raise UsageError(f"{self.url}: the file has more than {self.max_bytes} bytes.")
+            raise UsageError(f"{self.url}: the file has more than {self.limits.max_bytes} bytes.")
 
     def _fault(self) -> str | None:
         """A message if the complete part is empty or has a wrong hash, else None."""
         if not self._size():
             return "the server sent an empty file"
-        expected = [("sha256", self.sha256)] * bool(self.sha256) + self.hashes
+        expected = [("sha256", self.sha256)] * bool(self.sha256) + _hashes(self.version)
         hashers = {name: _HASHES[name]() for name, _ in expected}
         self.part.seek(0)
         while chunk := self.part.read(_CHUNK):
@@ -308,6 +302,12 @@ class _Download:
 
     def _size(self) -> int:
         return os.fstat(self.part.fileno()).st_size
+
+
+def _hashes(version: dict[str, str]) -> list[tuple[str, str]]:
+    """The hashes that the server states, by the names of `_HASHES`."""
+    stated = (text.strip().partition("=") for text in version.get("x-goog-hash", "").split(","))
+    return [(name, digest) for name, _, digest in stated if name in _HASHES]
 
 
 def _bar(is_shown: bool) -> Any:
@@ -356,19 +356,14 @@ def _open_part(part: Path) -> BinaryIO:
     flags = sum(getattr(os, name, 0) for name in names)
     try:
         file = os.fdopen(os.open(part, flags, 0o666), "r+b", buffering=0)
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+            return file
+        file.close()
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise _not_a_file(part) from None
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        file.close()
-        raise _not_a_file(part)
-    return file
-
-
-def _not_a_file(part: Path) -> UsageError:
-    return UsageError(f"{part} must be a file of its own, not a link or a device; delete it.")
+    raise UsageError(f"{part} must be a file of its own, not a link or a device; delete it.")
 
 
 def _lock(file: BinaryIO, part: Path, patience: float) -> None:

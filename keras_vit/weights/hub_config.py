@@ -16,13 +16,13 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 import numpy as np
 
 from keras_vit._checks import Interpolation
 from keras_vit._errors import UsageError, shown
-from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
+from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, ResNetStem, ViTSpec
 
 # Larger numbers in a file are refused.
 _LARGEST = 65_536
@@ -41,54 +41,42 @@ _TIMM_DEFAULTS = {
     "std": (0.229, 0.224, 0.225),
 }
 
-# Defaults of all image processors of transformers, and of each.
-_TRANSFORMERS_DEFAULTS = {
-    "do_resize": True,
-    "do_rescale": True,
-    "rescale_factor": 1 / 255,
-    "do_normalize": True,
-    "do_pad": False,
-    "rescale_offset": False,
+
+class _Processor(NamedTuple):
+    """The fields of an image processor of transformers, and their defaults."""
+
+    size: dict[str, int]
+    resample: int
+    crop_size: int | None = None
+    image_mean: float | tuple[float, ...] = 0.5
+    image_std: float | tuple[float, ...] = 0.5
+    do_center_crop: bool = False
+    do_resize: bool = True
+    do_rescale: bool = True
+    rescale_factor: float = 1 / 255
+    do_normalize: bool = True
+    do_pad: bool = False
+    rescale_offset: bool = False
+
+
+_CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+_CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+_CLIP = _Processor({"shortest_edge": 224}, 3, 224, _CLIP_MEAN, _CLIP_STD, do_center_crop=True)
+_PROCESSORS = {
+    "ViT": _Processor({"height": 224, "width": 224}, 2),
+    "DeiT": _Processor({"height": 256, "width": 256}, 3, 224, do_center_crop=True),
+    **dict.fromkeys(("Bit", "ViTHybrid", "CLIP"), _CLIP),
 }
-_VIT = {
-    "size": {"height": 224, "width": 224},
-    "resample": 2,
-    "do_center_crop": False,
-    "image_mean": 0.5,
-    "image_std": 0.5,
-}
-_DEIT = {
-    **_VIT,
-    "size": {"height": 256, "width": 256},
-    "resample": 3,
-    "do_center_crop": True,
-    "crop_size": 224,
-}
-_BIT = {
-    "size": {"shortest_edge": 224},
-    "resample": 3,
-    "do_center_crop": True,
-    "crop_size": 224,
-    "image_mean": (0.48145466, 0.4578275, 0.40821073),
-    "image_std": (0.26862954, 0.26130258, 0.27577711),
-}
-# Keys of config.json in transformers and in timm's model_args, and what the weights show of each.
+# What the weights show, and what config.json calls it in transformers and in timm's model_args.
 _SIZES = {
-    "hidden_size": "hidden_dim",
-    "num_hidden_layers": "depth",
-    "num_attention_heads": "hidden_dim",
-    "intermediate_size": "mlp_dim",
-    "mlp_ratio": "mlp_dim",
+    "hidden_dim": "hidden_size embed_dim num_attention_heads num_heads",
+    "depth": "num_hidden_layers depth",
+    "mlp_dim": "intermediate_size mlp_ratio",
     "patch_size": "patch_size",
-    "num_channels": "in_channels",
-    "embed_dim": "hidden_dim",
-    "depth": "depth",
-    "num_heads": "hidden_dim",
-    "in_chans": "in_channels",
-    "input_size": "in_channels",
+    "in_channels": "num_channels in_chans input_size",
 }
+_SIZE_OF = {key: size for size, keys in _SIZES.items() for key in keys.split()}
 _DIVISORS = ("num_attention_heads", "num_heads")
-_PROCESSORS = {"ViT": _VIT, "DeiT": _DEIT, "Bit": _BIT, "ViTHybrid": _BIT, "CLIP": _BIT}
 # The kinds of GELU by the names of both libraries.
 _GELU = {"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"}
 # timm can build a ViT of any size from any ViT's name and these arguments. For hybrids, the name
@@ -100,11 +88,8 @@ _TIMM_STEMS = {
     (ResNetStem((3, 4, 6, 3)), 1): "vit_base_r50_s32_224",
 }
 _TIMM_BIT = {
-    ResNetSpec((3, 4, 6, 3), 1): "resnetv2_50x1_bit",
-    ResNetSpec((3, 4, 23, 3), 1): "resnetv2_101x1_bit",
-    ResNetSpec((3, 4, 6, 3), 3): "resnetv2_50x3_bit",
-    ResNetSpec((3, 4, 23, 3), 3): "resnetv2_101x3_bit",
-    ResNetSpec((3, 8, 36, 3), 4): "resnetv2_152x4_bit",
+    VARIANTS[f"BiT-R{size}"]: f"resnetv2_{size}_bit"
+    for size in ("50x1", "50x3", "101x1", "101x3", "152x4")
 }
 # timm's names for the poolings that it has.
 TIMM_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "distilled": "token", "none": ""}
@@ -119,20 +104,35 @@ def model_args(config: Mapping[str, Any]) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def stated_numerics(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of gelu, layer_norm_eps and num_heads in a config.json; None where it has none.
+def stated_numerics(
+    config: Mapping[str, Any], sizes: Mapping[str, int], class_token: bool
+) -> dict[str, Any]:
+    """The values of gelu, layer_norm_eps and num_heads that a config.json has.
+
+    Args:
+        config, sizes: as in `check_sizes`.
+        class_token: whether the weights have one.
 
     Raises:
-        UsageError: the activation is not a GELU.
+        UsageError: the config contradicts the weights, or states what keras_vit does not have.
     """
-    name = config.get("hidden_act") or model_args(config).get("act_layer")
+    arguments = model_args(config)
+    pool = config.get("global_pool", arguments.get("global_pool", "token"))
+    # A model that pools in another way can have the same keys, but its logits are different.
+    if class_token and pool not in ("token", ""):
+        raise UsageError(
+            f"it has a class token and the pooling {shown(pool)}, which keras_vit does not have."
+        )
+    check_sizes(config, sizes)
+    name = config.get("hidden_act") or arguments.get("act_layer")
     if name is not None and (not isinstance(name, str) or name not in _GELU):
         raise UsageError(f"its activation is {shown(name)}; only GELU is supported.")
-    return {
+    numerics = {
         "gelu": _GELU.get(name),
         "layer_norm_eps": config.get("layer_norm_eps"),
-        "num_heads": config.get("num_attention_heads", model_args(config).get("num_heads")),
+        "num_heads": config.get("num_attention_heads", arguments.get("num_heads")),
     }
+    return {field: value for field, value in numerics.items() if value is not None}
 
 
 def check_sizes(config: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
@@ -148,11 +148,11 @@ def check_sizes(config: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     pretrained = config.get("pretrained_cfg")
     pretrained = pretrained if isinstance(pretrained, dict) else {}
     for key, value in {**config, **pretrained, **model_args(config)}.items():
-        size = sizes.get(_SIZES.get(key))
+        size = sizes.get(_SIZE_OF.get(key))
         if size is not None and value is not None and not _fits(key, value, sizes):
             raise UsageError(
                 f"its config.json states {key}={shown(value)}, which contradicts the weights, "
-                f"whose {_SIZES[key]} is {size}; use the config.json that belongs to them."
+                f"whose {_SIZE_OF[key]} is {size}; use the config.json that belongs to them."
             )
 
 
@@ -206,10 +206,10 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
             crop of a stretched image, lanczos, padding, or no rescaling.
     """
     defaults = _processor(config)
-    fields = _TRANSFORMERS_DEFAULTS | defaults
-    fields |= {name: value for name, value in config.items() if value is not None}
+    stated = {name: value for name, value in config.items() if value is not None}
+    fields = defaults._asdict() | stated
     for name in ("do_resize", "do_rescale", "do_pad", "rescale_offset"):
-        if bool(fields[name]) != _TRANSFORMERS_DEFAULTS[name]:
+        if bool(fields[name]) != getattr(defaults, name):
             _refuse(name, fields[name])
     factor = _number("rescale_factor", fields["rescale_factor"])
     if factor <= 0:
@@ -220,7 +220,7 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
     if isinstance(resample, int):
         resample = _PILLOW.get(resample, resample)
     return Preprocessing(
-        *_transformers_geometry(fields, "shortest_edge" in defaults["size"]),
+        *_transformers_geometry(fields, "shortest_edge" in defaults.size),
         _interpolation("resample", resample),
         _per_channel("image_mean", fields["image_mean"], 1 / factor),
         _per_channel("image_std", fields["image_std"], 1 / factor),
@@ -292,7 +292,7 @@ def transformers_files(model: Any) -> dict[str, dict[str, Any]]:
 
 
 def _fits(key: str, value: Any, sizes: Mapping[str, int]) -> bool:
-    size = sizes[_SIZES[key]]
+    size = sizes[_SIZE_OF[key]]
     if key == "mlp_ratio" and "hidden_dim" not in sizes:  # the weights of the patches are damaged
         return True
     if key == "mlp_ratio":  # timm rounds the product down
@@ -314,7 +314,7 @@ def _timm_crop(side: int, fraction: Any, mode: Any) -> float | None:
     return None
 
 
-def _processor(config: dict[str, Any]) -> dict[str, Any]:
+def _processor(config: dict[str, Any]) -> _Processor:
     name = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
     family = re.sub(r"(ImageProcessor(Fast|Pil)?|FeatureExtractor)$", "", str(name))
     if family not in _PROCESSORS:
@@ -335,7 +335,7 @@ def _transformers_geometry(
         if edge:
             _refuse("size", size, "without do_center_crop")
         return *_sides("size", size), None
-    height, width = _sides("crop_size", fields.get("crop_size"))
+    height, width = _sides("crop_size", fields["crop_size"])
     if edge and height == width <= edge:
         return height, width, height / edge
     if edge or (height, width) != _sides("size", size):

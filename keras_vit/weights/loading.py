@@ -1,6 +1,7 @@
 """Loads weights in any known layout into a built model. Every key and every weight must match.
 
-`matching.py` matches keys with weights and reports everything that does not fit.
+The keys of a file are matched with the weights of a model, built or not, before anything is read:
+a file that does not fit needs no memory, and a mismatch is explained.
 """
 
 from __future__ import annotations
@@ -8,18 +9,27 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import defaultdict
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from keras_vit._checks import keras_vit_model
-from keras_vit._errors import UsageError
-from keras_vit.parts.grids import Method
+from keras_vit._errors import UsageError, shown
+from keras_vit.parts.grids import Grid, Method
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.dialects import Place
-from keras_vit.weights.matching import Head, Match, match
-from keras_vit.weights.names import weight_names
+from keras_vit.weights.names import WeightName, head_keys, input_key, weight_names
+from keras_vit.weights.resampling import fold_channels, resample_patches
 from keras_vit.weights.tensors import display
+
+Head = Literal["keep", "reset"]
+_PATCHES = "embedding/kernel"
+_FOLDED = 3  # channels of the kernels that can be folded to another number
+# No published table has more positions than this. The limit keeps memory bounded.
+_MOST_POSITIONS = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +67,7 @@ def load_weights(
     head: Head = "keep",
     *,
     positions: Method = "bilinear",
-    grid: tuple[int, int] | None = None,
+    grid: Grid | None = None,
     resize_patches: bool = False,
     allow_nonfinite: bool = False,
 ) -> Loaded:
@@ -104,6 +114,89 @@ def load_weights(
         return fill(model, checkpoint, matched, allow_nonfinite)
 
 
+class Target(NamedTuple):
+    """A model that is not built yet; built models have the same attributes."""
+
+    spec: Spec
+    num_classes: int
+    image_size: tuple[int, int]
+    labels: Sequence[str] | None = None
+
+
+class Match(NamedTuple):
+    """The weights to load from a file into a model.
+
+    Attributes:
+        names: the model's weights that are in the file, by official key.
+        places: the place of each in the file.
+        changes: the resampling of weights that have another shape in the file.
+        dropped: official keys of the file that are dropped with the head.
+        head: "keep", or "reset" for a head that starts at zero.
+    """
+
+    names: dict[str, WeightName]
+    places: dict[str, Place]
+    changes: dict[str, Change]
+    dropped: tuple[str, ...]
+    head: Head
+
+
+class Change(NamedTuple):
+    """A function that resamples an array to the model's shape, and its description for messages."""
+
+    apply: Callable[[np.ndarray], np.ndarray]
+    description: str
+
+
+def match(
+    target: Target | Any,
+    checkpoint: Checkpoint,
+    head: Head = "keep",
+    *,
+    check_stated: bool = False,
+    positions: Method = "bilinear",
+    grid: Grid | None = None,
+    resize_patches: bool = False,
+) -> Match:
+    """Matches every key of the file with every weight of the model.
+
+    Args:
+        target: the model, built or not.
+        checkpoint: the open file.
+        head, positions, grid, resize_patches: as in `load_weights`.
+        check_stated: whether the GELU, the epsilon and the labels that the file states must be
+            those of the model, as its number of heads must always be.
+
+    Raises:
+        UsageError: see `load_weights`.
+    """
+    if head not in get_args(Head):
+        raise UsageError(f'head must be "keep" or "reset". Received: head={head!r}.')
+    if positions not in get_args(Method):
+        raise UsageError(
+            f'positions must be "bilinear" or "bicubic". Received: positions={positions!r}.'
+        )
+    names = weight_names(target.spec, target.num_classes, target.image_size)
+    names = {name.key: name for name in names}
+    places, dropped = dict(checkpoint.layout.places), ()
+    if head == "reset":
+        heads = head_keys("bit" in checkpoint.layout.family)
+        names = {key: name for key, name in names.items() if key not in heads}
+        dropped = tuple(k for k in places if k in heads or _drops(target.spec, k))
+        places = {key: place for key, place in places.items() if key not in dropped}
+    changes = {}
+    for key in names.keys() & places.keys():
+        change = _change(names[key], target, checkpoint, positions, grid, resize_patches)
+        if change is not None:
+            changes[key] = change
+    matched = Match(names, places, changes, dropped, head)
+    _check_names(target, checkpoint, matched)
+    _check_fields(target, checkpoint, checkpoint.stated if check_stated else ("num_heads",))
+    if check_stated and head == "keep":
+        _check_labels(target, checkpoint)
+    return matched
+
+
 def fill(
     model: Any, checkpoint: Checkpoint, matched: Match, allow_nonfinite: bool = False
 ) -> Loaded:
@@ -115,24 +208,19 @@ def fill(
     for key, place in matched.places.items():
         groups[place.key].append(key)
     for stored, keys in groups.items():
-        _assign(model, checkpoint, matched, checkpoint.tensors.read(stored), keys)
+        tensor = checkpoint.tensors.read(stored)
+        for key in keys:
+            name, change = matched.names[key], matched.changes.get(key)
+            shape = checkpoint.shape(key) if change else name.shape
+            array = matched.places[key].official(tensor, shape)
+            variable = name.variable(model)
+            array = change.apply(array) if change else array
+            variable.assign(array.reshape(tuple(variable.shape)))  # heads and their width as one
     if matched.head == "reset" and model.num_classes:
         _reset_head(model)
     resampled = tuple(sorted({change.description for change in matched.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored
     return Loaded(dialect, len(matched.names), matched.dropped, ignored, resampled, matched.head)
-
-
-def _assign(
-    model: Any, checkpoint: Checkpoint, matched: Match, tensor: np.ndarray, keys: list[str]
-) -> None:
-    for key in keys:
-        name, change = matched.names[key], matched.changes.get(key)
-        shape = checkpoint.shape(key) if change else name.shape
-        array = matched.places[key].official(tensor, shape)
-        variable = name.variable(model)
-        array = change.apply(array) if change else array
-        variable.assign(array.reshape(tuple(variable.shape)))
 
 
 def _reset_head(model: Any) -> None:
@@ -153,3 +241,181 @@ def _check_finite(checkpoint: Checkpoint, places: dict[str, Place]) -> None:
             f"{checkpoint.path} has {sum(counts.values()):,} NaN or infinite values in {len(bad)} "
             f"arrays, the first in {display(bad[0])}; set allow_nonfinite to load them anyway."
         )
+
+
+def _drops(spec: Spec, key: str) -> bool:
+    # The pre-training representation is dropped with its head (paper, section 3.1.1).
+    keeps = isinstance(spec, ResNetSpec) or spec.representation_dim
+    return key.startswith("pre_logits/") and not keeps
+
+
+def _check_fields(target: Target | Any, checkpoint: Checkpoint, fields: Iterable[str]) -> None:
+    for field in fields:
+        received = getattr(target.spec, field, None)
+        expected = checkpoint.stated.get(field, received)
+        if received not in (None, expected):
+            raise UsageError(
+                f"{checkpoint.path} ({checkpoint.dialect}) needs {field}={expected!r}, the model "
+                f"has {received!r}; build the model with {field}={expected!r}."
+            )
+
+
+def _check_labels(target: Target | Any, checkpoint: Checkpoint) -> None:
+    labels, file_labels = target.labels, checkpoint.labels
+    if labels and file_labels and tuple(labels) != file_labels:
+        raise UsageError(
+            f"the head of {checkpoint.path} has other classes ({file_labels[0]!r} ...) than the "
+            f'model ({labels[0]!r} ...); head="reset" starts with a new head of zeros.'
+        )
+
+
+def _change(
+    name: WeightName,
+    target: Target | Any,
+    checkpoint: Checkpoint,
+    method: Method,
+    grid: Grid | None,
+    resize_patches: bool,
+) -> Change | None:
+    stored, shape = checkpoint.shape(name.key), name.shape
+    if len(stored) != len(shape) or len(stored) < 2:
+        return None
+    if name.key in (_PATCHES, input_key(target.spec)):
+        resizes = resize_patches and name.key == _PATCHES
+        return _kernel_change(stored, shape, resizes, name.key == input_key(target.spec))
+    is_table = name.resample is not None and stored[-1] == shape[-1]
+    if not is_table or max(stored[:-1]) > _MOST_POSITIONS:
+        return None
+    new = target.spec.grid(target.image_size)
+    # As in the official code, a table that fits is not resampled, and others are assumed to be
+    # square.
+    old = grid or checkpoint.stated_grid or (None if stored == shape else checkpoint.grid)
+    if old is None or old == new:
+        return None
+    prefix = target.spec.prefix_tokens
+    description = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
+    return Change(lambda array: name.resample(array, old, new, prefix, method), description)
+
+
+def _kernel_change(
+    stored: tuple[int, ...], shape: tuple[int, ...], may_resize: bool, may_fold: bool
+) -> Change | None:
+    """The change of a kernel (rows, columns, channels, features) that reads patches or images."""
+    resizes = may_resize and stored[:2] != shape[:2]
+    folds = may_fold and stored[2] == _FOLDED != shape[2]
+    changed = (*(shape if resizes else stored)[:2], (shape if folds else stored)[2], *stored[3:])
+    if changed != shape or not (resizes or folds):
+        return None
+    words = [f"patches {stored[0]} x {stored[1]} to {shape[0]} x {shape[1]}"] if resizes else []
+    words += [f"channels {stored[2]} to {shape[2]}"] if folds else []
+
+    def apply(kernel: np.ndarray) -> np.ndarray:
+        kernel = resample_patches(kernel, shape[0]) if resizes else kernel
+        return fold_channels(kernel, shape[2]) if folds else kernel
+
+    return Change(apply, "; ".join(words))
+
+
+def _check_names(target: Target | Any, checkpoint: Checkpoint, matched: Match) -> None:
+    names, places, stored = matched.names, matched.places, checkpoint.tensors.shapes
+    missing = sorted(f"  - {key} {names[key].shape}" for key in names.keys() - places.keys())
+    unexpected = {places[key].key for key in places.keys() - names.keys()}
+    unexpected = sorted(f"  + {display(key)}" for key in unexpected | {*checkpoint.layout.unknown})
+    shapes = sorted(
+        {
+            f"  ! {display(place.key)} {stored[place.key]}, the model's is "
+            f"{place.stored_shape(names[key].shape)}"
+            for key, place in places.items()
+            if key in names
+            and key not in matched.changes
+            and not place.fits(stored[place.key], names[key].shape)
+        }
+    )
+    lines = missing + unexpected + shapes
+    if lines:
+        cause = _cause(target, checkpoint, matched) or f"the first: {lines[0].strip()}"
+        raise UsageError(
+            f"{checkpoint.path} does not fit the model in {len(lines)} weights: {cause}",
+            ["(- missing, + unexpected, ! other shape)", *lines],
+        )
+
+
+def _cause(target: Target | Any, checkpoint: Checkpoint, matched: Match) -> str | None:
+    if checkpoint.layout.unknown_part:
+        return checkpoint.layout.unknown_part
+    head, names, places = checkpoint.head, matched.names, matched.places
+    try:
+        differences = _differences(checkpoint.spec, target.spec)
+        classes, variant = checkpoint.num_classes, checkpoint.variant
+    except UsageError:
+        return None
+    if differences:
+        advice = f"; choose model={variant!r}" if variant else ""
+        return f"this file is {variant or 'another architecture'}: {'; '.join(differences)}{advice}"
+    if others := _beside_the_prefix(checkpoint):
+        return others
+    if f"{head}/bias" in names and classes == 0:
+        return 'this file has no head; head="reset" starts the model\'s at zero'
+    if f"{head}/bias" in names and classes != target.num_classes:
+        return (
+            f"this file has {classes} classes, not {target.num_classes}; "
+            'head="reset" starts a head of zeros'
+        )
+    if checkpoint.grid is None:
+        for key in names.keys() & places.keys():
+            shape = checkpoint.shape(key)
+            if names[key].resample and shape != names[key].shape:
+                return (
+                    f"its positions, of shape {shape}, do not form a square grid; pass "
+                    "grid=(rows, columns)"
+                )
+    if "pre_logits/kernel" in places and "pre_logits/kernel" not in names:
+        return (
+            f"this file has a pre_logits layer; build the model with representation_dim="
+            f'{checkpoint.spec.representation_dim}, or drop it with head="reset"'
+        )
+    return None
+
+
+def _beside_the_prefix(checkpoint: Checkpoint) -> str | None:
+    prefix = checkpoint.layout.prefix
+    other = next((key for key in checkpoint.layout.unknown if not key.startswith(prefix)), None)
+    if other is None:
+        return None
+    read, write = {
+        "npz": ("np.load('in.npz')", "np.savez('out.npz', **{})"),
+        "safetensors": ("load_file('in.safetensors')", "save_file({}, 'out.safetensors')"),
+    }[checkpoint.tensors.kind]
+    prefix = shown(prefix)
+    arrays = f"{{k.removeprefix({prefix}): v for k, v in {read}.items() if k.startswith({prefix})}}"
+    return (
+        f"its model is under {prefix}, and names beside it, such as {shown(other)}, are in no "
+        f"layout; keep the model alone: {write.format(arrays)}"
+    )
+
+
+_ARCHITECTURE = (
+    "hidden_dim", "depth", "num_heads", "mlp_dim", "patch_size", "stem", "pooling",
+    "position_embedding", "mlp_kind", "rotation", "layers", "width",
+)  # fmt: skip
+
+
+def _differences(stored: Spec, target: Spec) -> list[str]:
+    if type(stored) is not type(target):
+        kinds = {ViTSpec: "a ViT", ResNetSpec: "a BiT ResNet"}
+        return [f"{kinds[type(stored)]}, not {kinds[type(target)]}"]
+    pairs = {
+        field: (getattr(stored, field), getattr(target, field))
+        for field in _ARCHITECTURE
+        if hasattr(target, field)
+    }
+    if isinstance(target, ViTSpec):
+        scales = stored.layer_scale, target.layer_scale
+        pairs |= {"layer_scale": scales} if bool(scales[0]) != bool(scales[1]) else {}
+        one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
+        if (one.prefix_tokens, one.rows) == (other.prefix_tokens, other.rows):
+            del pairs["pooling"]  # the same weights, as those of "token" and "none"
+    if stored.in_channels not in (_FOLDED, target.in_channels):
+        reason = f"only kernels of {_FOLDED} channels are folded to other numbers"
+        pairs["in_channels"] = (stored.in_channels, f"{target.in_channels}; {reason}")
+    return [f"{field} {one}, not {other}" for field, (one, other) in pairs.items() if one != other]

@@ -31,9 +31,15 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS, PositionEmbedding, Po
 from keras_vit.parts.rows import Row, nested, present, table_words
 from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
 
+Size = int | tuple[int, int]  # of an image: one side, or height and width
 
-def _rows(table: str, when: str = "") -> list[Row]:
-    return [Row(key, path, tuple(shape), when=when) for key, path, *shape in table_words(table)]
+
+def _rows(table: str) -> list[Row]:
+    rows = []
+    for key, path, *rest in table_words(table):
+        shape, _, when = " ".join(rest).partition(" if ")
+        rows.append(Row(key, path, tuple(shape.split()), when=when))
+    return rows
 
 
 # Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width
@@ -42,60 +48,49 @@ def _rows(table: str, when: str = "") -> list[Row]:
 # Columns: prefixes of official keys and of paths.
 _EMBEDDING = ("", "patch_encoder/")
 _BLOCK = ("Transformer/encoderblock_{i}/", "encoderblock_{i}/")
-# Columns: official key, path in a keras_vit model (layer and weight), official shape.
+# Columns: official key, path in a keras_vit model (layer and weight), official shape; after "if", a
+# field without which there is no such weight. No official file has a distillation token, so
+# keras_vit defines the keys of its head.
 _HEAD = _rows("""
-head/kernel    head/kernel    R C
-head/bias      head/bias      C
+head/kernel         head/kernel                 R C
+head/bias           head/bias                   C
+head_dist/kernel    head/distillation_kernel    R C    if distillation_token
+head_dist/bias      head/distillation_bias      C      if distillation_token
 """)
-# No official file has a distillation token, so keras_vit defines the keys of its head.
-_HEAD += _rows(
-    """
-head_dist/kernel    head/distillation_kernel    R C
-head_dist/bias      head/distillation_bias      C
-""",
-    when="distillation_token",
-)
 _STEM = _rows("""
 conv_root/kernel    conv_root/kernel    7 7 I w
 gn_root/scale       gn_root/gamma       1 1 1 w
 gn_root/bias        gn_root/beta        1 1 1 w
 """)
-_UNIT = _rows("""
-conv1/kernel    conv1/kernel    1 1 i n
-gn1/scale       gn1/gamma       1 1 1 n
-gn1/bias        gn1/beta        1 1 1 n
-conv2/kernel    conv2/kernel    3 3 n n
-gn2/scale       gn2/gamma       1 1 1 n
-gn2/bias        gn2/beta        1 1 1 n
-conv3/kernel    conv3/kernel    1 1 n o
-gn3/scale       gn3/gamma       1 1 1 o
-gn3/bias        gn3/beta        1 1 1 o
-""")
-_UNIT += _rows(
-    """
-conv_proj/kernel    conv_proj/kernel    1 1 i o
-gn_proj/scale       gn_proj/gamma       1 1 1 o
-gn_proj/bias        gn_proj/beta        1 1 1 o
-""",
-    when="projects",
-)
-_UNIT = nested(_UNIT, "block{i}/unit{j}/", "block{i}_unit{j}/")
-_BIT_ROOT = _rows("""
-resnet/root_block/standardized_conv2d/kernel    conv_root/kernel    7 7 I w
-""")
-_BIT_UNIT = _rows("""
-a/group_norm/gamma              gn1/gamma       i
-a/group_norm/beta               gn1/beta        i
-a/standardized_conv2d/kernel    conv1/kernel    1 1 i n
-b/group_norm/gamma              gn2/gamma       n
-b/group_norm/beta               gn2/beta        n
-b/standardized_conv2d/kernel    conv2/kernel    3 3 n n
-c/group_norm/gamma              gn3/gamma       n
-c/group_norm/beta               gn3/beta        n
-c/standardized_conv2d/kernel    conv3/kernel    1 1 n o
-""")
-_BIT_UNIT += _rows("a/proj/standardized_conv2d/kernel conv_proj/kernel 1 1 i o", when="projects")
-_BIT_UNIT = nested(_BIT_UNIT, "resnet/block{i}/unit{j:02}/", "block{i}_unit{j}/")
+_UNIT = """
+conv1/kernel        conv1/kernel        1 1 i n
+gn1/scale           gn1/gamma           1 1 1 n
+gn1/bias            gn1/beta            1 1 1 n
+conv2/kernel        conv2/kernel        3 3 n n
+gn2/scale           gn2/gamma           1 1 1 n
+gn2/bias            gn2/beta            1 1 1 n
+conv3/kernel        conv3/kernel        1 1 n o
+gn3/scale           gn3/gamma           1 1 1 o
+gn3/bias            gn3/beta            1 1 1 o
+conv_proj/kernel    conv_proj/kernel    1 1 i o    if projects
+gn_proj/scale       gn_proj/gamma       1 1 1 o    if projects
+gn_proj/bias        gn_proj/beta        1 1 1 o    if projects
+"""
+_UNIT = nested(_rows(_UNIT), "block{i}/unit{j}/", "block{i}_unit{j}/")
+_BIT_ROOT = _rows("resnet/root_block/standardized_conv2d/kernel conv_root/kernel 7 7 I w")
+_BIT_UNIT = """
+a/group_norm/gamma                   gn1/gamma           i
+a/group_norm/beta                    gn1/beta            i
+a/standardized_conv2d/kernel         conv1/kernel        1 1 i n
+b/group_norm/gamma                   gn2/gamma           n
+b/group_norm/beta                    gn2/beta            n
+b/standardized_conv2d/kernel         conv2/kernel        3 3 n n
+c/group_norm/gamma                   gn3/gamma           n
+c/group_norm/beta                    gn3/beta            n
+c/standardized_conv2d/kernel         conv3/kernel        1 1 n o
+a/proj/standardized_conv2d/kernel    conv_proj/kernel    1 1 i o    if projects
+"""
+_BIT_UNIT = nested(_rows(_BIT_UNIT), "resnet/block{i}/unit{j:02}/", "block{i}_unit{j}/")
 _BIT_TAIL = _rows("""
 resnet/group_norm/gamma    group_norm/gamma    R
 resnet/group_norm/beta     group_norm/beta     R
@@ -112,7 +107,7 @@ _ATTENTION_POSITIONS = (
 )
 _NUMBER = re.compile(r"\{[^}]*\}|\d+")
 # The digits that a format such as {i} or {i:02} writes. Blocks have at most four digits.
-_DIGITS = {"": "(0|[1-9][0-9]{0,3})", "02": "([0-9]{2}|[1-9][0-9]{2,3})"}
+_DIGITS = {"": "0|[1-9][0-9]{0,3}", "02": "[0-9]{2}|[1-9][0-9]{2,3}"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,30 +133,24 @@ class WeightName:
         Raises:
             UsageError: `model.quantize` has replaced it with integers.
         """
-        layer, *attributes = self.path.split("/")
-        variable = model.get_layer(layer)
-        for attribute in attributes:
-            holder, variable = variable, getattr(variable, attribute)
+        layer, *inner, variable = self.path.split("/")
+        holder = functools.reduce(getattr, inner, model.get_layer(layer))
         if getattr(holder, "quantization_mode", None) is not None:
             raise UsageError(
                 f"{model.name}: Keras has quantised {self.path} ({holder.quantization_mode}); "
                 "use the model as it was before quantize()."
             )
-        return variable
+        return getattr(holder, variable)
 
 
-def weight_names(
-    spec: Spec, num_classes: int, image_size: int | tuple[int, int]
-) -> list[WeightName]:
+def weight_names(spec: Spec, num_classes: int, image_size: Size) -> list[WeightName]:
     """Every weight of a ViT, a hybrid or a BiT, in the order of the forward pass."""
     if isinstance(spec, ResNetSpec):
         return _bit(spec, num_classes)
     return [*_stem(spec), *_vit(spec, num_classes, image_size)]
 
 
-def parameter_count(
-    spec: Spec, num_classes: int = 1000, image_size: int | tuple[int, int] = 224
-) -> int:
+def parameter_count(spec: Spec, num_classes: int = 1000, image_size: Size = 224) -> int:
     """The exact number of parameters of a model, without building it."""
     return sum(math.prod(name.shape) for name in weight_names(spec, num_classes, image_size))
 
@@ -206,10 +195,9 @@ def head_keys(bit: bool = False) -> tuple[str, ...]:
     return tuple(row.key for row in (_BIT_HEAD if bit else _HEAD))
 
 
-def position_keys(kind: PositionEmbedding, block: int = 0) -> dict[str, PositionWeight]:
-    """The weights of a position embedding by official key; those in attention only for `block`."""
-    rows = itertools.chain(*_position_rows(kind))
-    return {fill(key, block): weight for key, _, weight in rows}
+def position_keys(kind: PositionEmbedding) -> dict[str, PositionWeight]:
+    """The weights of a position embedding by official key; those in attention of block 0."""
+    return {fill(key): weight for key, _, weight in itertools.chain(*_position_rows(kind))}
 
 
 def fill(template: str, i: int = 0, j: int = 0) -> str:
@@ -224,18 +212,14 @@ def outline(text: str) -> str:
 
 def numbers(template: str, key: str) -> dict[str, int] | None:
     """The i and j for which `fill` returns this key; None if the key does not match."""
-    regex, fields = _parsed(template)
-    match = regex.fullmatch(key)
+    match = _regex(template).fullmatch(key)
     if match is None:
         return None
     # The field i0 is i - 1.
-    return {
-        field[0]: int(digits) + field.endswith("0")
-        for field, digits in zip(fields, match.groups(), strict=True)
-    }
+    return {name[0]: int(digits) + name.endswith("0") for name, digits in match.groupdict().items()}
 
 
-def _vit(spec: ViTSpec, num_classes: int, image_size: int | tuple[int, int]) -> list[WeightName]:
+def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
     pooling = POOLINGS[spec.pooling]
     classifiers = 2 if spec.distillation_token else 1  # which divide the pooling's output
     sizes = {
@@ -312,11 +296,8 @@ def _position_names(
 
 
 @functools.cache
-def _parsed(template: str) -> tuple[re.Pattern, list[str]]:
-    regex, fields = "", []
+def _regex(template: str) -> re.Pattern:
+    regex = ""
     for text, field, width, _ in string.Formatter().parse(template):
-        regex += re.escape(text)
-        if field:
-            regex += _DIGITS[width]
-            fields.append(field)
-    return re.compile(regex), fields
+        regex += re.escape(text) + (f"(?P<{field}>{_DIGITS[width]})" if field else "")
+    return re.compile(regex)

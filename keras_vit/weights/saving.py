@@ -171,9 +171,7 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
 
 
 def _array(model: Any, name: WeightName) -> np.ndarray:
-    variable = name.variable(model)
-    array = variable.numpy() if hasattr(variable, "numpy") else np.asarray(variable)
-    return np.asarray(array, np.float32).reshape(name.shape)
+    return np.asarray(name.variable(model), np.float32).reshape(name.shape)
 
 
 def _metadata(model: Any) -> dict[str, Any]:

@@ -34,9 +34,8 @@ from keras_vit._quiet import ignore_warning
 
 # The errors that zipfile and numpy raise for damaged or malicious files.
 ERRORS = (
-    ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RuntimeError,
-    SyntaxError, TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile,
-    zlib.error,
+    ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError,
+    TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _SAFETENSORS_FLOATS = {
@@ -69,7 +68,6 @@ _MOST_ARRAY_HEADER = 10_240
 _MOST_INDEX = 8 << 20
 _MOST_AXES = 8
 _MOST_JSON = 4 << 20
-_CHUNK = 1 << 20
 
 # `save_weights` stores properties that keys and shapes do not show as JSON: in a safetensors file
 # as metadata under this name, in a .npz as the comment of the archive.
@@ -79,11 +77,10 @@ METADATA = "keras_vit"
 class _Header(NamedTuple):
     """What a file says of an array before it is read."""
 
-    shape: tuple[int, ...]
     dtype: str  # its type, for messages
+    shape: tuple[int, ...]
     float_type: np.dtype | None  # None if it does not contain floats
-    begin: int  # where its values begin
-    is_fortran: bool = False
+    begin: int = 0  # where its values begin in a .safetensors file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,18 +175,6 @@ def display(key: str) -> str:
     return shown if len(shown) <= 200 else f"{shown[:200]}..."
 
 
-def _array(stream: BinaryIO, header: _Header) -> np.ndarray:
-    buffer = np.empty(math.prod(header.shape) * header.float_type.itemsize, np.uint8)
-    rest = memoryview(buffer)
-    while rest:
-        count = stream.readinto(rest[:_CHUNK])
-        if not count:
-            raise EOFError("the file ends before the array")
-        rest = rest[count:]
-    array = buffer.view(header.float_type)
-    return array.reshape(header.shape[::-1]).T if header.is_fortran else array.reshape(header.shape)
-
-
 @contextlib.contextmanager
 def _open_npz(path: Path) -> Iterator[Tensors]:
     with _files.ShortReads(path) as file:
@@ -205,12 +190,9 @@ def _open_npz(path: Path) -> Iterator[Tensors]:
         headers = {key: _npz_header(archive, info, path) for key, info in members.items()}
 
         def read(key: str) -> np.ndarray:
-            with archive.open(members[key]) as stream:
-                stream.read(headers[key].begin)
-                array = _array(stream, headers[key])
-                if stream.read(1):  # also makes zipfile compare the checksum
-                    raise ValueError("bytes after the end of the array")
-            return array
+            with archive.open(members[key]) as stream:  # which compares the checksum at the end
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+            return array.view(headers[key].float_type)
 
         yield Tensors(path, "npz", _metadata(archive.comment), {}, {}, headers, read)
 
@@ -250,13 +232,11 @@ def _npz_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
         with archive.open(info) as member:
             stream = io.BytesIO(member.read(_MOST_ARRAY_HEADER))
         version = np.lib.format.read_magic(stream)
-        read_header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
+        name = "read_array_header_{}_{}".format(*version)
+        read_header = getattr(np.lib.format, name, None)
         if read_header is None:
             raise ValueError(f"version {version} of numpy's format is not known")
-        shape, is_fortran, dtype = read_header(stream)
+        shape, _, dtype = read_header(stream)
         size = info.file_size - stream.tell()
         # Never a pickle: a checkpoint from a stranger must not run code.
         if dtype.hasobject:
@@ -271,7 +251,7 @@ def _npz_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
     is_bfloat16 = dtype == np.dtype("V2")
     is_float = dtype.kind == "f" and dtype.itemsize <= 8
     float_type = _BFLOAT16 if is_bfloat16 else dtype if is_float else None
-    return _Header(shape, str(dtype), float_type, stream.tell(), is_fortran)
+    return _Header(str(dtype), shape, float_type)
 
 
 def _metadata(text: str | bytes) -> dict[str, Any]:
@@ -295,8 +275,9 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
             raise UsageError(f"{path} is not a complete .safetensors file: {error}.") from None
 
         def read(key: str) -> np.ndarray:
-            file.seek(headers[key].begin)
-            return _array(file, headers[key])
+            _, shape, float_type, begin = headers[key]
+            file.seek(begin)
+            return np.fromfile(file, float_type, math.prod(shape)).reshape(shape)
 
         metadata = _metadata(texts.get(METADATA, ""))
         sidecars = (_sidecar(path, name) for name in ("config.json", "preprocessor_config.json"))
@@ -333,7 +314,7 @@ def _safetensors_headers(file: BinaryIO, size: int) -> tuple[dict[str, _Header],
         if array.dtype not in _BITS or begin != position or bits != 8 * (end - begin):
             raise ValueError("its header contradicts itself")
         float_type = _SAFETENSORS_FLOATS.get(array.dtype)
-        headers[name] = _Header(array.shape, array.dtype, float_type, begin)
+        headers[name] = _Header(array.dtype, array.shape, float_type, begin)
         position = end
     if position != size:
         raise ValueError(f"it has {size:,} bytes, and its header claims {position:,}")

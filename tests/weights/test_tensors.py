@@ -458,6 +458,11 @@ def test_metadata_that_contradicts_the_weights_is_refused(saved, claims):
     assert peak < 50 << 20
 
 
+def test_a_stated_size_that_contradicts_the_positions_is_passed_over(saved):
+    claim(saved, image_size=[24, 24])
+    assert keras_vit.model_from_weights(saved).image_size == (16, 16)
+
+
 def test_a_vit_with_the_metadata_of_a_bit_is_refused(saved):
     with zipfile.ZipFile(saved, "a") as archive:
         metadata = json.loads(archive.comment) | {"spec": {"layers": [3, 4, 6, 3], "width": 1}}
