@@ -17,7 +17,6 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.data.augmentation import AUGMENTATIONS, Augmentation
-from keras_vit.data.formats import PLAIN
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.data.reading import in_memory
 from keras_vit.data.source import Encoded, InMemory, Source
@@ -252,16 +251,16 @@ def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], 
         image = tf.numpy_function(lambda i: source.image(int(i)), [index], tf.uint8)
         return geometry.of_pixels(tf.ensure_shape(image, (None, None, 3)))
 
-    if not isinstance(source.image, Encoded):
-        return lambda index, use: use(by_python(index))
-    encoded = source.image
-    readers = {
-        "": by_python,
-        "JPEG": lambda index: geometry.of_jpeg(encoded.contents(index)),
-        "PNG": lambda index: geometry.of_png(encoded.contents(index)),
-    }
-    present, kinds = np.unique(encoded.formats[indices], return_inverse=True)
-    branches = [readers[PLAIN[kind]] for kind in present]
+    # In the order of `formats.PLAIN`.
+    readers = (
+        by_python,
+        lambda index: geometry.of_jpeg(source.image.contents(index)),
+        lambda index: geometry.of_png(source.image.contents(index)),
+    )
+    is_encoded = isinstance(source.image, Encoded)
+    formats = source.image.formats if is_encoded else np.zeros(len(source), np.uint8)
+    present, kinds = np.unique(formats[indices], return_inverse=True)
+    branches = [readers[kind] for kind in present]
     if len(branches) == 1:
         return lambda index, use: use(branches[0](index))
     branch = places(kinds)

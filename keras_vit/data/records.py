@@ -30,7 +30,7 @@ from keras_vit.data.decoding import decode_content, examine_stream
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
 from keras_vit.data.index import Fault, Plain, cache_file, read_cache, state_of, write_cache
-from keras_vit.data.reading import changed, in_memory, states
+from keras_vit.data.reading import changed, in_memory
 from keras_vit.data.source import ClassSets, Encoded, Source, check_labels
 from keras_vit.data.vtab_tasks import DERIVED
 
@@ -89,13 +89,9 @@ class _Scan(Struct):
 
 
 class _Example(NamedTuple):
+    id: str
     file: Path
-    number: int
     known: _Known
-
-    @property
-    def id(self) -> str:
-        return f"{self.file.name}#{self.number}"
 
 
 IMAGENET = Keys("image/encoded", "image/class/label", "image/class/text")
@@ -163,31 +159,20 @@ def record_source(
             f"{locator}: expected {len(files)} files. Received: {len(files) - len(missing)}, "
             f"without {listed(missing)} of {files[0].parent}; prepare the data set again."
         )
-    before = states(files)
+    before = np.array([state_of(file) for file in files], np.int64)
     scans = {file: _scan(file, keys) for file in files}
     found = {
         split: [each for piece in pieces for each in _examples(piece, scans[piece.file])]
         for split, pieces in parts.items()
     }
     unlabelled = [] if labels is None else _without_unlabelled_test(locator, found, len(labels))
-    examples = [*itertools.chain(*found.values())]
     several = several or any(
-        len(each.known.classes) > 1 for each in examples if not each.known.fault
+        len(each.known.classes) > 1 and not each.known.fault
+        for each in itertools.chain(*found.values())
     )
-    # Images may have none of several classes.
-    faults = [
-        each.known.fault or ("" if several or each.known.classes else _NO_CLASS)
-        for each in examples
-    ]
-    is_used = np.array([not fault for fault in faults], bool)
-    chosen = [*itertools.compress(examples, is_used)]
-    split_of = np.repeat([*found], [*map(len, found.values())])[is_used]
+    chosen, split_of, unreadable = _usable(found, several)
     skipped = [Skipped(each.id, "", _NO_CLASS, is_unreadable=False) for each in unlabelled]
-    skipped += [
-        Skipped(each.id, "", fault, is_unreadable=True)
-        for each, fault in zip(examples, faults, strict=True)
-        if fault
-    ]
+    skipped += unreadable
     if not chosen:
         received = f"{len(skipped)}, the first is {skipped[0]}" if skipped else "no examples"
         raise UsageError(f"{locator}: expected images with classes. Received: {received}.")
@@ -226,7 +211,7 @@ class _Records(NamedTuple):
     """Where the chosen examples are; only arrays are kept of what is known of a million examples.
 
     Attributes:
-        files, states: all files, and their `states` when they were opened.
+        files, states: all files, and the `state_of` each when they were opened.
         file_of, offsets: for each example the place of its file in `files`, and its own in the
             file.
         keys: the names of the features.
@@ -283,7 +268,8 @@ class _Records(NamedTuple):
 
 def _examples(piece: Piece, scan: _Scan) -> list[_Example]:
     end = len(scan.examples) if piece.take < 0 else piece.skip + piece.take
-    return [_Example(piece.file, i, scan.examples[i]) for i in range(piece.skip, end)]
+    name, numbers = piece.file.name, range(piece.skip, end)
+    return [_Example(f"{name}#{i}", piece.file, scan.examples[i]) for i in numbers]
 
 
 def _without_unlabelled_test(
@@ -305,6 +291,21 @@ def _without_unlabelled_test(
                 f"{each.id}; name splits with classes, as in tfds:NAME:train:validation."
             )
     return unlabelled
+
+
+def _usable(
+    found: Mapping[str, Sequence[_Example]], several: bool
+) -> tuple[list[_Example], np.ndarray, list[Skipped]]:
+    """The examples with a picture and a class, the split of each, and the others."""
+    chosen, split_of, others = [], [], []
+    for split, each in ((split, each) for split, part in found.items() for each in part):
+        is_used = several or each.known.classes  # images may have none of several classes
+        if fault := each.known.fault or ("" if is_used else _NO_CLASS):
+            others.append(Skipped(each.id, "", fault, is_unreadable=True))
+        else:
+            chosen.append(each)
+            split_of.append(split)
+    return chosen, np.array(split_of), others
 
 
 def _check_complete(folder: Path, files: Sequence[Path]) -> None:
@@ -430,9 +431,9 @@ def _features(record: bytes, keys: Keys, file: Path) -> tuple[bytes, list[int], 
 def _derived(name: str, features: Mapping[str, Any], file: Path) -> int:
     """The class that `DERIVED` computes from the features of an example."""
     needed, label, classes = DERIVED[name]
-    lists = [(features[key].int64_list.value, features[key].float_list.value) for key in needed]
+    values = [features[key].int64_list.value or features[key].float_list.value for key in needed]
     try:
-        number = label(*(np.array(integers or numbers) for integers, numbers in lists))
+        number = label(*map(np.array, values))
         if not 0 <= number < len(classes):
             raise ValueError(f"class {number} of {len(classes)}")
         return number
