@@ -17,6 +17,7 @@ from keras_vit._errors import UsageError
 from keras_vit.data import mediapipe
 from keras_vit.data.arithmetic import central_box, luma
 from keras_vit.data.images import rgb_images
+from keras_vit.data.source import Source
 from keras_vit.specs import Preprocessing
 
 
@@ -68,6 +69,14 @@ def preprocess(images: Any, model: Any) -> Any:
             return preprocess_files(images, preprocessing)
     inputs = [preprocess_image(image, preprocessing) for image in rgb_images(images)]
     return np.stack(inputs) if inputs else np.zeros((0, *preprocessing.shape), np.float32)
+
+
+def load(
+    source: Source, indices: np.ndarray, preprocessing: Preprocessing
+) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs, float32 (n, *preprocessing.shape), and targets, int64 (n,), of `indices`."""
+    images = [preprocess_image(source.image(int(i)), preprocessing) for i in indices]
+    return np.stack(images), source.targets[indices]
 
 
 def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
