@@ -8,8 +8,8 @@ __getattr__, __all__ = lazy_names(
         "augmentation": ["AUGMENTATIONS", "Augmentation"],
         "folders": ["Skipped"],
         "picture_folders": ["image_folder"],
-        "pipeline": ["evaluation_batches", "load", "training_batches"],
-        "preprocessing": ["preprocess", "preprocess_image"],
+        "pipeline": ["evaluation_batches", "training_batches"],
+        "preprocessing": ["load", "preprocess", "preprocess_image"],
         "repeats": ["repeats_warning"],
         "source": ["Encoded", "InMemory", "Source", "as_answered"],
         "sources": [

@@ -3,37 +3,15 @@
 An augmentation first takes a picture, or a part of it, at the model's input size; then it may
 change the pixels. The functions themselves are in `geometry.py`, `randaugment.py` and
 `colour.py`. All randomness comes from a seed, so that an example depends only on the seed of
-the training and on its position, and never on threads.
+the run and on its position, and never on threads.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
-
-
-@dataclasses.dataclass(frozen=True)
-class RandAugment:
-    """RandAugment (Cubuk et al. 2019, arXiv 1909.13719).
-
-    Attributes:
-        layers: number of operations in a row, each drawn from all 16.
-        magnitude: how strong they are; 10 is the strongest of AutoAugment, AugReg goes up to 20.
-        translate: how far images of 224 pixels are moved at magnitude 10, in pixels.
-        without: operations that are left out.
-    """
-
-    layers: int
-    magnitude: float
-    translate: float = 100
-    without: tuple[str, ...] = ()
-
-    def __call__(self, image: Any, seed: Any) -> Any:
-        """A uint8 tensor (height, width, 3), and a seed (2,)."""
-        from keras_vit.data.randaugment import rand_augment
-
-        return rand_augment(image, seed, self.layers, self.magnitude, self.translate, self.without)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +36,12 @@ class Augmentation:
     shift: bool = False
     flip: bool = False
     pixels: Callable[[Any, Any], Any] | None = None
+
+
+def _rand_augment(image: Any, seed: Any, **settings: Any) -> Any:
+    from keras_vit.data.randaugment import rand_augment
+
+    return rand_augment(image, seed, **settings)
 
 
 def _three_augment(image: Any, seed: Any) -> Any:
@@ -87,7 +71,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
             f"crop_flip and {layers} operations of magnitude {magnitude}",
             area=_SMALLEST,
             flip=True,
-            pixels=RandAugment(layers, magnitude),
+            pixels=functools.partial(_rand_augment, layers=layers, magnitude=magnitude),
         )
         for layers, magnitude in _RAND_AUGMENT
     },
@@ -96,7 +80,9 @@ AUGMENTATIONS: dict[str, Augmentation] = {
         "no Cutout, and moves by a tenth",
         area=0.08,
         flip=True,
-        pixels=RandAugment(2, 9, translate=10, without=("Cutout",)),
+        pixels=functools.partial(
+            _rand_augment, layers=2, magnitude=9, translate=10, without=["Cutout"]
+        ),
     ),
     "three_augment": Augmentation(
         "DeiT III's crop_flip with grey, solarise or blur, and colour jitter",

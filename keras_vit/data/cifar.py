@@ -44,20 +44,19 @@ def cifar10(folder: str | os.PathLike | None = None) -> Source:
     given = _given(folder)
     files, read = _found(given)
     train, test = (read(files, names) for names in (_TRAIN, _TEST))
-    counts = [len(targets) for _, targets in (train, test)]
     pixels, targets = (np.concatenate(pair) for pair in zip(train, test, strict=True))
+    count = len(train[1])
+    splits = {"train": np.arange(count), "test": np.arange(count, len(targets))}
     return Source(
         name="cifar10",
         labels=LABELS,
         ids=tuple(
-            f"{split}/{i:05d}"
-            for split, count in zip(("train", "test"), counts, strict=True)
-            for i in range(count)
+            f"{split}/{i:05d}" for split, indices in splits.items() for i in range(len(indices))
         ),
         targets=targets,
         image=InMemory(pixels),
         locator="cifar10" if folder is None else f"cifar10:{given.resolve()}",
-        splits={"train": np.arange(counts[0]), "test": np.arange(counts[0], sum(counts))},
+        splits=splits,
     )
 
 
@@ -104,16 +103,14 @@ def _pictures(folder: Path, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndar
     for name in names:
         try:
             with Image.open(folder / f"{name}.png", formats=["PNG"]) as image:
-                width, height = image.size
-                if width == _SIDE**2 and height <= _MOST_IMAGES:  # before any of it is decoded
-                    rows.append(np.asarray(image.convert("RGB")))  # (n, 1024, 3)
+                if image.width != _SIDE**2 or image.height > _MOST_IMAGES:  # not decoded yet
+                    raise ValueError(
+                        f"expected {_SIDE**2} pixels in a row, and at most {_MOST_IMAGES} rows. "
+                        f"Received: {image.width} and {image.height}"
+                    )
+                rows.append(np.asarray(image.convert("RGB")))  # (n, 1024, 3)
         except Exception as error:  # a damaged file makes Pillow raise errors of any type
             raise UsageError(f"{folder / name}.png: {error}; get the files again.") from None
-        if width != _SIDE**2 or height > _MOST_IMAGES:
-            raise UsageError(
-                f"{folder / name}.png: expected {_SIDE**2} pixels in a row, and at most "
-                f"{_MOST_IMAGES} rows. Received: {width} and {height}; get the files again."
-            )
     pixels = np.concatenate(rows).reshape(-1, _SIDE, _SIDE, 3)  # (n, 32, 32, 3)
     file = folder / ("train_lables.json" if names == _TRAIN else "test_lables.json")
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_vit.data.luma import luma
+from keras_vit.data.arithmetic import luma
 
 _RADIUS = (0.1, 2.0)  # of the blur of 3-Augment
 _BLUR_TAPS = 6  # on each side: three times the largest radius
@@ -110,11 +110,7 @@ def three_augment(image: tf.Tensor, seed: tf.Tensor, jitter: float = 0.3) -> tf.
     radius = tf.random.stateless_uniform((), blur, *_RADIUS)
     changed = tf.switch_case(
         tf.random.stateless_uniform((), choice, 0, 3, tf.int32),
-        [
-            lambda: grey(image),
-            lambda: solarize(image),
-            lambda: gaussian_blur(image, radius),
-        ],
+        [lambda: grey(image), lambda: solarize(image), lambda: gaussian_blur(image, radius)],
     )
     return color_jitter(tf.ensure_shape(changed, image.shape), colours, jitter)
 

@@ -24,17 +24,9 @@ _COMPRESSIONS = {
 _RUNS = (1, 2)  # the compressions of a BMP that Pillow decodes in Python
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
 _ORIENTATION = 0x0112  # a tag of EXIF
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+# How a picture of EXIF's orientation 2 to 8 is turned upright.
+_TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
 _BAND = 2**20  # pixels that are converted at once, so that their memory does not depend on the size
-_EMPTY = "empty file"
 _room = limits.Room()
 
 
@@ -107,13 +99,15 @@ def plain_format(image: Image.Image) -> str:
 def check_format(path: Path) -> str:
     """Why a file is no picture that is read, from its first bytes; "" for a picture."""
     try:
-        name = _format(path)
+        with _opened(path) as file:
+            header = file.read(HEADER_BYTES)
     except OSError as error:
         return f"cannot be opened ({error.strerror})"
+    if not header:
+        return "empty file"
+    name = true_format(header)
     if name in READ:
         return ""
-    if name == _EMPTY:
-        return name
     suffix = path.suffix.lower()
     advice = ", convert to JPEG or PNG" if name in UNREAD else ""
     return f"{name} in a {suffix}{advice}" if suffix in EXTENSIONS else f"{name}{advice}"
@@ -137,7 +131,8 @@ def to_rgb(image: Image.Image) -> np.ndarray:
     for top in range(0, height, rows):
         end = min(top + rows, height)
         band = _rgb_band(image.crop((0, top, width, end)), bits, white_is_zero)
-        band = band.transpose(_TURNS[turn]) if turn in _TURNS else band
+        if turn in range(2, 9):
+            band = band.transpose(Image.Transpose[_TURNS.split()[turn - 2]])
         place = slice(height - end, height - top) if from_end else slice(top, end)
         pixels[(slice(None), place) if is_turned else place] = np.asarray(band)
     return pixels
@@ -158,8 +153,9 @@ def _open(file: BinaryIO) -> Image.Image:
     name = true_format(file.read(HEADER_BYTES))
     if name not in READ:
         raise UsageError("not a picture that can be read")
-    scans = _scans(file) if name == "JPEG" else 0
     limits.check_structure(file, name)
+    file.seek(0)
+    scans = file.read().count(limits.SCAN) if name == "JPEG" else 0  # a thumbnail has one, too
     file.seek(0)
     Image.preinit()
     if name.upper() not in Image.OPEN:
@@ -180,12 +176,6 @@ def _open(file: BinaryIO) -> Image.Image:
     if name == "BMP" and compression in _RUNS and _area(image) > most:
         raise UsageError(f"compressed BMP of more than {most:,} pixels, save it as PNG")
     return image
-
-
-def _scans(file: BinaryIO) -> int:
-    """The number of scans of a JPEG, or a little more: a thumbnail has one too."""
-    file.seek(0)
-    return file.read().count(limits.SCAN)
 
 
 def _painted(image: Image.Image) -> int:
@@ -243,9 +233,3 @@ def _opened(path: Path) -> BinaryIO:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
     return path.open("rb")
-
-
-def _format(path: Path) -> str:
-    with _opened(path) as file:
-        header = file.read(HEADER_BYTES)
-    return true_format(header) if header else _EMPTY

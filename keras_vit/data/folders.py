@@ -238,7 +238,7 @@ def listed(names: Iterable[str], separator: str = ", ") -> str:
 
 
 def _splits(folders: Iterable[Path]) -> dict[str, Path]:
-    """The folders by split; empty if one is none, or they are not those of a training."""
+    """The folders by split; empty if one is none, or nothing could be trained on and held out."""
     folders = list(folders)
     splits = {
         split: folder
@@ -383,9 +383,7 @@ def is_hidden(name: str) -> bool:
 
 def _is_text(name: str) -> bool:
     # No control characters, and no bytes that are not UTF-8 (in Python they are surrogates).
-    return not any(
-        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name
-    )
+    return not any(unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") for each in name)
 
 
 def _with_reasons(name: str, reasons: collections.Counter) -> str:

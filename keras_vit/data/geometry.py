@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -122,7 +123,7 @@ def cropped(
         use_image_if_no_bounding_boxes=True,
     )
     box = tf.concat([start[:2], length[:2]], 0)
-    return resized(_part_for(picture, box, preprocessing, preprocessing.size), preprocessing)
+    return resized(_part_for(picture, box, preprocessing), preprocessing)
 
 
 def cropped_from_larger(
@@ -133,32 +134,24 @@ def cropped_from_larger(
     The resize changes the aspect and has no antialiasing filter, as in big_vision, but large
     pictures are reduced first, except for MediaPipe's resize.
     """
-    size = tuple(round(margin * side) for side in preprocessing.size)
+    height, width = (round(margin * side) for side in preprocessing.size)
+    larger = dataclasses.replace(preprocessing, height=height, width=width)
     box = tf.concat([[0, 0], picture.size], 0)
-    larger = resized(_part_for(picture, box, preprocessing, size), preprocessing, size)
-    return tf.image.stateless_random_crop(larger, (*preprocessing.size, 3), seed)
+    image = resized(_part_for(picture, box, larger), larger)
+    return tf.image.stateless_random_crop(image, (*preprocessing.size, 3), seed)
 
 
-def _part_for(
-    picture: Picture, box: tf.Tensor, preprocessing: Preprocessing, size: tuple[int, int]
-) -> tf.Tensor:
-    """`Picture.part` for a resize to a size."""
+def _part_for(picture: Picture, box: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """`Picture.part` for a resize."""
     unreduced = preprocessing.interpolation == "mediapipe"
-    return picture.part(box, (LONGEST_SIDE, LONGEST_SIDE) if unreduced else size)
+    return picture.part(box, (LONGEST_SIDE, LONGEST_SIDE) if unreduced else preprocessing.size)
 
 
-def resized(
-    image: tf.Tensor, preprocessing: Preprocessing, size: tuple[int, int] | None = None
-) -> tf.Tensor:
-    """uint8 (height, width, 3) to uint8 (*size, 3), without antialiasing.
-
-    The default size is the model's input size.
-    """
-    size = size or preprocessing.size
+def resized(image: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """uint8 (height, width, 3) to uint8 (*preprocessing.size, 3), without antialiasing."""
     if preprocessing.interpolation == "mediapipe":
-        sized = dataclasses.replace(preprocessing, height=size[0], width=size[1])
-        return tf_preprocessing.resize(image[None], sized)[0]
-    image = tf.image.resize(image, size, preprocessing.interpolation)
+        return tf_preprocessing.resize(image[None], preprocessing)[0]
+    image = tf.image.resize(image, preprocessing.size, preprocessing.interpolation)
     if preprocessing.interpolation == "bicubic":  # the only one that leaves the levels of its input
         image = tf.clip_by_value(image, 0.0, 255.0)
     return levels(image)
@@ -225,6 +218,15 @@ def transformed(
     inside = moved(tf.ones_like(image[..., :1]), "NEAREST", "CONSTANT", matrix=matrix + moves) > 0
     output = levels(moved(tf.cast(image, tf.float32), "BILINEAR", "NEAREST"))
     return tf.where(inside, output, tf.cast(fill, tf.uint8))
+
+
+def within(size: tuple[int, int], start: Any, end: Any) -> tf.Tensor:
+    """The pixels from row and column `start` to before `end`: bool (height, width, 1)."""
+    rows, columns = (
+        (tf.range(side) >= start[axis]) & (tf.range(side) < end[axis])
+        for axis, side in enumerate(size)
+    )
+    return rows[:, None, None] & columns[None, :, None]
 
 
 def levels(values: tf.Tensor) -> tf.Tensor:

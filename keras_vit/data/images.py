@@ -27,16 +27,14 @@ def rgb_images(images: Any) -> Iterable[np.ndarray]:
     Raises:
         UsageError: it has another type, or a picture cannot be read.
     """
-    if isinstance(images, (str, os.PathLike, Image.Image)):
-        return [_one(images)]
     if _is_array(images):
         array = _array(images)
         if array.dtype.kind not in "OUS":
             return _of_array(array)
         # an array of paths, or of images of different sizes
         images = array if array.ndim else array.item()
-        if isinstance(images, (str, os.PathLike, Image.Image)):
-            return [_one(images)]
+    if isinstance(images, (str, os.PathLike, Image.Image)):
+        return [_one(images)]
     if isinstance(images, (bytes, Mapping)) or not isinstance(images, Iterable):
         raise UsageError(f"{_EXPECTED}. Received: {type(images).__name__}.")
     return map(_one, images)

@@ -54,6 +54,7 @@ def check_inputs(
         return
     others = [name for name in _SCALINGS if not _is_near(_SCALINGS[name], low, high)]
     scaling = next((x for x in others if _is_scaled(inputs, least, most, x, outside)), None)
+    of_scaling = trained = ""
     if scaling is not None:
         mean, scale = _SCALINGS[scaling]
         if preprocessing.channels == 1:
@@ -64,13 +65,10 @@ def check_inputs(
             "model.preprocessing = dataclasses.replace(model.preprocessing, "
             f"mean={mean}, scale={scale})"
         )
-    elif outside:
-        of_scaling = trained = ""
-    elif np.abs(_levels(inputs, own)).max() < _BLACK:
+    elif not outside:
+        if np.abs(_levels(inputs, own)).max() >= _BLACK:
+            return
         of_scaling = ", as of images that were scaled before they were preprocessed"
-        trained = ""
-    else:
-        return
     raise UsageError(
         f"{name} must be preprocessed for the model, which takes values from {low:.3g} to "
         f"{high:.3g}. Received: {least:.3g} to {most:.3g}{of_scaling}; use "

@@ -1,7 +1,7 @@
 """What a picture may cost at most, whoever made it. A small file may hold a huge picture.
 
 `MOST_PIXELS` is one picture's limit, and that of all pictures that Pillow decodes at the same time.
-TensorFlow's operations share no limit: a training decodes as many pictures as there are cores.
+TensorFlow's operations share no limit: training decodes as many pictures as there are cores.
 Decoding takes up to 16 bytes of memory a pixel, 1.8 GB: WebP 16, progressive JPEG 12, others 8,
 and 10 with TensorFlow's operations.
 

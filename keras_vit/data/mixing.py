@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_vit._errors import UsageError
+from keras_vit.data.geometry import within
 
 _SWITCH = 0.5  # how often CutMix is used if both are on (DeiT)
 # Random erasing: fraction of the area, and aspect; Zhong et al. 2017 and torchvision.
@@ -73,12 +74,11 @@ def cut_mixed(
     the image; targets are weighted by the area that is left.
     """
     first, second = tf.unstack(tf.random.split(seed))
-    height, width = images.shape[1:3]
-    side = tf.sqrt(1 - _beta(alpha, first))
-    centre = tf.random.stateless_uniform((2,), second)
-    rows = _stripe(height, centre[0], side)
-    columns = _stripe(width, centre[1], side)
-    is_box = rows[:, None, None] & columns[None, :, None]  # (height, width, 1)
+    size = tuple(images.shape[1:3])
+    length = tf.constant(size, tf.float32)
+    half = tf.cast(tf.sqrt(1 - _beta(alpha, first)) * length, tf.int32) // 2
+    middle = tf.cast(tf.random.stateless_uniform((2,), second) * length, tf.int32)
+    is_box = within(size, middle - half, middle + half)
     fraction = tf.reduce_mean(tf.cast(is_box, tf.float32))
     mixed = tf.where(is_box, images[:-1], images[1:])
     return mixed, (1 - fraction) * targets[1:] + fraction * targets[:-1]
@@ -106,9 +106,7 @@ def erased(image: tf.Tensor, seed: tf.Tensor, probability: float) -> tf.Tensor:
     box = sides[tf.argmax(tf.cast(fits, tf.int32))]
     where = tf.random.stateless_uniform((3,), place)
     start = tf.cast(where[:2] * tf.cast((height, width) - box + 1, tf.float32), tf.int32)
-    rows = _between(height, start[0], start[0] + box[0])
-    columns = _between(width, start[1], start[1] + box[1])
-    is_box = rows[:, None, None] & columns[None, :, None]  # (height, width, 1)
+    is_box = within((height, width), start, start + box)
     is_box &= tf.reduce_any(fits) & (where[2] < probability)
     levels = tf.random.stateless_uniform(image.shape, noise, 0, 256, tf.int32)
     return tf.where(is_box, tf.cast(levels, tf.uint8), image)
@@ -118,15 +116,3 @@ def _beta(alpha: float, seed: tf.Tensor) -> tf.Tensor:
     """A draw from Beta(alpha, alpha)."""
     x, y = tf.unstack(tf.random.stateless_gamma((2,), seed, alpha))
     return tf.math.divide_no_nan(x, x + y)
-
-
-def _stripe(length: int, centre: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
-    """Which of the pixels lie within `side` of the length about the centre: bool (length,)."""
-    half = tf.cast(side * length, tf.int32) // 2
-    middle = tf.cast(centre * length, tf.int32)
-    return _between(length, middle - half, middle + half)
-
-
-def _between(length: int, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-    places = tf.range(length)
-    return (places >= start) & (places < end)

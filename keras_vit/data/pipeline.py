@@ -1,4 +1,4 @@
-"""Batches for `fit` and `predict`.
+"""Batches for `fit` and `predict`. This module imports TensorFlow.
 
 The order of the examples depends only on the seed and the step, never on threads. A repeated run
 therefore gives the same numbers, and training can start at any step.
@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from keras_vit._errors import UsageError
+from keras_vit.data import geometry
 from keras_vit.data.augmentation import AUGMENTATIONS, Augmentation
-from keras_vit.data.formats import PLAIN
-from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.data.mixing import erased, mix
 from keras_vit.data.reading import in_memory
 from keras_vit.data.source import Encoded, InMemory, Source
 from keras_vit.specs import Preprocessing
@@ -69,8 +70,6 @@ def training_batches(
     Raises:
         UsageError: the number of shards does not divide the batch.
     """
-    import tensorflow as tf
-
     number, shards = shard
     if batch_size % shards:
         raise UsageError(
@@ -93,8 +92,6 @@ def training_batches(
         images, classes = batch
         if not mixes:
             return images, targets(images, classes)
-        from keras_vit.data.mixing import mix
-
         key = tf.stack([tf.constant(seed, tf.int64), -1 - first_step - step])
         return mix(images, targets(images, classes), key, mixup, cutmix)
 
@@ -110,8 +107,6 @@ def evaluation_batches(
 
     A few images are kept in memory when they have been read once.
     """
-    import tensorflow as tf
-
     read = _reader(source, indices, preprocessing, AUGMENTATIONS["none"])
     seed = np.zeros(2, np.int64)
     examples = tf.data.Dataset.from_tensor_slices(np.asarray(indices, np.int64))
@@ -121,18 +116,8 @@ def evaluation_batches(
     return _prefetched(batches)
 
 
-def load(
-    source: Source, indices: np.ndarray, preprocessing: Preprocessing
-) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs, float32 (n, *preprocessing.shape), and targets, int64 (n,), of `indices`."""
-    images = [preprocess_image(source.image(int(i)), preprocessing) for i in indices]
-    return np.stack(images), source.targets[indices]
-
-
 def _shuffled(indices: np.ndarray, seed: int) -> Callable[[Any], Any]:
     """From a position to an index: each epoch is a permutation of its own."""
-    import tensorflow as tf
-
     indices = in_memory(np.asarray(indices, np.int64))
     count = indices.shape[0]
 
@@ -146,8 +131,6 @@ def _shuffled(indices: np.ndarray, seed: int) -> Callable[[Any], Any]:
 
 def _balanced(source: Source, indices: np.ndarray, seed: int) -> Callable[[Any], Any]:
     """From a position to an index: a class, then one of its images, each equally likely."""
-    import tensorflow as tf
-
     indices = indices[np.argsort(source.targets[indices], kind="stable")].astype(np.int64)
     counts = np.unique(source.targets[indices], return_counts=True)[1]
     members, starts, counts = map(in_memory, (indices, np.cumsum(counts) - counts, counts))
@@ -173,8 +156,6 @@ def _reader(
 
     The class is an index, int64 (), or if the source has several, 0 and 1 for each (classes,).
     """
-    import tensorflow as tf
-
     target_of = _targets(source)
     picture_of = _pictures(source, indices)
 
@@ -189,8 +170,6 @@ def _reader(
         if augmentation.pixels is not None:
             image = augmentation.pixels(image, pixels)
         if erase:
-            from keras_vit.data.mixing import erased
-
             image = erased(image, erasing, erase)
         return image, target_of(index)
 
@@ -199,8 +178,6 @@ def _reader(
 
 def _targets(source: Source) -> Callable[[Any], Any]:
     """A TensorFlow function from an index to the class or the row of classes."""
-    import tensorflow as tf
-
     if source.multi_hot is None:
         targets = in_memory(source.targets.astype(np.int64))
         return lambda index: tf.gather(targets, index)
@@ -219,8 +196,6 @@ def _placed(
     picture: Any, augmentation: Augmentation, preprocessing: Preprocessing, seed: Any
 ) -> Any:
     """A `geometry.Picture`, or the part that the augmentation draws, at the model's input size."""
-    from keras_vit.data import geometry
-
     if augmentation.shift:
         return geometry.shifted(picture.pixels(), preprocessing, seed)
     if augmentation.area is not None:
@@ -232,9 +207,6 @@ def _placed(
 
 def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], Any]:
     """A TensorFlow function of an index and of a function of a `geometry.Picture`."""
-    import tensorflow as tf
-
-    from keras_vit.data import geometry
 
     def places(values):
         """A TensorFlow function from an index to the value for it; `values` is for `indices`."""
@@ -252,16 +224,16 @@ def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], 
         image = tf.numpy_function(lambda i: source.image(int(i)), [index], tf.uint8)
         return geometry.of_pixels(tf.ensure_shape(image, (None, None, 3)))
 
-    if not isinstance(source.image, Encoded):
-        return lambda index, use: use(by_python(index))
-    encoded = source.image
-    readers = {
-        "": by_python,
-        "JPEG": lambda index: geometry.of_jpeg(encoded.contents(index)),
-        "PNG": lambda index: geometry.of_png(encoded.contents(index)),
-    }
-    present, kinds = np.unique(encoded.formats[indices], return_inverse=True)
-    branches = [readers[PLAIN[kind]] for kind in present]
+    # In the order of `formats.PLAIN`.
+    readers = (
+        by_python,
+        lambda index: geometry.of_jpeg(source.image.contents(index)),
+        lambda index: geometry.of_png(source.image.contents(index)),
+    )
+    is_encoded = isinstance(source.image, Encoded)
+    formats = source.image.formats if is_encoded else np.zeros(len(source), np.uint8)
+    present, kinds = np.unique(formats[indices], return_inverse=True)
+    branches = [readers[kind] for kind in present]
     if len(branches) == 1:
         return lambda index, use: use(branches[0](index))
     branch = places(kinds)
@@ -271,8 +243,6 @@ def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], 
 
 
 def _mapped(elements: Any, function: Callable) -> Any:
-    import tensorflow as tf
-
     return elements.map(
         tf.autograph.experimental.do_not_convert(function),
         num_parallel_calls=_processors(),
@@ -286,8 +256,6 @@ def _prefetched(batches: Any) -> Any:
     Nothing is left to tf.data's autotuning. Its thread sleeps for up to a minute at a time, and the
     end of an iteration, as after Ctrl-C, may have to wait for it.
     """
-    import tensorflow as tf
-
     options = tf.data.Options()
     options.autotune.enabled = False
     options.threading.max_intra_op_parallelism = 1  # the examples are the parallel parts

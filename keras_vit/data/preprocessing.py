@@ -15,8 +15,9 @@ from PIL import Image
 from keras_vit._checks import reads_pictures, received_model
 from keras_vit._errors import UsageError
 from keras_vit.data import mediapipe
+from keras_vit.data.arithmetic import central_box, luma
 from keras_vit.data.images import rgb_images
-from keras_vit.data.luma import luma
+from keras_vit.data.source import Source
 from keras_vit.specs import Preprocessing
 
 
@@ -70,6 +71,14 @@ def preprocess(images: Any, model: Any) -> Any:
     return np.stack(inputs) if inputs else np.zeros((0, *preprocessing.shape), np.float32)
 
 
+def load(
+    source: Source, indices: np.ndarray, preprocessing: Preprocessing
+) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs, float32 (n, *preprocessing.shape), and targets, int64 (n,), of `indices`."""
+    images = [preprocess_image(source.image(int(i)), preprocessing) for i in indices]
+    return np.stack(images), source.targets[indices]
+
+
 def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
     """One uint8 image (height, width, 3) to float32 `preprocessing.shape`."""
     image = np.asarray(image)
@@ -90,10 +99,8 @@ def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
     if preprocessing.interpolation == "mediapipe":
         return Image.fromarray(mediapipe.resize(np.asarray(image), preprocessing.size))
     height, width = preprocessing.size
-    box = (0, 0, *image.size)
-    if preprocessing.crop is not None:
-        box = _central_box(image.size, preprocessing)
-    left, top, right, bottom = (max(side, 0) for side in box)  # rounding may give -1e-14
+    (top, bottom), (left, right) = central_box((image.height, image.width), preprocessing)
+    left, top = max(left, 0), max(top, 0)  # rounding may give -1e-14
     method = Image.Resampling[preprocessing.interpolation.upper()]
     image = image.resize((width, image.height), method, box=(left, 0, right, image.height))
     return image.resize((width, height), method, box=(0, top, width, bottom))
@@ -115,14 +122,3 @@ def _is_of_tensorflow(images: Any) -> bool:
     # If TensorFlow is not imported, this is not its tensor; importing it here would be slow.
     tensor = getattr(sys.modules.get("tensorflow"), "Tensor", None)
     return tensor is not None and isinstance(images, tensor)
-
-
-def _central_box(
-    size: tuple[int, int], preprocessing: Preprocessing
-) -> tuple[float, float, float, float]:
-    # The largest centred box with the model's aspect ratio, multiplied by the crop fraction.
-    width, height = size
-    unit = preprocessing.crop * min(width / preprocessing.width, height / preprocessing.height)
-    box_width, box_height = unit * preprocessing.width, unit * preprocessing.height
-    left, top = (width - box_width) / 2, (height - box_height) / 2
-    return left, top, left + box_width, top + box_height

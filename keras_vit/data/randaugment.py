@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 import tensorflow as tf
 
 from keras_vit.data import colour
-from keras_vit.data.geometry import transformed
+from keras_vit.data.geometry import transformed, within
 
 _STRONGEST = 10
 _FILL = 128.0
@@ -74,9 +74,8 @@ def cutout(image: tf.Tensor, level: float, seed: tf.Tensor) -> tf.Tensor:
     first, second = tf.unstack(tf.random.split(seed))
     row = tf.random.stateless_uniform((), first, 0, height, tf.int32)
     column = tf.random.stateless_uniform((), second, 0, width, tf.int32)
-    rows, columns = tf.range(height)[:, None, None], tf.range(width)[None, :, None]
-    is_inside = (rows >= row - half) & (rows < row + half)
-    is_inside &= (columns >= column - half) & (columns < column + half)
+    start, end = (row - half, column - half), (row + half, column + half)
+    is_inside = within((height, width), start, end)
     return tf.where(is_inside, tf.cast(_FILL, tf.uint8), image)
 
 

@@ -63,17 +63,12 @@ def in_memory(values: Any) -> Any:
         return tf.constant(values)
 
 
-def states(files: Sequence[Path]) -> np.ndarray:
-    """The size and the time of change of each file, int64 (n, 2), for `changed`."""
-    return np.array([state_of(file) for file in files], np.int64).reshape(-1, 2)
-
-
 def changed(files: Sequence[Path], before: np.ndarray) -> str:
     """A line about the first file that is no longer as it was, or "".
 
     Args:
         files: the files.
-        before: their `states` when they were opened.
+        before: the `state_of` each when they were opened.
     """
     for file, (size, time) in zip(files, before.tolist(), strict=True):
         received = "a file that was changed later"

@@ -16,8 +16,7 @@ import io
 import itertools
 import os
 import re
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -31,14 +30,14 @@ from keras_vit.data.decoding import decode_content, examine_stream
 from keras_vit.data.folders import SPLITS, Skipped, listed
 from keras_vit.data.formats import PLAIN
 from keras_vit.data.index import Fault, Plain, cache_file, read_cache, state_of, write_cache
-from keras_vit.data.reading import changed, in_memory, states
+from keras_vit.data.reading import changed, in_memory
 from keras_vit.data.source import ClassSets, Encoded, Source, check_labels
 from keras_vit.data.vtab_tasks import DERIVED
 
 # A change of the checks or of `DERIVED` is a new format, so that all files are read again.
 FORMAT = 6
 _NO_CLASS = "it has no class"
-_HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
+_LENGTH, _CHECKSUM = 8, 4  # bytes of a record before its content
 _SHARD = re.compile(r"(.+-)(\d{5})(-of-(\d{5})(?:\.tfrecord.*)?)")
 _BUFFER = 2**17  # bytes that are read at once
 _TOGETHER = 64  # pictures that are examined at once
@@ -90,13 +89,9 @@ class _Scan(Struct, tag_field="format", tag=FORMAT):
 
 
 class _Example(NamedTuple):
+    id: str
     file: Path
-    number: int
     known: _Known
-
-    @property
-    def id(self) -> str:
-        return f"{self.file.name}#{self.number}"
 
 
 IMAGENET = Keys("image/encoded", "image/class/label", "image/class/text")
@@ -164,7 +159,7 @@ def record_source(
             f"{locator}: expected {len(files)} files. Received: {len(files) - len(missing)}, "
             f"without {listed(missing)} of {files[0].parent}; prepare the data set again."
         )
-    before = states(files)
+    before = np.array([state_of(file) for file in files], np.int64)
     scans = {file: _scan(file, keys) for file in files}
     found = {
         split: [each for piece in pieces for each in _examples(piece, scans[piece.file])]
@@ -173,10 +168,9 @@ def record_source(
     unlabelled = [] if labels is None else _without_unlabelled_test(locator, found, len(labels))
     several = several or any(
         len(each.known.classes) > 1 and not each.known.fault
-        for part in found.values()
-        for each in part
+        for each in itertools.chain(*found.values())
     )
-    chosen, splits, unreadable = _usable(found, several)
+    chosen, split_of, unreadable = _usable(found, several)
     skipped = [Skipped(each.id, "", _NO_CLASS, is_unreadable=False) for each in unlabelled]
     skipped += unreadable
     if not chosen:
@@ -193,29 +187,89 @@ def record_source(
     place = {file: i for i, file in enumerate(files)}
     file_of = np.array([place[each.file] for each in chosen])
     offsets = np.array([each.known.offset for each in chosen], np.int64)
+    records = _Records(files, before, file_of, offsets, keys)
     return Source(
         name=name,
         labels=tuple(labels),
         ids=tuple(each.id for each in chosen),
         targets=numbers if multi_hot is None else multi_hot.rarest,
         image=Encoded(
-            # Only arrays are kept of what is known of a million examples.
-            decode=lambda i: _image(files[file_of[i]], int(offsets[i]), keys),
-            contents=_reader(files, file_of, offsets, keys),
+            decode=records.decode,
+            contents=records.contents,
             formats=np.array([PLAIN.index(each.known.plain) for each in chosen], np.uint8),
-            fault=_fault(files, before, file_of, offsets),
+            fault=records.fault,
         ),
         skipped=tuple(skipped),
         locator=locator,
-        splits={} if "" in splits else splits,
+        splits={split: np.flatnonzero(split_of == split) for split in found if split},
         states=before[file_of],
         multi_hot=multi_hot,
     )
 
 
+class _Records(NamedTuple):
+    """Where the chosen examples are; only arrays are kept of what is known of a million examples.
+
+    Attributes:
+        files, states: all files, and the `state_of` each when they were opened.
+        file_of, offsets: for each example the place of its file in `files`, and its own in the
+            file.
+        keys: the names of the features.
+    """
+
+    files: Sequence[Path]
+    states: np.ndarray
+    file_of: np.ndarray
+    offsets: np.ndarray
+    keys: Keys
+
+    def decode(self, index: int) -> np.ndarray:
+        """See `Encoded`."""
+        record, file = self._read(index)
+        content, _, _ = _features(record, self.keys, file)
+        return decode_content(content, f"{file}, byte {self.offsets[index]:,}")
+
+    def contents(self, index: Any) -> Any:
+        """See `Encoded`."""
+        import tensorflow as tf
+
+        names = in_memory([os.fsencode(file) for file in self.files])
+        records = tf.raw_ops.TFRecordDatasetV2(
+            filenames=tf.gather(names, tf.gather(in_memory(self.file_of), index))[None],
+            compression_type="",
+            buffer_size=_BUFFER,
+            byte_offsets=tf.gather(in_memory(self.offsets), index)[None],
+        )
+        records = tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string))
+        record = records.take(1).get_single_element()
+        feature = {self.keys.image: tf.io.FixedLenFeature((), tf.string)}
+        return tf.io.parse_single_example(record, feature)[self.keys.image]
+
+    def fault(self, message: str) -> str:
+        """See `Encoded`: a file that has changed, or else one with a damaged record."""
+        if line := changed(self.files, self.states):
+            return line
+        # TensorFlow says at which byte of a file, but not of which file.
+        for byte in map(int, re.findall(r"record at (\d+)", message)):
+            for i in np.flatnonzero(np.isin(self.offsets, (byte, byte - _LENGTH - _CHECKSUM))):
+                try:
+                    self._read(i)
+                except UsageError as error:
+                    return str(error)
+        return ""
+
+    def _read(self, index: int) -> tuple[bytes, Path]:
+        """The record of an example, and its file."""
+        file = self.files[self.file_of[index]]
+        with file.open("rb") as stream:
+            stream.seek(self.offsets[index])
+            return _record(stream, file), file
+
+
 def _examples(piece: Piece, scan: _Scan) -> list[_Example]:
     end = len(scan.examples) if piece.take < 0 else piece.skip + piece.take
-    return [_Example(piece.file, i, scan.examples[i]) for i in range(piece.skip, end)]
+    name, numbers = piece.file.name, range(piece.skip, end)
+    return [_Example(f"{name}#{i}", piece.file, scan.examples[i]) for i in numbers]
 
 
 def _without_unlabelled_test(
@@ -241,20 +295,17 @@ def _without_unlabelled_test(
 
 def _usable(
     found: Mapping[str, Sequence[_Example]], several: bool
-) -> tuple[list[_Example], dict[str, np.ndarray], list[Skipped]]:
-    """The examples with a picture and a class, their indices by split, and the others."""
-    chosen, splits, others = [], {}, []
-    for split, part in found.items():
-        start = len(chosen)
-        for each in part:
-            is_used = several or each.known.classes  # images may have none of several classes
-            fault = each.known.fault or ("" if is_used else _NO_CLASS)
-            if fault:
-                others.append(Skipped(each.id, "", fault, is_unreadable=True))
-            else:
-                chosen.append(each)
-        splits[split] = np.arange(start, len(chosen))
-    return chosen, splits, others
+) -> tuple[list[_Example], np.ndarray, list[Skipped]]:
+    """The examples with a picture and a class, the split of each, and the others."""
+    chosen, split_of, others = [], [], []
+    for split, each in ((split, each) for split, part in found.items() for each in part):
+        is_used = several or each.known.classes  # images may have none of several classes
+        if fault := each.known.fault or ("" if is_used else _NO_CLASS):
+            others.append(Skipped(each.id, "", fault, is_unreadable=True))
+        else:
+            chosen.append(each)
+            split_of.append(split)
+    return chosen, np.array(split_of), others
 
 
 def _check_complete(folder: Path, files: Sequence[Path]) -> None:
@@ -284,58 +335,6 @@ def _named(labels: np.ndarray, scans: Iterable[_Scan]) -> tuple[list[str], np.nd
     if len(set(names)) < len(names):
         names = [str(number) for number in numbers]
     return names, targets.astype(np.int64)
-
-
-def _reader(
-    files: Sequence[Path], file_of: np.ndarray, offsets: np.ndarray, keys: Keys
-) -> Callable[[Any], Any]:
-    """A TensorFlow function from an index to the encoded image."""
-
-    def contents(index):
-        import tensorflow as tf
-
-        names = in_memory([os.fsencode(file) for file in files])
-        records = tf.raw_ops.TFRecordDatasetV2(
-            filenames=tf.gather(names, tf.gather(in_memory(file_of), index))[None],
-            compression_type="",
-            buffer_size=_BUFFER,
-            byte_offsets=tf.gather(in_memory(offsets), index)[None],
-        )
-        records = tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string))
-        record = records.take(1).get_single_element()
-        feature = {keys.image: tf.io.FixedLenFeature((), tf.string)}
-        return tf.io.parse_single_example(record, feature)[keys.image]
-
-    return contents
-
-
-def _fault(
-    files: Sequence[Path], before: np.ndarray, file_of: np.ndarray, offsets: np.ndarray
-) -> Callable[[str], str]:
-    """`Encoded.fault`: a file that has changed, or else that with a damaged record."""
-
-    def fault(message: str) -> str:
-        if line := changed(files, before):
-            return line
-        # TensorFlow says at which byte of a file, but not of which file.
-        for byte in map(int, re.findall(r"record at (\d+)", message)):
-            for i in np.flatnonzero((offsets == byte) | (offsets == byte - _HEADER.size)):
-                try:
-                    with files[file_of[i]].open("rb") as stream:
-                        stream.seek(offsets[i])
-                        _record(stream, files[file_of[i]])
-                except UsageError as error:
-                    return str(error)
-        return ""
-
-    return fault
-
-
-def _image(file: Path, offset: int, keys: Keys) -> np.ndarray:
-    with file.open("rb") as stream:
-        stream.seek(offset)
-        content, _, _ = _features(_record(stream, file), keys, file)
-    return decode_content(content, f"{file}, byte {offset:,}")
 
 
 def _scan(file: Path, keys: Keys) -> _Scan:
@@ -382,25 +381,27 @@ def _records(file: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(stream: io.BufferedIOBase, file: Path) -> bytes:
-    """The record at the position of a file: its length, its content and two checksums."""
-    import google_crc32c
-
-    def is_intact(data: bytes, checksum: int) -> bool:
-        value = google_crc32c.value(data)
-        return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF == checksum
-
-    header = stream.read(_HEADER.size)
-    if len(header) == _HEADER.size:
-        length, checksum = _HEADER.unpack(header)
-        remaining = os.fstat(stream.fileno()).st_size - stream.tell()
-        if is_intact(header[:8], checksum):
-            content, footer = stream.read(min(length, remaining)), stream.read(_FOOTER.size)
-            if len(footer) == _FOOTER.size and is_intact(content, *_FOOTER.unpack(footer)):
-                return content
+    """The record at the position of a file: its length and its content."""
+    length = _checked(stream, _LENGTH)
+    if length is not None:
+        size = os.fstat(stream.fileno()).st_size  # a damaged record may claim any length
+        content = _checked(stream, min(int.from_bytes(length, "little"), size))
+        if content is not None:
+            return content
     raise UsageError(
         f"{file}: expected an uncompressed TFRecord file. Received: a damaged record before byte "
         f"{stream.tell():,}; write the file again."
     )
+
+
+def _checked(stream: io.BufferedIOBase, size: int) -> bytes | None:
+    """The next bytes of a file, if the checksum after them is theirs."""
+    import google_crc32c
+
+    content, checksum = stream.read(size), stream.read(_CHECKSUM)
+    value = google_crc32c.value(content)
+    masked = ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return content if checksum == masked.to_bytes(_CHECKSUM, "little") else None
 
 
 def _features(record: bytes, keys: Keys, file: Path) -> tuple[bytes, list[int], list[str]]:
@@ -430,9 +431,9 @@ def _features(record: bytes, keys: Keys, file: Path) -> tuple[bytes, list[int], 
 def _derived(name: str, features: Mapping[str, Any], file: Path) -> int:
     """The class that `DERIVED` computes from the features of an example."""
     needed, label, classes = DERIVED[name]
-    lists = [(features[key].int64_list.value, features[key].float_list.value) for key in needed]
+    values = [features[key].int64_list.value or features[key].float_list.value for key in needed]
     try:
-        number = label(*(np.array(integers or numbers) for integers, numbers in lists))
+        number = label(*map(np.array, values))
         if not 0 <= number < len(classes):
             raise ValueError(f"class {number} of {len(classes)}")
         return number

@@ -26,8 +26,9 @@ def repeats_warning(source: Source) -> str | None:
         split: [folder / source.ids[i] for i in indices] for split, indices in source.splits.items()
     }
     train = files.pop("train")
-    repeated = {split: repeats(train, others) for split, others in files.items()}
-    repeated = {split: found for split, found in repeated.items() if found}
+    repeated = {
+        split: found for split, others in files.items() if (found := repeats(train, others))
+    }
     if not repeated:
         return None
     counts = [

@@ -9,26 +9,20 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from keras_vit import _files
-from keras_vit._errors import MissingPackageError, UsageError, nearest
+from keras_vit._errors import UsageError, naming_install, nearest
 from keras_vit.data import folders
 from keras_vit.data.cifar import check_cifar10, cifar10
 from keras_vit.data.picture_folders import image_folder, pictures_below
 from keras_vit.data.records import tfrecords
 from keras_vit.data.source import InMemory, Source
-from keras_vit.data.tfds import (
-    check_imagenet_v2,
-    check_prepared,
-    imagenet2012,
-    imagenet2012_real,
-    imagenet_v2,
-    tfds,
-)
+from keras_vit.data.tfds import check_imagenet_v2, check_prepared, imagenet, imagenet_v2, tfds
 from keras_vit.data.vtab import check_vtab, vtab
 
 
@@ -155,12 +149,8 @@ def digits() -> Source:
     Source: UCI "Optical Recognition of Handwritten Digits", test set. The 17 grey levels are scaled
     to 0 to 255.
     """
-    try:
+    with naming_install("the digits need scikit-learn"):
         from sklearn.datasets import load_digits
-    except ImportError:
-        raise MissingPackageError(
-            "the digits need scikit-learn: pip install 'keras_vit[train]'"
-        ) from None
     data = load_digits()
     grey = np.rint(data.images * (255 / 16)).astype(np.uint8)  # (n, 8, 8)
     images = np.repeat(grey[..., None], 3, axis=-1)  # (n, 8, 8, 3)
@@ -179,9 +169,12 @@ SOURCES: dict[str, Opener] = {
     "unlabelled": Opener(pictures_below, "needed"),
     "tfds": Opener(tfds, "needed", "NAME", check_prepared),
     "vtab": Opener(vtab, "needed", "TASK", check_vtab),
-    "imagenet2012": Opener(imagenet2012, check=lambda: check_prepared("imagenet2012")),
+    "imagenet2012": Opener(
+        partial(imagenet, "imagenet2012", "label"), check=partial(check_prepared, "imagenet2012")
+    ),
     "imagenet2012_real": Opener(
-        imagenet2012_real, check=lambda: check_prepared("imagenet2012_real")
+        partial(imagenet, "imagenet2012_real", "real_label"),
+        check=partial(check_prepared, "imagenet2012_real"),
     ),
     "imagenet_v2": Opener(imagenet_v2, "optional", "VARIANT", check_imagenet_v2),
     "tfrecords": Opener(tfrecords, "needed"),

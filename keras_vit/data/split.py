@@ -7,6 +7,7 @@ import hashlib
 
 import numpy as np
 
+from keras_vit._checks import inner_fraction
 from keras_vit._errors import UsageError
 from keras_vit.data.folders import listed
 from keras_vit.data.source import Source, check_integers
@@ -128,8 +129,7 @@ def development_split(source: Source, split: Split, fraction: float = 0.1) -> Sp
     Raises:
         UsageError: the fraction is not in (0, 1), or a class has only one training image.
     """
-    if not 0 < fraction < 1:
-        raise UsageError(f"development must lie in (0, 1). Received: development={fraction}.")
+    inner_fraction("development", fraction)
     counts = np.bincount(source.targets[split.train], minlength=len(source.labels))
     few = np.flatnonzero(counts < 2)
     # Images with several classes are in the part of their rarest, so others may have none.

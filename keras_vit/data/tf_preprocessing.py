@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_vit._errors import UsageError
 from keras_vit.data import limits, mediapipe
-from keras_vit.data.luma import luma
+from keras_vit.data.arithmetic import central_box, luma
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
@@ -271,11 +271,7 @@ def _number_of(content, pattern: bytes):
 
     def add(start, count):  # a part, so that its memory does not depend on the length
         part = tf.strings.substr(content, start, _COUNTED + len(pattern) - 1)
-        data = tf.io.decode_raw(part, tf.uint8)
-        last = tf.size(data) - len(pattern) + 1
-        found = [data[i : tf.maximum(last, 0) + i] == byte for i, byte in enumerate(pattern)]
-        here = tf.reduce_sum(tf.cast(tf.reduce_all(found, axis=0), tf.int64))
-        return start + _COUNTED, count + here
+        return start + _COUNTED, count + tf.size(tf.strings.split(part, pattern), tf.int64) - 1
 
     zeros = tf.zeros((), tf.int32), tf.zeros((), tf.int64)
     _, count = tf.while_loop(lambda i, _: i < length, add, zeros, parallel_iterations=1)
@@ -291,9 +287,9 @@ def _jpeg(content):
         image = tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
         orientation = _orientation(content)  # 1: unchanged; 5 to 8: like 1 to 4, but transposed
     mirrored = (orientation - 1) % 4
-    image = _where(orientation > 4, lambda x: tf.transpose(x, (1, 0, 2)), image)
-    image = _where((mirrored == 2) | (mirrored == 3), lambda x: x[::-1], image)
-    return _where((mirrored == 1) | (mirrored == 2), lambda x: x[:, ::-1], image)
+    image = tf.cond(orientation > 4, lambda: tf.transpose(image, (1, 0, 2)), lambda: image)
+    is_flipped = (mirrored == 2) | (mirrored == 3), (mirrored == 1) | (mirrored == 2)
+    return tf.reverse(image, tf.boolean_mask((0, 1), is_flipped))
 
 
 def _png(content):
@@ -361,12 +357,8 @@ def _orientation(content):
     def next_segment(at):
         return at + tf.where(number(at, 2) != _FILLING, 2 + number(at + 2, 2), 1)
 
-    (at,) = tf.while_loop(
-        is_before_exif,
-        lambda at: (next_segment(at),),
-        (tf.constant(2, tf.int64),),
-        maximum_iterations=_MOST_SEGMENTS,
-    )
+    start = tf.constant(2, tf.int64)
+    [at] = tf.while_loop(is_before_exif, next_segment, [start], maximum_iterations=_MOST_SEGMENTS)
     expected = f"expected at most {_MOST_SEGMENTS:,} segments and fill bytes before a JPEG's pixels"
     with _required(~is_before_exif(at), expected):
         header = at + 10
@@ -381,18 +373,9 @@ def _orientation(content):
 
 def _box(height, width, preprocessing: Preprocessing):
     """The box to cut out, ((top, bottom), (left, right)), in float32 as in Pillow."""
-    if preprocessing.crop is None:
-        return [(tf.zeros(()), tf.cast(side, tf.float32)) for side in (height, width)]
-    new_height, new_width = preprocessing.size
-    unit = preprocessing.crop * tf.minimum(
-        _quotient(width, new_width), _quotient(height, new_height)
-    )
-    height, width = tf.cast(height, tf.float64), tf.cast(width, tf.float64)
-    lengths = (height, unit * new_height), (width, unit * new_width)
-    starts = [((side - length) / 2, length) for side, length in lengths]
-    # Rounding may put the edge just outside the image.
-    edges = [(tf.maximum(start, 0), start + length) for start, length in starts]
-    return [[tf.cast(edge, tf.float32) for edge in pair] for pair in edges]
+    sides = (tf.cast(height, tf.float64), tf.cast(width, tf.float64))
+    box = central_box(sides, preprocessing, _quotient, tf.minimum)
+    return [[tf.cast(tf.maximum(edge, 0), tf.float32) for edge in pair] for pair in box]
 
 
 def _nearest(start, end, size: int):
@@ -460,7 +443,3 @@ def _resample(lines, index, weights):
 def _quotient(x, divisor: int):
     # TensorFlow replaces `/` by a constant with a product, which may differ in the last digit.
     return tf.math.divide_no_nan(tf.cast(x, tf.float64), divisor)
-
-
-def _where(condition, change, image):
-    return tf.cond(condition, lambda: change(image), lambda: image)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit._errors import MissingPackageError, UsageError
+from keras_vit._errors import UsageError, naming_install
 from keras_vit.data.folders import listed
 from keras_vit.data.records import Keys, Piece, record_source
 from keras_vit.data.source import Source
@@ -60,29 +60,23 @@ def tfds(text: str) -> Source:
     """
     name, *splits = _separated(text)
     builder = prepared(name)
-    keys, labels, several = _keys(name, builder.info)
-    parts = pieces_of(builder, text, _parts(name, splits, list(builder.info.splits)))
-    return record_source(name.partition("/")[0], f"tfds:{text}", parts, keys, labels, several)
+    parts = _parts(name, splits, list(builder.info.splits))
+    return _source(builder, text, f"tfds:{text}", parts, *_features(name, builder.info))
 
 
-def imagenet2012() -> Source:
+def imagenet(name: str, label: str) -> Source:
     """ImageNet-1k's 50,000 validation images.
 
-    Raises:
-        UsageError: the data set is not in TFDS' folder, see `tfds`.
-    """
-    return _opened("imagenet2012", "imagenet2012", "validation", "label")
-
-
-def imagenet2012_real() -> Source:
-    """The same images with the classes of ImageNet-ReaL: several, or none, for an image.
-
-    Source: Beyer et al. 2020, "Are we done with ImageNet?" (arXiv 2006.07159).
+    Args:
+        name: the name in TFDS: "imagenet2012", or "imagenet2012_real" for the classes of
+            ImageNet-ReaL: several, or none, for an image. Source: Beyer et al. 2020, "Are we done
+            with ImageNet?" (arXiv 2006.07159).
+        label: the feature with the classes.
 
     Raises:
         UsageError: the data set is not in TFDS' folder, see `tfds`.
     """
-    return _opened("imagenet2012_real", "imagenet2012_real", "validation", "real_label")
+    return _source(prepared(name), name, name, {"validation": "validation"}, "image", label)
 
 
 def imagenet_v2(variant: str = _V2) -> Source:
@@ -96,8 +90,8 @@ def imagenet_v2(variant: str = _V2) -> Source:
     Raises:
         UsageError: the data set is not in TFDS' folder, see `tfds`.
     """
-    locator = "imagenet_v2" if variant == _V2 else f"imagenet_v2:{variant}"
-    return _opened(f"imagenet_v2/{variant}", locator, "test", "label")
+    name, locator = f"imagenet_v2/{variant}", f"imagenet_v2:{variant}".removesuffix(f":{_V2}")
+    return _source(prepared(name), name, locator, {"test": "test"}, "image", "label")
 
 
 def check_imagenet_v2(variant: str = _V2) -> None:
@@ -118,12 +112,8 @@ def prepared(name: str) -> Any:
     Raises:
         UsageError, MissingPackageError: see `tfds`.
     """
-    try:
+    with naming_install("tfds needs TensorFlow Datasets"):
         import tensorflow_datasets
-    except ImportError:
-        raise MissingPackageError(
-            "tfds needs TensorFlow Datasets: pip install 'keras_vit[train]'"
-        ) from None
     folder = _directory(name)
     builder = tensorflow_datasets.builder_from_directory(folder)
     kind = builder.info.file_format
@@ -168,15 +158,16 @@ def pieces_of(builder: Any, text: str, parts: Mapping[str, str]) -> dict[str, li
     return pieces
 
 
-def _opened(name: str, locator: str, split: str, label: str) -> Source:
-    builder = prepared(name)
+def _source(
+    builder: Any, text: str, locator: str, parts: Mapping[str, str], image: str, label: str
+) -> Source:
+    """The source of some splits, from the features with the image and with its class or classes."""
+    pieces = pieces_of(builder, text, parts)
+    name = _separated(text)[0].partition("/")[0]
     feature = builder.info.features[label]
-    several = hasattr(feature, "feature")
-    names = feature.feature.names if several else feature.names
-    parts = pieces_of(builder, name, {split: split})
-    return record_source(
-        name.partition("/")[0], locator, parts, Keys("image", label), names, several
-    )
+    classes = getattr(feature, "feature", feature)  # of a list
+    several = classes is not feature
+    return record_source(name, locator, pieces, Keys(image, label), classes.names, several)
 
 
 def _separated(text: str) -> list[str]:
@@ -223,8 +214,8 @@ def _version(file: Path) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", file.parent.name))
 
 
-def _keys(name: str, info: Any) -> tuple[Keys, Sequence[str], bool]:
-    """The features with the image and with its class or classes, their names, whether several."""
+def _features(name: str, info: Any) -> tuple[str, str]:
+    """The features with the image and with its class or classes."""
     from tensorflow_datasets import features as kinds
 
     features = info.features
@@ -247,9 +238,7 @@ def _keys(name: str, info: Any) -> tuple[Keys, Sequence[str], bool]:
             f"tfds:{name}: expected one image, and one class or one list of classes, in each "
             f"example. Received: the features {listed(features)}."
         )
-    feature = features[labels[0]]
-    names = feature.names if single else feature.feature.names
-    return Keys(images[0], labels[0]), names, not single
+    return images[0], labels[0]
 
 
 def _parts(name: str, given: Sequence[str], existing: Sequence[str]) -> dict[str, str]:

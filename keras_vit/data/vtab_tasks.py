@@ -1,6 +1,6 @@
 """The 19 tasks of VTAB-1k, as data. Nothing here imports NumPy, because --help lists the names.
 
-Each task has 800 images for training and 200 for validation; a final training uses both. The test
+Each task has 800 images for training and 200 for validation; the final run uses both. The test
 images are all of the original test split, or a part of the only split that is labelled. The classes
 of some are computed from other features of an example.
 
@@ -62,6 +62,11 @@ _CLEVR_LIMITS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0)  # pixel_coords, without a unit
 _KITTI_LIMITS = (-100.0, 8.0, 20.0, 999.0)  # metres
 _BINS = 16  # of dSprites' 32 positions and 40 orientations
 _DECLARED = ("validation", 0)
+# The beginnings of the rows of data sets with two tasks. CLEVR's test images have no labels, and
+# dSprites' levels are 0 and 1.
+_CLEVR = ("structured", "clevr", ("train", 90), ("validation", 0), "")
+_DSPRITES = ("structured", "dsprites", ("train", 80), ("train", 90), "", 255)
+_SMALLNORB = ("structured", "smallnorb", ("test", 0), ("test", 50))
 
 VTAB: dict[str, VtabTask] = {
     "caltech101": VtabTask("natural", "caltech101", ("train", 90)),
@@ -77,22 +82,14 @@ VTAB: dict[str, VtabTask] = {
     "retinopathy": VtabTask(
         "specialised", "diabetic_retinopathy_detection/btgraham-300", _DECLARED
     ),
-    # CLEVR's test images have no labels.
-    "clevr-count": VtabTask("structured", "clevr", ("train", 90), ("validation", 0), ""),
-    "clevr-distance": VtabTask("structured", "clevr", ("train", 90), ("validation", 0), ""),
+    "clevr-count": VtabTask(*_CLEVR),
+    "clevr-distance": VtabTask(*_CLEVR),
     "dmlab": VtabTask("structured", "dmlab", _DECLARED),
-    # dSprites' levels are 0 and 1.
-    "dsprites-location": VtabTask("structured", "dsprites", ("train", 80), ("train", 90), "", 255),
-    "dsprites-orientation": VtabTask(
-        "structured", "dsprites", ("train", 80), ("train", 90), "", 255
-    ),
+    "dsprites-location": VtabTask(*_DSPRITES),
+    "dsprites-orientation": VtabTask(*_DSPRITES),
     "kitti-distance": VtabTask("structured", "kitti", _DECLARED, label=""),
-    "smallnorb-azimuth": VtabTask(
-        "structured", "smallnorb", ("test", 0), ("test", 50), "label_azimuth"
-    ),
-    "smallnorb-elevation": VtabTask(
-        "structured", "smallnorb", ("test", 0), ("test", 50), "label_elevation"
-    ),
+    "smallnorb-azimuth": VtabTask(*_SMALLNORB, "label_azimuth"),
+    "smallnorb-elevation": VtabTask(*_SMALLNORB, "label_elevation"),
 }
 
 

@@ -20,8 +20,8 @@ from PIL import Image
 from keras_vit import _files
 from keras_vit._checks import positive_integer, reads_pictures
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit.data.arithmetic import luma
 from keras_vit.data.limits import MOST_PIXELS
-from keras_vit.data.luma import luma
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert.converter import graph_module

@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit import runs
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
-from keras_vit.data.pipeline import load
+from keras_vit.data.preprocessing import load
 from keras_vit.data.source import as_answered
 from keras_vit.data.sources import Source, open_source
 from keras_vit.deploy.export_options import ExportOptions

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import _files
+from keras_vit import _files, data
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras
-from keras_vit.data import Source, Split, evaluation_batches
+from keras_vit.data import Source, Split
 from keras_vit.data.preprocessing import normalise
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.source import InMemory
@@ -83,7 +83,7 @@ def input_batches(
 ) -> Iterator[np.ndarray]:
     """The images as a model reads them, float32 (b, height, width, channels), a batch at a time."""
     with naming_unreadable(source):
-        for images, _ in evaluation_batches(source, indices, model.preprocessing, batch_size):
+        for images, _ in data.evaluation_batches(source, indices, model.preprocessing, batch_size):
             yield normalise(images, model.preprocessing)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit import data
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
-from keras_vit.data import Source, Split, evaluation_batches, training_batches
+from keras_vit.data import Source, Split
 from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
@@ -144,7 +145,7 @@ class Prepared:
     def batches(self, steps: int, first: int = 0) -> Any:
         """The batches of `steps` steps from step `first` on, for Keras' fit."""
         recipe, engine = self.recipe, self.engine
-        batches = training_batches(
+        batches = data.training_batches(
             self.source, self.split.train, self.model.preprocessing, recipe.batch_size, steps,
             recipe.augment, recipe.seed, first, recipe.sampling, (engine.process, engine.processes),
             targets=self.task.targets, mixup=recipe.mixup, cutmix=recipe.cutmix, erase=recipe.erase,
@@ -153,7 +154,7 @@ class Prepared:
 
     def held_out_batches(self, indices: np.ndarray, size: int) -> Any:
         """Batches of held-out images in the order of their indices, with their targets."""
-        found = evaluation_batches(self.source, indices, self.model.preprocessing, size)
+        found = data.evaluation_batches(self.source, indices, self.model.preprocessing, size)
         return found.map(lambda images, classes: (images, self.task.targets(images, classes)))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops
-from keras_vit.data.luma import luma
+from keras_vit.data.arithmetic import luma
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 

@@ -159,7 +159,7 @@ def test_randaugment_draws_all_operations_equally_often(monkeypatch):
 
 def test_deits_randaugment_has_no_cutout_and_moves_by_a_tenth(monkeypatch):
     deit = AUGMENTATIONS["randaugment_deit"].pixels
-    assert (deit.layers, deit.magnitude) == (2, 9)
+    assert (deit.keywords["layers"], deit.keywords["magnitude"]) == (2, 9)
     for name in randaugment.OPERATIONS.keys() - {"TranslateX", "TranslateY"}:
         level = 200 if name == "Cutout" else None
         changed = lambda x, *_, n=level: x if n is None else tf.ones_like(x) * n  # noqa: E731

@@ -89,7 +89,7 @@ def test_a_random_crop_has_the_aliasing_of_the_client():
     for name, mixed in (("mediapipe", False), ("bilinear", True)):
         how = Preprocessing(8, 8, interpolation=name)
         whole = geometry._part_for(
-            geometry.of_pixels(tf.constant(stripes)), tf.constant([0, 0, 256, 256]), how, how.size
+            geometry.of_pixels(tf.constant(stripes)), tf.constant([0, 0, 256, 256]), how
         )
         levels = np.unique(geometry.resized(whole, how))
         assert (levels.tolist() == [255]) != mixed

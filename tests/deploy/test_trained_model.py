@@ -11,7 +11,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import deploy
 from keras_vit.data import digits
-from keras_vit.data.pipeline import load
+from keras_vit.data.preprocessing import load
 
 
 @pytest.fixture

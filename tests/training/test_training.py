@@ -345,7 +345,7 @@ def test_augmentation_and_seed_of_the_recipe_reach_the_loop(
         seen["arguments"] = arguments[3:]
         return training_batches(*arguments, **keywords)
 
-    monkeypatch.setattr(prepared, "training_batches", batches)
+    monkeypatch.setattr(prepared.data, "training_batches", batches)
     recipe = dataclasses.replace(
         TINY, augment="shift", seed=9, duration="2 steps", warmup="0 steps"
     )

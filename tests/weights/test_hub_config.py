@@ -10,7 +10,7 @@ from PIL import Image
 
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import preprocess
-from keras_vit.data.preprocessing import _central_box
+from keras_vit.data.arithmetic import central_box
 from keras_vit.weights.hub_config import (
     check_sizes,
     timm_preprocessing,
@@ -230,7 +230,7 @@ def test_a_crop_matches_timm_if_its_centre_is_exact(photograph, size, crop_pct):
 @pytest.mark.parametrize("crop_pct", [0.875, 0.9, 0.95, 1.0])
 def test_a_crop_matches_timm_within_half_a_pixel(size, crop_pct):
     preprocessing = timm_preprocessing(AUGREG | {"crop_pct": crop_pct})
-    left, top, right, bottom = _central_box(size, preprocessing)
+    (top, bottom), (left, right) = central_box(size[::-1], preprocessing)
     scaled = resized(size, math.floor(224 / crop_pct))
     for whole, low, high, cut in zip(size, (left, top), (right, bottom), scaled, strict=True):
         pixel = whole / cut

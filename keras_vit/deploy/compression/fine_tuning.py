@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import runs
+from keras_vit import data, runs
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
-from keras_vit.data import Source, training_batches
+from keras_vit.data import Source
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.deploy.trained_model import TrainedModel
 from keras_vit.specs import Preprocessing
@@ -78,7 +78,7 @@ class FineTuning:
 
         from keras_vit.data.tf_preprocessing import normalise
 
-        batches = training_batches(
+        batches = data.training_batches(
             self.source,
             self.indices,
             self.preprocessing,
