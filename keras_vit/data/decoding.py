@@ -24,8 +24,10 @@ _COMPRESSIONS = {
 _RUNS = (1, 2)  # the compressions of a BMP that Pillow decodes in Python
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
 _ORIENTATION = 0x0112  # a tag of EXIF
-# How a picture of EXIF's orientation 2 to 8 is turned upright.
-_TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+_TURNS = (  # for EXIF's orientations 2 to 8
+    *("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE"),
+    *("ROTATE_270", "TRANSVERSE", "ROTATE_90"),
+)
 _BAND = 2**20  # pixels that are converted at once, so that their memory does not depend on the size
 _room = limits.Room()
 
@@ -132,7 +134,7 @@ def to_rgb(image: Image.Image) -> np.ndarray:
         end = min(top + rows, height)
         band = _rgb_band(image.crop((0, top, width, end)), bits, white_is_zero)
         if turn in range(2, 9):
-            band = band.transpose(Image.Transpose[_TURNS.split()[turn - 2]])
+            band = band.transpose(Image.Transpose[_TURNS[turn - 2]])
         place = slice(height - end, height - top) if from_end else slice(top, end)
         pixels[(slice(None), place) if is_turned else place] = np.asarray(band)
     return pixels
