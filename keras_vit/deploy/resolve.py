@@ -15,7 +15,6 @@ from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.changed_layers import first_edit
 from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
-from keras_vit.deploy.stored_arrays import StoredArrays
 from keras_vit.labels import numbered
 from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing, Spec
@@ -71,13 +70,12 @@ class Resolved:
 
     Attributes:
         about: what its files say of it.
-        keras: the Keras model that computes the output of the file; None in a copy whose weights
-            are on disk.
+        keras: the Keras model that computes the output of the file.
         input_shape: height, width and channels of its input.
         spec: spec of the keras_vit model that is rebuilt as a faster graph; None if Keras' own
             graph is exported.
         weights: functions that give the weights for the rebuilt graph in float32, by keras_vit's
-            names, or the weights on disk.
+            names.
         tail: a Keras model from the features to the output, which replaces keras_vit's head; None
             for that head.
     """
@@ -86,7 +84,7 @@ class Resolved:
     keras: Any
     input_shape: tuple[int, int, int]
     spec: Spec | None
-    weights: Sources | StoredArrays
+    weights: Sources
     tail: Any
 
 

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from keras_vit._errors import RefusedError
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import backend
-from keras_vit.deploy.convert.float_file import convert, module_of, scores_of, write_float_file
+from keras_vit.deploy.convert.float_file import convert, write_float_file
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
 from keras_vit.deploy.convert.saved_model import keras_module, save_module
 from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
+from keras_vit.deploy.graph.inference import InferenceGraph, forward, inference_module, prepare
 from keras_vit.deploy.precisions import (
     PRECISIONS,
     Precision,
@@ -35,8 +37,8 @@ from keras_vit.tflite.flatbuffer import MappedFile
 
 # Number of images to compare a rebuilt graph on before it is converted.
 _COMPARED = 2
-# A rebuilt graph with its weights on disk, or the folder of a SavedModel with layers of Keras.
-Graph = Resolved | Path
+# A graph with its weights on disk, or the folder of a SavedModel with layers of Keras.
+Graph = InferenceGraph | Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,55 +201,51 @@ def write_float_graph(graph: Graph, folder: Path, balanced: bool) -> Path:
     if isinstance(graph, Path):
         path.write_bytes(_converted(graph))
     elif not write_float_file(graph, path):
-        path.write_bytes(_converted(_saved(module_of(graph), path.with_suffix(".saved"))))
+        module = inference_module(dataclasses.replace(graph, weights=dict(graph.weights)))
+        path.write_bytes(_converted(_saved(module, path.with_suffix(".saved"))))
     return path
 
 
 def graph_module(resolved: Resolved) -> Any:
     """A `tf.Module` whose `serve(images)` gives {output: tensor}."""
-    from keras_vit.deploy.graph.inference import inference_module
-
-    about = resolved.about
-    if about.note:
+    if resolved.about.note:
         return _as_it_is(resolved)
     weights = {name: source() for name, source in resolved.weights.items()}
-    size = resolved.input_shape[:2]
-    return inference_module(
-        resolved.spec, weights, size, about.preprocessing, about.options, tail=resolved.tail
+    return inference_module(prepare(_graph(resolved, weights)))
+
+
+def _graph(resolved: Resolved, weights: Any) -> InferenceGraph:
+    about, size = resolved.about, resolved.input_shape[:2]
+    return InferenceGraph(
+        resolved.spec, weights, size, about.preprocessing, about.options, resolved.tail
     )
+
+
+def _as_it_is(resolved: Resolved) -> Any:
+    return keras_module(resolved.keras, resolved.about.options, resolved.about.preprocessing)
 
 
 def _name(balanced: bool) -> str:
     return "balanced" if balanced else "plain"
 
 
-def _as_it_is(resolved: Resolved) -> Any:
-    options = resolved.about.options
-    pixels = resolved.about.preprocessing if options.input == "uint8" else None
-    return keras_module(resolved.keras, options.batch, options.output, pixels)
-
-
-def _rebuilt(resolved: Resolved, calibration: np.ndarray | None, place: Path) -> Resolved:
-    """The model with the weights of its graph in a new folder.
+def _rebuilt(resolved: Resolved, calibration: np.ndarray | None, folder: Path) -> InferenceGraph:
+    """The graph of a model, prepared, with its weights in a new folder.
 
     They are stored one by one, so that they are not in memory beside the model's.
     """
-    from keras_vit.deploy.graph.inference import prepare
-
-    about, spec, size = resolved.about, resolved.spec, resolved.input_shape[:2]
-    weights, has_tail = StoredArrays(place, resolved.weights), resolved.tail is not None
-    prepare(spec, weights, size, about.preprocessing, about.options, calibration, has_tail)
-    weights.store()
-    return dataclasses.replace(resolved, keras=None, weights=weights)
+    graph = prepare(_graph(resolved, StoredArrays(folder, resolved.weights)), calibration)
+    graph.weights.store()
+    return graph
 
 
-def _difference(graph: Resolved, reference: Reference | None) -> str:
+def _difference(graph: InferenceGraph, reference: Reference | None) -> str:
     """Describes how a rebuilt graph's scores differ from Keras'; "" if they do not."""
     if reference is None:
         return ""
     largest = 0.0
     for image, expected in zip(reference.inputs[:_COMPARED], reference.expected, strict=False):
-        [actual] = scores_of(graph, graph.weights, image[None]).numpy()
+        [actual] = forward(graph, image[None]).numpy()
         largest = max(largest, float(np.abs(actual - expected).max()))
     scale = float(np.ptp(reference.expected)) / 2
     if largest <= PRECISIONS["none"].budget.difference * scale:
@@ -266,6 +264,4 @@ def _saved(module: Any, folder: Path) -> Path:
 
 
 def _converted(folder: Path) -> bytes:
-    import tensorflow as tf
-
     return convert(tf.lite.TFLiteConverter.from_saved_model(str(folder)))

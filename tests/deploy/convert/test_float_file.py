@@ -11,6 +11,7 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.deploy.convert import converter, float_file
+from keras_vit.deploy.graph import inference
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import resolve
@@ -59,15 +60,18 @@ def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, p
     graph = made._graphs[False]
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")
     found = tmp_path / "model.tflite"
-    expected = converter._converted(
-        converter._saved(float_file.module_of(graph), tmp_path / "saved")
-    )
+    expected = converted_with_weights(graph, tmp_path)
     graph, other = read_graph(found), read_graph(expected)
     assert described(graph) == described(other)
     images = pictures(2, (32, 64))
     np.testing.assert_array_equal(
         deploy.Runner(found).predict(images), deploy.Runner(expected).predict(images)
     )
+
+
+def converted_with_weights(graph, folder):
+    module = inference.inference_module(dataclasses.replace(graph, weights=dict(graph.weights)))
+    return converter._converted(converter._saved(module, folder / "saved"))
 
 
 def described(graph):
@@ -96,9 +100,7 @@ def test_balanced_graphs_too(written, pictures, tmp_path):
     made = written(SPEC, images)
     graph = made._graphs[True]
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")
-    expected = converter._converted(
-        converter._saved(float_file.module_of(graph), tmp_path / "saved")
-    )
+    expected = converted_with_weights(graph, tmp_path)
     np.testing.assert_array_equal(
         deploy.Runner(tmp_path / "model.tflite").predict(images),
         deploy.Runner(expected).predict(images),
