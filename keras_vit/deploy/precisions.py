@@ -47,19 +47,6 @@ class Budget:
 
 
 @dataclasses.dataclass(frozen=True)
-class OlderForm:
-    """Other rules for runtimes that do not run the usual file.
-
-    Attributes:
-        before: the first runtime that runs the usual file.
-        rules: for runtimes before that one.
-    """
-
-    before: str
-    rules: Rules
-
-
-@dataclasses.dataclass(frozen=True)
 class Precision:
     """A way to quantise a model.
 
@@ -70,9 +57,9 @@ class Precision:
         budget: how much a file may differ from Keras.
         help: a short description for lists of choices.
         summary: a longer description for the model card.
-        calibrated: whether ranges of activations must be measured on images.
         runtime: the oldest runtime for such files; None if it depends on the operators.
-        older: other rules for older runtimes; None if there are none.
+        older: the first runtime that runs such a file, and the rules for those before it; None if
+            they have no other rules.
         base: the precision that this one starts from, and then keeps layers in float that lose too
             much accuracy; None if no layers are chosen.
         trainable: whether quantisation-aware training supports it.
@@ -87,9 +74,8 @@ class Precision:
     budget: Budget
     help: str
     summary: str
-    calibrated: bool = False
     runtime: str | None = None
-    older: OlderForm | None = None
+    older: tuple[str, Rules] | None = None
     base: str | None = None
     trainable: bool = False
 
@@ -105,6 +91,11 @@ class Precision:
     def is_float(self) -> bool:
         """Whether all computation is in floating point."""
         return all(kind in ("float", "float16") for _, kind in self.rules)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether ranges of activations must be measured on images."""
+        return any(kind.startswith("static") for _, kind in self.rules)
 
     def kind(self, operator: str) -> Kind:
         """How an operator is quantised: the last rule that applies to it."""
@@ -137,7 +128,6 @@ _INT8 = Precision(
     "Dense layers and convolutions in int8 with measured ranges",
     "Dense layers and convolutions in int8 with measured ranges; attention's products, "
     "softmax, GELU, norms and the residual stream stay float",
-    calibrated=True,
     trainable=True,
 )
 _ROWS = (
@@ -168,7 +158,7 @@ _ROWS = (
         "int8 weights, activations quantised while it runs (runtime 2.17)",
         "weights in int8, activations quantised per token while it runs; a scale for each channel "
         "needs runtime 2.17, for older ones each kernel gets one scale",
-        older=OlderForm("2.17.0", _products("dynamic8_per_tensor")),
+        older=("2.17.0", _products("dynamic8_per_tensor")),
         trainable=True,
     ),
     _INT8,
@@ -181,7 +171,6 @@ _ROWS = (
         "int8 throughout, for microcontrollers and NPUs",
         "everything in int8, including input and output: for microcontrollers and NPUs without "
         "other types; a ViT loses most of its accuracy unless it was trained for it",
-        calibrated=True,
     ),
     Precision(
         "int16x8",
@@ -192,7 +181,6 @@ _ROWS = (
         Budget(0.96, 0.5, 0.4),
         "int16 activations and int8 weights throughout, for NPUs",
         "weights in int8, activations in int16, including input and output: for NPUs; slow on CPUs",
-        calibrated=True,
         runtime="LiteRT 1.3.0",
     ),
     Precision(

@@ -71,9 +71,11 @@ def for_runtime(precision: Precision, minimum: str | None) -> Precision:
             f"this precision needs {named_runtime(precision.runtime)} or newer. Received: "
             f"min_runtime={minimum}; choose one of {', '.join(others)}, or raise min_runtime."
         )
-    if precision.older is None or runs(precision.older.before, minimum):
-        return precision
-    return dataclasses.replace(precision, rules=precision.older.rules)
+    if precision.older is not None:
+        first, rules = precision.older
+        if not runs(first, minimum):
+            return dataclasses.replace(precision, rules=rules)
+    return precision
 
 
 def quantized(

@@ -57,7 +57,7 @@ def written(trained_like):
 )
 def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, pictures, tmp_path):
     made = written(KINDS[kind])
-    graph = made._graphs[False]
+    graph = made._graphs["plain"]
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")
     found = tmp_path / "model.tflite"
     expected = converted_with_weights(graph, tmp_path)
@@ -71,7 +71,8 @@ def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, p
 
 def converted_with_weights(graph, folder):
     module = inference.inference_module(dataclasses.replace(graph, weights=dict(graph.weights)))
-    return converter._converted(converter._saved(module, folder / "saved"))
+    converter.write_float_graph(converter._saved(module, folder / "saved"), folder / "whole.tflite")
+    return folder / "whole.tflite"
 
 
 def described(graph):
@@ -98,7 +99,7 @@ def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_
 def test_balanced_graphs_too(written, pictures, tmp_path):
     images = pictures(4, (32, 64))
     made = written(SPEC, images)
-    graph = made._graphs[True]
+    graph = made._graphs["balanced"]
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")
     expected = converted_with_weights(graph, tmp_path)
     np.testing.assert_array_equal(
@@ -112,7 +113,7 @@ def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weigh
 ):
     rewrites = frozenset(REWRITES) - {"attention_biases"}  # the converter scales the queries
     made = written(SPEC, rewrites=rewrites)
-    assert not float_file.write_float_file(made._graphs[False], tmp_path / "model.tflite")
+    assert not float_file.write_float_file(made._graphs["plain"], tmp_path / "model.tflite")
     assert not (tmp_path / "model.tflite").exists()
     images = pictures(2, (32, 64))
     found = deploy.Runner(made.float_file()).predict(images)
@@ -124,7 +125,7 @@ def test_the_converter_sees_the_kernels_of_one_block(written):
     sizes = []
     for depth in (2, 8):
         made = written(dataclasses.replace(SPEC, depth=depth))
-        graph = made._graphs[False]
+        graph = made._graphs["plain"]
         placeholders = float_file._placeholders(graph.weights)
         sizes.append(len(float_file._converted(graph, placeholders)))
     blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks
