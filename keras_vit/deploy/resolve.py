@@ -294,7 +294,9 @@ def _check_options(
 
 def _official_weights(model: ImageModel) -> Sources:
     names = weight_names(model.spec, model.num_classes, model.image_size)
-    return {name.path: functools.partial(_float32, name.variable(model)) for name in names}
+    return {
+        name.path: functools.partial(_float32, name.variable(model)) for name in names
+    }
 
 
 def _hash(model: Any, base: ImageModel | None, tail: Any, note: str) -> str:
@@ -312,8 +314,7 @@ def _hash(model: Any, base: ImageModel | None, tail: Any, note: str) -> str:
 
 
 def _float32(variable: Any) -> np.ndarray:
-    array = variable.numpy() if hasattr(variable, "numpy") else np.asarray(variable)
-    return np.array(array, np.float32)
+    return np.array(variable.numpy(), np.float32)
 
 
 def _features(model: Any, first: ImageModel) -> Any:

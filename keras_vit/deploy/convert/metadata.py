@@ -8,10 +8,9 @@ Source: metadata_schema.fbs 1.5.0 of MediaPipe, whose fields have the numbers th
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -50,19 +49,16 @@ def metadata(about: About, graph: Graph) -> bytes:
     return _Writer().written(about, graph)
 
 
-def labels_archive(about: About, graph: Graph, start: int) -> bytes:
-    """The zip archive with the labels, for its place `start` in the file; b"" without labels.
+def append_labels(file: BinaryIO, about: About, graph: Graph) -> None:
+    """Writes the zip archive with the labels at the end of a file; nothing without labels.
 
     It is not compressed, so that readers can map it.
     """
     labels = _labels(about, graph)
-    if labels is None:
-        return b""
-    stream = _Behind(start)
-    with zipfile.ZipFile(stream, "w") as archive:
-        entry = zipfile.ZipInfo(LABELS, _DATE)
-        archive.writestr(entry, "".join(f"{label}\n" for label in labels))
-    return stream.getvalue()
+    if labels is not None:
+        with zipfile.ZipFile(file, "w") as archive:
+            entry = zipfile.ZipInfo(LABELS, _DATE)
+            archive.writestr(entry, "".join(f"{label}\n" for label in labels))
 
 
 def _labels(about: About, graph: Graph) -> tuple[str, ...] | None:
@@ -70,21 +66,6 @@ def _labels(about: About, graph: Graph) -> tuple[str, ...] | None:
     shape = graph.tensors[graph.outputs[0]].shape
     scored = about.labels and about.options.output != "features"
     return about.labels if scored and shape[1:] == (len(about.labels),) else None
-
-
-class _Behind(io.BytesIO):
-    """A stream whose places are those in a file that has `start` bytes before it."""
-
-    def __init__(self, start: int):
-        super().__init__()
-        self._start = start
-
-    def tell(self) -> int:
-        return super().tell() + self._start
-
-    def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
-        offset = self._start if whence == io.SEEK_SET else 0
-        return super().seek(place - offset, whence) + self._start
 
 
 class _Writer:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
-from keras_vit.deploy.convert.metadata import labels_archive, metadata
+from keras_vit.deploy.convert.metadata import append_labels, metadata
 from keras_vit.deploy.convert.quantizer import extremes, library, modified
 from keras_vit.deploy.precisions import (
     BLOCK,
@@ -111,7 +111,7 @@ def quantized(
     with path.open("wb") as file:
         file.writelines(layout.parts())
         if about:
-            file.write(labels_archive(about, graph, len(layout.image)))
+            append_labels(file, about, graph)
     kernels.clear()
     return MappedFile(path, folder, graph)
 
