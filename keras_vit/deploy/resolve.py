@@ -294,9 +294,7 @@ def _check_options(
 
 def _official_weights(model: ImageModel) -> Sources:
     names = weight_names(model.spec, model.num_classes, model.image_size)
-    return {
-        name.path: functools.partial(_float32, name.variable(model)) for name in names
-    }
+    return {name.path: functools.partial(_float32, name.variable(model)) for name in names}
 
 
 def _hash(model: Any, base: ImageModel | None, tail: Any, note: str) -> str:
