@@ -258,8 +258,7 @@ def _resolved_for(model: Any, options: ExportOptions) -> Resolved:
     check_model_for(options.wanted_client, model)
     graph = options.graph(model)
     resolved = resolve(model, graph, options.rewrite, labels, options.preprocessing, name)
-    if options.recipe is not None:
-        _known_recipe(options, resolved.about.name)
+    _known_recipe(options, resolved.about.name)
     return resolved
 
 
@@ -293,8 +292,7 @@ def _prepared(
             f"the model is exported as it is, without exact rewrites: {converter.about.note}.",
             stacklevel=3,  # the caller of a public function
         )
-    if options.recipe is not None:
-        recipe = _known_recipe(options, about.name)
+    if recipe := _known_recipe(options, about.name):
         check_layers(converter.float_file(recipe["base"]), recipe["float_layers"])
     return converter, samples
 
@@ -324,10 +322,8 @@ def _judged_file(
     """Makes and compares a file; raises a `RefusedError` if it does not meet the options."""
     name, layers, recipe = precision.quantize, options.float_layers, None
     if precision.base:
-        if options.recipe is None:
-            recipe = _chosen(converter, samples.choosing, precision, options)
-        else:
-            recipe = _known_recipe(options, converter.about.name)
+        recipe = _known_recipe(options, converter.about.name)
+        recipe = recipe or _chosen(converter, samples.choosing, precision, options)
         layers = tuple(recipe["float_layers"])
     options.say(f"{name}: converting")
     made = converter.made(name, layers, recipe)
@@ -361,6 +357,9 @@ def _chosen(
     return dataclasses.asdict(choice) | {"chosen_on": f"{count} {images.images_from}"}
 
 
-def _known_recipe(options: ExportOptions, model: str) -> dict[str, Any]:
+def _known_recipe(options: ExportOptions, model: str) -> dict[str, Any] | None:
+    """The recipe that is used instead of a search; None if there is none."""
+    if options.recipe is None:
+        return None
     bases = {precision.base for precision in options.precisions if precision.base}
     return read_recipe(options.recipe, model, bases)

@@ -69,8 +69,13 @@ class ExportOptions:
             _checks.not_negative("max_drop", self.max_drop)
         if self.min_runtime is not None:
             check_version(self.min_runtime)
-        for precision in precisions:
-            self._check_float_layers(precision)
+        for precision in precisions if self.float_layers else ():
+            if not precision.rules:
+                raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
+            if precision.base:
+                raise UsageError(
+                    f"{precision.quantize} chooses the float layers; leave out float_layers."
+                )
         if self.recipe is not None and not any(precision.base for precision in precisions):
             choosing = " or ".join(name for name, row in PRECISIONS.items() if row.base)
             names = ", ".join(precision.quantize for precision in precisions)
@@ -105,13 +110,3 @@ class ExportOptions:
         output = self.output or (client.output if client else "logits")
         preprocessing = self.preprocessing or getattr(model, "preprocessing", None)
         return GraphOptions(input_for(client, self.input, preprocessing), output, self.batch)
-
-    def _check_float_layers(self, precision: Precision) -> None:
-        if not self.float_layers:
-            return
-        if not precision.rules:
-            raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
-        if precision.base:
-            raise UsageError(
-                f"{precision.quantize} chooses the float layers; leave out float_layers."
-            )

@@ -52,11 +52,11 @@ class Precision:
 
     Attributes:
         quantize: the value of the argument `quantize`: "none", "int8".
-        name: name of the bundle's folder: "float32" for "none", otherwise the same as `quantize`.
         rules: operators ("*" for all) and how they are quantised; later rules override earlier.
         budget: how much a file may differ from Keras.
         help: a short description for lists of choices.
         summary: a longer description for the model card.
+        name: name of the bundle's folder; "" for the same as `quantize`.
         runtime: the oldest runtime for such files; None if it depends on the operators.
         older: the first runtime that runs such a file, and the rules for those before it; None if
             they have no other rules.
@@ -69,17 +69,18 @@ class Precision:
     """
 
     quantize: str
-    name: str
     rules: Rules
     budget: Budget
     help: str
     summary: str
+    name: str = ""
     runtime: str | None = None
     older: tuple[str, Rules] | None = None
     base: str | None = None
     trainable: bool = False
 
     def __post_init__(self):
+        object.__setattr__(self, "name", self.name or self.quantize)
         for operator, kind in self.rules:
             if kind not in get_args(Kind):
                 raise UsageError(
@@ -104,8 +105,8 @@ class Precision:
 
     def choosing_float_layers(self, quantize: str, help: str, summary: str) -> Precision:
         """The same precision, but layers stay in float that lose too much accuracy."""
-        names = {"quantize": quantize, "name": quantize, "help": help, "summary": summary}
-        return dataclasses.replace(self, base=self.quantize, trainable=False, **names)
+        words = {"quantize": quantize, "name": quantize, "help": help, "summary": summary}
+        return dataclasses.replace(self, base=self.quantize, trainable=False, **words)
 
 
 def _products(kind: Kind) -> Rules:
@@ -120,7 +121,6 @@ def _products(kind: Kind) -> Rules:
 # always give the same scores.
 _INT8 = Precision(
     "int8",
-    "int8",
     _products("static8"),
     # C: 97.2% to 98.2% with two sets of calibration images, 0.10, 0.022. D: 99.4%, 0.08, 0.017.
     # R: 91.7%, 0.05, 0.17; with outlier channels 87.5%, 0.05, 0.31.
@@ -133,15 +133,14 @@ _INT8 = Precision(
 _ROWS = (
     Precision(
         "none",
-        "float32",
         (),
         # C: 100%, 2e-6, 5e-7. The same arithmetic: only the order of summation may differ.
         Budget(1.0, 1e-4, 1e-3, None),
         "float32",
         "weights and arithmetic in float32",
+        name="float32",
     ),
     Precision(
-        "float16",
         "float16",
         (("*", "float16"),),
         # C: 99.9%, 0.0011, 0.0004. D: 100%, 0.0009, 0.0003.
@@ -150,7 +149,6 @@ _ROWS = (
         "weights in half precision, arithmetic as the processor supports it",
     ),
     Precision(
-        "dynamic",
         "dynamic",
         _products("dynamic8"),
         # C: 98.8%, 0.028, 0.012. D: 100%, 0.024, 0.009. R: 91.7%, 0.039, 0.14.
@@ -164,7 +162,6 @@ _ROWS = (
     _INT8,
     Precision(
         "int8-full",
-        "int8-full",
         (("*", "static8"),),
         # C: 95.1%, 0.16, 0.051. D: 99.7%, 0.15, 0.041.
         Budget(0.90, 0.5, 0.5),
@@ -173,7 +170,6 @@ _ROWS = (
         "other types; a ViT loses most of its accuracy unless it was trained for it",
     ),
     Precision(
-        "int16x8",
         "int16x8",
         # LiteRT's RSQRT on int16 is a coarse table: logits' cosine 0.92 instead of 0.999.
         (("*", "static16"), ("RSQRT", "float")),
@@ -184,7 +180,6 @@ _ROWS = (
         runtime="LiteRT 1.3.0",
     ),
     Precision(
-        "int4",
         "int4",
         (*_products("dynamic8"), ("FULLY_CONNECTED", "dynamic4")),
         # C: 89.8%, 0.23, 0.105, 0.96 points lost. D: 98.3%, 0.28, 0.095, 0.56 points lost.

@@ -6,7 +6,8 @@ import dataclasses
 from typing import Literal, get_args
 
 from keras_vit._checks import choice
-from keras_vit.deploy.graph.rewrites import REWRITES, check_rewrites
+from keras_vit._errors import UsageError, did_you_mean
+from keras_vit.deploy.graph.rewrites import REWRITES
 
 Input = Literal["float32", "uint8"]
 Output = Literal["logits", "probabilities", "features"]
@@ -34,7 +35,9 @@ class GraphOptions:
     rewrites: frozenset[str] = frozenset(REWRITES)
 
     def __post_init__(self):
-        object.__setattr__(self, "rewrites", check_rewrites(self.rewrites))
+        object.__setattr__(self, "rewrites", frozenset(self.rewrites))
+        for name in sorted(self.rewrites - REWRITES.keys()):
+            raise UsageError(f"unknown rewrite {name!r}; {did_you_mean(name, REWRITES)}")
         for field, choices in (("input", Input), ("output", Output)):
             choice(field, getattr(self, field), get_args(choices))
 
