@@ -14,8 +14,8 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras, register
-from keras_vit.deploy.graph.graph_options import GraphOptions
-from keras_vit.deploy.graph.inference import InferenceGraph, inference_module, prepare
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.inference import inference_module, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.layers.pooling import POOLING_LAYERS, PoolingLayer

@@ -195,17 +195,17 @@ def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, 
     if isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2):
         return _batch(data, shape)
     # Reservoir sampling: each image is kept with the same probability.
-    kept: list[tuple[int, np.ndarray, Any]] = []
+    kept: dict[int, tuple[int, np.ndarray, Any]] = {}
     generator = np.random.default_rng(0)
     for position, (image, target) in enumerate(_examples(data, shape)):
-        place = len(kept) if len(kept) < count else generator.integers(position + 1)
+        place = position if position < count else generator.integers(position + 1)
         if place < count:
             # A copy, because a view would keep its whole batch in memory.
-            kept[place : place + 1] = [(position, image.copy(), target)]
+            kept[int(place)] = (position, image.copy(), target)
     if not kept:
         raise UsageError("representative_data holds no image.")
-    kept.sort(key=lambda entry: entry[0])
-    _, images, targets = zip(*kept, strict=True)
+    in_order = sorted(kept.values(), key=lambda entry: entry[0])
+    _, images, targets = zip(*in_order, strict=True)
     known = all(target is not None for target in targets)
     return np.stack(images), np.array(targets) if known else None
 

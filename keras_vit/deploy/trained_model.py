@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -118,13 +119,12 @@ def of_run(
     opened.check_classifies()
     source = opened.source(data)
     split = opened.split(source)
-    preprocessing = Preprocessing.from_dict(opened.spec["preprocessing"])
-    load = opened.model
+    preprocessing, load = Preprocessing.from_dict(opened.spec["preprocessing"]), opened.model
     if image_size:
         height, width = image_size
         preprocessing = dataclasses.replace(preprocessing, height=height, width=width)
         weights = opened.path / "weights.npz"
-        load = lambda: model_from_weights(weights, image_size=image_size)  # noqa: E731
+        load = functools.partial(model_from_weights, weights, image_size=image_size)
     return TrainedModel(
         load,
         opened.spec["model"],

@@ -35,8 +35,8 @@ def graph_file():
     """Converts our inference graph of a spec, with seeded weights; options are `GraphOptions`'."""
 
     def convert(spec, image_size=(16, 24), **options):
-        from keras_vit.deploy.graph.graph_options import GraphOptions
-        from keras_vit.deploy.graph.inference import InferenceGraph, inference_module, prepare
+        from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+        from keras_vit.deploy.graph.inference import inference_module, prepare
         from keras_vit.deploy.resolve import parameters_of
 
         build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT

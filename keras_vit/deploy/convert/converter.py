@@ -21,8 +21,8 @@ from keras_vit._keras import backend
 from keras_vit.deploy.convert.float_file import convert, write_float_file
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
 from keras_vit.deploy.convert.saved_model import keras_module, save_module
-from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
-from keras_vit.deploy.graph.inference import InferenceGraph, forward, inference_module, prepare
+from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.inference import forward, inference_module, prepare
 from keras_vit.deploy.precisions import (
     PRECISIONS,
     Precision,
@@ -165,7 +165,7 @@ class Converter:
         if not note:
             for name in names:
                 images = self.calibration if name == BALANCED else None
-                graphs[name] = _rebuilt(resolved, images, folder / name)
+                graphs[name] = _stored(resolved.graph, images, folder / name)
                 note = note or _difference(graphs[name], reference)
             if note and backend() != "tensorflow":
                 raise RefusedError(f"{note}; export it with KERAS_BACKEND=tensorflow.")
@@ -200,29 +200,23 @@ def graph_module(resolved: Resolved) -> Any:
     """A `tf.Module` whose `serve(images)` gives {output: tensor}."""
     if resolved.about.note:
         return _as_it_is(resolved)
-    weights = {name: source() for name, source in resolved.weights.items()}
-    return inference_module(prepare(_graph(resolved, weights)))
-
-
-def _graph(resolved: Resolved, weights: Any) -> InferenceGraph:
-    about, size = resolved.about, resolved.input_shape[:2]
-    return InferenceGraph(
-        resolved.spec, weights, size, about.preprocessing, about.options, resolved.tail
-    )
+    weights = {name: source() for name, source in resolved.graph.weights.items()}
+    return inference_module(prepare(dataclasses.replace(resolved.graph, weights=weights)))
 
 
 def _as_it_is(resolved: Resolved) -> Any:
     return keras_module(resolved.keras, resolved.about.options, resolved.about.preprocessing)
 
 
-def _rebuilt(resolved: Resolved, calibration: np.ndarray | None, folder: Path) -> InferenceGraph:
-    """The graph of a model, prepared, with its weights in a new folder.
+def _stored(graph: InferenceGraph, calibration: np.ndarray | None, folder: Path) -> InferenceGraph:
+    """The graph, prepared, with its weights in a new folder.
 
     They are stored one by one, so that they are not in memory beside the model's.
     """
-    graph = prepare(_graph(resolved, StoredArrays(folder, resolved.weights)), calibration)
-    graph.weights.store()
-    return graph
+    stored = StoredArrays(folder, graph.weights)
+    prepared = prepare(dataclasses.replace(graph, weights=stored), calibration)
+    stored.store()
+    return prepared
 
 
 def _difference(graph: InferenceGraph, reference: Reference | None) -> str:

@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._quiet import quiet
-from keras_vit.deploy.graph.inference import InferenceGraph, forward, module_of, variables_of
+from keras_vit.deploy.graph.graph_options import InferenceGraph
+from keras_vit.deploy.graph.inference import forward, module_of, variables_of
 from keras_vit.tflite.layout import laid_out, unpacked
 from keras_vit.tflite.processes import release_memory
 

@@ -189,10 +189,9 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
         if kind != "dynamic4":
             _add(manager, ".*", operator, kind)
             continue
-        for operators in _layers(graph).values():
-            for found in operators:
-                if found.name == operator and graph.read(found)[1].shape[-1] % BLOCK == 0:
-                    _add(manager, _scope(graph, found), operator, kind)
+        for found in graph.operators:
+            if found.name == operator and graph.read(found)[1].shape[-1] % BLOCK == 0:
+                _add(manager, _scope(graph, found), operator, kind)
     for layer in sorted(float_layers):
         for found in _layers(graph)[layer]:
             _add(manager, _scope(graph, found), found.name, "float")

@@ -1,13 +1,14 @@
-"""What goes into a graph, what comes out, and its rewrites."""
+"""What a graph is made from: a model's weights, its input, its output and its rewrites."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from keras_vit._checks import choice
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.specs import Preprocessing, Spec
 
 Input = Literal["float32", "uint8"]
 Output = Literal["logits", "probabilities", "features"]
@@ -44,3 +45,25 @@ class GraphOptions:
 
 # One image as Keras reads it, and its logits.
 DEFAULTS = GraphOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceGraph:
+    """What a graph is built from.
+
+    Attributes:
+        spec: spec of a ViT, a hybrid or a BiT.
+        weights: the model's, by keras_vit's names, or functions that give them; `prepare` turns
+            them into those of the graph.
+        image_size: height and width in pixels.
+        preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
+        options: the graph's input, output and rewrites.
+        tail: a Keras model from the features to the output, which replaces keras_vit's head.
+    """
+
+    spec: Spec
+    weights: Any
+    image_size: tuple[int, int]
+    preprocessing: Preprocessing
+    options: GraphOptions = DEFAULTS
+    tail: Any = None

@@ -11,33 +11,12 @@ import tensorflow as tf
 
 from keras_vit._keras import LEGACY
 from keras_vit.deploy.graph.balance import balance, balances
-from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.resnet import bit, stem
-from keras_vit.deploy.graph.rewrites import Parameters, folds_uint8, resolve_parameters, rewrite
+from keras_vit.deploy.graph.rewrites import folds_uint8, resolve_parameters, rewrite
 from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
 from keras_vit.parts.encoder import encode
-from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
-
-
-@dataclasses.dataclass(frozen=True)
-class InferenceGraph:
-    """What a graph is built from.
-
-    Attributes:
-        spec: spec of a ViT, a hybrid or a BiT.
-        weights: the model's, by keras_vit's names; `prepare` turns them into those of the graph.
-        image_size: height and width in pixels.
-        preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
-        options: the graph's input, output and rewrites.
-        tail: a Keras model from the features to the output, which replaces keras_vit's head.
-    """
-
-    spec: Spec
-    weights: Parameters
-    image_size: tuple[int, int]
-    preprocessing: Preprocessing
-    options: GraphOptions = DEFAULTS
-    tail: Any = None
+from keras_vit.specs import ResNetSpec, ViTSpec
 
 
 def inference_module(graph: InferenceGraph) -> tf.Module:

@@ -63,28 +63,24 @@ class TensorFlowMachine(Machine):
             return x if bias is None else x + bias
 
     def norm(self, name, x):
-        with tf.name_scope(name):
-            return self._normalised(name, x)
-
-    def _normalised(self, name, x):
-        # The mean of centred values is zero and is not computed.
         in_stream = self.path + name in self.stream_norms
+        # The mean of centred values is zero and is not computed.
         centred = in_stream and "centre" in self.rewrites
-        divided = in_stream and "scaled_stream" in self.rewrites
-        if not centred:
-            x -= tf.reduce_mean(x, axis=-1, keepdims=True)
-        scaled = centred and "stream/scale" in self.weights
-        unscaled = x * self.weights["stream/scale"] if scaled else x
-        # A product, because files in full integers cannot have an operator for squares.
-        mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
-        divisor = STREAM_DIVISOR if divided else 1.0
-        factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
+        divisor = STREAM_DIVISOR if in_stream and "scaled_stream" in self.rewrites else 1.0
         smooth, gamma = self.weight(f"{name}/smooth"), self.weight(f"{name}/gamma")
-        if smooth is not None:
-            # If it were multiplied with x, the converter would fold it into the kernels after x.
-            factor *= smooth
-        x *= factor
-        return x if gamma is None else x * gamma + self.weight(f"{name}/beta")
+        with tf.name_scope(name):
+            if not centred:
+                x -= tf.reduce_mean(x, axis=-1, keepdims=True)
+            scaled = centred and "stream/scale" in self.weights
+            unscaled = x * self.weights["stream/scale"] if scaled else x
+            # A product, because files in full integers cannot have an operator for squares.
+            mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
+            factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
+            if smooth is not None:
+                # Multiplied with x, the converter would fold it into the kernels after x.
+                factor *= smooth
+            x *= factor
+            return x if gamma is None else x * gamma + self.weight(f"{name}/beta")
 
     def scale(self, name, x):
         factors = self.weight(name)

@@ -87,7 +87,7 @@ def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_
     vit = trained_like(keras_vit.ViT(SPEC, 0, (32, 64)))
     model = keras.Sequential([vit, keras.layers.Dense(3, "softmax")])
     resolved = resolve(model)
-    assert resolved.tail is not None
+    assert resolved.graph.tail is not None
     made = deploy.Converter(resolved, ["none"])
     [graph] = made._graphs.values()
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")

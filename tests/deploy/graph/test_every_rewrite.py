@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.deploy.graph.graph_options import GraphOptions
-from keras_vit.deploy.graph.inference import InferenceGraph, forward, prepare
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.inference import forward, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.parts.embedding import TOKENS

@@ -12,8 +12,8 @@ import pytest
 import keras_vit
 from keras_vit import UsageError
 from keras_vit.deploy.graph.balance import balance
-from keras_vit.deploy.graph.graph_options import GraphOptions
-from keras_vit.deploy.graph.inference import InferenceGraph, forward, inference_module, prepare
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.inference import forward, inference_module, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES, resolve_parameters, rewrite
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
