@@ -24,8 +24,9 @@ from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judg
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import Precision
 from keras_vit.deploy.reference import ParityError, Reference, reference_of
+from keras_vit.deploy.representative_data import samples_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, resolve
-from keras_vit.deploy.sampling import Samples, samples_of, spread, to_pixels
+from keras_vit.deploy.sampling import Samples, spread, to_pixels
 from keras_vit.deploy.trained_model import TrainedModel, of_run
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.measure import Measured, measure

@@ -124,7 +124,6 @@ def measured_ranges(
     They are `_WIDER` than measured.
     """
     check_calibration(precision, calibration)
-    library()
     graph = read_graph(content)
     batches = list(grouped(calibration, graph.tensors[graph.inputs[0]].shape[0]))
     found, value = extremes(content, _recipe(graph, precision, frozenset()), batches)

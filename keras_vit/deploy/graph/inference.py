@@ -95,7 +95,7 @@ def forward(
     Args:
         graph: the graph; its weights may be tensors or variables.
         images: the images.
-        taps: filled with the inputs of quantised layers and the outputs of blocks, by name.
+        taps: filled with the inputs of Dense layers and the outputs of blocks, by name.
     """
     spec, options, preprocessing = graph.spec, graph.options, graph.preprocessing
     m = TensorFlowMachine(spec, graph.weights, options.rewrites, {} if taps is None else taps)

@@ -25,7 +25,7 @@ class TensorFlowMachine(Machine):
         spec: the model's spec.
         weights: the rewritten weights, by the names of keras_vit.
         rewrites: the names of the rewrites that were applied.
-        taps: filled with the inputs of layers and the outputs of blocks, by name.
+        taps: filled with the inputs of Dense layers and the outputs of blocks, by name.
     """
 
     scope = staticmethod(tf.name_scope)
