@@ -84,9 +84,8 @@ class _Writer:
         image = self._input(about.preprocessing, graph.tensors[graph.inputs[0]])
         classes = graph.tensors[graph.outputs[0]].shape[-1]
         scores = self._output(about.options.output, _labels(about, graph), classes)
-        subgraph = self._table(10, {2: self._list([image]), 3: self._list([scores])})
-        fields = {0: self._text(about.name), 3: self._list([subgraph])}
-        fields[7] = self._text(_PARSER)
+        subgraph = self._table(10, {2: self._list(image), 3: self._list(scores)})
+        fields = {0: self._text(about.name), 3: self._list(subgraph), 7: self._text(_PARSER)}
         self._builder.Finish(self._table(8, fields), _IDENTIFIER)
         return bytes(self._builder.Output())
 
@@ -114,7 +113,7 @@ class _Writer:
         options = self._table(2, {0: self._floats(mean), 1: self._floats(scale)})
         unit = self._table(2, {0: ("Uint8", _NORMALIZATION), 1: options})
         highest, lowest = (self._floats((end - mean) / scale) for end in (255.0, 0.0))
-        return {4: self._list([unit]), 5: self._table(2, {0: highest, 1: lowest})}
+        return {4: self._list(unit), 5: self._table(2, {0: highest, 1: lowest})}
 
     def _output(self, output: str, labels: Sequence[str] | None, classes: int) -> int:
         fields = {
@@ -124,7 +123,7 @@ class _Writer:
         }
         if labels is not None:
             file = {0: self._text(LABELS), 1: self._text("A class in each line.")}
-            fields[6] = self._list([self._table(5, file | {2: ("Int8", _AXIS_LABELS)})])
+            fields[6] = self._list(self._table(5, file | {2: ("Int8", _AXIS_LABELS)}))
         return self._table(7, fields)
 
     def _table(self, count: int, fields: dict[int, int | tuple[str, int]]) -> int:
@@ -137,10 +136,10 @@ class _Writer:
                 self._builder.PrependUOffsetTRelativeSlot(field, value, 0)
         return self._builder.EndObject()
 
-    def _list(self, places: list[int]) -> int:
-        self._builder.StartVector(4, len(places), 4)
-        for place in reversed(places):
-            self._builder.PrependUOffsetTRelative(place)
+    def _list(self, table: int) -> int:
+        """A list of one table."""
+        self._builder.StartVector(4, 1, 4)
+        self._builder.PrependUOffsetTRelative(table)
         return self._builder.EndVector()
 
     def _floats(self, values: Any) -> int:

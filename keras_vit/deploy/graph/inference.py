@@ -98,7 +98,7 @@ def forward(
         taps: filled with the inputs of Dense layers and the outputs of blocks, by name.
     """
     spec, options, preprocessing = graph.spec, graph.options, graph.preprocessing
-    m = TensorFlowMachine(spec, graph.weights, options.rewrites, {} if taps is None else taps)
+    m = TensorFlowMachine(graph, {} if taps is None else taps)
     if options.input == "uint8" and not ("uint8_input" in options.rewrites and folds_uint8(spec)):
         with tf.name_scope("pixels"):
             images = tf.cast(images, tf.float32)

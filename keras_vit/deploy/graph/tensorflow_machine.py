@@ -6,25 +6,22 @@ have the shape (batch, tokens, hidden_dim).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from keras_vit.deploy.graph.graph_options import InferenceGraph
 from keras_vit.deploy.graph.rewrites import STREAM_DIVISOR, wiring_of
 from keras_vit.deploy.graph.wiring import PROBED
 from keras_vit.parts.block import attention
 from keras_vit.parts.machine import Machine
-from keras_vit.specs import Spec
 
 
 class TensorFlowMachine(Machine):
     """Runs parts with rewritten weights; what a rewrite has removed is left out.
 
     Args:
-        spec: the model's spec.
-        weights: the rewritten weights, by the names of keras_vit.
-        rewrites: the names of the rewrites that were applied.
+        graph: a prepared graph.
         taps: filled with the inputs of Dense layers and the outputs of blocks, by name.
     """
 
@@ -32,15 +29,9 @@ class TensorFlowMachine(Machine):
     tanh = staticmethod(tf.nn.tanh)
     product = staticmethod(tf.multiply)
 
-    def __init__(
-        self,
-        spec: Spec,
-        weights: Mapping[str, Any],
-        rewrites: frozenset[str],
-        taps: dict[str, tf.Tensor],
-    ):
-        self.spec, self.weights, self.rewrites, self.taps = spec, weights, rewrites, taps
-        self.wiring = wiring_of(spec, weights)
+    def __init__(self, graph: InferenceGraph, taps: dict[str, tf.Tensor]):
+        self.spec, self.weights, self.taps = graph.spec, graph.weights, taps
+        self.rewrites, self.wiring = graph.options.rewrites, wiring_of(graph.spec, graph.weights)
         self.stream_norms = frozenset(self.wiring.stream_norms)
 
     def weight(self, name: str) -> Any:
