@@ -115,9 +115,10 @@ def export_tflite(
     options = ExportOptions.among(locals())
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
+    [precision] = options.precisions
+    for_runtime(precision, options.min_runtime)
     resolved = _resolved_for(model, options)
     converter, samples = _prepared(resolved, model, representative_data, options)
-    [precision] = options.precisions
     judged = _judged_file(converter, samples, precision, options)
     with _files.replacing(path) as temporary:
         shutil.copyfile(judged.content, temporary)
@@ -251,8 +252,6 @@ def _report(bundles: Bundles, threads: Sequence[int], earlier: Mapping[str, Meas
 
 def _resolved_for(model: Any, options: ExportOptions) -> Resolved:
     """Finds out whether a Keras model or a `TrainedModel` can be exported with these options."""
-    for precision in options.precisions:
-        for_runtime(precision, options.min_runtime)
     name, labels = None, options.labels
     if isinstance(model, TrainedModel):
         name, labels, model = model.name, labels or model.labels, model.load()
