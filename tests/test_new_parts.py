@@ -14,8 +14,8 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras, register
-from keras_vit.deploy.graph.graph_options import GraphOptions
-from keras_vit.deploy.graph.inference import inference_module
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.inference import inference_module, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.layers.pooling import POOLING_LAYERS, PoolingLayer
@@ -268,14 +268,9 @@ def test_the_exported_file_gives_the_logits_of_keras(model, images):
     ],
 )
 def test_the_graph_gives_them_balanced_and_without_rewrites(model, images, left_out, balanced):
-    module = inference_module(
-        model.spec,
-        parameters_of(model),
-        SIZE,
-        model.preprocessing,
-        GraphOptions(batch=None, rewrites=frozenset(REWRITES) - set(left_out)),
-        images if balanced else None,
-    )
+    options = GraphOptions(batch=None, rewrites=frozenset(REWRITES) - set(left_out))
+    graph = InferenceGraph(model.spec, parameters_of(model), SIZE, model.preprocessing, options)
+    module = inference_module(prepare(graph, images if balanced else None))
     actual = module.serve.python_function(images)["logits"].numpy()
     assert_near(actual, np.asarray(model(images, training=False)))
 

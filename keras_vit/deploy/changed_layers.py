@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
-import re
 import reprlib
 import threading
 from collections.abc import Iterator
@@ -24,6 +23,9 @@ from keras_vit.specs import Spec, ViTSpec
 # from the model.
 _NOT_READ = {"name", "trainable", "dtype", "dropout", "attention_dropout", "drop_path", "rate"}
 _NOT_READ |= {"seed", "noise_shape", "batch_input_shape", "batch_shape"}
+# What determines the output of a layer, besides its weights: its settings by name, and these two.
+_Properties = dict[str, Any]
+_CLASS, _CALL = "the class", "the call"
 _TRAINING_ONLY = ("_initializer", "_regularizer", "_constraint")
 
 
@@ -42,32 +44,24 @@ def first_edit(model: ImageModel) -> str:
     return ""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Described:
-    """The properties that determine the output of a layer, besides its weights."""
-
-    kind: type
-    forward: Any
-    settings: dict[str, Any]
-
-
-def _difference(expected: _Described | None, actual: _Described | None) -> str:
+def _difference(expected: _Properties | None, actual: _Properties | None) -> str:
     if actual is None:
         return "is missing"
     if expected is None:
         return "was added"
-    if actual.kind is not expected.kind:
-        return f"is a {actual.kind.__name__}, not a {expected.kind.__name__}"
-    if actual.forward is not expected.forward:
-        return "has another call"
-    for name in [*expected.settings, *actual.settings]:
-        before, now = (side.settings.get(name) for side in (expected, actual))
-        if before != now:
-            return f"has {name}={reprlib.repr(now)}, not {reprlib.repr(before)}"
+    for name in [*expected, *actual]:
+        before, now = expected.get(name), actual.get(name)
+        if before == now:
+            continue
+        if name == _CLASS:
+            return f"is a {now.__name__}, not a {before.__name__}"
+        if name == _CALL:
+            return "has another call"
+        return f"has {name}={reprlib.repr(now)}, not {reprlib.repr(before)}"
     return ""
 
 
-def _expected(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> dict[str, _Described]:
+def _expected(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> dict[str, _Properties]:
     blocks = 1
     if isinstance(spec, ViTSpec):
         blocks, spec = spec.depth, dataclasses.replace(spec, depth=1)
@@ -77,9 +71,8 @@ def _expected(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> dict
     # All blocks of a spec have the same layers.
     expected = {}
     for path, layer in described.items():
-        copies = range(blocks) if path.startswith("encoderblock_0") else (0,)
-        for i in copies:
-            expected[re.sub(r"^encoderblock_0", f"encoderblock_{i}", path)] = layer
+        for i in range(blocks if path.startswith("encoderblock_0") else 1):
+            expected[path.replace("encoderblock_0", f"encoderblock_{i}", 1)] = layer
     return expected
 
 
@@ -98,12 +91,12 @@ def _without_weights() -> Iterator[None]:
             random.setstate(state)
 
 
-def _described(model: keras.Model) -> Iterator[tuple[str, _Described]]:
-    yield "", _Described(type(model), type(model).call, {})
+def _described(model: keras.Model) -> Iterator[tuple[str, _Properties]]:
+    yield "", {_CLASS: type(model), _CALL: type(model).call}
     yield from ((path, _describe(layer)) for path, layer in each_layer(model) if path)
 
 
-def _describe(layer: keras.layers.Layer) -> _Described:
+def _describe(layer: keras.layers.Layer) -> _Properties:
     try:
         settings = layer.get_config()
     except Exception as error:  # a custom layer of the user
@@ -114,7 +107,7 @@ def _describe(layer: keras.layers.Layer) -> _Described:
         if name not in _NOT_READ and not name.endswith(_TRAINING_ONLY)
     }
     # A `call` that was set on the layer itself replaces that of its class.
-    return _Described(type(layer), vars(layer).get("call", type(layer).call), read)
+    return {_CLASS: type(layer), _CALL: vars(layer).get("call", type(layer).call), **read}
 
 
 def _plain(value: Any) -> Any:

@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """A program that runs a file by itself.
+    """A program that runs a file by itself, if the file's input and output are not int8 or int16.
+
+    It normalises R, G and B alike: a file of another model takes pixels and normalises them itself.
 
     Attributes:
         name: the value of the argument `client`.
         title: its name in messages.
         output: the output that it needs.
         interpolation: its own resize, of the whole image.
-        per_channel: whether it normalises R, G and B differently. Otherwise a file of such a model
-            takes pixels and normalises them itself.
-        integers: whether it runs files whose input and output are int8 or int16.
         longest_side: of a picture that it can resize.
         module: the Python package that runs files as it does.
         install: the command that installs it.
@@ -41,8 +40,6 @@ class Client:
     title: str
     output: str
     interpolation: Interpolation
-    per_channel: bool
-    integers: bool
     longest_side: int
     module: str
     install: str
@@ -60,8 +57,6 @@ _ROWS = (
         "MediaPipe's ImageClassifier",
         output="probabilities",
         interpolation="mediapipe",
-        per_channel=False,
-        integers=False,
         longest_side=32_766,  # its process ends with longer ones
         module="mediapipe",
         install="pip install mediapipe",
@@ -95,7 +90,7 @@ def check_for(client: Client | None, output: str | None, precisions: Iterable[Pr
             "it out."
         )
     for precision in precisions:
-        if not client.integers and precision.kind("*").startswith("static"):
+        if precision.kind("*").startswith("static"):
             raise UsageError(
                 f"{client.title} runs no files with {precision.name} input and output. Received: "
                 f"quantize={precision.quantize!r}; choose int8, whose input and output are floats."
@@ -115,7 +110,7 @@ def input_for(client: Client | None, input: str | None, preprocessing: Preproces
     """
     normalisation = (preprocessing.mean, preprocessing.scale) if preprocessing else ()
     per_channel = any(isinstance(each, tuple) and len(set(each)) > 1 for each in normalisation)
-    pixels = client is not None and per_channel and not client.per_channel
+    pixels = client is not None and per_channel
     if pixels and input == "float32":
         raise UsageError(
             f"{client.title} normalises R, G and B alike, and this model does not. Received: "

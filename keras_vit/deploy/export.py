@@ -112,25 +112,13 @@ def export_tflite(
             f"export_tflite writes one file: quantize must be one name. Received: {quantize!r}; "
             "use deploy.export_bundles for several."
         )
-    options = ExportOptions(
-        (quantize,),
-        max_images,
-        input=input,
-        output=output,
-        float_layers=tuple(float_layers),
-        max_drop=max_drop,
-        min_runtime=min_runtime,
-        recipe=recipe,
-        rewrite=rewrite,
-        gpu=gpu,
-        client=client,
-        batch=batch,
-    )
+    options = ExportOptions.among(locals())
     if Path(path).is_dir():
         raise UsageError(f"{path} is a folder; name the .tflite file.")
+    [precision] = options.precisions
+    for_runtime(precision, options.min_runtime)
     resolved = _resolved_for(model, options)
     converter, samples = _prepared(resolved, model, representative_data, options)
-    [precision] = options.precisions
     judged = _judged_file(converter, samples, precision, options)
     with _files.replacing(path) as temporary:
         shutil.copyfile(judged.content, temporary)
@@ -210,23 +198,7 @@ def export_bundles(
             another model, `folder` holds other files and no bundles, a folder that is not a bundle
             would be replaced, or another process exports to `folder`; nothing is written.
     """
-    folder = Path(folder)
-    options = ExportOptions(
-        (quantize,) if isinstance(quantize, str) else tuple(quantize),
-        max_images,
-        input=input,
-        output=output,
-        max_drop=max_drop,
-        min_runtime=min_runtime,
-        recipe=recipe,
-        rewrite=rewrite,
-        gpu=gpu,
-        client=client,
-        calibrate=calibrate,
-        labels=labels,
-        preprocessing=preprocessing,
-        say=say,
-    )
+    options, folder = ExportOptions.among(locals()), Path(folder)
     _files.check_replaceable(folder, "export")
     for precision in options.precisions:
         _files.check_replaceable(folder / precision.name, "bundle")
@@ -235,15 +207,13 @@ def export_bundles(
         model = of_run(model.path if isinstance(model, runs.Run) else model)
     if isinstance(model, TrainedModel) and representative_data is not None:
         raise UsageError("representative_data is for Keras models; a run has its own images.")
-    refused = dict(_too_new(options))
-    kept = [each.quantize for each in options.precisions if each.name not in refused]
+    bundles = Bundles(folder, {}, dict(_too_new(options)), {})
+    kept = [each.quantize for each in options.precisions if each.name not in bundles.refused]
     if not kept:
-        return Bundles(folder, {}, refused, {})
-    options = dataclasses.replace(options, quantize=tuple(kept))
+        return bundles
+    options = dataclasses.replace(options, quantize=kept)
     resolved = _resolved_for(model, options)
     check_bundles(resolved)
-    written: dict[str, dict[str, Any]] = {}
-    figures: dict[str, Measured] = {}
     with _files.locked(folder):
         converter, samples = _prepared(resolved, model, representative_data, options)
         del resolved, model  # a large model is not in memory when it is converted
@@ -251,15 +221,17 @@ def export_bundles(
             try:
                 judged = _judged_file(converter, samples, precision, options)
             except RefusedError as error:
-                refused[precision.name] = str(error)
+                bundles.refused[precision.name] = str(error)
                 continue
-            if not written:
-                figures = withdraw_report(folder)
-            written[precision.name] = write_bundle(
-                folder / precision.name, judged, samples.picture, max_drop
-            )
-        measured = _reported(folder, written, refused, threads, figures, say)
-    return Bundles(folder, written, refused, measured)
+            if not bundles.written:
+                earlier = withdraw_report(folder)
+            place = folder / precision.name
+            written = write_bundle(place, judged, samples.picture, max_drop)
+            bundles.written[precision.name] = written
+        if bundles.written and threads:
+            say("measuring latency, memory and load time")
+            _report(bundles, threads, earlier)
+    return bundles
 
 
 def _too_new(options: ExportOptions) -> Iterable[tuple[str, str]]:
@@ -271,35 +243,22 @@ def _too_new(options: ExportOptions) -> Iterable[tuple[str, str]]:
             yield precision.name, str(error)
 
 
-def _reported(
-    folder: Path,
-    written: dict[str, dict[str, Any]],
-    refused: Mapping[str, str],
-    threads: Sequence[int],
-    earlier_figures: Mapping[str, Measured],
-    say: Callable[[str], None],
-) -> dict[str, Measured]:
-    if not written or not threads:
-        return {}
-    say("measuring latency, memory and load time")
+def _report(bundles: Bundles, threads: Sequence[int], earlier: Mapping[str, Measured]) -> None:
+    folder, written = bundles.folder, bundles.written
     files = {name: folder / name / "model.tflite" for name in written}
-    measured = measure(files, sorted(set(threads)))
-    write_report(folder, written, measured, refused, earlier_figures)
-    return measured
+    bundles.measured.update(measure(files, sorted(set(threads))))
+    write_report(folder, written, bundles.measured, bundles.refused, earlier)
 
 
 def _resolved_for(model: Any, options: ExportOptions) -> Resolved:
     """Finds out whether a Keras model or a `TrainedModel` can be exported with these options."""
-    for precision in options.precisions:
-        for_runtime(precision, options.min_runtime)
     name, labels = None, options.labels
     if isinstance(model, TrainedModel):
         name, labels, model = model.name, labels or model.labels, model.load()
     check_model_for(options.wanted_client, model)
     graph = options.graph(model)
     resolved = resolve(model, graph, options.rewrite, labels, options.preprocessing, name)
-    if options.recipe is not None:
-        _known_recipe(options, resolved.about.name)
+    _known_recipe(options, resolved.about.name)
     return resolved
 
 
@@ -317,13 +276,13 @@ def _prepared(
     release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
     about = resolved.about
     if isinstance(model, TrainedModel):
-        samples = _scored(resolved, model.samples(options), options)
-        if options.client and model.source:
-            pictures = model.pictures(len(samples.compared.inputs))
-            samples = seen_by(options.wanted_client, samples, pictures, about.preprocessing)
+        samples = model.samples(options)
     else:
         samples = samples_of(data, resolved.input_shape, about.preprocessing, options)
-        samples = _scored(resolved, samples, options)
+    samples = _scored(resolved, samples, options)
+    if options.client and isinstance(model, TrainedModel) and model.source:
+        pictures = model.pictures(len(samples.compared.inputs))
+        samples = seen_by(options.wanted_client, samples, pictures, about.preprocessing)
     options.say("writing the graph")
     converter = Converter(
         resolved, options.quantize, samples.calibration, options.min_runtime, samples.compared
@@ -333,8 +292,7 @@ def _prepared(
             f"the model is exported as it is, without exact rewrites: {converter.about.note}.",
             stacklevel=3,  # the caller of a public function
         )
-    if options.recipe is not None:
-        recipe = _known_recipe(options, about.name)
+    if recipe := _known_recipe(options, about.name):
         check_layers(converter.float_file(recipe["base"]), recipe["float_layers"])
     return converter, samples
 
@@ -364,10 +322,8 @@ def _judged_file(
     """Makes and compares a file; raises a `RefusedError` if it does not meet the options."""
     name, layers, recipe = precision.quantize, options.float_layers, None
     if precision.base:
-        if options.recipe is None:
-            recipe = _chosen(converter, samples.choosing, precision, options)
-        else:
-            recipe = _known_recipe(options, converter.about.name)
+        recipe = _known_recipe(options, converter.about.name)
+        recipe = recipe or _chosen(converter, samples.choosing, precision, options)
         layers = tuple(recipe["float_layers"])
     options.say(f"{name}: converting")
     made = converter.made(name, layers, recipe)
@@ -398,10 +354,12 @@ def _chosen(
     count = len(images.inputs)
     few = images.inputs[spread(_RANKED, count)]
     choice = choose_float_layers(converter, precision.base, few, holds, options.say)
-    chosen_on = f"{count} {images.images_from}"
-    return choice.to_dict(precision.base, converter.about.name, chosen_on)
+    return dataclasses.asdict(choice) | {"chosen_on": f"{count} {images.images_from}"}
 
 
-def _known_recipe(options: ExportOptions, model: str) -> dict[str, Any]:
+def _known_recipe(options: ExportOptions, model: str) -> dict[str, Any] | None:
+    """The recipe that is used instead of a search; None if there is none."""
+    if options.recipe is None:
+        return None
     bases = {precision.base for precision in options.precisions if precision.base}
     return read_recipe(options.recipe, model, bases)

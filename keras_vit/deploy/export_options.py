@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from keras_vit import _checks
@@ -31,11 +31,11 @@ class ExportOptions:
             Vulkan device for gpu="yes".
     """
 
-    quantize: tuple[str | None, ...]
+    quantize: str | Iterable[str | None] | None
     max_images: int
     input: str | None = None
     output: str | None = None
-    float_layers: tuple[str, ...] = ()
+    float_layers: Iterable[str] = ()
     max_drop: float | None = None
     min_runtime: str | None = None
     recipe: str | os.PathLike | None = None
@@ -48,7 +48,16 @@ class ExportOptions:
     preprocessing: Preprocessing | None = None
     say: Callable[[str], None] = lambda line: None
 
+    @classmethod
+    def among(cls, arguments: Mapping[str, Any]) -> ExportOptions:
+        """The options among the arguments of a function, as its `locals()` are at the beginning."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in arguments.items() if name in names})
+
     def __post_init__(self):
+        one = self.quantize is None or isinstance(self.quantize, str)
+        object.__setattr__(self, "quantize", (self.quantize,) if one else tuple(self.quantize))
+        object.__setattr__(self, "float_layers", tuple(self.float_layers))
         precisions = self.precisions
         batch = _checks.positive_integer("batch", self.batch, _MOST_BATCH)
         if batch > 1 and (self.client or self.gpu != "no"):
@@ -60,8 +69,13 @@ class ExportOptions:
             _checks.not_negative("max_drop", self.max_drop)
         if self.min_runtime is not None:
             check_version(self.min_runtime)
-        for precision in precisions:
-            self._check_float_layers(precision)
+        for precision in precisions if self.float_layers else ():
+            if not precision.rules:
+                raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
+            if precision.base:
+                raise UsageError(
+                    f"{precision.quantize} chooses the float layers; leave out float_layers."
+                )
         if self.recipe is not None and not any(precision.base for precision in precisions):
             choosing = " or ".join(name for name, row in PRECISIONS.items() if row.base)
             names = ", ".join(precision.quantize for precision in precisions)
@@ -96,13 +110,3 @@ class ExportOptions:
         output = self.output or (client.output if client else "logits")
         preprocessing = self.preprocessing or getattr(model, "preprocessing", None)
         return GraphOptions(input_for(client, self.input, preprocessing), output, self.batch)
-
-    def _check_float_layers(self, precision: Precision) -> None:
-        if not self.float_layers:
-            return
-        if not precision.rules:
-            raise UsageError("float_layers are for quantised files. Received: quantize='none'.")
-        if precision.base:
-            raise UsageError(
-                f"{precision.quantize} chooses the float layers; leave out float_layers."
-            )

@@ -47,32 +47,19 @@ class Budget:
 
 
 @dataclasses.dataclass(frozen=True)
-class OlderForm:
-    """Other rules for runtimes that do not run the usual file.
-
-    Attributes:
-        before: the first runtime that runs the usual file.
-        rules: for runtimes before that one.
-    """
-
-    before: str
-    rules: Rules
-
-
-@dataclasses.dataclass(frozen=True)
 class Precision:
     """A way to quantise a model.
 
     Attributes:
         quantize: the value of the argument `quantize`: "none", "int8".
-        name: name of the bundle's folder: "float32" for "none", otherwise the same as `quantize`.
         rules: operators ("*" for all) and how they are quantised; later rules override earlier.
         budget: how much a file may differ from Keras.
         help: a short description for lists of choices.
         summary: a longer description for the model card.
-        calibrated: whether ranges of activations must be measured on images.
+        name: name of the bundle's folder; "" for the same as `quantize`.
         runtime: the oldest runtime for such files; None if it depends on the operators.
-        older: other rules for older runtimes; None if there are none.
+        older: the first runtime that runs such a file, and the rules for those before it; None if
+            they have no other rules.
         base: the precision that this one starts from, and then keeps layers in float that lose too
             much accuracy; None if no layers are chosen.
         trainable: whether quantisation-aware training supports it.
@@ -82,18 +69,18 @@ class Precision:
     """
 
     quantize: str
-    name: str
     rules: Rules
     budget: Budget
     help: str
     summary: str
-    calibrated: bool = False
+    name: str = ""
     runtime: str | None = None
-    older: OlderForm | None = None
+    older: tuple[str, Rules] | None = None
     base: str | None = None
     trainable: bool = False
 
     def __post_init__(self):
+        object.__setattr__(self, "name", self.name or self.quantize)
         for operator, kind in self.rules:
             if kind not in get_args(Kind):
                 raise UsageError(
@@ -106,6 +93,11 @@ class Precision:
         """Whether all computation is in floating point."""
         return all(kind in ("float", "float16") for _, kind in self.rules)
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether ranges of activations must be measured on images."""
+        return any(kind.startswith("static") for _, kind in self.rules)
+
     def kind(self, operator: str) -> Kind:
         """How an operator is quantised: the last rule that applies to it."""
         kinds = [kind for name, kind in self.rules if name in ("*", operator)]
@@ -113,8 +105,8 @@ class Precision:
 
     def choosing_float_layers(self, quantize: str, help: str, summary: str) -> Precision:
         """The same precision, but layers stay in float that lose too much accuracy."""
-        names = {"quantize": quantize, "name": quantize, "help": help, "summary": summary}
-        return dataclasses.replace(self, base=self.quantize, trainable=False, **names)
+        words = {"quantize": quantize, "name": quantize, "help": help, "summary": summary}
+        return dataclasses.replace(self, base=self.quantize, trainable=False, **words)
 
 
 def _products(kind: Kind) -> Rules:
@@ -129,7 +121,6 @@ def _products(kind: Kind) -> Rules:
 # always give the same scores.
 _INT8 = Precision(
     "int8",
-    "int8",
     _products("static8"),
     # C: 97.2% to 98.2% with two sets of calibration images, 0.10, 0.022. D: 99.4%, 0.08, 0.017.
     # R: 91.7%, 0.05, 0.17; with outlier channels 87.5%, 0.05, 0.31.
@@ -137,21 +128,19 @@ _INT8 = Precision(
     "Dense layers and convolutions in int8 with measured ranges",
     "Dense layers and convolutions in int8 with measured ranges; attention's products, "
     "softmax, GELU, norms and the residual stream stay float",
-    calibrated=True,
     trainable=True,
 )
 _ROWS = (
     Precision(
         "none",
-        "float32",
         (),
         # C: 100%, 2e-6, 5e-7. The same arithmetic: only the order of summation may differ.
         Budget(1.0, 1e-4, 1e-3, None),
         "float32",
         "weights and arithmetic in float32",
+        name="float32",
     ),
     Precision(
-        "float16",
         "float16",
         (("*", "float16"),),
         # C: 99.9%, 0.0011, 0.0004. D: 100%, 0.0009, 0.0003.
@@ -161,19 +150,17 @@ _ROWS = (
     ),
     Precision(
         "dynamic",
-        "dynamic",
         _products("dynamic8"),
         # C: 98.8%, 0.028, 0.012. D: 100%, 0.024, 0.009. R: 91.7%, 0.039, 0.14.
         Budget(0.97, 0.2, 0.4),
         "int8 weights, activations quantised while it runs (runtime 2.17)",
         "weights in int8, activations quantised per token while it runs; a scale for each channel "
         "needs runtime 2.17, for older ones each kernel gets one scale",
-        older=OlderForm("2.17.0", _products("dynamic8_per_tensor")),
+        older=("2.17.0", _products("dynamic8_per_tensor")),
         trainable=True,
     ),
     _INT8,
     Precision(
-        "int8-full",
         "int8-full",
         (("*", "static8"),),
         # C: 95.1%, 0.16, 0.051. D: 99.7%, 0.15, 0.041.
@@ -181,10 +168,8 @@ _ROWS = (
         "int8 throughout, for microcontrollers and NPUs",
         "everything in int8, including input and output: for microcontrollers and NPUs without "
         "other types; a ViT loses most of its accuracy unless it was trained for it",
-        calibrated=True,
     ),
     Precision(
-        "int16x8",
         "int16x8",
         # LiteRT's RSQRT on int16 is a coarse table: logits' cosine 0.92 instead of 0.999.
         (("*", "static16"), ("RSQRT", "float")),
@@ -192,11 +177,9 @@ _ROWS = (
         Budget(0.96, 0.5, 0.4),
         "int16 activations and int8 weights throughout, for NPUs",
         "weights in int8, activations in int16, including input and output: for NPUs; slow on CPUs",
-        calibrated=True,
         runtime="LiteRT 1.3.0",
     ),
     Precision(
-        "int4",
         "int4",
         (*_products("dynamic8"), ("FULLY_CONNECTED", "dynamic4")),
         # C: 89.8%, 0.23, 0.105, 0.96 points lost. D: 98.3%, 0.28, 0.095, 0.56 points lost.

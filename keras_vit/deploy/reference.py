@@ -118,11 +118,7 @@ def check_reference(scores: np.ndarray) -> None:
         )
     if variation_of(rows) <= SAME * scale:
         raise ParityError(ALL_SAME)
-    _check_outlier(rows)
-
-
-def _check_outlier(rows: np.ndarray) -> None:
-    """Refuses scores if one of them alone determines their scale."""
+    # One of the scores alone may determine their scale.
     variations = rows.std(axis=0)
     *_, second, first = (0.0, 0.0, *np.sort(variations))
     if 0 < second <= SAME * first:  # scores that are constant on purpose do not vary at all

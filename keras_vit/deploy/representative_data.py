@@ -15,7 +15,7 @@ from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
 from keras_vit.deploy.precisions import check_calibration
 from keras_vit.deploy.reference import Reference
-from keras_vit.deploy.sampling import Samples, coarse_noise, divided, spread, to_pixels
+from keras_vit.deploy.sampling import Samples, coarse_noise, divided, drawn, to_pixels
 from keras_vit.specs import Preprocessing
 
 # Random images that are compared if there are no pictures.
@@ -64,34 +64,30 @@ def _divided(
 ) -> Samples:
     """Different images for each purpose, which cover all classes."""
 
-    def drawn(places: np.ndarray, seed: int, images_from: str) -> Reference:
-        known = None if targets is None else targets[places]
-        places = places[spread(options.max_images, len(places), known, seed)]
+    def images(places: np.ndarray, seed: int, images_from: str) -> Reference:
+        places = drawn(options.max_images, places, targets, seed)
         known = None if targets is None else targets[places]
         return Reference(inputs[places], None, known, images_from)
 
-    places = np.arange(len(inputs))
-    calibrating, choosing = None, None
+    places, calibration, choosing = np.arange(len(inputs)), None, None
     if options.calibrates:
-        calibrating, others = divided(
-            min(options.calibrate, max(len(inputs) // 2, 1)), len(inputs), targets
-        )
-        if not len(others):
-            others = calibrating
+        count = min(options.calibrate, max(len(inputs) // 2, 1))
+        calibrating, places = divided(count, places, targets)
+        calibration = inputs[calibrating]
+        if not len(places):
+            places = calibrating
             warnings.warn(
                 "representative_data holds only one image, which is used both to measure ranges "
                 "and to compare: the comparison proves little. Pass more images.",
                 stacklevel=5,  # the caller of a public function of `deploy.export`
             )
-        places = others
     if options.chooses and len(places) > 1:
-        known = None if targets is None else targets[places]
-        first, second = divided(len(places) // 2, len(places), known)
-        choosing, places = drawn(places[first], 1, "other images of the data"), places[second]
-    compared = drawn(places, int(options.calibrates), "images of the data")
-    calibration = None if calibrating is None else inputs[calibrating]
-    chosen = (choosing or compared) if options.chooses else None
-    return Samples(compared, chosen, calibration, _picture(compared.inputs[0], preprocessing))
+        chosen, places = divided(len(places) // 2, places, targets)
+        choosing = images(chosen, 1, "other images of the data")
+    compared = images(places, int(options.calibrates), "images of the data")
+    if options.chooses:
+        choosing = choosing or compared
+    return Samples(compared, choosing, calibration, _picture(compared.inputs[0], preprocessing))
 
 
 def _noise(
@@ -118,17 +114,17 @@ def _inputs(data: Any, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, 
     if isinstance(data, np.ndarray) or (isinstance(data, tuple) and len(data) == 2):
         return _batch(data, shape)
     # Reservoir sampling: each image is kept with the same probability.
-    kept: list[tuple[int, np.ndarray, Any]] = []
+    kept: dict[int, tuple[int, np.ndarray, Any]] = {}
     generator = np.random.default_rng(0)
     for position, (image, target) in enumerate(_examples(data, shape)):
-        place = len(kept) if len(kept) < count else generator.integers(position + 1)
+        place = position if position < count else generator.integers(position + 1)
         if place < count:
             # A copy, because a view would keep its whole batch in memory.
-            kept[place : place + 1] = [(position, image.copy(), target)]
+            kept[int(place)] = (position, image.copy(), target)
     if not kept:
         raise UsageError("representative_data holds no image.")
-    kept.sort(key=lambda entry: entry[0])
-    _, images, targets = zip(*kept, strict=True)
+    in_order = sorted(kept.values(), key=lambda entry: entry[0])
+    _, images, targets = zip(*in_order, strict=True)
     known = all(target is not None for target in targets)
     return np.stack(images), np.array(targets) if known else None
 
@@ -149,8 +145,8 @@ def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | 
     """The images (n, *shape) and the labels (n,) of an item of a data set."""
     if isinstance(item, dict) and len(item) == 1:  # TFLite's, with the name of the input
         item = list(item.values())
-    labelled = isinstance(item, (tuple, list))
-    images = np.asarray(item[0] if labelled else item)
+    images, *labels = item if isinstance(item, (tuple, list)) else (item,)
+    images = np.asarray(images)
     images = images[None] if images.shape == shape else images
     if images.dtype.kind != "f" or images.shape[1:] != shape:
         raise UsageError(
@@ -159,9 +155,9 @@ def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | 
         )
     if not np.isfinite(images).all():
         raise UsageError("representative_data must be finite. Received: NaN or infinity in it.")
-    if not labelled or len(item) < 2:
+    if not labels:
         return images.astype(np.float32), None
-    targets = np.atleast_1d(np.asarray(item[1]))
+    targets = np.atleast_1d(np.asarray(labels[0]))
     if targets.size == len(images) and np.isin(targets, (0, 1)).all():
         # As Keras takes them for one logit: 0.0 and 1.0, (n,) or (n, 1).
         targets = targets.reshape(-1).astype(np.int64)

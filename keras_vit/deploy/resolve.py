@@ -14,20 +14,16 @@ from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.changed_layers import first_edit
-from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
-from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions, InferenceGraph
 from keras_vit.labels import numbered
 from keras_vit.models.image_model import ImageModel, owner
-from keras_vit.specs import Preprocessing, Spec
+from keras_vit.specs import Preprocessing
 from keras_vit.weights.hashing import sha256_of
 from keras_vit.weights.names import weight_names
 
 # Notes for models that are not expected to be rebuilt, so that no warning is needed.
 NOT_KERAS_VIT = "it is not a keras_vit model"
 NOT_WANTED = "rewrite=False"
-
-
-Sources = dict[str, Callable[[], np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,23 +67,16 @@ class Resolved:
 
     Attributes:
         about: what its files say of it.
-        keras: the Keras model that computes the output of the file; None in a copy whose weights
-            are on disk.
+        keras: the Keras model that computes the output of the file.
         input_shape: height, width and channels of its input.
-        spec: spec of the keras_vit model that is rebuilt as a faster graph; None if Keras' own
-            graph is exported.
-        weights: functions that give the weights for the rebuilt graph in float32, by keras_vit's
-            names, or the weights on disk.
-        tail: a Keras model from the features to the output, which replaces keras_vit's head; None
-            for that head.
+        graph: a faster graph of a keras_vit model, with functions that give its weights in float32;
+            None if Keras' own graph is exported.
     """
 
     about: About
     keras: Any
     input_shape: tuple[int, int, int]
-    spec: Spec | None
-    weights: Sources | StoredArrays
-    tail: Any
+    graph: InferenceGraph | None
 
 
 def resolve(
@@ -150,24 +139,15 @@ def resolve(
         )
     name, outputs = name or model.name, int(model.output_shape[-1])
     _check_names(name, labels, outputs, options.output)
-    official = base if base is not None and not edit else None
-    return Resolved(
-        about=About(
-            name,
-            labels or (base.labels if own_head else None),
-            preprocessing,
-            options,
-            outputs,
-            model.count_params(),
-            _hash(model, official, tail, note),
-            note,
-        ),
-        keras=_computing(options.output, model, base) if own_head else model,
-        input_shape=shape[1:],
-        spec=None if note else base.spec,
-        weights=_official_weights(official) if official else {},
-        tail=tail,
-    )
+    sha256 = _hash(model, base if base is not None and not edit else None, tail, note)
+    known, parameters = labels or (base.labels if own_head else None), model.count_params()
+    about = About(name, known, preprocessing, options, outputs, parameters, sha256, note)
+    computing = _computing(options.output, model, base) if own_head else model
+    if note:
+        return Resolved(about, computing, shape[1:], None)
+    weights = _official_weights(base)
+    graph = InferenceGraph(base.spec, weights, shape[1:3], preprocessing, options, tail)
+    return Resolved(about, computing, shape[1:], graph)
 
 
 def backbone(model: Any) -> tuple[ImageModel, keras.Model | None] | None:
@@ -294,7 +274,7 @@ def _check_options(
             )
 
 
-def _official_weights(model: ImageModel) -> Sources:
+def _official_weights(model: ImageModel) -> dict[str, Callable[[], np.ndarray]]:
     names = weight_names(model.spec, model.num_classes, model.image_size)
     return {name.path: functools.partial(_float32, name.variable(model)) for name in names}
 
@@ -314,8 +294,7 @@ def _hash(model: Any, base: ImageModel | None, tail: Any, note: str) -> str:
 
 
 def _float32(variable: Any) -> np.ndarray:
-    array = variable.numpy() if hasattr(variable, "numpy") else np.asarray(variable)
-    return np.array(array, np.float32)
+    return np.array(variable.numpy(), np.float32)
 
 
 def _features(model: Any, first: ImageModel) -> Any:
@@ -324,12 +303,10 @@ def _features(model: Any, first: ImageModel) -> Any:
     calls = [node for node in first._inbound_nodes if id(node) in nodes]
     if len(calls) != 1:
         return None
-    first_input, first_output = (
-        (calls[0].keras_inputs[0], calls[0].outputs)
-        if LEGACY
-        else (calls[0].input_tensors[0], calls[0].output_tensors[0])
-    )
-    return first_output if first_input is model.inputs[0] else None
+    [call] = calls
+    if LEGACY:
+        return call.outputs if call.keras_inputs[0] is model.inputs[0] else None
+    return call.output_tensors[0] if call.input_tensors[0] is model.inputs[0] else None
 
 
 def _followed(base: ImageModel, features: Any, model: Any) -> tuple | None:

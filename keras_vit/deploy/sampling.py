@@ -53,12 +53,20 @@ def spread(count: int, total: int, targets: np.ndarray | None = None, seed: int 
     return np.sort(order[drawn])
 
 
+def drawn(
+    count: int, places: np.ndarray, targets: np.ndarray | None = None, seed: int = 0
+) -> np.ndarray:
+    """`spread` over the images in some places of a data set, whose classes are its targets."""
+    known = None if targets is None else targets[places]
+    return places[spread(count, len(places), known, seed)]
+
+
 def divided(
-    count: int, total: int, targets: np.ndarray | None = None, seed: int = 0
+    count: int, places: np.ndarray, targets: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`spread`, and the positions of all other images."""
-    chosen = spread(count, total, targets, seed)
-    return chosen, np.setdiff1d(np.arange(total), chosen)
+    """`drawn`, and all other places."""
+    chosen = drawn(count, places, targets)
+    return chosen, places[~np.isin(places, chosen)]
 
 
 def coarse_noise(count: int, shape: tuple[int, int, int]) -> np.ndarray:

@@ -31,8 +31,8 @@ from keras_vit.deploy.graph.inference import probabilities_of
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.reference import full_precision, predict
-from keras_vit.deploy.resolve import Resolved, resolve
-from keras_vit.labels import answers_of, imagenet2012_labels, numbered, write_labels
+from keras_vit.deploy.resolve import About, Resolved, resolve
+from keras_vit.labels import answers_of, imagenet2012_labels, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 
@@ -125,7 +125,7 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
     which of them are valid, bool (n,).
     """
     module = graph_module(resolved)
-    labels = _labels(resolved) if resolved.about.options.output == "logits" else ()
+    labels = _labels(resolved.about) if resolved.about.options.output == "logits" else ()
     height, width = resolved.input_shape[:2]
     pixels = tf.TensorSpec((None, height, width, 3), tf.uint8, name="images")
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
@@ -192,12 +192,10 @@ def _masked(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     return tf.where(valid, values, tf.constant(missing, values.dtype))
 
 
-def _labels(resolved: Resolved) -> tuple[str, ...]:
-    if resolved.about.labels:
-        return resolved.about.labels
-    if resolved.about.num_outputs == 1000:
+def _labels(about: About) -> tuple[str, ...]:
+    if not about.labels and about.num_outputs == 1000:
         return imagenet2012_labels()
-    return numbered(resolved.about.num_outputs)
+    return about.class_names
 
 
 def _parity(

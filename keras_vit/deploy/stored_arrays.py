@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, MutableMapping
+from collections import UserDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 
-class StoredArrays(MutableMapping[Any, np.ndarray]):
+class StoredArrays(UserDict[Any, np.ndarray]):
     """Arrays by name, each in a file of its own, which is mapped into memory when it is read.
 
     A change of a mapped array does not change the file.
@@ -22,9 +23,10 @@ class StoredArrays(MutableMapping[Any, np.ndarray]):
     """
 
     def __init__(self, folder: Path, sources: dict[Any, Callable[[], np.ndarray]] | None = None):
+        super().__init__()
         folder.mkdir()
-        self._folder, self._numbers = folder, itertools.count()
-        self._entries, self._files = dict(sources or {}), {}
+        self._folder, self._numbers, self._files = folder, itertools.count(), {}
+        self.data = dict(sources or {})
 
     def __setitem__(self, name: Any, array: np.ndarray) -> None:
         path = self._folder / str(next(self._numbers))
@@ -32,24 +34,18 @@ class StoredArrays(MutableMapping[Any, np.ndarray]):
         path.write_bytes(np.ascontiguousarray(array).data)
         self._remove_file(name)
         self._files[name] = path
-        self._entries[name] = functools.partial(_mapped, path, array.dtype, array.shape)
+        self.data[name] = functools.partial(_mapped, path, array.dtype, array.shape)
 
     def __getitem__(self, name: Any) -> np.ndarray:
-        return self._entries[name]()
+        return self.data[name]()
 
     def __delitem__(self, name: Any) -> None:
-        del self._entries[name]
+        del self.data[name]
         self._remove_file(name)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def store(self) -> None:
         """Stores what the sources give; they are not needed afterwards."""
-        for name in self._entries.keys() - self._files.keys():
+        for name in self.data.keys() - self._files.keys():
             self[name] = self[name]
 
     def _remove_file(self, name: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from keras_vit.data.sources import Source, open_source
 from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.reference import Reference
 from keras_vit.deploy.representative_data import samples_of
-from keras_vit.deploy.sampling import Samples, divided, spread
+from keras_vit.deploy.sampling import Samples, divided, drawn
 from keras_vit.labels import answers_of, numbered
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import model_from_weights
@@ -59,7 +60,9 @@ class TrainedModel:
         how = options.preprocessing or self.preprocessing
         if self.source is None:
             return samples_of(None, how.shape, how, options)
-        most, (first, second) = options.max_images, self._training_halves()
+        most, training = options.max_images, np.asarray(self.training)
+        # One half measures ranges, the other one chooses layers.
+        first, second = divided(-(-len(training) // 2), training, self.source.targets)
         chosen, calibration = None, None
         if options.chooses:
             also = "" if len(second) else ", which also measured the ranges"
@@ -74,28 +77,20 @@ class TrainedModel:
         """Compared images as they are stored, uint8 (height, width, 3); None for random images."""
         if self.source is None:
             return None
-        return (self.source.image(int(i)) for i in self._spread(self.held_out, count))
+        return (self.source.image(int(i)) for i in self._drawn(self.held_out, count))
 
     @property
     def compared_from(self) -> str:
         """A description of the compared images."""
         return self._described("held-out", "")
 
-    def _training_halves(self) -> tuple[np.ndarray, np.ndarray]:
-        """The half of `training` that measures ranges, and the half that chooses layers."""
-        training = np.asarray(self.training)
-        half = -(-len(training) // 2)
-        first, second = divided(half, len(training), self.source.targets[training])
-        return training[first], training[second]
-
-    def _spread(self, indices: np.ndarray, count: int) -> np.ndarray:
-        indices = np.asarray(indices)
-        return indices[spread(count, len(indices), self.source.targets[indices], seed=1)]
+    def _drawn(self, indices: np.ndarray, count: int) -> np.ndarray:
+        return drawn(count, np.asarray(indices), self.source.targets, seed=1)
 
     def _images(
         self, indices: np.ndarray, count: int, how: Preprocessing, images_from: str = ""
     ) -> Reference:
-        inputs, targets = load(self.source, self._spread(indices, count), how)
+        inputs, targets = load(self.source, self._drawn(indices, count), how)
         return Reference(inputs, None, targets if self.labelled else None, images_from)
 
     def _described(self, of_a_run: str, of_pictures: str) -> str:
@@ -125,13 +120,12 @@ def of_run(
     opened.check_classifies()
     source = opened.source(data)
     split = opened.split(source)
-    preprocessing = Preprocessing.from_dict(opened.spec["preprocessing"])
-    load = opened.model
+    preprocessing, load = Preprocessing.from_dict(opened.spec["preprocessing"]), opened.model
     if image_size:
         height, width = image_size
         preprocessing = dataclasses.replace(preprocessing, height=height, width=width)
         weights = opened.path / "weights.npz"
-        load = lambda: model_from_weights(weights, image_size=image_size)  # noqa: E731
+        load = functools.partial(model_from_weights, weights, image_size=image_size)
     return TrainedModel(
         load,
         opened.spec["model"],
@@ -181,7 +175,7 @@ def of_weights(
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
     # Half of the images are compared; the others measure ranges.
-    held_out, others = divided(-(-len(source) // 2), len(source), source.targets)
+    held_out, others = divided(-(-len(source) // 2), np.arange(len(source)), source.targets)
     return dataclasses.replace(
         trained,
         source=source,

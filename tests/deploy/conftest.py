@@ -35,8 +35,8 @@ def graph_file():
     """Converts our inference graph of a spec, with seeded weights; options are `GraphOptions`'."""
 
     def convert(spec, image_size=(16, 24), **options):
-        from keras_vit.deploy.graph.graph_options import GraphOptions
-        from keras_vit.deploy.graph.inference import inference_module
+        from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+        from keras_vit.deploy.graph.inference import inference_module, prepare
         from keras_vit.deploy.resolve import parameters_of
 
         build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
@@ -44,11 +44,9 @@ def graph_file():
         parameters, generator = parameters_of(model), np.random.default_rng(0)
         for name, array in parameters.items():
             parameters[name] = array + generator.normal(0, 0.1, array.shape).astype(np.float32)
-        return convert_module(
-            inference_module(
-                spec, parameters, image_size, model.preprocessing, GraphOptions(**options)
-            )
-        )
+        options = GraphOptions(**options)
+        graph = InferenceGraph(spec, parameters, image_size, model.preprocessing, options)
+        return convert_module(inference_module(prepare(graph)))
 
     return convert
 

@@ -35,7 +35,7 @@ def test_no_image_is_chosen_twice_and_the_choice_is_reproducible():
 
 
 def test_divided_returns_all_other_images():
-    chosen, others = divided(32, 300, SORTED)
+    chosen, others = divided(32, np.arange(300), SORTED)
     assert len(chosen) == 32
     assert sorted([*chosen, *others]) == list(range(300))
 

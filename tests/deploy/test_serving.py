@@ -296,9 +296,10 @@ def test_a_thousand_classes_without_names_are_imagenets(tiny, rng):
 
 def heavier(resolved):
     """The model with another bias of its head, which is its last weight."""
-    [*_, (name, bias)] = resolved.weights.items()
-    weights = resolved.weights | {name: lambda: bias() * np.float32(1.01)}
-    return dataclasses.replace(resolved, weights=weights)
+    [*_, (name, bias)] = resolved.graph.weights.items()
+    weights = resolved.graph.weights | {name: lambda: bias() * np.float32(1.01)}
+    graph = dataclasses.replace(resolved.graph, weights=weights)
+    return dataclasses.replace(resolved, graph=graph)
 
 
 @pytest.mark.slow

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from keras_vit import _files
+from keras_vit._checks import MOST_CLASSES
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit._json import Lines
 from keras_vit.deploy.convert.converter import Converter
 from keras_vit.deploy.convert.quantize import quantizable_layers
 from keras_vit.tflite.runner import Runner
@@ -20,37 +21,23 @@ from keras_vit.tflite.runner import Runner
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The layers that stay in float.
+    """The layers that stay in float, and how they were chosen: what recipe.json holds.
 
     Attributes:
+        format: that of the file.
+        base: the precision of the other layers.
+        model: name of the model.
+        chosen_on: a description of the images; None if unknown.
         float_layers: their names, the most sensitive first.
         sensitivity: for every layer, the mean square difference of the logits if only this layer
             is quantised, as a fraction of their mean square.
     """
 
-    float_layers: tuple[str, ...]
-    sensitivity: dict[str, float]
-
-    def to_dict(self, base: str, model: str, chosen_on: str) -> dict[str, Any]:
-        """A recipe as plain JSON values.
-
-        Args:
-            base: the precision of the other layers.
-            model: name of the model.
-            chosen_on: a description of the images.
-        """
-        about = {"format": 1, "base": base, "model": model, "chosen_on": chosen_on}
-        return {**about, **dataclasses.asdict(self)}
-
-
-class _Recipe(msgspec.Struct):
-    """recipe.json, see `Choice.to_dict`."""
-
     format: int
     base: str
     model: str
     chosen_on: str | None
-    float_layers: Lines
+    float_layers: Annotated[tuple[str, ...], Meta(max_length=MOST_CLASSES)]
     sensitivity: dict[str, float]
 
 
@@ -77,8 +64,9 @@ def choose_float_layers(
     Raises:
         RefusedError: a file with all layers in float is over the budget too.
     """
+    none = Choice(1, base, converter.about.name, None, (), {})
     if within_budget(converter(base)):
-        return Choice((), {})
+        return none
     content = converter.float_file(base)
     layers = quantizable_layers(content)
     if not within_budget(converter(base, layers)):
@@ -93,7 +81,8 @@ def choose_float_layers(
             say(f"sensitivity of {i + 1} of {len(layers)} layers")
     ranked = sorted(layers, key=lambda layer: (-sensitivity[layer], layers.index(layer)))
     kept = _shortest(ranked, lambda names: within_budget(converter(base, names)), say)
-    return Choice(tuple(kept), {layer: sensitivity[layer] for layer in ranked})
+    sensitivity = {layer: sensitivity[layer] for layer in ranked}
+    return dataclasses.replace(none, float_layers=tuple(kept), sensitivity=sensitivity)
 
 
 def read_recipe(path: str | os.PathLike, model: str, bases: Collection[str]) -> dict[str, Any]:
@@ -102,7 +91,7 @@ def read_recipe(path: str | os.PathLike, model: str, bases: Collection[str]) -> 
     Raises:
         UsageError: the file is not such a recipe.
     """
-    recipe = _files.read_record(path, _Recipe, format=1)
+    recipe = _files.read_record(path, Choice, format=1)
     if recipe.base not in bases:
         raise UsageError(
             f"{path} is not a recipe of float layers for {' or '.join(sorted(bases))}."

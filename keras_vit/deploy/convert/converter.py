@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from keras_vit._errors import RefusedError
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._keras import backend
-from keras_vit.deploy.convert.float_file import convert, module_of, scores_of, write_float_file
+from keras_vit.deploy.convert.float_file import convert, write_float_file
 from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quantized
 from keras_vit.deploy.convert.saved_model import keras_module, save_module
-from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
+from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.inference import forward, inference_module, prepare
 from keras_vit.deploy.precisions import (
     PRECISIONS,
     Precision,
@@ -35,8 +37,10 @@ from keras_vit.tflite.flatbuffer import MappedFile
 
 # Number of images to compare a rebuilt graph on before it is converted.
 _COMPARED = 2
-# A rebuilt graph with its weights on disk, or the folder of a SavedModel with layers of Keras.
-Graph = Resolved | Path
+# A graph with its weights on disk, or the folder of a SavedModel with layers of Keras.
+Graph = InferenceGraph | Path
+# A graph's name: rebuilt, also with balanced outlier channels, or with the layers of Keras.
+PLAIN, BALANCED, KERAS = "plain", "balanced", "keras"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Converter:
             and to balance outlier channels in all quantised files.
         min_runtime: the oldest runtime that must run the files; None for any. Some precisions have
             another form for older runtimes.
-        reference: see `write_graphs`.
+        reference: Keras' scores for some images, to which those of a rebuilt graph are held.
 
     Attributes:
         about: the model.
@@ -100,12 +104,10 @@ class Converter:
             check_calibration(precision, calibration)
         resolved.about.check_images(calibration)
         self._folder = tempfile.TemporaryDirectory()  # removed with this object and its files
-        balanced = [self._balances(precision) for precision in wanted]
-        self._graphs, note = write_graphs(
-            resolved, Path(self._folder.name), balanced, calibration, reference
-        )
+        names = sorted({self._graph_of(precision) for precision in wanted})
+        self._graphs, note = self._written(resolved, names, reference)
         self.about = dataclasses.replace(resolved.about, note=note)
-        self._float_files: dict[bool, MappedFile] = {}
+        self._float_files: dict[str, MappedFile] = {}
         self._ranges: dict[Rules, dict] = {}
 
     def __call__(self, quantize: str | None = None, float_layers: Iterable[str] = ()) -> MappedFile:
@@ -136,15 +138,40 @@ class Converter:
 
     def float_file(self, quantize: str | None = None) -> MappedFile:
         """The float32 file that a precision is made from; weights are after its flatbuffer."""
-        balanced = not self.about.note and self._balances(precision_of(quantize))
-        if balanced not in self._float_files:
-            path = write_float_graph(self._graphs[balanced], Path(self._folder.name), balanced)
-            self._float_files[balanced] = MappedFile(path, self._folder)
-        return self._float_files[balanced]
+        name = KERAS if self.about.note else self._graph_of(precision_of(quantize))
+        if name not in self._float_files:
+            path = Path(self._folder.name, f"{name}.tflite")
+            write_float_graph(self._graphs[name], path)
+            self._float_files[name] = MappedFile(path, self._folder)
+        return self._float_files[name]
 
-    def _balances(self, precision: Precision) -> bool:
-        """Whether outlier channels are balanced: in integers, if images can show them."""
-        return self.calibration is not None and not precision.is_float
+    def _graph_of(self, precision: Precision) -> str:
+        """The graph of a file: files in integers have balanced channels if images show outliers."""
+        return PLAIN if self.calibration is None or precision.is_float else BALANCED
+
+    def _written(
+        self, resolved: Resolved, names: list[str], reference: Reference | None
+    ) -> tuple[dict[str, Graph], str]:
+        """Writes the graphs of these names; the model is not needed afterwards.
+
+        If the scores of a rebuilt graph are not those of the reference, the model was changed in a
+        way that its layers do not show, and Keras' own graph is written.
+
+        Returns:
+            The graphs, and why there is only Keras' own; "" if the model was rebuilt.
+        """
+        graphs: dict[str, Graph] = {}
+        folder, note = Path(self._folder.name), resolved.about.note
+        if not note:
+            for name in names:
+                images = self.calibration if name == BALANCED else None
+                graphs[name] = _stored(resolved.graph, images, folder / name)
+                note = note or _difference(graphs[name], reference)
+            if note and backend() != "tensorflow":
+                raise RefusedError(f"{note}; export it with KERAS_BACKEND=tensorflow.")
+        if note:
+            graphs = {KERAS: _saved(_as_it_is(resolved), folder / KERAS)}
+        return graphs, note
 
 
 def to_tflite(
@@ -159,96 +186,45 @@ def to_tflite(
     return converter(quantize, float_layers).read_bytes()
 
 
-def write_graphs(
-    resolved: Resolved,
-    folder: Path,
-    balanced: Iterable[bool],
-    calibration: np.ndarray | None,
-    reference: Reference | None,
-) -> tuple[dict[bool, Graph], str]:
-    """Writes the graphs of a model; the model is not needed afterwards.
-
-    Args:
-        resolved: the model.
-        folder: the folder to write to.
-        balanced: whether outlier channels are balanced, for each graph to write.
-        calibration: inputs of the files, for balancing.
-        reference: Keras' scores for some images. If the scores of a rebuilt graph differ, the model
-            was changed in a way that its layers do not show, and Keras' own graph is written.
-
-    Returns:
-        The graphs, and why there is only Keras' own; "" if the model was rebuilt.
-    """
-    graphs: dict[bool, Graph] = {}
-    note = resolved.about.note
-    if not note:
-        for each in sorted(set(balanced)):
-            images = calibration if each else None
-            graphs[each] = _rebuilt(resolved, images, folder / _name(each))
-            note = note or _difference(graphs[each], reference)
-        if note and backend() != "tensorflow":
-            raise RefusedError(f"{note}; export it with KERAS_BACKEND=tensorflow.")
-    if note:
-        graphs = {False: _saved(_as_it_is(resolved), folder / "keras")}
-    return graphs, note
-
-
-def write_float_graph(graph: Graph, folder: Path, balanced: bool) -> Path:
-    """Converts one of the graphs to a float32 file, with its weights after the flatbuffer."""
-    path = folder / f"{_name(balanced)}.tflite"
-    if isinstance(graph, Path):
-        path.write_bytes(_converted(graph))
-    elif not write_float_file(graph, path):
-        path.write_bytes(_converted(_saved(module_of(graph), path.with_suffix(".saved"))))
-    return path
+def write_float_graph(graph: Graph, path: Path) -> None:
+    """Converts a graph to a float32 file, with its weights after the flatbuffer."""
+    if not isinstance(graph, Path):
+        if write_float_file(graph, path):
+            return
+        module = inference_module(dataclasses.replace(graph, weights=dict(graph.weights)))
+        graph = _saved(module, path.with_suffix(".saved"))
+    path.write_bytes(convert(tf.lite.TFLiteConverter.from_saved_model(str(graph))))
 
 
 def graph_module(resolved: Resolved) -> Any:
     """A `tf.Module` whose `serve(images)` gives {output: tensor}."""
-    from keras_vit.deploy.graph.inference import inference_module
-
-    about = resolved.about
-    if about.note:
+    if resolved.about.note:
         return _as_it_is(resolved)
-    weights = {name: source() for name, source in resolved.weights.items()}
-    size = resolved.input_shape[:2]
-    return inference_module(
-        resolved.spec, weights, size, about.preprocessing, about.options, tail=resolved.tail
-    )
-
-
-def _name(balanced: bool) -> str:
-    return "balanced" if balanced else "plain"
+    weights = {name: source() for name, source in resolved.graph.weights.items()}
+    return inference_module(prepare(dataclasses.replace(resolved.graph, weights=weights)))
 
 
 def _as_it_is(resolved: Resolved) -> Any:
-    options = resolved.about.options
-    pixels = resolved.about.preprocessing if options.input == "uint8" else None
-    return keras_module(resolved.keras, options.batch, options.output, pixels)
+    return keras_module(resolved.keras, resolved.about.options, resolved.about.preprocessing)
 
 
-def _rebuilt(resolved: Resolved, calibration: np.ndarray | None, place: Path) -> Resolved:
-    """The model with the weights of its graph in a new folder.
+def _stored(graph: InferenceGraph, calibration: np.ndarray | None, folder: Path) -> InferenceGraph:
+    """The graph, prepared, with its weights in a new folder.
 
     They are stored one by one, so that they are not in memory beside the model's.
     """
-    from keras_vit.deploy.graph.inference import prepare
-
-    about, spec, size = resolved.about, resolved.spec, resolved.input_shape[:2]
-    weights, has_tail = StoredArrays(place, resolved.weights), resolved.tail is not None
-    prepare(spec, weights, size, about.preprocessing, about.options, calibration, has_tail)
-    weights.store()
-    return dataclasses.replace(resolved, keras=None, weights=weights)
+    stored = StoredArrays(folder, graph.weights)
+    prepared = prepare(dataclasses.replace(graph, weights=stored), calibration)
+    stored.store()
+    return prepared
 
 
-def _difference(graph: Resolved, reference: Reference | None) -> str:
+def _difference(graph: InferenceGraph, reference: Reference | None) -> str:
     """Describes how a rebuilt graph's scores differ from Keras'; "" if they do not."""
     if reference is None:
         return ""
-    largest = 0.0
-    for image, expected in zip(reference.inputs[:_COMPARED], reference.expected, strict=False):
-        [actual] = scores_of(graph, graph.weights, image[None]).numpy()
-        largest = max(largest, float(np.abs(actual - expected).max()))
+    actual = [forward(graph, image[None]).numpy() for image in reference.inputs[:_COMPARED]]
+    largest = float(np.abs(np.concatenate(actual) - reference.expected[:_COMPARED]).max())
     scale = float(np.ptp(reference.expected)) / 2
     if largest <= PRECISIONS["none"].budget.difference * scale:
         return ""
@@ -263,9 +239,3 @@ def _saved(module: Any, folder: Path) -> Path:
         save_module(module, folder, module.serve.get_concrete_function())
         check_interrupts()
     return folder
-
-
-def _converted(folder: Path) -> bytes:
-    import tensorflow as tf
-
-    return convert(tf.lite.TFLiteConverter.from_saved_model(str(folder)))

@@ -9,22 +9,19 @@ once. Then each operator that reads a placeholder gets the kernel of its own blo
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from keras_vit._interrupts import deferred_interrupts
 from keras_vit._quiet import quiet
-from keras_vit.deploy.graph.inference import (
-    forward,
-    module_of_scores,
-    prepared_module,
-    variables_of,
-)
-from keras_vit.deploy.resolve import Resolved
+from keras_vit.deploy.graph.graph_options import InferenceGraph
+from keras_vit.deploy.graph.inference import forward, module_of, variables_of
 from keras_vit.tflite.layout import laid_out, unpacked
 from keras_vit.tflite.processes import release_memory
 
@@ -32,11 +29,11 @@ _SMALLEST = 1 << 14  # elements; smaller kernels are converted as they are, as a
 _BLOCK = re.compile(r"^encoderblock_(\d+)/")
 
 
-def write_float_file(graph: Resolved, path: Path) -> bool:
+def write_float_file(graph: InferenceGraph, path: Path) -> bool:
     """Converts a graph to a float32 file with its weights behind the flatbuffer.
 
     Args:
-        graph: a model that is rebuilt, with the weights of its graph on disk.
+        graph: a prepared graph with its weights on disk.
         path: the file to write.
 
     Returns:
@@ -53,8 +50,6 @@ def write_float_file(graph: Resolved, path: Path) -> bool:
 
 def convert(converter: Any) -> bytes:
     """The float32 file of a `tf.lite.TFLiteConverter`, with its weights behind the flatbuffer."""
-    import tensorflow as tf
-
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
     # Writes weights after the flatbuffer: files may exceed 2 GB, and use less memory.
     converter._experimental_use_buffer_offset = True
@@ -63,22 +58,6 @@ def convert(converter: Any) -> bytes:
         content = converter.convert()
         check_interrupts()
     return content
-
-
-def module_of(graph: Resolved) -> Any:
-    """A `tf.Module` whose `serve(images)` gives {output: tensor}, with weights as variables."""
-    about, size = graph.about, graph.input_shape[:2]
-    weights = dict(graph.weights)
-    return prepared_module(
-        graph.spec, weights, size, about.preprocessing, about.options, graph.tail
-    )
-
-
-def scores_of(graph: Resolved, weights: Mapping[str, Any], images: Any) -> Any:
-    """The output of a graph for images, with these weights."""
-    about = graph.about
-    found = forward(graph.spec, weights, images, about.preprocessing, about.options)
-    return found if graph.tail is None else graph.tail(found, training=False)
 
 
 def _placeholders(weights: Mapping[str, np.ndarray]) -> dict[float, list[str]]:
@@ -99,10 +78,8 @@ def _block_of(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _converted(graph: Resolved, placeholders: dict[float, list[str]]) -> bytes:
+def _converted(graph: InferenceGraph, placeholders: dict[float, list[str]]) -> bytes:
     """The converted graph, with placeholders instead of the kernels that they stand for."""
-    import tensorflow as tf
-
     values = {name: value for value, names in placeholders.items() for name in names}
 
     def scores(images):
@@ -113,10 +90,10 @@ def _converted(graph: Resolved, placeholders: dict[float, list[str]]) -> bytes:
             # The file's constants are in the order of these tensors.
             for name, array in reversed(list(graph.weights.items()))
         }
-        return scores_of(graph, tensors, images)
+        return forward(dataclasses.replace(graph, weights=tensors), images)
 
-    options, variables = graph.about.options, variables_of(graph.tail)
-    module = module_of_scores(scores, graph.input_shape, options, variables)
+    shape = (*graph.image_size, graph.spec.in_channels)
+    module = module_of(scores, shape, graph.options, variables_of(graph.tail))
     functions = [module.serve.get_concrete_function()]
     return convert(tf.lite.TFLiteConverter.from_concrete_functions(functions, module))
 

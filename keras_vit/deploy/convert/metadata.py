@@ -8,10 +8,9 @@ Source: metadata_schema.fbs 1.5.0 of MediaPipe, whose fields have the numbers th
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -50,19 +49,16 @@ def metadata(about: About, graph: Graph) -> bytes:
     return _Writer().written(about, graph)
 
 
-def labels_archive(about: About, graph: Graph, start: int) -> bytes:
-    """The zip archive with the labels, for its place `start` in the file; b"" without labels.
+def append_labels(file: BinaryIO, about: About, graph: Graph) -> None:
+    """Writes the zip archive with the labels at the end of a file; nothing without labels.
 
     It is not compressed, so that readers can map it.
     """
     labels = _labels(about, graph)
-    if labels is None:
-        return b""
-    stream = _Behind(start)
-    with zipfile.ZipFile(stream, "w") as archive:
-        entry = zipfile.ZipInfo(LABELS, _DATE)
-        archive.writestr(entry, "".join(f"{label}\n" for label in labels))
-    return stream.getvalue()
+    if labels is not None:
+        with zipfile.ZipFile(file, "w") as archive:
+            entry = zipfile.ZipInfo(LABELS, _DATE)
+            archive.writestr(entry, "".join(f"{label}\n" for label in labels))
 
 
 def _labels(about: About, graph: Graph) -> tuple[str, ...] | None:
@@ -70,21 +66,6 @@ def _labels(about: About, graph: Graph) -> tuple[str, ...] | None:
     shape = graph.tensors[graph.outputs[0]].shape
     scored = about.labels and about.options.output != "features"
     return about.labels if scored and shape[1:] == (len(about.labels),) else None
-
-
-class _Behind(io.BytesIO):
-    """A stream whose places are those in a file that has `start` bytes before it."""
-
-    def __init__(self, start: int):
-        super().__init__()
-        self._start = start
-
-    def tell(self) -> int:
-        return super().tell() + self._start
-
-    def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
-        offset = self._start if whence == io.SEEK_SET else 0
-        return super().seek(place - offset, whence) + self._start
 
 
 class _Writer:
@@ -103,9 +84,8 @@ class _Writer:
         image = self._input(about.preprocessing, graph.tensors[graph.inputs[0]])
         classes = graph.tensors[graph.outputs[0]].shape[-1]
         scores = self._output(about.options.output, _labels(about, graph), classes)
-        subgraph = self._table(10, {2: self._list([image]), 3: self._list([scores])})
-        fields = {0: self._text(about.name), 3: self._list([subgraph])}
-        fields[7] = self._text(_PARSER)
+        subgraph = self._table(10, {2: self._list(image), 3: self._list(scores)})
+        fields = {0: self._text(about.name), 3: self._list(subgraph), 7: self._text(_PARSER)}
         self._builder.Finish(self._table(8, fields), _IDENTIFIER)
         return bytes(self._builder.Output())
 
@@ -133,7 +113,7 @@ class _Writer:
         options = self._table(2, {0: self._floats(mean), 1: self._floats(scale)})
         unit = self._table(2, {0: ("Uint8", _NORMALIZATION), 1: options})
         highest, lowest = (self._floats((end - mean) / scale) for end in (255.0, 0.0))
-        return {4: self._list([unit]), 5: self._table(2, {0: highest, 1: lowest})}
+        return {4: self._list(unit), 5: self._table(2, {0: highest, 1: lowest})}
 
     def _output(self, output: str, labels: Sequence[str] | None, classes: int) -> int:
         fields = {
@@ -143,7 +123,7 @@ class _Writer:
         }
         if labels is not None:
             file = {0: self._text(LABELS), 1: self._text("A class in each line.")}
-            fields[6] = self._list([self._table(5, file | {2: ("Int8", _AXIS_LABELS)})])
+            fields[6] = self._list(self._table(5, file | {2: ("Int8", _AXIS_LABELS)}))
         return self._table(7, fields)
 
     def _table(self, count: int, fields: dict[int, int | tuple[str, int]]) -> int:
@@ -156,10 +136,10 @@ class _Writer:
                 self._builder.PrependUOffsetTRelativeSlot(field, value, 0)
         return self._builder.EndObject()
 
-    def _list(self, places: list[int]) -> int:
-        self._builder.StartVector(4, len(places), 4)
-        for place in reversed(places):
-            self._builder.PrependUOffsetTRelative(place)
+    def _list(self, table: int) -> int:
+        """A list of one table."""
+        self._builder.StartVector(4, 1, 4)
+        self._builder.PrependUOffsetTRelative(table)
         return self._builder.EndVector()
 
     def _floats(self, values: Any) -> int:

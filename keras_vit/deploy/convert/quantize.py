@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
-from keras_vit.deploy.convert.metadata import labels_archive, metadata
+from keras_vit.deploy.convert.metadata import append_labels, metadata
 from keras_vit.deploy.convert.quantizer import extremes, library, modified
 from keras_vit.deploy.precisions import (
     BLOCK,
@@ -71,9 +71,11 @@ def for_runtime(precision: Precision, minimum: str | None) -> Precision:
             f"this precision needs {named_runtime(precision.runtime)} or newer. Received: "
             f"min_runtime={minimum}; choose one of {', '.join(others)}, or raise min_runtime."
         )
-    if precision.older is None or runs(precision.older.before, minimum):
-        return precision
-    return dataclasses.replace(precision, rules=precision.older.rules)
+    if precision.older is not None:
+        first, rules = precision.older
+        if not runs(first, minimum):
+            return dataclasses.replace(precision, rules=rules)
+    return precision
 
 
 def quantized(
@@ -109,7 +111,7 @@ def quantized(
     with path.open("wb") as file:
         file.writelines(layout.parts())
         if about:
-            file.write(labels_archive(about, graph, len(layout.image)))
+            append_labels(file, about, graph)
     kernels.clear()
     return MappedFile(path, folder, graph)
 
@@ -122,7 +124,6 @@ def measured_ranges(
     They are `_WIDER` than measured.
     """
     check_calibration(precision, calibration)
-    library()
     graph = read_graph(content)
     batches = list(grouped(calibration, graph.tensors[graph.inputs[0]].shape[0]))
     found, value = extremes(content, _recipe(graph, precision, frozenset()), batches)
@@ -187,10 +188,9 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
         if kind != "dynamic4":
             _add(manager, ".*", operator, kind)
             continue
-        for operators in _layers(graph).values():
-            for found in operators:
-                if found.name == operator and graph.read(found)[1].shape[-1] % BLOCK == 0:
-                    _add(manager, _scope(graph, found), operator, kind)
+        for found in graph.operators:
+            if found.name == operator and graph.read(found)[1].shape[-1] % BLOCK == 0:
+                _add(manager, _scope(graph, found), operator, kind)
     for layer in sorted(float_layers):
         for found in _layers(graph)[layer]:
             _add(manager, _scope(graph, found), found.name, "float")

@@ -10,7 +10,8 @@ import numpy as np
 
 from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit._keras import LEGACY, backend
+from keras_vit._keras import backend
+from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import input_shape
 from keras_vit.specs import Preprocessing
 
@@ -65,41 +66,31 @@ def write_saved_model(model: Any, folder: str | os.PathLike, batch: int | None) 
     Raises:
         OSError: the disk is full or the folder cannot be written.
     """
-    module = keras_module(model, batch)
+    module = keras_module(model, GraphOptions(batch=batch))
     save_module(module, folder, module.serve.get_concrete_function())
 
 
 def keras_module(
-    model: Any,
-    batch: int | None,
-    output: str = "logits",
-    pixels: Preprocessing | None = None,
+    model: Any, options: GraphOptions, preprocessing: Preprocessing | None = None
 ) -> Any:
-    """A `tf.Module` whose `serve(images)` runs a Keras model as it is and gives {output: tensor}.
+    """A `tf.Module` whose `serve(images)` runs a Keras model as it is, with this input and output.
 
     Args:
         model: the Keras model.
-        batch: a fixed number of images; None for any.
-        output: name of the output.
-        pixels: how uint8 images become the model's input; None if images are already inputs.
+        options: the input, the name of the output, and the number of images.
+        preprocessing: how uint8 images become the model's input.
     """
     import tensorflow as tf
 
-    shape = (batch, *input_shape(model)[1:])
-    dtype = tf.float32 if pixels is None else tf.uint8
+    from keras_vit.deploy.graph.inference import module_of, variables_of
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, dtype, name="images")])
-    def serve(images):
-        if pixels is not None:
-            images = (tf.cast(images, tf.float32) - pixels.mean) / pixels.scale
-        return {output: tf.cast(model(images, training=False), tf.float32)}
+    def scores(images):
+        if options.input == "uint8":
+            images = (tf.cast(images, tf.float32) - preprocessing.mean) / preprocessing.scale
+        return tf.cast(model(images, training=False), tf.float32)
 
-    module = tf.Module()
-    module.serve = serve
-    # A list of variables: a Keras 3 model or a concrete function would be saved without them and
-    # then converted to a file without weights, without an error.
-    module.weights = [v if LEGACY else v.value for v in model.variables]
-    return module
+    shape = input_shape(model)[1:]
+    return module_of(scores, shape, options, variables_of(model), autograph=True)
 
 
 def save_module(module: Any, folder: str | os.PathLike, signatures: Any) -> None:

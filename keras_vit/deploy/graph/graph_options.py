@@ -1,12 +1,14 @@
-"""What goes into a graph, what comes out, and its rewrites."""
+"""What a graph is made from: a model's weights, its input, its output and its rewrites."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from keras_vit._checks import choice
-from keras_vit.deploy.graph.rewrites import REWRITES, check_rewrites
+from keras_vit._errors import UsageError, did_you_mean
+from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.specs import Preprocessing, Spec
 
 Input = Literal["float32", "uint8"]
 Output = Literal["logits", "probabilities", "features"]
@@ -34,10 +36,34 @@ class GraphOptions:
     rewrites: frozenset[str] = frozenset(REWRITES)
 
     def __post_init__(self):
-        object.__setattr__(self, "rewrites", check_rewrites(self.rewrites))
+        object.__setattr__(self, "rewrites", frozenset(self.rewrites))
+        for name in sorted(self.rewrites - REWRITES.keys()):
+            raise UsageError(f"unknown rewrite {name!r}; {did_you_mean(name, REWRITES)}")
         for field, choices in (("input", Input), ("output", Output)):
             choice(field, getattr(self, field), get_args(choices))
 
 
 # One image as Keras reads it, and its logits.
 DEFAULTS = GraphOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceGraph:
+    """What a graph is built from.
+
+    Attributes:
+        spec: spec of a ViT, a hybrid or a BiT.
+        weights: the model's, by keras_vit's names, or functions that give them; `prepare` turns
+            them into those of the graph.
+        image_size: height and width in pixels.
+        preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
+        options: the graph's input, output and rewrites.
+        tail: a Keras model from the features to the output, which replaces keras_vit's head.
+    """
+
+    spec: Spec
+    weights: Any
+    image_size: tuple[int, int]
+    preprocessing: Preprocessing
+    options: GraphOptions = DEFAULTS
+    tail: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,146 +11,109 @@ import tensorflow as tf
 
 from keras_vit._keras import LEGACY
 from keras_vit.deploy.graph.balance import balance, balances
-from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.resnet import bit, stem
-from keras_vit.deploy.graph.rewrites import Parameters, folds_uint8, resolve_parameters, rewrite
+from keras_vit.deploy.graph.rewrites import folds_uint8, resolve_parameters, rewrite
 from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
 from keras_vit.parts.encoder import encode
-from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
+from keras_vit.specs import ResNetSpec, ViTSpec
 
 
-def inference_module(
-    spec: Spec,
-    parameters: Parameters,
-    image_size: tuple[int, int],
-    preprocessing: Preprocessing,
-    options: GraphOptions = DEFAULTS,
-    calibration: np.ndarray | None = None,
-    tail: Any = None,
-) -> tf.Module:
+def inference_module(graph: InferenceGraph) -> tf.Module:
     """A `tf.Module` whose `serve(images)` gives {options.output: tensor}.
 
     The weights are variables, so that a model of more than 2 GB can be saved and converted.
 
     Args:
-        spec: spec of a ViT, a hybrid or a BiT.
-        parameters: its weights by keras_vit's names. The dict is emptied, so that the weights are
-            in memory only once.
-        image_size: height and width in pixels.
-        preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
-        options: the graph's input, output and rewrites.
-        calibration: input images (n, height, width, 3), for a graph that will be quantised: its
-            outlier channels are balanced (see `balance`) if `balances` allows it.
-        tail: a Keras model from the features to the output, which replaces keras_vit's head.
+        graph: a prepared graph. Its weights are removed from their dict, so that they are in memory
+            only once.
     """
-    has_tail = tail is not None
-    prepare(spec, parameters, image_size, preprocessing, options, calibration, has_tail)
-    return prepared_module(spec, parameters, image_size, preprocessing, options, tail)
+    variables = {}
+    while graph.weights:
+        name, array = graph.weights.popitem()
+        variables[name] = tf.Variable(array, trainable=False, name=name)
+    filled = dataclasses.replace(graph, weights=variables)
+    shape = (*graph.image_size, graph.spec.in_channels)
+    every = [*variables.values(), *variables_of(graph.tail)]
+    return module_of(lambda images: forward(filled, images), shape, graph.options, every)
 
 
-def prepared_module(
-    spec: Spec,
-    parameters: Parameters,
-    image_size: tuple[int, int],
-    preprocessing: Preprocessing,
-    options: GraphOptions,
-    tail: Any = None,
-) -> tf.Module:
-    """`inference_module` of parameters that `prepare` has changed."""
-    weights = {}
-    while parameters:
-        name, array = parameters.popitem()
-        weights[name] = tf.Variable(array, trainable=False, name=name)
-
-    def scores(images):
-        outputs = forward(spec, weights, images, preprocessing, options)
-        return outputs if tail is None else tail(outputs, training=False)
-
-    variables = [*weights.values(), *variables_of(tail)]
-    return module_of_scores(scores, (*image_size, spec.in_channels), options, variables)
-
-
-def module_of_scores(
+def module_of(
     scores: Callable[[tf.Tensor], tf.Tensor],
     input_shape: tuple[int, int, int],
     options: GraphOptions,
     variables: list[tf.Variable],
+    autograph: bool = False,
 ) -> tf.Module:
     """A `tf.Module` whose `serve(images)` gives {options.output: scores(images)}."""
-    shape = (options.batch, *input_shape)
+    images = tf.TensorSpec((options.batch, *input_shape), tf.as_dtype(options.input), "images")
 
-    @tf.function(
-        input_signature=[tf.TensorSpec(shape, tf.as_dtype(options.input), name="images")],
-        autograph=False,
-    )
+    @tf.function(input_signature=[images], autograph=autograph)
     def serve(images):
         return {options.output: scores(images)}
 
     module = tf.Module()
     module.serve = serve
-    # Only variables that are attributes of the module are saved.
+    # Only variables that are attributes of the module are saved: without them, a file without
+    # weights would be converted, without an error.
     module.variables_of_graph = variables
     return module
 
 
-def prepare(
-    spec: Spec,
-    parameters: Parameters,
-    image_size: tuple[int, int],
-    preprocessing: Preprocessing,
-    options: GraphOptions,
-    calibration: np.ndarray | None = None,
-    has_tail: bool = False,
-) -> None:
+def prepare(graph: InferenceGraph, calibration: np.ndarray | None = None) -> InferenceGraph:
     """Turns the weights of a model into those that `forward` takes, in place.
 
-    The arguments are those of `inference_module`.
+    Args:
+        graph: the graph.
+        calibration: input images (n, height, width, 3), for a graph that will be quantised: its
+            outlier channels are balanced (see `balance`) if `balances` allows it.
     """
-    grid = spec.grid(image_size) if isinstance(spec, ViTSpec) else (0, 0)
+    spec, parameters, options = graph.spec, graph.weights, graph.options
+    grid = spec.grid(graph.image_size) if isinstance(spec, ViTSpec) else (0, 0)
     resolve_parameters(spec, parameters, grid)
-    if options.output == "features" or has_tail:
+    if options.output == "features" or graph.tail is not None:
         for part in ("kernel", "bias"):
             parameters.pop(f"head/{part}", None)
-    rewrite(spec, parameters, preprocessing, options.rewrites, options.input == "uint8")
+    uint8 = options.input == "uint8"
+    rewrite(spec, parameters, graph.preprocessing, options.rewrites, uint8)
     if calibration is not None and balances(spec, options.rewrites):
-        balance(
-            spec, parameters, channel_ranges(spec, parameters, calibration, preprocessing, options)
-        )
+        balance(spec, parameters, channel_ranges(graph, calibration))
+    return graph
 
 
-def variables_of(tail: Any) -> list[tf.Variable]:
+def variables_of(model: Any) -> list[tf.Variable]:
     """The TensorFlow variables of a Keras model; none without a model."""
     # A variable of Keras 3 wraps a TensorFlow variable; a variable of tf_keras is one.
-    return [] if tail is None else [v if LEGACY else v.value for v in tail.variables]
+    return [] if model is None else [v if LEGACY else v.value for v in model.variables]
 
 
 def forward(
-    spec: Spec,
-    weights: dict[str, Any],
-    images: tf.Tensor,
-    preprocessing: Preprocessing,
-    options: GraphOptions,
-    taps: dict[str, tf.Tensor] | None = None,
+    graph: InferenceGraph, images: tf.Tensor, taps: dict[str, tf.Tensor] | None = None
 ) -> tf.Tensor:
-    """The graph itself: from `images` (batch, height, width, 3) to `options.output`.
+    """A prepared graph's output for `images` (batch, height, width, 3).
 
     Args:
-        taps: filled with the inputs of quantised layers and the outputs of blocks, by name.
+        graph: the graph; its weights may be tensors or variables.
+        images: the images.
+        taps: filled with the inputs of Dense layers and the outputs of blocks, by name.
     """
-    m = TensorFlowMachine(spec, weights, options.rewrites, {} if taps is None else taps)
+    spec, options, preprocessing = graph.spec, graph.options, graph.preprocessing
+    m = TensorFlowMachine(graph, {} if taps is None else taps)
     if options.input == "uint8" and not ("uint8_input" in options.rewrites and folds_uint8(spec)):
         with tf.name_scope("pixels"):
             images = tf.cast(images, tf.float32)
             scale = np.asarray(preprocessing.scale, np.float32)
             images = (images - preprocessing.mean) * (1 / scale)
     if isinstance(spec, ResNetSpec):
-        features = bit(m, images)
+        x = bit(m, images)
     else:
         only = m.wiring.first_tokens if "class_token_only" in options.rewrites else None
-        features = encode(m, stem(m, images) if spec.stem else images, only)
-    if "head/kernel" not in weights:
-        return features
-    logits = m.dense("head", features)
+        x = encode(m, stem(m, images) if spec.stem else images, only)
+    if graph.tail is not None:
+        return graph.tail(x, training=False)
+    if "head/kernel" not in graph.weights:
+        return x
+    logits = m.dense("head", x)
     return probabilities_of(logits) if options.output == "probabilities" else logits
 
 
@@ -158,18 +122,12 @@ def probabilities_of(logits: tf.Tensor) -> tf.Tensor:
     return tf.nn.softmax(logits) if logits.shape[-1] > 1 else tf.nn.sigmoid(logits)
 
 
-def channel_ranges(
-    spec: Spec,
-    weights: Parameters,
-    images: np.ndarray,
-    preprocessing: Preprocessing,
-    options: GraphOptions,
-) -> dict[str, np.ndarray]:
+def channel_ranges(graph: InferenceGraph, images: np.ndarray) -> dict[str, np.ndarray]:
     """The largest magnitude of each channel in each tap of `forward`, over images and positions."""
     ranges: dict[str, np.ndarray] = {}
     for image in images:
         taps: dict[str, tf.Tensor] = {}
-        forward(spec, weights, tf.constant(image[None]), preprocessing, options, taps)
+        forward(graph, tf.constant(image[None]), taps)
         for name, x in taps.items():
             largest = np.abs(x.numpy()).reshape(-1, x.shape[-1]).max(0)
             ranges[name] = np.maximum(ranges.get(name, 0), largest)

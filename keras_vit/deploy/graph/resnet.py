@@ -19,7 +19,6 @@ def stem(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
         x = tf.nn.max_pool2d(x, 3, 2, "SAME")
     for unit in m.spec.stem.units:
         x = m.part(unit.name, _unit, unit, x)
-        m.tap(unit.name, x)
     return x
 
 
@@ -33,7 +32,6 @@ def bit(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
         x = tf.nn.max_pool2d(tf.maximum(x, _LEAST), 3, 2, "VALID")
     for unit in m.spec.units:
         x = m.part(unit.name, _preactivation_unit, unit, x)
-        m.tap(unit.name, x)
     x = tf.nn.relu(_group_norm(m, "group_norm", x))
     with tf.name_scope("pooling"):
         return tf.reduce_mean(x, axis=(1, 2))
@@ -63,7 +61,6 @@ def _preactivation_unit(m: TensorFlowMachine, unit: ResNetUnit, x):
 
 def _conv(m: TensorFlowMachine, name: str, x, strides: int = 1):
     with tf.name_scope(name):
-        m.tap(name, x)
         kernel = m.weight(f"{name}/kernel")
         if "standardised_kernels" not in m.rewrites:
             kernel = standardise(kernel, m.spec, tf.reduce_mean, tf.sqrt)

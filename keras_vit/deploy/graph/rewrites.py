@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, MutableMapping
 
 import numpy as np
 
-from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.graph.wiring import PROBED, Attention, Wiring, wiring
 from keras_vit.parts.grids import Tokens
 from keras_vit.parts.poolings import POOLINGS
@@ -48,18 +47,6 @@ def wiring_of(spec: Spec, parameters: Parameters) -> Wiring:
     # Two classifiers that were not averaged each read a part of the features.
     one = "head/kernel" in parameters and "head/distillation_kernel" not in parameters
     return wiring(spec, head=one)
-
-
-def check_rewrites(names: Iterable[str]) -> frozenset[str]:
-    """The names as a set.
-
-    Raises:
-        UsageError: a name is not in `REWRITES`.
-    """
-    names = frozenset(names)
-    for name in sorted(names - REWRITES.keys()):
-        raise UsageError(f"unknown rewrite {name!r}; {did_you_mean(name, REWRITES)}")
-    return names
 
 
 def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:

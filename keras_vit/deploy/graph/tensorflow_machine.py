@@ -6,41 +6,32 @@ have the shape (batch, tokens, hidden_dim).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from keras_vit.deploy.graph.graph_options import InferenceGraph
 from keras_vit.deploy.graph.rewrites import STREAM_DIVISOR, wiring_of
 from keras_vit.deploy.graph.wiring import PROBED
 from keras_vit.parts.block import attention
 from keras_vit.parts.machine import Machine
-from keras_vit.specs import Spec
 
 
 class TensorFlowMachine(Machine):
     """Runs parts with rewritten weights; what a rewrite has removed is left out.
 
     Args:
-        spec: the model's spec.
-        weights: the rewritten weights, by the names of keras_vit.
-        rewrites: the names of the rewrites that were applied.
-        taps: filled with the inputs of layers and the outputs of blocks, by name.
+        graph: a prepared graph.
+        taps: filled with the inputs of Dense layers and the outputs of blocks, by name.
     """
 
     scope = staticmethod(tf.name_scope)
     tanh = staticmethod(tf.nn.tanh)
     product = staticmethod(tf.multiply)
 
-    def __init__(
-        self,
-        spec: Spec,
-        weights: Mapping[str, Any],
-        rewrites: frozenset[str],
-        taps: dict[str, tf.Tensor],
-    ):
-        self.spec, self.weights, self.rewrites, self.taps = spec, weights, rewrites, taps
-        self.wiring = wiring_of(spec, weights)
+    def __init__(self, graph: InferenceGraph, taps: dict[str, tf.Tensor]):
+        self.spec, self.weights, self.taps = graph.spec, graph.weights, taps
+        self.rewrites, self.wiring = graph.options.rewrites, wiring_of(graph.spec, graph.weights)
         self.stream_norms = frozenset(self.wiring.stream_norms)
 
     def weight(self, name: str) -> Any:
@@ -63,28 +54,24 @@ class TensorFlowMachine(Machine):
             return x if bias is None else x + bias
 
     def norm(self, name, x):
-        with tf.name_scope(name):
-            return self._normalised(name, x)
-
-    def _normalised(self, name, x):
-        # The mean of centred values is zero and is not computed.
         in_stream = self.path + name in self.stream_norms
+        # The mean of centred values is zero and is not computed.
         centred = in_stream and "centre" in self.rewrites
-        divided = in_stream and "scaled_stream" in self.rewrites
-        if not centred:
-            x -= tf.reduce_mean(x, axis=-1, keepdims=True)
-        scaled = centred and "stream/scale" in self.weights
-        unscaled = x * self.weights["stream/scale"] if scaled else x
-        # A product, because files in full integers cannot have an operator for squares.
-        mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
-        divisor = STREAM_DIVISOR if divided else 1.0
-        factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
+        divisor = STREAM_DIVISOR if in_stream and "scaled_stream" in self.rewrites else 1.0
         smooth, gamma = self.weight(f"{name}/smooth"), self.weight(f"{name}/gamma")
-        if smooth is not None:
-            # If it were multiplied with x, the converter would fold it into the kernels after x.
-            factor *= smooth
-        x *= factor
-        return x if gamma is None else x * gamma + self.weight(f"{name}/beta")
+        with tf.name_scope(name):
+            if not centred:
+                x -= tf.reduce_mean(x, axis=-1, keepdims=True)
+            scaled = centred and "stream/scale" in self.weights
+            unscaled = x * self.weights["stream/scale"] if scaled else x
+            # A product, because files in full integers cannot have an operator for squares.
+            mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)
+            factor = tf.math.rsqrt(mean_square + self.spec.layer_norm_eps / divisor**2)
+            if smooth is not None:
+                # Multiplied with x, the converter would fold it into the kernels after x.
+                factor *= smooth
+            x *= factor
+            return x if gamma is None else x * gamma + self.weight(f"{name}/beta")
 
     def scale(self, name, x):
         factors = self.weight(name)

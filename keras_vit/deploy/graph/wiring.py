@@ -8,11 +8,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Collection
-from typing import Any
 
 from keras_vit.parts.encoder import encode
 from keras_vit.parts.machine import Machine
-from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 
 # The writer of values that no parameter writes.
@@ -49,7 +47,7 @@ class Wiring:
         used: the parameters whose sums are used as they are by something else than a norm.
         scales: for each scale of channels, the Dense layer whose output it multiplies.
         attentions: the attention layers.
-        first_tokens: how many first tokens of the encoder's output the pooling reads; None: all.
+        tokens: for each norm, the numbers of first tokens of its output that are read; None: all.
     """
 
     def __init__(self):
@@ -59,7 +57,13 @@ class Wiring:
         self.used: set[str] = {_UNKNOWN}
         self.scales: dict[str, str] = {}
         self.attentions: list[Attention] = []
-        self.first_tokens: int | None = None
+        self.tokens: dict[str, set[int | None]] = {}
+
+    @property
+    def first_tokens(self) -> int | None:
+        """How many first tokens of the encoder's output are read; None for all."""
+        counts = self.tokens.get("encoder_norm", {None})
+        return None if None in counts else max(counts, default=None)
 
     @property
     def stream_norms(self) -> list[str]:
@@ -95,7 +99,6 @@ def wiring(spec: Spec, head: bool) -> Wiring:
     m = _Recorder(spec, found)
     x = encode(m, _Value())
     m.use(m.dense("head", x) if head else x)
-    found.first_tokens = _first_tokens(spec)
     return found
 
 
@@ -110,6 +113,7 @@ class _Value:
         constant: the weight from which alone it is computed.
         attention: the attention layer whose output it is, without the name of its last Dense.
         rotated: whether it was turned by the angles of positions.
+        tokens: the number of first tokens that it has of the norm's output; None for all.
     """
 
     writers: frozenset[str] = frozenset({_UNKNOWN})
@@ -118,6 +122,7 @@ class _Value:
     constant: str | None = None
     attention: Attention | None = None
     rotated: bool = False
+    tokens: int | None = None
 
 
 class _Recorder(Machine):
@@ -130,13 +135,18 @@ class _Recorder(Machine):
         """Notes that the values are used as they are."""
         for x in values:
             self.found.used |= x.writers
-            if x.norm:
-                self.found.blocked.add(x.norm)
+            self._block(x)
+
+    def _block(self, x: _Value) -> None:
+        if x.norm:
+            self.found.blocked.add(x.norm)
+            self.found.tokens[x.norm].add(x.tokens)
 
     def dense(self, name, x):
         name = self.path + name
         if x.norm:
             self.found.readers[x.norm].append(name)
+            self.found.tokens[x.norm].add(x.tokens)
         if x.attention:
             self.found.attentions.append(dataclasses.replace(x.attention, out=name))
         self.found.used |= x.writers
@@ -145,10 +155,9 @@ class _Recorder(Machine):
 
     def norm(self, name, x):
         name = self.path + name
-        if x.norm:
-            self.found.blocked.add(x.norm)
+        self._block(x)
         self.found.inputs[name] = x.writers
-        self.found.readers[name] = []
+        self.found.readers[name], self.found.tokens[name] = [], set()
         return _Value(norm=name)
 
     def scale(self, name, x):
@@ -171,7 +180,7 @@ class _Recorder(Machine):
         return tuple(_Value(frozenset({name})) for name in names)
 
     def attend(self, query, key, value):
-        self.use(value)
+        self.use(query, key, value)
         names = query.dense, key.dense, value.dense
         rotated = query.rotated or key.rotated
         found = Attention(*names, out="", constant=query.constant, rotated=rotated)
@@ -192,50 +201,24 @@ class _Recorder(Machine):
         return _Value()
 
     def add(self, name, x, y):
-        self.found.blocked |= {each.norm for each in (x, y) if each.norm}
+        self._block(x)
+        self._block(y)
         return _Value(x.writers | y.writers)
 
     def concat(self, parts):
         x, *others = parts
         if x.norm and all(other.norm == x.norm for other in others):
-            return x
+            counts = {part.tokens for part in parts}
+            return dataclasses.replace(x, tokens=None if None in counts else max(counts))
         return functools.reduce(functools.partial(self.add, ""), others, x)
 
-    def _same(self, x, *_):
+    def first(self, x, count):
+        return dataclasses.replace(x, tokens=count)
+
+    def _same(self, x):
         return x
 
-    patches = heads = first = mean = flat = _same
-
-
-def _first_tokens(spec: ViTSpec) -> int | None:
-    call, reads = POOLINGS[spec.pooling].call, _Reads(spec)
-    if call is None:
-        return None
-    call(reads, reads.encoded)
-    return None if reads.all else max(reads.counts, default=None)
-
-
-class _Reads:
-    """Stands for a machine and notes how many first tokens of one value are read."""
-
-    def __init__(self, spec: ViTSpec):
-        self.spec = spec
-        self.encoded = object()
-        self.counts: set[int] = set()
-        self.all = False
-
-    def first(self, x: Any, count: int) -> Any:
-        if x is self.encoded:
-            self.counts.add(count)
-        return None
-
-    def __getattr__(self, verb: str) -> Any:
-        # All other verbs read all tokens.
-        def read(*values: Any) -> None:
-            parts = [part for x in values for part in (x if isinstance(x, list) else [x])]
-            self.all |= any(part is self.encoded for part in parts)
-
-        return read
+    patches = heads = mean = flat = _same
 
 
 def _present(name: str, parameters: Collection[str]) -> str:

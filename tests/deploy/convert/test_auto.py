@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -109,8 +110,8 @@ def test_sensitivity_is_the_error_of_quantising_one_layer_alone(sensitive):
 
 
 def test_a_choice_is_plain_json():
-    choice = Choice(("head",), {"head": 0.5, "other": 0.25})
-    assert json.loads(json.dumps(choice.to_dict("int8", "ViT-Test", "8 images"))) == {
+    choice = Choice(1, "int8", "ViT-Test", "8 images", ("head",), {"head": 0.5, "other": 0.25})
+    assert json.loads(json.dumps(dataclasses.asdict(choice))) == {
         "format": 1,
         "base": "int8",
         "model": "ViT-Test",

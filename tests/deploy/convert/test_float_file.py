@@ -11,6 +11,7 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.deploy.convert import converter, float_file
+from keras_vit.deploy.graph import inference
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import resolve
@@ -56,18 +57,22 @@ def written(trained_like):
 )
 def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, pictures, tmp_path):
     made = written(KINDS[kind])
-    graph = made._graphs[False]
+    graph = made._graphs["plain"]
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")
     found = tmp_path / "model.tflite"
-    expected = converter._converted(
-        converter._saved(float_file.module_of(graph), tmp_path / "saved")
-    )
+    expected = converted_with_weights(graph, tmp_path)
     graph, other = read_graph(found), read_graph(expected)
     assert described(graph) == described(other)
     images = pictures(2, (32, 64))
     np.testing.assert_array_equal(
         deploy.Runner(found).predict(images), deploy.Runner(expected).predict(images)
     )
+
+
+def converted_with_weights(graph, folder):
+    module = inference.inference_module(dataclasses.replace(graph, weights=dict(graph.weights)))
+    converter.write_float_graph(converter._saved(module, folder / "saved"), folder / "whole.tflite")
+    return folder / "whole.tflite"
 
 
 def described(graph):
@@ -82,7 +87,7 @@ def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_
     vit = trained_like(keras_vit.ViT(SPEC, 0, (32, 64)))
     model = keras.Sequential([vit, keras.layers.Dense(3, "softmax")])
     resolved = resolve(model)
-    assert resolved.tail is not None
+    assert resolved.graph.tail is not None
     made = deploy.Converter(resolved, ["none"])
     [graph] = made._graphs.values()
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")
@@ -94,11 +99,9 @@ def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_
 def test_balanced_graphs_too(written, pictures, tmp_path):
     images = pictures(4, (32, 64))
     made = written(SPEC, images)
-    graph = made._graphs[True]
+    graph = made._graphs["balanced"]
     assert float_file.write_float_file(graph, tmp_path / "model.tflite")
-    expected = converter._converted(
-        converter._saved(float_file.module_of(graph), tmp_path / "saved")
-    )
+    expected = converted_with_weights(graph, tmp_path)
     np.testing.assert_array_equal(
         deploy.Runner(tmp_path / "model.tflite").predict(images),
         deploy.Runner(expected).predict(images),
@@ -110,7 +113,7 @@ def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weigh
 ):
     rewrites = frozenset(REWRITES) - {"attention_biases"}  # the converter scales the queries
     made = written(SPEC, rewrites=rewrites)
-    assert not float_file.write_float_file(made._graphs[False], tmp_path / "model.tflite")
+    assert not float_file.write_float_file(made._graphs["plain"], tmp_path / "model.tflite")
     assert not (tmp_path / "model.tflite").exists()
     images = pictures(2, (32, 64))
     found = deploy.Runner(made.float_file()).predict(images)
@@ -122,7 +125,7 @@ def test_the_converter_sees_the_kernels_of_one_block(written):
     sizes = []
     for depth in (2, 8):
         made = written(dataclasses.replace(SPEC, depth=depth))
-        graph = made._graphs[False]
+        graph = made._graphs["plain"]
         placeholders = float_file._placeholders(graph.weights)
         sizes.append(len(float_file._converted(graph, placeholders)))
     blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks

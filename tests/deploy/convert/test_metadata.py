@@ -16,7 +16,7 @@ from flatbuffers import encode, number_types
 
 import keras_vit
 from keras_vit import deploy
-from keras_vit.deploy.convert.metadata import labels_archive, metadata
+from keras_vit.deploy.convert.metadata import append_labels, metadata
 from keras_vit.deploy.convert.quantize import quantized
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.precisions import PRECISIONS
@@ -165,8 +165,10 @@ def test_100_000_labels_are_stored_where_readers_find_them(sample, float_file):
     tensors = tuple(many if tensor is scores else tensor for tensor in graph.tensors)
     graph = dataclasses.replace(graph, tensors=tensors)
     about = deploy.About("large", names)
-    file = bytes(12_345) + labels_archive(about, graph, 12_345)
-    assert labels_in(file) == list(names)
+    file = io.BytesIO()
+    file.write(bytes(12_345))
+    append_labels(file, about, graph)
+    assert labels_in(file.getvalue()) == list(names)
     assert len(metadata(about, graph)) < 2000
 
 
@@ -198,8 +200,12 @@ def test_the_output_says_how_its_logits_become_probabilities(converted, classes,
 
 def test_features_have_no_labels(float_file):
     options, graph = GraphOptions(output="features"), read_graph(float_file)
-    assert labels_archive(deploy.About("model", LABELS), graph, 0)
-    assert not labels_archive(deploy.About("model", LABELS, options=options), graph, 0)
+    for about, holds in (
+        (deploy.About("m", LABELS), True),
+        (deploy.About("m", LABELS, options=options), False),
+    ):
+        append_labels(file := io.BytesIO(), about, graph)
+        assert bool(file.getvalue()) == holds
 
 
 def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, monkeypatch):

@@ -73,14 +73,9 @@ def test_balancing_requires_norms_without_mean_and_shift():
 @pytest.mark.parametrize("left_out", ["centre", "fold_norms", "attention_biases", "constants"])
 def test_calibrated_graphs_are_correct_without_any_one_rewrite(stressed, left_out):
     model, images = stressed(compensated=False)
-    module = graph.inference_module(
-        SPEC,
-        parameters_of(model),
-        (32, 32),
-        model.preprocessing,
-        graph.GraphOptions(batch=None, rewrites=frozenset(REWRITES) - {left_out}),
-        images[:4],
-    )
+    options = graph.GraphOptions(batch=None, rewrites=frozenset(REWRITES) - {left_out})
+    built = graph.InferenceGraph(SPEC, parameters_of(model), (32, 32), model.preprocessing, options)
+    module = graph.inference_module(graph.prepare(built, images[:4]))
     expected = np.asarray(model(images[8:12], training=False))
     found = module.serve(images[8:12])["logits"]
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max(), rtol=0)

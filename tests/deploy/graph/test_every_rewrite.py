@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.deploy.graph.graph_options import GraphOptions
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.inference import forward, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
@@ -136,9 +136,10 @@ def test_the_verbs_in_float64_give_the_outputs_of_the_reference(reference):
 def outputs_of_graph(model, images, rewrites):
     output = "logits" if model.num_classes else "features"
     options = GraphOptions(output=output, batch=None, rewrites=frozenset(rewrites))
-    parameters = parameters_of(model)
-    prepare(model.spec, parameters, model.image_size, model.preprocessing, options)
-    return forward(model.spec, parameters, images, model.preprocessing, options).numpy()
+    graph = InferenceGraph(
+        model.spec, parameters_of(model), model.image_size, model.preprocessing, options
+    )
+    return forward(prepare(graph), images).numpy()
 
 
 def test_every_set_of_rewrites_gives_them_too(reference):

@@ -12,8 +12,8 @@ import pytest
 import keras_vit
 from keras_vit import UsageError
 from keras_vit.deploy.graph.balance import balance
-from keras_vit.deploy.graph.graph_options import GraphOptions
-from keras_vit.deploy.graph.inference import forward, inference_module
+from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.inference import forward, inference_module, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES, resolve_parameters, rewrite
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.parts.positions import POSITION_EMBEDDINGS
@@ -68,13 +68,14 @@ def eager():
 
 
 def module_of(model, batch=None, **options):
-    return inference_module(
+    graph = InferenceGraph(
         model.spec,
         parameters_of(model),
         model.image_size,
         model.preprocessing,
         GraphOptions(batch=batch, **options),
     )
+    return inference_module(prepare(graph))
 
 
 def inputs_of(model, pixels):
@@ -198,9 +199,10 @@ def test_balancing_does_not_change_the_outputs(architecture, rng):
         parameters = parameters_of(model)
         for name in [n for n in parameters if n.endswith(("query/kernel", "dense_0/kernel"))]:
             parameters[name][5] *= 50 * spread + 1  # a large row, so that smoothing is applied
+        graph = InferenceGraph(spec, parameters, model.image_size, model.preprocessing, options)
         resolve_parameters(spec, parameters, spec.grid(model.image_size))
         rewrite(spec, parameters, model.preprocessing, ALL, uint8=False)
-        before = forward(spec, parameters, images, model.preprocessing, options).numpy()
+        before = forward(graph, images).numpy()
         ranges = {
             name: np.exp2(rng.normal(0, spread, _inputs(parameters, name))).astype(np.float32)
             for name in (
@@ -214,7 +216,7 @@ def test_balancing_does_not_change_the_outputs(architecture, rng):
         assert np.array_equal(np.log2(scale), np.rint(np.log2(scale)))
         smoothed = {name for name in parameters if name.endswith("/smooth")}
         assert ("encoderblock_1/norm_mlp/smooth" in smoothed) == (spread > 0)
-        after = forward(spec, parameters, images, model.preprocessing, options).numpy()
+        after = forward(graph, images).numpy()
         np.testing.assert_allclose(after, before, atol=2e-5 * np.abs(before).max(), rtol=0)
         if not spread:
             np.testing.assert_allclose(after, expected, atol=1e-5 * np.abs(expected).max())
@@ -400,8 +402,8 @@ def test_every_rewrite_changes_a_graph(build):
 
 def test_weights_are_moved_into_variables(token):
     parameters = parameters_of(token)
-    shape = (token.spec, parameters, token.image_size, token.preprocessing)
-    module = inference_module(*shape)
+    graph = InferenceGraph(token.spec, parameters, token.image_size, token.preprocessing)
+    module = inference_module(prepare(graph))
     assert parameters == {}
     assert all(hasattr(v, "assign") and not v.trainable for v in module.variables_of_graph)
 
