@@ -135,8 +135,7 @@ def _fused(operator: Operator, x: np.ndarray) -> np.ndarray:
 
 
 def _fully_connected(emulator, operator, x, kernel, bias=None):
-    rows = x.reshape(-1, kernel.shape[1])
-    y = emulator.product(rows, kernel.T)
+    y = emulator.product(x.reshape(-1, kernel.shape[1]), kernel.T)  # (rows, channels)
     y = y if bias is None else y + bias
     return _fused(operator, y).reshape(emulator.shape(operator))
 
@@ -169,9 +168,7 @@ def _convolution(emulator, operator, x, kernel, bias=None):
     windows = _windows(emulator, operator, x, (height, width), 0.0)
     # (batch, rows, columns, channels, height, width) to (positions, height * width * channels)
     rows = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, height * width * channels)
-    y = emulator.product(rows, kernel.reshape(count, -1).T)
-    y = y if bias is None else y + bias
-    return _fused(operator, y).reshape(emulator.shape(operator))
+    return _fully_connected(emulator, operator, rows, kernel.reshape(count, -1), bias)
 
 
 def _max_pool(emulator, operator, x):

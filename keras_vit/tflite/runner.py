@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import MissingPackageError, RefusedError, UsageError, one_line
+from keras_vit._errors import RefusedError, UsageError, naming_install, one_line
 from keras_vit._quiet import ignore_warning, quiet
 from keras_vit.tflite.flatbuffer import MappedFile, existing_file
 
@@ -54,7 +54,7 @@ class Runner:
         if not in_memory:
             existing_file(model)
         interpreter = interpreter_class()
-        kernels = {} if xnnpack else {"experimental_op_resolver_type": _own_kernels()}
+        kernels = {} if xnnpack else _own_kernels()
         try:
             with quiet():
                 self.interpreter = interpreter(**as_source(model), **kernels, num_threads=threads)
@@ -73,12 +73,11 @@ class Runner:
         """
         shape = tuple(map(int, self.input["shape"]))
         if tensor.shape != shape:
-            same = tensor.shape[1:] == shape[1:]
-            advice = (
-                "predict takes any number of images, and export_tflite(batch=...) fixes another"
-                if same
-                else "preprocess the images for this model"
-            )
+            advice = "preprocess the images for this model"
+            if tensor.shape[1:] == shape[1:]:
+                advice = (
+                    "predict takes any number of images, and export_tflite(batch=...) fixes another"
+                )
             raise UsageError(
                 f"{self._name} takes {shape}: its sizes are fixed. "
                 f"Received: {tensor.shape}; {advice}."
@@ -172,12 +171,8 @@ def as_path(
 
 def interpreter_class() -> Any:
     """LiteRT's interpreter, or an error that says how to install it."""
-    try:
+    with naming_install("running TFLite files needs LiteRT", "export"):
         from ai_edge_litert.interpreter import Interpreter
-    except ImportError:
-        raise MissingPackageError(
-            "running TFLite files needs LiteRT: pip install 'keras_vit[export]'"
-        ) from None
     return Interpreter
 
 
@@ -186,10 +181,10 @@ def ignore_kept_tensors() -> None:
     ignore_warning(".*experimental_preserve_all_tensors", "ai_edge_litert")
 
 
-def _own_kernels() -> Any:
+def _own_kernels() -> dict[str, Any]:
     from ai_edge_litert.interpreter import OpResolverType
 
-    return OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
 
 
 def _line(reason: str) -> str:
