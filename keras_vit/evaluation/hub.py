@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._templates import rendered
 from keras_vit.data.sources import source_name
+from keras_vit.evaluation.classification import METRICS
 from keras_vit.evaluation.hub_folder import LAYOUTS, check_for_hub
 from keras_vit.evaluation.results_page import read_results
 from keras_vit.runs import AVERAGE, Run
@@ -115,12 +116,8 @@ def _published(run: Run) -> PublishedWeights | None:
         return None
 
 
-class _ReportedClass(Struct):
-    label: str
-    precision: float
-    recall: float
-    f1: float
-    support: int
+_METRICS = [(metric, float) for metric in METRICS]
+_ReportedClass = defstruct("_ReportedClass", [("label", str), *_METRICS, ("support", int)])
 
 
 class _Report(Struct):

@@ -122,15 +122,13 @@ def delegation(model: Model | Graph, runner: Runner) -> Delegation:
     for op in reversed(graph.operators):
         if op.index in delegated or before & {*op.outputs}:
             before.update(op.inputs)
-    between = {
-        op.index for op in graph.operators if after & {*op.inputs} and before & {*op.outputs}
-    }
+    inside = {op.index for op in graph.operators if after & {*op.inputs} and before & {*op.outputs}}
     return Delegation(
         nodes=len(graph.operators),
         delegated=len(delegated),
         partitions=len(nodes),
         undelegated=tuple(
-            LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in between)
+            LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in inside)
             for op in graph.operators
             if op.index not in delegated
         ),
